@@ -1,4 +1,4 @@
-"""The command `cairn bench`."""
+"""Tests of the command `cairn bench`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALIKE = ("-a", "system", "-a", "again=system")
 WITH_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 
 
-def test_everything_is_listed_with_what_it_takes(cairn) -> None:
+def test_the_list_shows_the_duration_and_memory_of_every_experiment(cairn) -> None:
     cairn.environment["COLUMNS"] = "200"
     listed = cairn("bench")
     assert listed.code == 0 and listed.out == cairn("bench", "list").out
@@ -40,7 +40,7 @@ def test_experiments_are_planned_without_running_anything(cairn) -> None:
     plan = cairn("bench", "build", "--plan")
     assert plan.code == 0, plan.err
     assert "12 rounds" in plan.out and "min" in plan.out
-    assert "cairn allocators get" in plan.err, "what is not here is said, with how to get it"
+    assert "cairn allocators get" in plan.err, "the plan says how to get missing allocators"
     both = cairn("bench", "suite", "larson", "--quick", "--plan", "-a", "system,system@2")
     assert both.code == 0 and both.out.count("2 contenders") == 2
     assert "4 rounds" in both.out and "larson" in both.out
@@ -67,7 +67,7 @@ def test_a_workload_by_name_is_measured_and_shown_again(cairn) -> None:
     assert len(cairn("report", "--csv").out.splitlines()) == 7
 
 
-def test_several_workloads_are_one_run_that_ends_in_means(cairn) -> None:
+def test_several_workloads_are_one_run_with_a_table_of_means(cairn) -> None:
     result = cairn("bench", "scenario-json", "scenario-mir", "-r", 2, *ALIKE)
     assert result.code == 0, result.err
     assert "geometric mean of 2 workloads" in result.out
@@ -84,7 +84,7 @@ def test_several_workloads_are_one_run_that_ends_in_means(cairn) -> None:
     assert {place["contender"] for place in shown["standings"]["places"]} == {"system", "again"}
 
 
-def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
+def test_a_workload_can_be_compared_with_why(cairn) -> None:
     result = cairn(
         "bench", "sleeping-owner", "fill-threads", "--why", "-r", 2, "-a", "system,cairn"
     )
@@ -108,13 +108,16 @@ def test_a_workload_says_why_where_that_is_asked_for(cairn) -> None:
         )
 
 
-def test_who_fails_decides_the_exit_code(cairn) -> None:
-    """MALLOCTEST_WITH is a variable of that workload alone, which refuses unknown values."""
+def test_the_exit_code_says_if_the_baseline_or_another_contender_failed(cairn) -> None:
+    """One contender fails on bulk-release alone: only this workload reads MALLOCTEST_WITH.
+
+    It refuses an unknown value of the variable.
+    """
     names = ("bulk-release", "scenario-json", "-r", 1)
     result = cairn("bench", *names, *ALIKE, "-a", "bad=system:MALLOCTEST_WITH=nonsense")
     assert result.code == 4, result.err
     assert "bad" in result.sentence and "MALLOCTEST_WITH is malloc, arena" in result.err
-    assert "geometric mean of 2 workloads" in result.out, "the others are ranked all the same"
+    assert "geometric mean of 2 workloads" in result.out, "the other contenders are ranked"
     assert cairn("report").code == 0
     result = cairn(
         "bench", *names, "-a", "base=system:MALLOCTEST_WITH=nonsense", "-a", "x=system:A=1"
@@ -143,12 +146,12 @@ def test_scenarios_end_in_a_ranking_by_points(cairn) -> None:
     assert len(cairn("report", "--json").json["scenarios"]["scenarios"]) == 4
 
 
-def test_several_runs_do_not_fit_into_one_document(cairn) -> None:
+def test_several_runs_cannot_be_written_to_one_document(cairn) -> None:
     result = cairn("bench", "fill", "larson", "--json", *ALIKE)
     assert result.code == 2 and "one experiment at a time" in result.sentence
 
 
-def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
+def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(cairn) -> None:
     process = subprocess.Popen(
         [*cairn.argv, "bench", "scenario-json", "scenario-mir", "-r", "3", *ALIKE],
         env=cairn.env, cwd=cairn.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -163,9 +166,9 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     if json.loads(cairn("report", "--json").out)["comparisons"][0]["rounds"]:
-        assert "interrupted: " in out, "what was measured is shown at once, and that it is not all"
+        assert "interrupted: " in out, "the results so far are shown as incomplete"
     assert "--resume" in err and not running(str(native.workload("scenario")))
-    assert cairn("report").code == 0, "what was measured is shown"
+    assert cairn("report").code == 0, "the results so far can be shown again"
     other = cairn("bench", "suite", "--resume", "last")
     assert other.code == 2 and "not of suite" in other.sentence
     assert cairn("bench", "--resume", "last", "--quick").code == 2
@@ -174,7 +177,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(cairn) -> None:
     assert [comparison["rounds"] >= 2 for comparison in resumed.json["comparisons"]] == [True, True]
 
 
-def test_a_comparison_of_ones_own_is_no_bench(cairn) -> None:
+def test_a_run_of_compare_cannot_be_resumed_by_bench(cairn) -> None:
     assert cairn("compare", "-r", 1, "-a", "system", "--", "true").code == 0
     result = cairn("bench", "--resume", "last")
     assert result.code == 2 and "cairn compare --resume" in result.sentence
@@ -187,11 +190,11 @@ def test_results_that_cannot_be_written_are_one_sentence(cairn, tmp_path: Path) 
     assert result.code == 1 and "cannot write" in result.sentence
     result = cairn("bench", "scenario-json", "-r", 1, *ALIKE, "-o", tmp_path / "gone" / "x.md")
     assert result.code == 1 and "no folder" in result.sentence
-    assert not cairn.results.exists(), "nothing was measured in vain"
+    assert not cairn.results.exists(), "no run was begun"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a disk")
-def test_a_disk_that_fills_up_ends_the_run_and_keeps_what_there_is(cairn, tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_run_and_keeps_the_samples_so_far(cairn, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", small], check=True)
@@ -231,7 +234,7 @@ def test_instructions_are_counted_and_shown_again(cairn, forward: Path) -> None:
     exact = [count for count in counts if count["workload"] == "big-integers"]
     assert all(count["spread"] < 0.001 for count in exact), "one thread counts the same twice"
     assert exact[1]["per_operation"] > exact[0]["per_operation"], (
-        "what passes every call on takes more"
+        "the library that forwards every call takes more instructions"
     )
     assert "counter:instructions" in cairn("report", "--csv").out
 
@@ -241,13 +244,13 @@ def test_instructions_of_a_build_are_not_counted(cairn) -> None:
     assert result.code == 2 and "build" in result.sentence
 
 
-def test_without_valgrind_the_next_step_is_said(cairn, tmp_path: Path) -> None:
+def test_without_valgrind_the_error_says_how_to_install_it(cairn, tmp_path: Path) -> None:
     result = cairn("bench", "larson", "--instructions", *ALIKE, PATH=str(tmp_path))
     assert result.code == 1 and "apt-get install valgrind" in result.sentence
 
 
 @pytest.mark.long
-def test_the_quick_build_ends_with_table_and_pictures(cairn) -> None:
+def test_the_quick_build_makes_a_table_and_pictures(cairn) -> None:
     environment = users_environment(XDG_CACHE_HOME=str(peers.CACHE))
     result = cairn("bench", "build", "--quick", "--json", timeout=600, **environment)
     assert result.code == 0, result.err
@@ -265,10 +268,10 @@ def test_the_quick_suite_ends_within_minutes(cairn) -> None:
     began = time.monotonic()
     result = cairn("bench", "suite", "--quick", timeout=900, XDG_CACHE_HOME=str(peers.CACHE))
     assert result.code == 0, result.err
-    assert time.monotonic() - began < 600, "six minutes on an idle machine; tests may share theirs"
+    assert time.monotonic() - began < 600, "it takes six minutes on an idle machine"
 
 
-def test_a_plan_fails_where_the_run_would(cairn) -> None:
+def test_a_plan_fails_with_the_same_error_as_the_run(cairn) -> None:
     for spec in ("nonsense", "jemalloc@0.1", "x="):
         run = cairn("bench", "scenario-json", "-r", 1, "-a", spec)
         plan = cairn("bench", "scenario-json", "-r", 1, "--plan", "-a", spec)
@@ -278,20 +281,20 @@ def test_a_plan_fails_where_the_run_would(cairn) -> None:
     assert cairn("bench", "larson", "--plan", "-o", "x.md").code == 2
 
 
-def test_a_plan_of_counting_tells_of_counting(cairn) -> None:
+def test_the_plan_of_counting_instructions_says_so(cairn) -> None:
     plan = cairn("bench", "fill", "--instructions", "--plan", *ALIKE)
     assert plan.code == 0, plan.err
     assert "instructions" in plan.out and "3 GiB" not in plan.out and "fill-threads" in plan.out
 
 
 def test_an_experiment_that_cannot_begin_does_not_stop_the_others(cairn) -> None:
-    """There is no cmake on the PATH. So the build fails and the workload still runs."""
+    """Without cmake on the PATH, the experiment `build` cannot begin. The workload still runs."""
     result = cairn("bench", "build", "scenario-json", "-r", 1, *ALIKE, PATH="/nowhere")
     assert "median of an operation" in result.out, result.err
     assert result.code == 1 and "which cannot be found here" in result.sentence
 
 
-def test_a_picture_that_cannot_be_drawn_takes_nothing_away(cairn, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(cairn, tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "matplotlib"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('no fonts here')\n")
@@ -301,7 +304,7 @@ def test_a_picture_that_cannot_be_drawn_takes_nothing_away(cairn, tmp_path: Path
     assert "no picture of this run: no fonts here" in result.err
 
 
-def test_a_workload_by_name_goes_on_by_name(cairn) -> None:
+def test_a_run_of_a_workload_is_resumed_by_the_name_of_the_workload(cairn) -> None:
     assert cairn("bench", "scenario-json", "-r", 1, *ALIKE).code == 0
     assert cairn("bench", "scenario-json", "--resume", "last").code == 0
     other = cairn("bench", "larson", "--resume", "last")

@@ -1,4 +1,7 @@
-"""Failures of built-in workloads, played by a stand-in. A cell is lost, and the run continues."""
+"""Tests of failures of built-in workloads, with a stand-in program that fails as requested.
+
+A failure costs one cell of the table, and the run continues.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ ALIKE = ("system", "again=system")
 
 
 class Watcher:
-    """An observer that records the events and may interrupt."""
+    """An observer that records the events, and that can interrupt the run after some trials."""
 
     def __init__(self, interrupt_after: int | None = None) -> None:
         self.failed: list[tuple[str, str]] = []
@@ -70,7 +73,10 @@ def standin(compiled: Callable[..., Path]) -> Path:
 def begun(standin: Path, folder: Path, *specs: str, rule: StopRule | None = None, sizes: tuple[int,
 ...] = (100, 200),
           **more: object) -> Run:  # fmt: skip
-    """Returns a new bench run of the stand-in with these numbers of operations."""
+    """Returns a new bench run of the stand-in: a workload for each number of operations in `sizes`.
+
+    The run has not been stored yet.
+    """
     settings = Settings(
         workloads=tuple(Workload(f"standin-{size}", (str(standin), str(size))) for size in sizes),
         folder="/", reports=True, **more,
@@ -110,7 +116,7 @@ def test_a_report_is_stored_and_read_again(standin: Path, tmp_path: Path) -> Non
         ("damaged", "failed with exit code 1: standin: 3 blocks did not hold"),
     ],
 )
-def test_a_contender_that_fails_on_one_workload_loses_that_cell_alone(
+def test_a_contender_that_fails_on_one_workload_loses_only_that_cell(
     how: str, says: str, standin: Path, tmp_path: Path
 ) -> None:
     bad = f"bad=system:STANDIN={how};STANDIN_ONLY=200"
@@ -135,14 +141,14 @@ def test_a_baseline_that_fails_costs_the_workload_and_not_the_run(
     assert folder.stopped() == (f"fails under {specs[0]}", "2 rounds")
 
 
-def test_everything_may_fail_and_it_still_ends(standin: Path, tmp_path: Path) -> None:
+def test_a_run_ends_normally_if_every_trial_fails(standin: Path, tmp_path: Path) -> None:
     specs = ("system", "bad=system:STANDIN=crash", "worse=system:STANDIN=silent")
     _, watcher, folder = measured(begun(standin, tmp_path, *specs), tmp_path)
     assert len(watcher.failed) == 4
     assert folder.stopped() == ("nothing left to compare",) * 2
 
 
-def test_a_workload_that_a_time_ends_has_no_checksum_and_that_is_said_once(
+def test_a_workload_that_runs_for_a_fixed_time_has_no_checksum_and_one_note(
     standin: Path, tmp_path: Path
 ) -> None:
     knobs = "STANDIN=timed;STANDIN_ONLY=200"
@@ -154,7 +160,7 @@ def test_a_workload_that_a_time_ends_has_no_checksum_and_that_is_said_once(
     assert all((s.output_digest is None) == (s.trial.workload == 1) for s in samples)
 
 
-def test_an_interrupted_suite_goes_on_where_it_was(standin: Path, tmp_path: Path) -> None:
+def test_an_interrupted_suite_is_resumed_at_the_next_trial(standin: Path, tmp_path: Path) -> None:
     run = begun(standin, tmp_path, *ALIKE, "bad=system:STANDIN=crash;STANDIN_ONLY=200")
     folder = Folder.create(tmp_path, run)
     with private_folder() as scratch, pytest.raises(Interrupted):
@@ -165,7 +171,7 @@ def test_an_interrupted_suite_goes_on_where_it_was(standin: Path, tmp_path: Path
     with private_folder() as scratch:
         measure.Measurement(run, folder, scratch, watcher).measure()
     samples = folder.samples()
-    assert len(samples) > before and not watcher.failed, "what failed before is not tried again"
+    assert len(samples) > before and not watcher.failed, "a failed cell is not tried again"
     for workload in (0, 1):
         counted = [
             s
@@ -188,7 +194,7 @@ def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(
 
 
 def test_a_suite_stops_on_active_time(standin: Path, tmp_path: Path) -> None:
-    """Deliberate sleep is no work. Only the rest is judged, and it is noisier than the whole."""
+    """The rule judges the time without deliberate sleep, which is noisier than the whole time."""
     rule = StopRule(precision=0.9, min_rounds=4, max_rounds=6, judged="active")
     settings_run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(1000,))
     command = (str(standin), "1000", "30")
@@ -210,7 +216,7 @@ def test_an_old_run_without_reports_still_loads(standin: Path, tmp_path: Path) -
     assert all(sample.reported is None for sample in folder.samples())
 
 
-def test_a_report_with_numbers_that_none_can_have_is_damage(standin: Path, tmp_path: Path) -> None:
+def test_a_report_with_impossible_numbers_is_damage(standin: Path, tmp_path: Path) -> None:
     _, _, folder = measured(begun(standin, tmp_path, *ALIKE), tmp_path)
     path = folder.path / "samples.jsonl"
     whole = path.read_text()
@@ -239,10 +245,13 @@ def test_instructions_are_counted_under_the_contender(
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
-def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(
+def test_long_lines_of_valgrind_do_not_hide_the_message_of_a_failed_program(
     tmp_path: Path,
 ) -> None:
-    """After a crash, valgrind prints lines of up to a kilobyte, more than a usual tail holds."""
+    """After a crash, valgrind prints lines of up to a kilobyte.
+
+    A tail of the usual length would contain only these lines, and not the program's message.
+    """
     program = tmp_path / "prog"
     program.write_text(
         "#!/bin/sh\necho 'no room for the table' >&2\n"
@@ -258,9 +267,7 @@ def test_long_lines_of_valgrind_do_not_hide_the_words_of_a_program_that_failed(
     assert trace.stderr_tail == "no room for the table\n"
 
 
-def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(
-    standin: Path, tmp_path: Path
-) -> None:
+def test_resuming_a_complete_run_starts_no_trial(standin: Path, tmp_path: Path) -> None:
     run = begun(standin, tmp_path, *ALIKE)
     _, _, folder = measured(run, tmp_path)
     watcher = Watcher()
@@ -270,9 +277,7 @@ def test_what_is_settled_is_not_warmed_again_and_nothing_runs_for_it(
     assert folder.stopped() == ("2 rounds", "2 rounds")
 
 
-def test_going_on_warms_nothing_that_ran_since_the_machine_started(
-    standin: Path, tmp_path: Path
-) -> None:
+def test_resuming_does_not_repeat_the_warm_up(standin: Path, tmp_path: Path) -> None:
     run = begun(standin, tmp_path, *ALIKE)
     folder = Folder.create(tmp_path, run)
     with private_folder() as scratch, pytest.raises(Interrupted):
@@ -280,10 +285,12 @@ def test_going_on_warms_nothing_that_ran_since_the_machine_started(
     with private_folder() as scratch:
         measure.Measurement(run, folder, scratch, Watcher()).measure()
     warmed = [(s.trial.workload, s.trial.contender) for s in folder.samples() if s.trial.round == 0]
-    assert len(warmed) == len(set(warmed)) == 4, "one of each, before or after"
+    assert len(warmed) == len(set(warmed)) == 4, (
+        "each was warmed up once, before or after the interruption"
+    )
 
 
-def test_the_budget_is_that_of_the_whole_run(standin: Path, tmp_path: Path) -> None:
+def test_the_time_budget_holds_for_the_whole_run(standin: Path, tmp_path: Path) -> None:
     rule = StopRule(precision=0.001, min_rounds=4, max_rounds=50, budget_s=5.0, judged="active")
     run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(100,))
     folder = Folder.create(tmp_path, run)

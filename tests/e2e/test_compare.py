@@ -1,4 +1,4 @@
-"""`cairn compare` as users run it."""
+"""Tests of `cairn compare` as users run it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cairn.model import SCHEMA
 FEW = ("--min-rounds", 2, "--max-rounds", 3, "--warm-memory", "off")
 
 
-def test_it_says_which_allocator_to_use(cairn, forward: Path, churn: Path) -> None:
+def test_the_verdict_names_the_allocator_to_use(cairn, forward: Path, churn: Path) -> None:
     result = cairn("compare", *FEW, "-a", "system", "-a", f"other={forward}", "--", churn, 200_000)
     assert result.code == 0, result.err
     for word in (
@@ -42,7 +42,7 @@ def test_it_says_which_allocator_to_use(cairn, forward: Path, churn: Path) -> No
     assert "seed" in result.err and "results" in result.err
 
 
-def test_a_slower_allocator_is_told_so(cairn, forward: Path, churn: Path) -> None:
+def test_a_slower_allocator_is_reported_as_slower(cairn, forward: Path, churn: Path) -> None:
     slow = f"slow={forward}:TEST_SLOW=20000"
     result = cairn("compare", "-r", 8, "-a", "system", "-a", slow, "--json", "--", churn, 3000)
     assert result.code == 0, result.err
@@ -52,7 +52,7 @@ def test_a_slower_allocator_is_told_so(cairn, forward: Path, churn: Path) -> Non
     assert result.json["comparisons"][0]["verdict"][0].startswith("Keep system")
 
 
-def test_one_contender_brings_the_baseline_with_it(cairn, forward: Path, churn: Path) -> None:
+def test_the_baseline_is_added_to_a_single_contender(cairn, forward: Path, churn: Path) -> None:
     result = cairn("compare", *FEW, "-a", f"x={forward}", "--json", "--", churn)
     assert [c["name"] for c in result.json["run"]["contenders"]] == ["system", "x"]
     assert result.json["run"]["baseline"] == "system"
@@ -134,7 +134,7 @@ def test_a_pattern_that_finds_nothing_is_a_failure(cairn, churn: Path) -> None:
     assert "--metric x" in result.sentence
 
 
-def test_hooks_run_when_they_should(cairn, churn: Path, tmp_path: Path) -> None:
+def test_hooks_run_at_their_times(cairn, churn: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     hooks = [
         word
@@ -353,7 +353,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_quiet_lines_elsewhere(
     assert "\x1b" not in quiet.err + quiet.out
 
 
-def test_no_color_is_honoured(cairn, churn: Path) -> None:
+def test_no_color_turns_colours_off(cairn, churn: Path) -> None:
     cairn("compare", "-r", 1, "-a", "system", "--", churn)
     environment = {**cairn.env, "TERM": "xterm", "NO_COLOR": "1"}
     script = ["script", "-qec", shlex.join([*cairn.argv, "report", "last"]), "/dev/null"]
@@ -372,10 +372,11 @@ def test_results_are_private_and_hold_the_raw_proof(cairn, churn: Path) -> None:
     assert (folder / "stopped").read_text().strip()
 
 
-def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_path: Path) -> None:
-    """ru_maxrss is inherited over fork.
+def test_a_caller_of_300_mb_does_not_change_the_peak(cairn, churn: Path, tmp_path: Path) -> None:
+    """A child inherits ru_maxrss of its parent over fork.
 
-    Without a small launcher, `true` has 321 MB under a 300 MB parent.
+    Without the small launcher between them, `true` would have a peak of 321 MB under a parent of
+    300 MB.
     """
     plain = cairn("compare", "-r", 3, "-a", "system", "--json", "--", churn, 200000).json
     script = tmp_path / "big.py"
@@ -412,9 +413,7 @@ def test_a_caller_of_300_mb_does_not_change_the_figure(cairn, churn: Path, tmp_p
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to run as")
-def test_another_user_without_cgroup_gets_sampled_figures_by_name(
-    cairn, churn: Path, tmp_path: Path
-) -> None:
+def test_sampled_memory_is_reported_as_sampled(cairn, churn: Path, tmp_path: Path) -> None:
     result = cairn("compare", "-r", 1, "-a", "system", "--memory", "sampled", "--", churn, 200_000)
     assert result.code == 0, result.err
     assert "anonymous + shared, sampled" in result.out

@@ -1,4 +1,7 @@
-"""'cairn doctor' on real programs, and the reaction of 'cairn compare'. Missing programs skip."""
+"""Tests of 'cairn doctor' on real programs, and of how 'cairn compare' reacts to its findings.
+
+A test is skipped if its program is missing.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def built(*command: object, **more: Any) -> None:
 
 
 def checks(cairn, *command: object) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Returns the exit code, and doctor's sentences about the program by subject."""
+    """Returns doctor's exit code, and its checks of the program by subject."""
     result = cairn("doctor", "--json", "--", *command)
     (group,) = [group for group in result.json["groups"] if group["key"] == "program"]
     assert result.json["obstacle"] is (result.code == 4)
@@ -41,7 +44,10 @@ def checks(cairn, *command: object) -> tuple[int, dict[str, dict[str, Any]]]:
 
 
 def obstacle(cairn, words: Sequence[str], *command: object) -> None:
-    """Doctor must exit with 4, and compare must refuse with one sentence and run nothing."""
+    """Checks that the command has an obstacle whose text contains `words`.
+
+    Doctor must exit with 4. 'cairn compare' must refuse with one sentence and run no program.
+    """
     code, found = checks(cairn, *command)
     bad = [check for check in found.values() if check["state"] == "obstacle"]
     assert code == 4 and len(bad) == 1, found
@@ -187,7 +193,7 @@ def rust(folder: Path, source: str, *crates: str) -> Path:
     return folder / "target" / "release" / "program"
 
 
-def test_rust_as_it_comes(cairn, tmp_path: Path) -> None:
+def test_rust_with_its_default_allocator(cairn, tmp_path: Path) -> None:
     code, found = checks(cairn, rust(tmp_path, 'fn main() { println!("{}", vec![1].len()); }\n'))
     assert (
         code == 0 and found["runtime"]["state"] == "fine" and "Rust" in found["runtime"]["says"]
@@ -216,7 +222,10 @@ def test_rust_with_an_allocator_of_its_own(
 
 
 def allocator_lines(result) -> list[str]:
-    """Returns doctor's lines about the allocator inside carries.c, without the announcement."""
+    """Returns doctor's lines about the allocator inside carries.c.
+
+    Checks for the line that announces the run behind the probe, and leaves it out.
+    """
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line
     ]
@@ -228,7 +237,7 @@ def allocator_lines(result) -> list[str]:
     ("libc", "✔", "carries mimalloc (recognized by the symbol mi_malloc), but allocates with malloc"),
     ("own", "▲", "only a small part of its memory comes from malloc"),
 ])  # fmt: skip
-def test_a_run_tells_whether_a_program_uses_the_allocator_that_it_carries(
+def test_a_run_shows_whether_a_program_uses_the_allocator_that_it_carries(
     cairn, compiled, whose: str, sign: str, says: str
 ) -> None:
     program = compiled("carries.c")
@@ -240,8 +249,8 @@ def test_a_run_tells_whether_a_program_uses_the_allocator_that_it_carries(
     assert sign in line and says in line and ("Rebuild" in line) is (whose == "own"), line
 
 
-def test_a_program_that_fails_behind_the_probe_keeps_the_doubt(cairn, compiled) -> None:
-    """The comparison reports the program's failure as usual."""
+def test_if_the_program_fails_behind_the_probe_its_allocator_stays_unknown(cairn, compiled) -> None:
+    """The comparison reports the failure of the program as it does for any other program."""
     result = cairn(
         "compare",
         "-r",
@@ -265,9 +274,9 @@ def test_a_program_that_can_only_call_its_own_allocator_is_refused(cairn, compil
 def test_a_program_linked_with_an_allocator(
     cairn, churn: Path, forward: Path, tmp_path: Path
 ) -> None:
-    """Its malloc is not the system's.
+    """The program's malloc is not the system's.
 
-    That contender would measure something else, so it is refused.
+    So the contender "system" would measure another allocator than glibc, and is refused.
     """
     program = tmp_path / "linked"
     source = PROGRAMS / "churn.c"
@@ -293,7 +302,7 @@ def test_a_program_linked_with_an_allocator(
     assert names[:2] == ["linked", "glibc"] and result.json["run"]["baseline"] == "linked"
 
 
-# --- CPython, and what compare makes of it ---
+# --- CPython, and its additional contenders ---
 
 
 @pytest.fixture
@@ -317,7 +326,7 @@ def test_python_is_compared_on_malloc_too(cairn, python: str) -> None:
     assert "pymalloc" in lines[0] and "PYTHONMALLOC=malloc × {system" in lines[1]
 
 
-def test_with_contenders_of_ones_own_python_only_warns(cairn, python: str) -> None:
+def test_with_contenders_named_by_the_user_python_only_causes_a_warning(cairn, python: str) -> None:
     result = cairn("compare", "-r", "1", "-a", "system", "-a", "b=system", "--", python, "-c", "1")
     assert result.code == 0, result.err
     (line,) = [line for line in result.err.splitlines() if line.startswith("doctor ")]
@@ -374,7 +383,7 @@ def test_every_line_that_is_not_fine_has_a_next_step(cairn, churn: Path) -> None
 
 
 def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
-    """A run that waits in its program counts as measuring."""
+    """Another cairn counts as measuring while its program waits."""
     other = subprocess.Popen(
         [*cairn.argv, "compare", "-r", "1", "-a", "system", "--", "sleep", "60"], env=cairn.env,
         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -394,7 +403,10 @@ def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
 
 
 def test_looking_at_a_program_is_quick(cairn, churn: Path) -> None:
-    """The noise of the machine takes half a second; the rest starts Python and runs 'true'."""
+    """Measuring the noise of the machine takes half a second.
+
+    The rest of the time is for starting Python and for running 'true'.
+    """
     began = time.monotonic()
     cairn("doctor", churn)
     assert time.monotonic() - began < 5

@@ -1,6 +1,6 @@
-"""Allocators with one illness each, from tests/support/ill/.
+"""Tests of the findings with the allocators of tests/support/ill/, which have one illness each.
 
-The illness is found, and a healthy one has none.
+The illness must be found. A healthy allocator must have no finding.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ILLNESSES = [
     pytest.param("huge_bloat", 70, "huge-page-bloat", marks=needs_huge_pages),
 ]
 DECLARED = {"not_reused": ["asks-too-often"]}
-"""Additional findings that follow from the illness itself."""
+"""By illness: additional findings that follow from the illness itself."""
 THREADED = [
     ("remote_kept", 60, "not-reused", ("larson", "producer_consumer", "free_only")),
     ("spinning_lock", 2000, "queues", ("larson", "mixed", "thread_birth")),
@@ -57,9 +57,10 @@ QUICK = [("remote_kept", "producer_consumer"), ("spinning_lock", "mixed")]
 
 @pytest.fixture
 def findings(tmp_path: Path) -> Callable[..., list[str]]:
-    """Returns findings(program, illness, strength, over) → names of findings, the largest first.
+    """Returns findings(program, illness, strength, over), which profiles a run of a workload.
 
-    The illness is put over the system's allocator by default.
+    That function returns the names of the findings, the largest effect first. It preloads the
+    library with the illness before the allocator `over`, by default that of the system.
     """
 
     def look(
@@ -102,7 +103,7 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
             used.ru_minflt, used.ru_majflt, {}, user_mode_only=False,
         )  # fmt: skip
         found = find(replace(gather(out), tree=tree))
-        # A failed test shows them.
+        # pytest shows this output if the test fails.
         print(*found, sep="\n")
         return [finding.name for finding in found]
 
@@ -110,14 +111,14 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @pytest.mark.parametrize("program", ALONE)
-def test_of_the_systems_allocator_nothing_is_found(
+def test_the_systems_allocator_has_no_finding(
     findings: Callable[..., list[str]], program: str
 ) -> None:
     assert findings(program) == []
 
 
 @pytest.mark.parametrize("program", WORKLOADS)
-def test_of_cairn_nothing_is_found(findings: Callable[..., list[str]], program: str) -> None:
+def test_cairn_has_no_finding(findings: Callable[..., list[str]], program: str) -> None:
     assert findings(program, over=native.allocator()) == []
 
 
@@ -126,9 +127,9 @@ def test_of_cairn_nothing_is_found(findings: Callable[..., list[str]], program: 
 def test_an_illness_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
-    """One of two tries must find it.
+    """One of two runs must find the illness.
 
-    The probe may miss a short program's peak if the machine stalls.
+    The probe may miss the peak of a short program if the machine stalls.
     """
     first, *others = findings(program, illness, strength) or findings(program, illness, strength)
     assert first == name
@@ -152,12 +153,16 @@ def test_an_illness_is_found_and_nothing_else(
 def test_an_illness_of_threads_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str
 ) -> None:
-    """Over Cairn, since glibc's arenas call the kernel often in threads: a second finding."""
+    """The allocator below the illness is Cairn.
+
+    With glibc there would be a second finding, because its arenas make many system calls in
+    threads.
+    """
     assert findings(program, illness, strength, native.allocator()) == [name]
 
 
 @pytest.mark.parametrize("over", [None, native.allocator()], ids=["glibc", "cairn"])
-def test_rounds_that_grow_and_mappings_of_the_programs_own_are_nobodys_waste(
+def test_growing_blocks_and_the_programs_own_mappings_do_not_count_as_waste(
     tmp_path: Path, over: Path | None
 ) -> None:
     program, out = tmp_path / "neighbours", tmp_path / "raw"

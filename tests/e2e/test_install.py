@@ -1,7 +1,8 @@
-"""`make install` and `make uninstall`. Tools find each file, which works without the source tree.
+"""Tests of `make install` and `make uninstall`.
 
-The package's dependencies are those of the test environment, so that no test needs the network. A
-fresh Debian installs all of them (tests/e2e/test_fresh_debian_long.py).
+Tools must find each installed file, and each file must work without the source tree. The installed
+command uses the Python packages of the test environment, so that no test needs the network. `make
+fresh` installs these packages, too (tests/fresh/).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PACKAGED = {
         ROOT / "examples" / "arena" / "containers.cpp",
     ],
 }
-"""The programs that are linked with each package: one in C and one in C++."""
+"""By package: the programs that are linked with it, one in C and one in C++."""
 
 TARGETS = [
     ("cairn", "malloc"),
@@ -53,7 +54,7 @@ FILES = {
     "share/zsh/site-functions/_cairn",
     "share/fish/vendor_completions.d/cairn.fish",
 }
-"""Every file outside the Python environment."""
+"""Every installed file outside the Python environment."""
 
 WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_CACHE_DIR": "1"}
 
@@ -61,7 +62,7 @@ WITHOUT_NETWORK = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_CACHE_DIR": 
 def make(
     tree: Path, goal: str, prefix: object, *under: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs make on the finished build."""
+    """Runs make in a tree that is already built."""
     kept = ("-o", "build/installed")
     return subprocess.run(
         [*under, "make", "--no-print-directory", *kept, goal, f"PREFIX={prefix}"],
@@ -93,7 +94,7 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def files_below(folder: Path) -> set[str]:
-    """Returns the files, without those of the Python environment."""
+    """Returns the files below the folder, without those of the Python environment."""
     names = {
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -103,7 +104,7 @@ def files_below(folder: Path) -> set[str]:
 
 
 def borrow_dependencies(prefix: Path) -> None:
-    """Lets the installed command use the dependencies of the test environment."""
+    """Lets the installed command import the Python packages of the test environment."""
     (site,) = (prefix / "lib" / "cairn").glob("lib/python3*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
@@ -194,7 +195,7 @@ def test_the_command_works_without_the_tree(prefix: Path, churn: Path, tmp_path:
 
 
 def run_linked(prefix: Path, package: str, program: Path) -> None:
-    """Runs a program. Its source says how it proves who owns its memory."""
+    """Runs a program. Its source says how it proves which allocator it uses."""
     said = call(program, LD_LIBRARY_PATH=str(prefix / "lib"))
     expected = {"first": "998001", "containers": "1000 numbers"}
     assert expected.get(program.name, "") in said
@@ -240,7 +241,7 @@ def test_programs_are_linked_by_cmake(
 def test_the_library_is_preloaded_into_a_program_as_it_is(
     prefix: Path, churn: Path, tmp_path: Path
 ) -> None:
-    # LD_PRELOAD cannot contain a space.
+    # LD_PRELOAD cannot contain a space, so the test uses a symbolic link.
     plain = tmp_path / "lib"
     plain.symlink_to(prefix / "lib")
     done = subprocess.run(
@@ -296,7 +297,7 @@ def test_fish_completes_commands(prefix: Path, tmp_path: Path) -> None:
     assert said.split()[0] == "compare"
 
 
-# --- again, and away ---
+# --- installing again, and uninstalling ---
 
 
 def test_a_second_install_replaces_the_first_and_uninstall_removes_it(
@@ -323,7 +324,7 @@ def test_a_second_install_replaces_the_first_and_uninstall_removes_it(
     assert "has installed nothing" in sentence(make(tree, "uninstall", prefix))
 
 
-def test_a_package_is_put_together_in_destdir(tree: Path, tmp_path: Path) -> None:
+def test_destdir_collects_the_files_of_a_package(tree: Path, tmp_path: Path) -> None:
     prefix, destination = tmp_path / "usr", tmp_path / "put together"
     said = succeed(make(tree, "install", prefix, DESTDIR=str(destination)))
     assert not prefix.exists() and "ldconfig" not in said
@@ -356,7 +357,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_prefix_that_cannot_be_written_is_refused(tree: Path, read_only: Path) -> None:
-    # Root, without its right to write everywhere.
+    # Root may write everywhere, so setpriv takes its capabilities away.
     under = ["setpriv", "--bounding-set=-all"] if os.geteuid() == 0 else []
     if under and subprocess.run([*under, "true"], capture_output=True, check=False).returncode:
         pytest.skip("setpriv cannot take away rights here")

@@ -1,6 +1,6 @@
-"""Allocators with known weak sides, against one without them.
+"""Tests of --why on allocators with known weaknesses, each against an allocator without it.
 
-The expectations were written first.
+The expectations were written before the first measurement.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ pytestmark = pytest.mark.long
 
 @dataclass(frozen=True)
 class Case:
-    """A program on which `slow` is slower than `other`, the main parts of the gap, the finding."""
+    """A program on which the allocator `slow` is slower than `other`, and the reason for that."""
 
     slow: str
     other: str
     program: tuple[str, ...]
     parts: tuple[str, ...]
-    """The parts with most of the gap's CPU time. Empty: threads wait, which takes no CPU time."""
+    """The parts that make up most of the gap in CPU time. Empty if the gap is time in which threads
+    wait, which takes no CPU time."""
     finding: str
+    """The name of the expected finding."""
 
 
 KERNEL = ("allocator system calls", "page faults")
@@ -62,13 +64,16 @@ NOT_SO = {
     "snmalloc, blocks of 2 MiB": "by perf, too, the program itself holds most of the gap",
     "google-tcmalloc without rseq": "by perf, too, the program itself holds half of the gap",
 }
-"""Cases that did not hold where they ran, also by perf's samples: docs/findings.md."""
+"""Cases whose expectation was wrong on the machine where they ran, and the reason.
+
+perf's samples confirm each reason (docs/findings.md).
+"""
 
 
 def cases() -> list[object]:
-    """Returns all cases.
+    """Returns all cases, of which those in NOT_SO are expected to fail.
 
-    The failed ones stay as written, since more CPUs or other versions may confirm them.
+    They stay as they were written, because more CPUs or other versions may confirm them.
     """
     marks = {name: [pytest.mark.xfail(reason=why, strict=False)] for name, why in NOT_SO.items()}
     return [pytest.param(name, marks=marks.get(name, [])) for name in CASES]

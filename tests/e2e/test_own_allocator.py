@@ -1,4 +1,4 @@
-"""Our own allocator is a contender of every comparison unless the user names others."""
+"""Tests that our own allocator is a contender of every comparison, unless the user names others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIBRARY = str(native.allocator().resolve())
 
 @pytest.fixture
 def jemalloc(cairn, forward: Path) -> None:
-    """A contender with that name on every machine: glibc's malloc, forwarded."""
+    """Adds a contender named jemalloc, so that every machine has one: it forwards to glibc."""
     folder = cairn.home / ".cache" / "cairn" / "allocators" / "jemalloc" / "99"
     folder.mkdir(parents=True)
     shutil.copy(forward, folder / "lib.so")
@@ -37,7 +37,7 @@ def contenders(document: dict[str, dict[str, list[dict[str, str]]]]) -> list[str
     return [contender["name"] for contender in document["run"]["contenders"]]
 
 
-def test_it_is_listed_like_the_others(cairn) -> None:
+def test_our_allocator_is_listed_like_the_others(cairn) -> None:
     first, second, third = cairn("allocators").out.splitlines()[:3]
     assert (first.split()[0], second.split()[0]) == ("name", "system")
     digest = discover.file_sha256(LIBRARY)
@@ -51,7 +51,9 @@ def test_it_is_listed_like_the_others(cairn) -> None:
     )
 
 
-def test_it_competes_by_default_and_every_process_proves_it(cairn, churn: Path) -> None:
+def test_our_allocator_competes_by_default_and_every_process_proves_its_load(
+    cairn, churn: Path
+) -> None:
     result = cairn("compare", "-r", 2, "--json", "--", "sh", "-c", f"{churn} 100; {churn} 200")
     assert result.code == 0, result.err
     assert contenders(result.json)[:2] == ["system", "cairn"]
@@ -62,7 +64,7 @@ def test_it_competes_by_default_and_every_process_proves_it(cairn, churn: Path) 
     ]
     assert len(own) == 3
     assert all((proof["loaded"], proof["processes"]) == (3, 3) for proof in own)
-    # A link to it if its path has a space.
+    # The owner is a symbolic link to the library if the library's path has a space.
     assert {Path(proof["owner"]).name for proof in own} == {Path(LIBRARY).name}
     shown = cairn("report", "--full").out
     assert f"cairn {__version__}" in shown
@@ -71,7 +73,7 @@ def test_it_competes_by_default_and_every_process_proves_it(cairn, churn: Path) 
 
 
 @pytest.mark.usefixtures("jemalloc")
-def test_it_is_left_out_by_naming_others(cairn, churn: Path) -> None:
+def test_our_allocator_does_not_compete_if_the_user_names_others(cairn, churn: Path) -> None:
     result = cairn("compare", "-r", 1, "-a", "system,jemalloc", "--json", "--", churn, 10)
     assert result.code == 0, result.err
     assert contenders(result.json) == ["system", "jemalloc"]
@@ -80,7 +82,7 @@ def test_it_is_left_out_by_naming_others(cairn, churn: Path) -> None:
 
 
 @pytest.mark.usefixtures("jemalloc")
-def test_the_default_of_every_experiment_holds_it(cairn) -> None:
+def test_our_allocator_is_a_default_contender_of_every_experiment(cairn) -> None:
     plan = cairn(
         "bench",
         "build",
@@ -97,7 +99,7 @@ def test_the_default_of_every_experiment_holds_it(cairn) -> None:
     assert plan.out.count("contenders (system, cairn, ") == 7
 
 
-def test_a_workload_arrives_at_the_same_checksum_under_it(cairn) -> None:
+def test_a_workload_has_the_same_checksum_under_our_allocator(cairn) -> None:
     result = cairn("bench", "scenario-json", "--quick", "-r", 1, "--json")
     assert result.code == 0, result.err
     assert contenders(result.json)[:2] == ["system", "cairn"]
@@ -105,7 +107,7 @@ def test_a_workload_arrives_at_the_same_checksum_under_it(cairn) -> None:
 
 
 @pytest.mark.usefixtures("jemalloc")
-def test_the_scenarios_rank_it_and_set_it_against_each_other_one(cairn) -> None:
+def test_the_scenarios_rank_our_allocator_and_compare_it_with_each_other_one(cairn) -> None:
     result = cairn("bench", "scenarios", "--quick", "-r", 2)
     assert result.code == 0, result.err
     count = len(contenders(cairn("report", "--json").json))
@@ -114,7 +116,7 @@ def test_the_scenarios_rank_it_and_set_it_against_each_other_one(cairn) -> None:
     assert "cairn ÷" in result.out
 
 
-def test_its_knobs_are_knobs(cairn, churn: Path) -> None:
+def test_the_variables_of_our_allocator_are_treated_as_knobs(cairn, churn: Path) -> None:
     told = cairn("run", "-a", "cairn:CAIRN_STATS=1", "--", churn, 10)
     assert told.code == 0
     assert "cairn: live " in told.err
@@ -124,7 +126,7 @@ def test_its_knobs_are_knobs(cairn, churn: Path) -> None:
     assert "CAIRN_RESULTS" not in for_all.out
 
 
-def test_there_is_nothing_to_get_or_to_remove(cairn) -> None:
+def test_our_allocator_can_be_neither_fetched_nor_removed(cairn) -> None:
     got = cairn("allocators", "get", "cairn")
     assert (got.code, got.out) == (1, "")
     assert "never fetched" in got.sentence
@@ -138,7 +140,7 @@ def test_there_is_nothing_to_get_or_to_remove(cairn) -> None:
 
 @pytest.fixture
 def without_it(cairn, tmp_path: Path):
-    """The command of a package whose library somebody deleted."""
+    """The command `cairn` of an installation whose library libcairn.so.0 is missing."""
     package = tmp_path / "package"
     gone = shutil.ignore_patterns("libcairn.so*", "__pycache__")
     shutil.copytree(Path(native.__file__).parent, package / "cairn", ignore=gone)
@@ -165,12 +167,12 @@ def test_a_missing_library_is_one_sentence_with_the_next_step(without_it, churn:
     assert "cairn" not in contenders(result.json)
 
 
-def test_who_worked_for_long_and_sleeps_holds_little_a_second_later_where_a_thread_looks() -> None:
-    """A quarter of a second without idle memory must not let the thread sleep on."""
+def test_with_the_background_thread_a_sleeping_program_returns_memory_within_a_second() -> None:
+    """The background thread must look again even if it found no idle memory at one look."""
     command = [native.workload("burst_idle"), "--bytes", "300M", "--idle", "1"]
     environment = {**os.environ, "LD_PRELOAD": carried(Path(LIBRARY)), "CAIRN_BACKGROUND": "1"}
     ended = subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
-    assert not ended.stderr, "a library that cannot be preloaded is said there"
+    assert not ended.stderr, "the loader warns there about a library that it cannot preload"
     figures = json.loads(ended.stdout)["figures"]
     assert figures["resident_after_0_s_bytes"] > 250 << 20
     assert figures["resident_after_1_s_bytes"] < 180 << 20

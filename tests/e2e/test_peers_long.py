@@ -1,4 +1,4 @@
-"""Every peer is fetched by name through this machine's registries, and is proved to load."""
+"""Tests that fetch every peer by name through this machine's registries, and prove its load."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ int main(void) { char *text = malloc(100); snprintf(text, 100, "%d", 7); puts(te
 
 @pytest.fixture(scope="module")
 def empty_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that is empty before the first of these tests. All of them share it."""
+    """The folder of a cache that all these tests share. It is empty before the first of them."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
 def environment(empty_cache: Path) -> dict[str, str]:
-    """The user's own registries with a cache of our own.
+    """The user's environment, with the empty cache.
 
-    cargo finds its settings and itself by HOME.
+    HOME stays the user's, because cargo and its settings are below it.
     """
     users_tool("cargo")
     return users_environment(XDG_CACHE_HOME=str(empty_cache))
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_is_had_by_name_and_proves_its_load(
+def test_a_peer_is_fetched_by_name_and_proves_its_load(
     cairn: Any, environment: dict[str, str], tmp_path: Path, name: str
 ) -> None:
     had = cairn("allocators", "get", name, timeout=1800, **environment)
@@ -59,7 +59,7 @@ def test_a_peer_is_had_by_name_and_proves_its_load(
     version = next(
         item["version"] for item in listed if item["allocator"] == name and item["cached"]
     )
-    # The system may have another, newer version, which would be used otherwise.
+    # A newer version that the system has would be used without the version in the spec.
     spec = f"{name}@{version}"
     file = tmp_path / "file.c"
     file.write_text(PROGRAM)
@@ -69,8 +69,8 @@ def test_a_peer_is_had_by_name_and_proves_its_load(
     assert (gcc.code, gcc.err) == (0, "")
 
 
-def test_all_of_them_are_listed(cairn: Any, environment: dict[str, str]) -> None:
-    """After the tests above: the fetched allocators with their checksums."""
+def test_all_fetched_peers_are_listed(cairn: Any, environment: dict[str, str]) -> None:
+    """The tests above fetched the peers. The list must contain each with its checksums."""
     listed = cairn("allocators", "list", "--json", **environment).json["found"]
     cached = {item["allocator"]: item for item in listed if item["cached"]}
     assert sorted(cached) == sorted(PEERS)

@@ -1,4 +1,4 @@
-"""The probe in programs that know what they allocate. The profile must say the same."""
+"""Tests of the probe in programs that know what they allocate. The profile must agree with them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SYSTEM_CALLS = {
     "futex": {call for call in CALLS if call.startswith("futex")},
     "sched_yield": {"sched_yield"},
 }
-"""Names in a trace, and their kinds in a profile."""
+"""By the name of a system call in a trace: its kinds in a profile."""
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def paths(compiled: Compiled) -> Path:
 
 
 def called(profile: ProcessProfile | Profile) -> dict[str, int]:
-    """Returns calls by function, of both phases and of ending threads."""
+    """Returns the number of calls by function, of both phases and of ending threads."""
     tally = profile.tally
     counts = [
         *(int(calls.sum()) for calls in tally.calls),
@@ -93,7 +93,7 @@ def kernel(profile: ProcessProfile | Profile) -> dict[str, int]:
 
 
 def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
-    """Requests of libc itself are the same in both runs."""
+    """The requests of libc itself are equal in both runs, so that the difference excludes them."""
     told_first = json.loads(probed(known, "counts", 1))
     first = called(probed.only)
     told = json.loads(probed(known, "counts", 1000))
@@ -105,8 +105,8 @@ def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
     assert probed.only.process.threads_most == 5
 
 
-def test_what_an_allocator_refuses_is_counted(probed: Probed, known: Path) -> None:
-    """A realloc to 0 bytes that returns NULL has freed its block, and was not refused."""
+def test_refused_requests_are_counted(probed: Probed, known: Path) -> None:
+    """A realloc to 0 bytes that returns NULL freed its block, so it does not count as refused."""
     probed(known, "refused", 1000)
     refused = dict(zip(ALLOCATING, map(int, probed.only.tally.failed), strict=True))
     assert {name: count for name, count in refused.items() if count} == {
@@ -133,12 +133,12 @@ def test_phases_and_groups_and_bytes(probed: Probed, known: Path) -> None:
     ]
 
 
-def test_a_thread_that_blocked_all_signals_behind_our_back_still_ends(
+def test_a_thread_that_blocked_all_signals_by_a_direct_system_call_still_ends(
     probed: Probed, tmp_path: Path
 ) -> None:
-    """Go's runtime blocks signals by system calls of its own.
+    """Go's runtime blocks signals by direct system calls, which the probe does not see.
 
-    Code that runs later frees, which may call the kernel.
+    When the thread ends, it frees a block, for which the allocator makes a system call.
     """
     program = tmp_path / "blocked"
     source = PROGRAMS / "probe_blocked.cpp"
@@ -165,12 +165,15 @@ def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Pa
 
 
 GOT = (*peers.NAMED, "mimalloc3", "snmalloc", "rpmalloc", "scudo", "hardened", "hoard")
-"""The peers of long tests. Peers of all tests come from the distribution, the others from their
-sources."""
+"""The peers of long tests. The distribution provides those of peers.NAMED, and the others are built
+from their sources."""
 
 
 def library_of(allocator: str) -> Path | None:
-    """Returns the library; None for the system's. Skips if it cannot be fetched."""
+    """Returns the allocator's library, or None for that of the system.
+
+    Skips the test if the library cannot be fetched.
+    """
     if allocator in ("system", "cairn"):
         return native.allocator() if allocator == "cairn" else None
     found = peers.peer(allocator, "distribution" if allocator in peers.NAMED else None)
@@ -181,12 +184,12 @@ def library_of(allocator: str) -> Path | None:
 @pytest.mark.parametrize(
     "which", ["system", "cairn", *(pytest.param(name, marks=pytest.mark.long) for name in GOT)]
 )
-def test_kernel_calls_are_those_of_a_trace(
+def test_system_calls_are_those_of_a_trace(
     probed: Probed, known: Path, tmp_path: Path, which: str
 ) -> None:
-    """Each signal of a dispatched call names the call in the trace.
+    """In the trace, each SIGSYS names the system call that was dispatched to the probe.
 
-    The probe may make no other call.
+    The profile must have the same calls.
     """
     trace = tmp_path / "trace"
     allocator = library_of(which)
@@ -197,22 +200,22 @@ def test_kernel_calls_are_those_of_a_trace(
         r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text().split("close(-77)")[1]
     )
     dispatched = Counter(everything)
-    # The probe measures the cost of a dispatched call with these.
+    # With these calls, the probe measures the cost of a dispatched call.
     dispatched["getppid"] -= 5
     counted = kernel(read(file))
     for name, kinds in SYSTEM_CALLS.items():
         assert sum(counted.get(kind, 0) for kind in kinds) == dispatched.pop(name, 0), name
     assert counted.get("other", 0) == dispatched.total() - dispatched["rt_sigprocmask"], dispatched
-    assert len(between) > 5 or which in GOT, "the program has not made the allocator ask"
+    assert len(between) > 5 or which in GOT, "the allocator made too few system calls"
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not here")
-def test_the_probe_changes_nothing_in_what_is_asked_of_the_kernel(
+def test_the_probe_does_not_change_the_system_calls_of_the_allocator(
     probed: Probed, known: Path, tmp_path: Path
 ) -> None:
-    """The same program runs without the probe under strace.
+    """The program runs under strace with and without the probe.
 
-    glibc's heap must grow equally often.
+    glibc must make the same system calls in both runs, for example to grow its heap.
     """
     alone, beside = tmp_path / "alone", tmp_path / "beside"
     subprocess.run(["strace", "-f", "-o", str(alone), str(known), "kernel"], check=True)
@@ -229,7 +232,7 @@ def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, path
     found = kernel(probed.only)
     assert found["sleep"] == 500
     assert found["sched_yield"] == 300
-    assert found["mmap"] == 200 + 1  # its arena
+    assert found["mmap"] == 200 + 1  # one more for the arena
     assert found["munmap"] == 200
     assert set(found) == {"sleep", "sched_yield", "mmap", "munmap"}
     fresh = probed.only.tally.fresh
@@ -238,21 +241,23 @@ def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, path
     assert moved == 200 * 8192
 
 
-def test_kernel_calls_of_no_known_kind_are_counted_by_number(
+def test_system_calls_of_no_known_kind_are_counted_by_number(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
     probed(sizes, 1, 160, 400, allocator=paths)
     assert sorted(probed.only.tally.other_calls.values()) == [400, 800]
 
 
-def test_counters_count_what_an_operation_does(probed: Probed, sizes: Path, paths: Path) -> None:
+def test_counters_count_the_events_of_an_operation(
+    probed: Probed, sizes: Path, paths: Path
+) -> None:
     wanted = {"CAIRN_PROBE_COUNTERS": "cycles,page-faults", "CAIRN_PROBE_GAP": "1"}
     probed(sizes, 1, 144, 2000, 48, 2000, allocator=paths, **wanted)
     found = {line.name: line for line in event_lines(probed.profile)}
     faults = found["new"].per_operation("page-faults")
     assert found["new"].looked_at > 200
-    # Three faults, and those of the block itself. The sample is random: two of its 95 % intervals
-    # miss the truth once in 10,000 runs.
+    # An allocation causes three page faults, and those of the block itself. The sample is random,
+    # so the test allows an error of a whole interval, which is exceeded once in 10,000 runs.
     width = faults.interval.high - faults.interval.low
     assert faults.value == pytest.approx(3 + 192 / 4096, abs=width)
     assert width < 0.2
@@ -264,8 +269,11 @@ def test_counters_count_what_an_operation_does(probed: Probed, sizes: Path, path
     assert cycles is None or cycles.value > 0
 
 
-def test_counters_never_read_what_is_the_programs(probed: Probed) -> None:
-    """The program closes unknown descriptors and opens files of its own at all of those numbers."""
+def test_counters_never_read_the_programs_descriptors(probed: Probed) -> None:
+    """The program closes all descriptors that it does not know, including those of the counters.
+
+    Then it opens files of its own under all these numbers.
+    """
     code = """
 import os, resource
 limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -301,14 +309,14 @@ def test_locks_within_the_allocator_are_counted(probed: Probed, sizes: Path, pat
     assert list(locks.refused) == [1000, 0, 0]
     assert list(locks.contended) == [0, 0, 0]
     assert probed.only.tally.contended_locks == 0
-    assert 30 <= int(locks.sections.sum()) <= 120  # Random one in 64 of 4000, at least one in 127.
+    assert 30 <= int(locks.sections.sum()) <= 120  # one in 64 of 4000 on average
 
 
 def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -> None:
-    """Two threads hold the lock for a millisecond at a time.
+    """Two threads take the lock by turns, and hold it for a millisecond.
 
-    A thread that releases it may take it again before the other wakes, so the machine decides how
-    often one waits.
+    A thread that releases the lock may take it again before the other thread wakes. So the machine
+    decides how often a thread waits.
     """
     probed(sizes, 2, 128, 100, allocator=paths)
     tally = probed.only.tally
@@ -324,15 +332,15 @@ def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -
     section = float(tally.locks.section_ticks[0]) * ms / int(tally.locks.sections[0])
     assert section > 0.99
     lived, span = tally.threads_ticks * ms, tally.span_ns / 1e6
-    # The main thread lives for the whole span, and so do both others until they end.
+    # The main thread lives for the whole span. Both other threads live for most of it.
     assert 1.5 * span < lived <= 3 * span
     wait = next(one for one in kernel_lines(probed.profile) if one.name == "futex wait")
     assert wait.total_ns is not None and wait.cpu_ns is not None
     assert 0 < wait.cpu_ns < wait.total_ns / 2
 
 
-def test_resident_memory_is_the_allocators_or_the_programs(probed: Probed) -> None:
-    """A table of 2 million places from malloc, and the harness's own memory, which is not."""
+def test_resident_memory_is_divided_between_the_allocator_and_the_program(probed: Probed) -> None:
+    """The table of 2 million entries comes from malloc. The harness's own memory does not."""
     probed(native.workload("hash_table"), "--operations", "2M")
     looked_at = [one for one in probed.only.moments if one.own_bytes is not None]
     assert looked_at
@@ -344,19 +352,17 @@ def test_resident_memory_is_the_allocators_or_the_programs(probed: Probed) -> No
         )
         assert one.unasked_bytes <= one.own_bytes < 1.02 * one.resident_bytes
         assert 1 <= one.live_usable_bytes / one.live_bytes < 1.5
-    # At the peak, every place of the table has been written.
+    # At the peak, the program has written every entry of the table.
     full = max(looked_at, key=lambda one: one.live_usable_bytes or 0)
     assert full.own_bytes is not None and full.live_usable_bytes is not None
     assert full.own_bytes > 0.98 * full.live_usable_bytes
 
 
 def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Path) -> None:
-    """Two microseconds of computing, within a tenth.
+    """Each operation computes for two microseconds, and its time must be right within a tenth.
 
-    The middle of a bucket is at most a sixteenth away.
-
-    A busy machine lengthens some operations, so the test takes the median, and the least of several
-    runs.
+    A time is reported as the middle of its bucket, which is off by at most a sixteenth. A busy
+    machine lengthens some operations, so the test takes the least median of several runs.
     """
     most = 2200 * 17 / 16
     medians = []
@@ -381,10 +387,10 @@ def test_every_timed_operation_is_in_one_bucket(probed: Probed, sizes: Path, pat
 def test_cpu_time_in_the_allocator_is_found_by_timers_too(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
-    """Half of its CPU time is in the allocator by the threads' clock. Both estimates must agree.
+    """By the clock of its threads, the program spends half of its CPU time in the allocator.
 
-    A host that takes the processor away shifts the ticks. So one of two tries must be right, since
-    a real error is in all.
+    The timers and the timed operations must both find that. A host that takes the processor away
+    disturbs the timers, so one of four tries must be right. A real error would be in all of them.
     """
     apart = []
     for _ in range(4):
@@ -415,16 +421,14 @@ def test_without_dispatch_or_by_choice_there_is_no_timer(probed: Probed, sizes: 
 def test_a_long_operation_is_timed_although_a_timer_interrupts_it(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
-    """Each takes a tenth of a second. On a busy machine most of them are preempted."""
+    """Each operation takes a tenth of a second. On a busy machine most of them are preempted."""
     probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
     tally = probed.only.tally
     assert int(tally.cpu_samples_inside[0]) > 100
     assert int(tally.timed.count[0] + tally.timed.alone[0]) >= 1
 
 
-def test_frees_are_told_apart_one_by_one_where_that_is_asked_for(
-    probed: Probed, known: Path
-) -> None:
+def test_every_free_is_classified_with_exact_paths(probed: Probed, known: Path) -> None:
     probed(known, "hand", 20_000, 5_000, CAIRN_PROBE_PATHS="exact")
     frees = probed.only.tally.frees
     assert probed.only.process.exact
@@ -439,10 +443,10 @@ def test_frees_are_told_apart_one_by_one_where_that_is_asked_for(
     assert share.interval.low == share.interval.high
 
 
-def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known: Path) -> None:
+def test_examined_frees_are_classified_by_thread(probed: Probed, known: Path) -> None:
     """Another thread frees a fifth of the blocks.
 
-    Large blocks are all examined, small ones randomly.
+    The probe examines all large blocks, and a random sample of the small ones.
     """
     probed(known, "hand", 2_000, 400, CAIRN_PROBE_GAP="1")
     tally = probed.only.tally
@@ -451,7 +455,7 @@ def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known
         40,
     )
     small = tally.freed_elsewhere[GROUPS.index("small")] / tally.freed[GROUPS.index("small")]
-    # About 1,000 blocks are drawn, so the standard deviation is 0.013.
+    # The sample has about 1,000 small blocks, so the standard deviation of the share is 0.013.
     assert 0.1 < small < 0.3
     looked_at = tally.timed.count + tally.timed.alone + tally.timed.switched
     found = {
@@ -459,17 +463,17 @@ def test_frees_that_are_looked_at_are_told_apart_by_thread(probed: Probed, known
         for path, count in zip(PATHS, looked_at, strict=True)
         if path.group == "large" and count
     }
-    # The main thread frees after the other one has ended.
+    # The main thread frees its blocks after the other thread has ended.
     assert found[TimedPath("free, local", "large", "serial")] == 160
     assert found[TimedPath("free, remote", "large", "parallel")] == 40
     assert TimedPath("free, local", "large", "parallel") not in found
     assert TimedPath("free, remote", "large", "serial") not in found
 
 
-def test_sizes_are_told_apart_by_quarters_of_an_octave(probed: Probed, sizes: Path) -> None:
-    """The first and the last size of each quarter.
+def test_sizes_are_counted_by_quarters_of_an_octave(probed: Probed, sizes: Path) -> None:
+    """The program allocates blocks of the first and of the last size of each quarter.
 
-    Small blocks are sampled, large ones all counted.
+    The probe samples small blocks, and counts all large ones.
     """
     quarters = [
         ((4 + q) << k, (4 + q + 1 << k) - 1) for k in (*range(1, 12), 15, 18) for q in range(4)
@@ -508,14 +512,14 @@ def test_blocks_of_the_parent_are_local_in_a_child(probed: Probed) -> None:
     assert not any(int(of[1].sum()) for of in frees)
 
 
-def test_what_malloc_trim_asks_of_the_kernel_is_the_allocators(probed: Probed, known: Path) -> None:
+def test_system_calls_of_malloc_trim_belong_to_the_allocator(probed: Probed, known: Path) -> None:
     assert probed(known, "trim") == "1\n"
     assert called(probed.only)["malloc_trim"] == 1
     assert kernel(probed.only)["madvise(DONTNEED)"] >= 1
 
 
 @pytest.mark.parametrize("way", ["interpose", "off"])
-def test_other_ways_of_seeing_kernel_calls(
+def test_system_calls_can_be_seen_by_interposition_or_not_at_all(
     probed: Probed, sizes: Path, paths: Path, way: str
 ) -> None:
     probed(sizes, 1, 96, 200, 80, 300, allocator=paths, CAIRN_PROBE_KERNEL=way)
@@ -525,9 +529,7 @@ def test_other_ways_of_seeing_kernel_calls(
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
-def test_within_valgrind_calls_of_the_kernel_are_not_dispatched(
-    probed: Probed, known: Path
-) -> None:
+def test_system_calls_are_not_dispatched_under_valgrind(probed: Probed, known: Path) -> None:
     assert probed("valgrind", "-q", "--tool=none", known, "trim") == "1\n"
     (mine,) = [
         found for file in probed.files if known.name in (found := read(file)).process.program
@@ -536,7 +538,7 @@ def test_within_valgrind_calls_of_the_kernel_are_not_dispatched(
     assert (mine.process.seen, mine.process.seen_errno) == ("interpose", errno.EOPNOTSUPP)
 
 
-def test_an_operation_that_is_left_by_a_jump_is_forgotten(
+def test_an_operation_that_ends_with_a_longjmp_does_not_disturb_the_next_ones(
     probed: Probed, known: Path, paths: Path
 ) -> None:
     assert probed(known, "jump", allocator=paths) == "went on\n"
@@ -564,7 +566,7 @@ def test_every_program_of_a_shell_has_a_file(probed: Probed) -> None:
     assert "env" in programs
 
 
-def test_what_was_killed_is_readable(probed: Probed, known: Path) -> None:
+def test_the_file_of_a_killed_process_is_readable(probed: Probed, known: Path) -> None:
     process = probed.start(known, "wait")
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
@@ -575,22 +577,22 @@ def test_what_was_killed_is_readable(probed: Probed, known: Path) -> None:
     assert called(probed.only)["calloc"] == 1000
 
 
-def test_its_files_are_private_and_small(probed: Probed, known: Path) -> None:
+def test_the_probes_files_are_private_and_small(probed: Probed, known: Path) -> None:
     probed(known, "counts", 10)
     (file,) = probed.files
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.stat().st_size < 200_000
 
 
-def test_no_room_for_a_file_is_no_matter_to_the_program(probed: Probed, known: Path) -> None:
-    """A limit on file sizes stands for a full disk."""
+def test_a_full_disk_does_not_disturb_the_program(probed: Probed, known: Path) -> None:
+    """A limit on file sizes takes the place of a full disk."""
     out = probed("/bin/bash", "-c", f"ulimit -f 40; exec {known} counts 1000")
     assert json.loads(out)["calloc"] == 5000
-    # The shell's own file existed before.
+    # The empty file is that of the program. The shell made its own file before the limit.
     assert probed.profile.empty == 1
 
 
-def test_no_room_for_another_thread_is_no_matter_to_the_program(probed: Probed) -> None:
+def test_a_file_without_room_for_more_threads_does_not_disturb_the_program(probed: Probed) -> None:
     code = """
 import threading
 together = threading.Barrier(20)
@@ -606,7 +608,7 @@ print("joined")
     assert 0 < probed.profile.processes[-1].threads_lost < 20
 
 
-def test_without_a_folder_it_is_off(known: Path, tmp_path: Path) -> None:
+def test_without_a_folder_the_probe_is_off(known: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "LD_PRELOAD": carried(native.probe())}
     done = subprocess.run(
         [str(known), "counts", "1000"],
@@ -619,10 +621,13 @@ def test_without_a_folder_it_is_off(known: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_program_s_own_malloc_may_hold_a_lock_when_it_asks_the_kernel(
+def test_a_programs_own_malloc_may_hold_a_lock_during_a_system_call(
     probed: Probed, tmp_path: Path
 ) -> None:
-    """In the loader, a lookup of a missing function allocates. chromium once spun there forever."""
+    """The loader allocates when the probe looks up a function that does not exist.
+
+    chromium's own malloc held a lock there, and once waited for it forever.
+    """
     source = Path(__file__).parents[1] / "programs" / "inputs" / "own_malloc.c"
     own = tmp_path / "own"
     subprocess.run(["gcc", "-O1", "-fno-builtin", "-D_GNU_SOURCE", source, "-o", own], check=True)

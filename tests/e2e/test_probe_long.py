@@ -1,4 +1,4 @@
-"""The probe with very many kills, forks, threads and programs in sequence."""
+"""Tests of the probe with very many kills, forks, threads and programs in sequence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def many(compiled: Compiled) -> Path:
 
 
 def started(folder: Path, *command: object) -> subprocess.Popen[str]:
-    """Starts it with the probe, in a process group of its own."""
+    """Starts the command with the probe, in a process group of its own."""
     return subprocess.Popen(
         [str(word) for word in command],
         env={**os.environ, "CAIRN_PROBE": str(folder), "LD_PRELOAD": carried(native.probe())},
@@ -47,8 +47,13 @@ def started(folder: Path, *command: object) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("whom", ["process", "group"])
-def test_what_was_killed_at_any_moment_is_readable(tmp_path: Path, known: Path, whom: str) -> None:
-    """500 moments each: in the loader, at work in threads, in forks, at the end."""
+def test_the_file_of_a_process_that_was_killed_at_any_moment_is_readable(
+    tmp_path: Path, known: Path, whom: str
+) -> None:
+    """The test kills 500 processes at random moments.
+
+    They are in the loader, at work in threads, in forks, or at their end.
+    """
     lot = random.Random(20261122)
     kept = 0
     for i in range(500):
@@ -89,7 +94,7 @@ def test_ten_thousand_threads_at_once_are_all_counted_in_little_memory(
             check=False,
         )
         if done.returncode == 75:
-            pytest.skip("10,000 threads at once are not to be had here")
+            pytest.skip("this machine cannot have 10,000 threads at once")
         assert done.returncode == 0, done.stderr
         return int(json.loads(done.stdout)["peak_kib"]) * 1024
 

@@ -1,4 +1,4 @@
-"""The probe with unusual uses of signals and forks, and with unusual allocators and plugins."""
+"""Tests of the probe in programs with unusual signals, forks, allocators and plugins."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def paths(compiled: Compiled) -> Path:
 @pytest.mark.parametrize(
     "what", ["handlers", "early", "jump", "waits", "young", "ends", "fork", "lost", "worker"]
 )
-def test_a_program_goes_on_as_without_the_probe(
+def test_a_program_runs_as_without_the_probe(
     probed: Probed, signals: Path, paths: Path, what: str
 ) -> None:
-    """Each of these programs once died or hung."""
+    """With the probe, each of these programs once crashed or hung."""
     assert probed(signals, what, allocator=paths) == "went on\n"
     first = min(probed.profile.processes, key=lambda process: process.begin_ns)
     assert first.state == "ended"
     if first.seen != "dispatch":
-        pytest.skip("no kernel call is dispatched here, and so no signal is ours")
+        pytest.skip("system calls are not dispatched here, so the probe uses no signal")
 
 
 def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, paths: Path) -> None:
@@ -53,10 +53,13 @@ def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, pat
         assert int(np.frombuffer(file.read_bytes(), layouts("<").head, 1)["exit_code"][0]) == code
 
 
-def test_nobody_else_is_asked_how_large_a_block_is(
+def test_only_the_allocator_of_a_block_is_asked_for_its_size(
     probed: Probed, signals: Path, compiled: Compiled
 ) -> None:
-    """Once the function of libc was asked. It reads the bytes before the block."""
+    """The probe once called malloc_usable_size of libc for a block of this allocator.
+
+    libc reads the bytes before the block, which are not libc's.
+    """
     allocator = compiled("no_headers.c", "-shared")
     assert probed(signals, "jump", allocator=allocator, CAIRN_PROBE_GAP="1") == "went on\n"
     tally = probed.only.tally
@@ -66,9 +69,9 @@ def test_nobody_else_is_asked_how_large_a_block_is(
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 def test_a_plugin_may_have_a_cxx_runtime_of_its_own(probed: Probed, tmp_path: Path) -> None:
-    """A C program's plugin brings operators and exceptions inside itself.
+    """The plugin of a C program contains its own operators new and delete, and its own exceptions.
 
-    Its calls came to the probe, which knew no next function.
+    The plugin's calls reached the probe, which once found no operator to forward them to.
     """
     (tmp_path / "plugin.cpp").write_text(
         '#include <stdexcept>\n#include <string>\nextern "C" int work() {\n'

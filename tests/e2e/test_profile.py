@@ -1,4 +1,4 @@
-"""`cairn profile` behaves like the program itself, and reports afterwards."""
+"""Tests of `cairn profile`: it behaves like the program, and reports after the program ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def known(compiled) -> Path:
     return compiled("probe_known.c", "-pthread")
 
 
-def test_the_report_is_on_stderr_and_all_else_is_the_programs(cairn, known: Path) -> None:
+def test_the_report_is_on_stderr_and_stdout_belongs_to_the_program(cairn, known: Path) -> None:
     result = cairn("profile", "--", "sh", "-c", f"{known} counts 100; exit 7")
     assert result.code == 7
     assert json.loads(result.out)["malloc"] == 500
@@ -30,7 +30,9 @@ def test_the_report_is_on_stderr_and_all_else_is_the_programs(cairn, known: Path
     assert CEILING in last[-400:] or "What another allocator" in last[-400:]
 
 
-def test_json_tells_what_the_program_did(cairn, known: Path, forward: Path, tmp_path: Path) -> None:
+def test_json_has_the_counts_of_the_program(
+    cairn, known: Path, forward: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out.json"
     result = cairn(
         "profile", "-a", f"passing={forward}", "--json", out, "--", known, "counts", 1000
@@ -44,18 +46,18 @@ def test_json_tells_what_the_program_did(cairn, known: Path, forward: Path, tmp_
     assert found["lines"][-1]["operations"] == pytest.approx(found["operations"] - late)
 
 
-def test_what_was_kept_is_read_again(cairn, known: Path, tmp_path: Path) -> None:
+def test_a_kept_profile_is_read_again(cairn, known: Path, tmp_path: Path) -> None:
     keep = tmp_path / "keep"
     result = cairn("profile", "--keep", keep, "--", known, "counts", 1000)
     again = cairn("profile", "--read", keep)
     assert (result.code, again.code) == (0, 0)
-    # The title names the allocator by its file.
+    # The first lines differ: the one read again names the allocator by its file.
     assert again.out.splitlines()[1:] == result.err.splitlines()[1:]
     rows = cairn("profile", "--read", keep, "--csv", "-").out.splitlines()
     assert "counted,memalign,small,parallel,4000" in {",".join(row.split(",")[:5]) for row in rows}
 
 
-def test_what_cannot_be_profiled_is_one_sentence(cairn, compiled, known: Path) -> None:
+def test_a_program_that_cannot_be_profiled_is_one_sentence(cairn, compiled, known: Path) -> None:
     unknown = cairn("profile", "-a", "nosuch", "--", known, "counts", 1)
     static = cairn("profile", "--", compiled("churn.c", "-static"))
     assert (unknown.code, static.code) == (2, 126)
@@ -79,7 +81,7 @@ def test_counters_that_do_not_exist_are_one_sentence(
     assert result.code == 2 and words in " ".join(result.err.split())
 
 
-def test_counters_are_told_by_kind_of_operation(cairn, known: Path, tmp_path: Path) -> None:
+def test_counters_are_reported_by_kind_of_operation(cairn, known: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     result = cairn(
         "profile",
@@ -105,7 +107,7 @@ def test_counters_are_told_by_kind_of_operation(cairn, known: Path, tmp_path: Pa
     assert found["TOTAL"]["events"]["page-faults"]["total"]["value"] > 0
 
 
-def test_a_program_that_was_killed_is_told_so(cairn, tmp_path: Path) -> None:
+def test_the_report_says_that_the_program_was_killed(cairn, tmp_path: Path) -> None:
     keep = tmp_path / "keep"
     script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     result = cairn("profile", "--keep", keep, "--", "python3", "-c", script)
@@ -114,16 +116,14 @@ def test_a_program_that_was_killed_is_told_so(cairn, tmp_path: Path) -> None:
     assert len(json.loads(cairn("profile", "--read", keep, "--json", "-").out)["cut_short"]) == 1
 
 
-def test_kernel_calls_that_were_not_looked_for_are_not_told_as_none(cairn, known: Path) -> None:
+def test_system_calls_that_were_not_counted_are_not_reported_as_zero(cairn, known: Path) -> None:
     result = cairn("profile", "--kernel-calls", "off", "--", known, "counts", 100)
     assert result.code == 0
     assert re.search(r"System calls and held memory were\s+not measured", result.err)
     assert "brk" not in result.err
 
 
-def test_waiting_for_locks_is_told_where_an_allocator_waits(
-    cairn, compiled, tmp_path: Path
-) -> None:
+def test_lock_waits_of_an_allocator_are_reported(cairn, compiled, tmp_path: Path) -> None:
     allocator = compiled("probe_paths.c", "-shared", "-pthread")
     program = compiled("probe_sizes.c", "-pthread")
     result = cairn(
@@ -148,7 +148,7 @@ def server(tmp_path: Path) -> list[str]:
     return ["python3", str(file)]
 
 
-def test_a_server_is_counted_for_a_while_and_goes_on(cairn, tmp_path: Path) -> None:
+def test_a_server_is_profiled_for_a_while_and_keeps_running(cairn, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     process = cairn.start(
         "profile", "--delay", "0.5s", "--duration", "1s", "--json", out, "--", *server(tmp_path)
@@ -167,7 +167,7 @@ def test_a_server_is_counted_for_a_while_and_goes_on(cairn, tmp_path: Path) -> N
     assert err.count(CEILING) + err.count("What another allocator") == 1
 
 
-def test_counting_begins_and_ends_by_a_signal(cairn, tmp_path: Path) -> None:
+def test_a_signal_starts_and_ends_the_counting(cairn, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     process = cairn.start("profile", "--signal", "USR2", "--json", out, "--", *server(tmp_path))
     assert process.stdout.readline() == "up\n"
@@ -192,7 +192,7 @@ def test_a_program_that_ends_before_counting_began_is_one_sentence(cairn, known:
     assert "counted for" in late.err
 
 
-def test_what_the_probe_costs_is_compared(cairn, known: Path) -> None:
+def test_the_cost_of_the_probe_is_compared(cairn, known: Path) -> None:
     result = cairn(
         "compare", "-a", "system,system+probe", "-r", "3", "--csv", "--", known, "counts", 1000
     )

@@ -1,4 +1,4 @@
-"""Continuing a run, and the options that a resumed run refuses."""
+"""Tests of continuing a run, and of the options that a resumed run refuses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from support.places import PROGRAMS
 from support.processes import running
 
 NAP = f"sleep {200_000 + os.getpid()}"
-"""A command that no other test runs."""
+"""A command line that no other test uses, so that a search for it finds only our processes."""
 
 
 def interrupted(cairn, *arguments: object, **environment: str) -> None:
-    """Begins a run and interrupts it with ctrl-C after a few trials."""
+    """Begins a run, and interrupts it after a few trials with the signal that Ctrl-C sends."""
     known = set(cairn.results.glob("*")) if cairn.results.exists() else set()
     argv = [*cairn.argv, "compare", *map(str, arguments)]
     process = subprocess.Popen(
@@ -41,7 +41,7 @@ def interrupted(cairn, *arguments: object, **environment: str) -> None:
     assert process.returncode == 130, err
 
 
-def test_a_run_goes_on_in_its_own_environment_only(cairn, churn: Path) -> None:
+def test_a_run_is_resumed_only_in_its_own_environment(cairn, churn: Path) -> None:
     interrupted(
         cairn,
         "-r",
@@ -61,7 +61,7 @@ def test_a_run_goes_on_in_its_own_environment_only(cairn, churn: Path) -> None:
     assert cairn("compare", "--resume", "last", MALLOC_ARENA_MAX="2").code == 0
 
 
-def test_a_library_that_is_gone_or_built_anew_is_told(
+def test_a_resume_reports_a_library_that_is_missing_or_was_rebuilt(
     cairn, churn: Path, forward: Path, tmp_path: Path
 ) -> None:
     library = tmp_path / "mine.so"
@@ -102,13 +102,13 @@ def test_a_hook_may_leave_something_in_the_background(cairn, churn: Path) -> Non
         churn,
     )
     assert time.monotonic() - began < 20
-    assert result.code == 0, "a failing --cleanup takes nothing away"
+    assert result.code == 0, "a failing --cleanup must not fail the run"
     assert "--cleanup" in result.err and "wall" in result.out
     for pid in running(NAP):
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_number_that_is_none_is_a_failure_and_the_run_stays_readable(cairn) -> None:
+def test_a_metric_that_is_no_finite_number_is_a_failure_and_the_run_stays_readable(cairn) -> None:
     for number in ("nan", "inf", "1e999"):
         result = cairn(
             "compare",
@@ -126,12 +126,12 @@ def test_a_number_that_is_none_is_a_failure_and_the_run_stays_readable(cairn) ->
         assert cairn("report").code == 0
 
 
-def test_input_must_be_a_file_that_every_run_can_read_anew(cairn) -> None:
+def test_input_must_be_a_file_that_every_run_can_read_from_its_beginning(cairn) -> None:
     result = cairn("compare", "-r", 1, "-a", "system", "--input", "/dev/stdin", "--", "cat")
     assert result.code == 2
 
 
-def test_the_baseline_may_be_any_contender_by_name_or_by_what_it_is(
+def test_the_baseline_is_given_by_the_name_or_the_spec_of_a_contender(
     cairn, churn: Path, forward: Path
 ) -> None:
     for given in (f"{forward}", f"base={forward}", "again=system"):

@@ -1,4 +1,4 @@
-"""`cairn run` behaves like the program itself."""
+"""Tests that `cairn run` behaves like the program itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def test_a_killed_program_gives_128_and_the_signal(cairn, forward: Path) -> None
     )
 
 
-def test_what_cannot_be_run_or_preloaded_has_its_own_codes(cairn, compiled, tmp_path: Path) -> None:
+def test_a_program_that_cannot_run_or_be_preloaded_has_its_own_exit_code(
+    cairn, compiled, tmp_path: Path
+) -> None:
     assert cairn("run", "--", "nosuchprogram").code == 127
     assert cairn("run", "-a", "/nowhere/lib.so", "--", "true").code == 126
     assert cairn("run", "-a", "system", "--", compiled("churn.c", "-static")).code == 126
@@ -41,8 +43,8 @@ def test_output_and_input_are_passed_through(cairn, forward: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"err\n")
 
 
-def test_what_the_caller_opened_is_the_programs(cairn, tmp_path: Path) -> None:
-    """A shell's <(…) is a descriptor, and so is the jobserver that make gives its children."""
+def test_the_program_inherits_the_descriptors_of_the_caller(cairn, tmp_path: Path) -> None:
+    """A shell passes <(…) as a descriptor, and make passes its jobserver as one."""
     (tmp_path / "data").write_text("hello\n")
     line = f"exec {shlex.join(cairn.argv)} run -- cat /dev/fd/7 7<{tmp_path}/data"
     done = subprocess.run(
@@ -83,8 +85,11 @@ while True:
     assert process.wait(20) == 42
 
 
-def test_the_terminal_is_the_programs(cairn) -> None:
-    """As for a shell's job, the program's group is in the foreground, with the terminal's size."""
+def test_the_program_gets_the_terminal(cairn) -> None:
+    """The program's process group is in the foreground, as that of a shell's job is.
+
+    The program also sees the size of the terminal.
+    """
     ask = "import os; print('foreground', os.tcgetpgrp(0) == os.getpgrp(), os.get_terminal_size(1))"
     argv = shlex.join([*cairn.argv, "run", "--", sys.executable, "-c", ask])
     environment = {**cairn.env, "TERM": "xterm"}

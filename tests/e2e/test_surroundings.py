@@ -1,4 +1,7 @@
-"""Shells, locales, readers that exit and damaged files cannot break the command."""
+"""Tests that unusual surroundings do not break the command.
+
+They are strange arguments, locales, closed pipes, full disks and damaged files.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ def in_bytes(
 
 
 def test_an_argument_that_is_no_utf8_is_profiled_all_the_same(cairn, churn: Path) -> None:
-    """The run was once measured to its end and then lost."""
+    """Cairn once measured such a run to its end and then lost it."""
     out = cairn.home / "out.json"
     done = in_bytes(cairn, "profile", "--json", str(out), "--", str(churn), b"10\xe9")
     assert done.returncode == 0, done.stderr
     assert json.loads(out.read_text())["tree"]["command"][-1] == "10\\xe9"
 
 
-def test_a_run_that_cannot_be_written_down_leaves_nothing(cairn, churn: Path) -> None:
+def test_a_run_that_cannot_be_stored_leaves_no_folder(cairn, churn: Path) -> None:
     done = in_bytes(cairn, "compare", "-r", "1", "-a", "system", "--", str(churn), b"10\xe9")
     assert done.returncode == 2 and b"not valid UTF-8" in done.stderr
     assert not list(cairn.results.glob("*"))
@@ -44,8 +47,8 @@ def test_a_locale_without_our_signs_gets_escapes(cairn, churn: Path) -> None:
     assert "\\u25b8 " in done.stdout.decode("latin-1")
 
 
-def test_who_reads_stderr_may_go_away(cairn, churn: Path) -> None:
-    """Measuring once ended silently and without its result."""
+def test_the_reader_of_stderr_may_close_the_pipe(cairn, churn: Path) -> None:
+    """Cairn once ended there without a message and without a result."""
     read, write = os.pipe()
     os.close(read)
     command = [*cairn.argv, "compare", "--json", "-r", "2", "-a", "system", "--", str(churn), "10"]
@@ -92,7 +95,7 @@ def test_a_metric_beyond_what_is_stored_is_refused_and_the_run_stays_readable(ca
     assert cairn("report", "last").code == 0
 
 
-def test_what_is_wrong_with_other_runs_is_no_matter_to_a_profile(cairn, churn: Path) -> None:
+def test_damaged_runs_do_not_disturb_a_profile(cairn, churn: Path) -> None:
     other = cairn.results / "20260101-000000-0000"
     other.mkdir(parents=True)
     (other / "run.json").write_text('{"experiment": "calibration"')
@@ -114,7 +117,10 @@ def test_what_is_wrong_with_other_runs_is_no_matter_to_a_profile(cairn, churn: P
 def test_a_malloc_that_the_user_preloads_comes_behind_the_allocator(
     cairn, compiled, forward: Path, how: tuple[object, ...]
 ) -> None:
-    """The program and its child. With the opposite order, the proof would fail."""
+    """This holds for the program and for its child.
+
+    With the opposite order, the proof of load would fail.
+    """
     theirs = compiled("forward_malloc.c", "-shared", "-DTHEIRS")
     kept = cairn.home / "preloaded"
     words = [str(word).replace("@", str(forward)) for word in how]
@@ -143,7 +149,7 @@ def test_options_that_would_be_ignored_are_refused(cairn, churn: Path) -> None:
     assert not list(cairn.results.glob("*"))
 
 
-def test_a_budget_holds_also_where_the_number_of_rounds_is_given(cairn, churn: Path) -> None:
+def test_a_time_budget_holds_even_if_the_number_of_rounds_is_given(cairn, churn: Path) -> None:
     result = cairn(
         "compare", "--json", "-r", 2000, "--budget", "2s", "-a", "system", "--", churn, 10
     )
@@ -153,7 +159,10 @@ def test_a_budget_holds_also_where_the_number_of_rounds_is_given(cairn, churn: P
 
 
 def test_a_resume_that_fails_leaves_the_run_as_it_was(cairn, churn: Path, forward: Path) -> None:
-    """The run once became "not finished", and a rebuilt library made its contender fail forever."""
+    """Such a resume once marked the run as not finished.
+
+    A rebuilt library also made its contender fail in every later resume.
+    """
     library = cairn.home / "libmine.so"
     library.write_bytes(forward.read_bytes())
     first = cairn("compare", "-r", 2, "-a", "system", "-a", f"mine={library}", "--", churn, 10)

@@ -1,4 +1,4 @@
-"""Several workloads in one plan, and cleaning up."""
+"""Tests of several workloads in one plan, and of `cairn clean`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def test_parameters_and_commands_make_one_plan(cairn, forward: Path, churn: Path
         trials = [s["trial"] for s in result.json["samples"] if s["trial"]["round"] == round_]
         stretches = [trial["workload"] for trial in trials]
         assert len(trials) == 6
-        assert stretches[::2] == stretches[1::2], "what is compared runs close together"
+        assert stretches[::2] == stretches[1::2], (
+            "contenders of one round must run one after the other"
+        )
     shown = cairn("report").out
     assert all(name in shown for name in workloads)
     assert shown.count("Next: ") == 3

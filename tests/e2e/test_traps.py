@@ -1,4 +1,8 @@
-"""Common mistakes: one sentence, the right exit code, nothing lost, nothing measured in vain."""
+"""Tests of common mistakes of users.
+
+Each must give one sentence and the right exit code. It must lose no results, and must be reported
+before anything is measured.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,14 @@ from support.processes import running
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make such a file")
 NAP = f"sleep {100_000 + os.getpid()}"
-"""A command that no other test runs."""
+"""A command line that no other test uses, so that a search for it finds only our processes."""
 
 
 def refused(result, code: int, *words: str) -> None:
-    """Checks for one sentence with these words, the exit code, and no verdict."""
+    """Checks that the command printed one sentence with these words, and no verdict.
+
+    Also checks the exit code.
+    """
     assert result.code == code, (result.code, result.err)
     for word in words:
         assert word in result.sentence, result.sentence
@@ -41,7 +48,7 @@ def test_a_missing_library(cairn) -> None:
     )
 
 
-def test_an_allocator_that_is_not_here_or_unknown(cairn) -> None:
+def test_an_allocator_that_is_unknown_or_not_installed(cairn) -> None:
     refused_at_once(cairn, 2, ("jemaloc", "did you mean jemalloc"), "-a", "jemaloc", "--", "true")
     refused_at_once(cairn, 4, ("system 1.0",), "-a", "system@1.0", "--", "true")
 
@@ -101,7 +108,7 @@ def test_a_setuid_program(cairn, churn: Path, tmp_path: Path) -> None:
 @AS_ROOT
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here")
 def test_a_program_with_a_file_capability(cairn, churn: Path, tmp_path: Path) -> None:
-    """Root has every capability already, so another user runs this one."""
+    """Another user runs the program, because root has every capability already."""
     folder = Path("/tmp") / f"cairn-capability-{os.getpid()}"
     folder.mkdir(mode=0o755)
     try:
@@ -159,7 +166,7 @@ def test_a_crash_under_one_contender_only(cairn, forward: Path, churn: Path) -> 
     assert result.code == 4
     assert "bad" in result.sentence
     assert "bad was killed by signal 11 (SIGSEGV)" in result.out
-    assert "  fine" in result.out.replace("▸", " "), "the others are compared all the same"
+    assert "  fine" in result.out.replace("▸", " "), "the other contenders are compared"
     (folder,) = cairn.results.iterdir()
     assert (folder / "failed").is_dir()
 
@@ -185,7 +192,7 @@ def test_a_program_that_always_fails(cairn, forward: Path) -> None:
     )
 
 
-def test_a_program_that_is_not_there_or_not_executable(cairn, tmp_path: Path) -> None:
+def test_a_program_that_does_not_exist_or_is_not_executable(cairn, tmp_path: Path) -> None:
     refused_at_once(cairn, 3, ("nosuchprogram",), "-a", "system", "--", "nosuchprogram")
     text = tmp_path / "text"
     text.write_text("hello")
@@ -219,7 +226,7 @@ def test_an_interrupt_leaves_no_process_behind(cairn, ending: signal.Signals) ->
     assert not running(NAP)
 
 
-def test_an_unwritable_output_is_told_before_anything_runs(
+def test_an_unwritable_output_is_reported_before_anything_runs(
     cairn, churn: Path, tmp_path: Path
 ) -> None:
     refused_at_once(
@@ -279,7 +286,7 @@ def test_a_full_disk(cairn, churn: Path, tmp_path: Path) -> None:
         refused(result, 1, "No space left on device")
         report = cairn("report", "--results", small, "last", "--json")
         assert report.code == 0, report.err
-        assert len(report.json["samples"]) > 5, "what was written before is whole"
+        assert len(report.json["samples"]) > 5, "the samples from before the full disk are readable"
         (small / "ballast").write_bytes(b"")
         out = cairn("report", "--results", small, "last", "--json", "-o", small / "out.json")
         refused(out, 1, "No space left on device")

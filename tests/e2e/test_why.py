@@ -1,6 +1,6 @@
-"""`cairn compare --why` and `cairn explain` on gaps of known cause.
+"""Tests of `cairn compare --why` and `cairn explain` on gaps whose cause is known.
 
-tests/support/ill/ has the libraries.
+The causes are the libraries of tests/support/ill/, which have one illness each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parts(why: dict[str, dict[str, list[dict[str, object]]]]) -> dict[str, float
     return {str(one["name"]): float(str(one["change"] or 0)) for one in why["time"]["parts"]}
 
 
-def test_a_slow_free_is_the_allocators_own_code_and_named(cairn, tmp_path: Path) -> None:
+def test_a_slow_free_is_found_in_the_allocators_own_code(cairn, tmp_path: Path) -> None:
     ill = f"ill={library(tmp_path, 'slow_free')}:ILL=300"
     program = (native.workload("hash_table"), "--operations", "1M")
     result = cairn(
@@ -72,7 +72,7 @@ def test_a_slow_free_is_the_allocators_own_code_and_named(cairn, tmp_path: Path)
     assert "allocator code" in cairn("explain", "--md").out
 
 
-def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: Path) -> None:
+def test_a_run_that_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: Path) -> None:
     assert cairn("compare", "-r", 1, "-a", "system", "-a", f"x={forward}", "--", churn).code == 0
     for words, says in (
         (("explain",), "compare --why"),
@@ -109,7 +109,10 @@ def test_what_cannot_be_explained_is_one_sentence(cairn, forward: Path, churn: P
 def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     cairn, tmp_path: Path, program: str, illness: str, strength: int, name: str
 ) -> None:
-    """In a server's sessions, slow_new slows reused memory: blocks grow in number, not in bytes."""
+    """The list SLOW has no pair of slow_new and the server's sessions.
+
+    Their blocks grow in number and not in bytes, so that slow_new would slow down reused memory.
+    """
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *WORKLOADS[program])
     result = cairn(
@@ -124,5 +127,5 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     left = parts["unexplained"]["interval"]
     fifth = 0.2 * why["time"]["whole"]["change"]
     assert left["low"] <= fifth and left["high"] >= -fifth, (
-        "more than a fifth is shown to be unexplained"
+        "more than a fifth of the gap is unexplained"
     )

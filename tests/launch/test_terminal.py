@@ -122,7 +122,7 @@ def read_report(terminal: Terminal) -> dict[str, Any]:
         return dict(json.load(file))
 
 
-def test_the_terminal_is_the_programs(terminal: Callable[..., Terminal]) -> None:
+def test_the_program_gets_the_terminal(terminal: Callable[..., Terminal]) -> None:
     job = terminal(
         "--", "sh", "-c", "read line; echo heard $line; true < /dev/tty && echo controlling"
     )

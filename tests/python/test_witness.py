@@ -720,7 +720,7 @@ def test_real_programs_run_as_without_the_witness(bench: Bench, child: Path, com
 # The library itself
 
 
-def test_it_needs_libc_alone(witness: Path) -> None:
+def test_the_witness_needs_only_libc(witness: Path) -> None:
     section = told_by("readelf", "-dW", witness)
     assert re.findall(r"\(NEEDED\).*\[(.*)\]", section) == ["libc.so.6"]
     assert "TEXTREL" not in section

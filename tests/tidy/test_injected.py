@@ -29,7 +29,7 @@ def dynamic(path: Path, tag: str) -> list[str]:
 
 
 @pytest.mark.parametrize("library", INJECTED)
-def test_it_needs_libc_alone(library: object) -> None:
+def test_each_injected_library_needs_only_libc(library: object) -> None:
     assert callable(library)
     assert dynamic(library(), "DT_NEEDED") == ["libc.so.6"]
 
