@@ -1,4 +1,7 @@
-"""The arena as a user has it: installed under a prefix of its own, with the compilers that are here."""
+"""Fixtures of the arena's tests: an installed arena, and programs that use it.
+
+The arena is installed under a prefix of its own. The programs are built by all installed compilers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from support.compiling import ROOT, STANDARD, WARNINGS, run, succeed
 
 @cache
 def has_runtime(compiler: str, flag: str, folder: Path) -> bool:
-    """Whether an empty program can be linked with a sanitizer: Debian has clang without them."""
+    """Returns whether an empty program can be linked with the sanitizer of `flag`.
+
+    Debian's clang has no sanitizers without another package.
+    """
     empty = folder / "empty.c"
     empty.write_text("int main(void) { return 0; }\n")
     return run(compiler, "-x", "c", flag, empty, "-o", folder / "empty").returncode == 0
@@ -20,7 +26,7 @@ def has_runtime(compiler: str, flag: str, folder: Path) -> bool:
 
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `cmake --install` put the arena, and nothing else."""
+    """The prefix under which `cmake --install` put the arena, and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
     build = folder / "build"
     for command in (
@@ -35,7 +41,10 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def program(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """program(source, compiler, *flags) → a program with the installed arena; static with `static=True`."""
+    """Returns program(source, compiler, *flags), which builds a program with the installed arena.
+
+    The program uses the shared library, or the archive if `static` is true.
+    """
     folder = tmp_path_factory.mktemp("programs")
 
     def build(source: Path, compiler: str, *flags: str, static: bool = False) -> Path:

@@ -1,4 +1,7 @@
-"""What is installed is found by pkg-config and by CMake, wherever it was moved to, and holds what it promises."""
+"""Tests of the installed arena: its files, its exported names, and its packages.
+
+pkg-config and CMake must find the packages even after the installed tree was moved.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ CONTAINERS = ROOT / "examples" / "arena" / "containers.cpp"
 
 @pytest.fixture(scope="session")
 def moved(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed tree at another place than it was installed to, with a blank in its name."""
+    """A copy of the installed tree at another path, which contains a space."""
     target = tmp_path_factory.mktemp("moved") / "a place"
     shutil.copytree(prefix, target, symlinks=True)
     return target
 
 
-def test_the_tree_has_what_it_should_and_nothing_else(prefix: Path) -> None:
+def test_the_arena_is_installed_with_exactly_the_expected_files(prefix: Path) -> None:
     files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
     assert files == {
         "include/cairn/arena.h",
@@ -40,7 +43,7 @@ def test_the_tree_has_what_it_should_and_nothing_else(prefix: Path) -> None:
     }
 
 
-def test_no_file_remembers_where_it_was_built(prefix: Path) -> None:
+def test_no_file_of_the_arena_contains_the_path_of_its_build(prefix: Path) -> None:
     for path in (*prefix.rglob("*.pc"), *prefix.rglob("*.cmake")):
         assert str(ROOT) not in path.read_text() and str(prefix) not in path.read_text(), path.name
 
@@ -87,12 +90,12 @@ def test_the_library_needs_libc_alone_and_says_its_name(prefix: Path) -> None:
 
 
 def declared() -> set[str]:
-    """Every function of the header."""
+    """Returns the name of every function that the header declares."""
     header = (ROOT / "include" / "cairn" / "arena.h").read_text()
     return set(re.findall(r"^[a-z].*?\b\*?(cairn_(?:arena|pool)_\w+)\(", header, re.MULTILINE))
 
 
-def test_it_shows_the_functions_of_the_header_and_nothing_else(prefix: Path) -> None:
+def test_the_arena_exports_the_functions_of_the_header_and_nothing_else(prefix: Path) -> None:
     with (prefix / "lib" / "libcairn-arena.so").open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         shown = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
@@ -100,21 +103,21 @@ def test_it_shows_the_functions_of_the_header_and_nothing_else(prefix: Path) -> 
     assert len(shown) >= 25
 
 
-def test_the_archive_shows_the_same_and_takes_no_name_from_its_user(prefix: Path) -> None:
+def test_the_archive_of_the_arena_defines_no_other_global_name(prefix: Path) -> None:
     lines = call(
         "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn-arena.a"
     ).splitlines()
     assert {line.split()[2] for line in lines if len(line.split()) == 3} == declared()
 
 
-def test_it_calls_no_allocator(prefix: Path) -> None:
+def test_the_arena_calls_no_allocator(prefix: Path) -> None:
     undefined = call("nm", "--undefined-only", prefix / "lib" / "libcairn-arena.a").split()
     for name in ("malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc", "_Znwm"):
         assert name not in undefined
 
 
 def test_it_can_be_used_from_another_language(prefix: Path) -> None:
-    """The inline functions have an address as well."""
+    """The library also exports the inline functions of the header, so that others can call them."""
     script = f"""
 import ctypes
 lib = ctypes.CDLL({str(prefix / "lib" / "libcairn-arena.so")!r})

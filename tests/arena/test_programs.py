@@ -1,4 +1,4 @@
-"""Programs with the installed arena: examples, containers, sanitizers, and the header by itself."""
+"""Tests of programs with the installed arena: examples, containers, sanitizers and the header."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_containers_live_in_an_arena(
 
 @pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
-def test_containers_please_the_sanitizers(
+def test_sanitizers_find_no_error_in_containers(
     program: Callable[..., Path], compiler: str, sanitizer: str
 ) -> None:
     succeed(program(HERE / "containers.cpp", compiler, f"-fsanitize={sanitizer}"))
@@ -124,7 +124,7 @@ def test_a_checked_arena_finds_mistakes_without_a_sanitizer(
 
 
 @pytest.mark.parametrize("compiler", COMPILERS[".c"])
-def test_threads_with_a_shared_pool_please_the_thread_sanitizer(
+def test_the_thread_sanitizer_finds_no_error_in_threads_with_a_shared_pool(
     program: Callable[..., Path], compiler: str
 ) -> None:
     built = program(ROOT / "examples" / "arena" / "workers.c", compiler, "-fsanitize=thread")
@@ -162,7 +162,10 @@ def test_a_header_compiles_by_itself(
 
 @pytest.mark.parametrize("compiler", COMPILERS[".c"])
 def test_the_inline_path_is_short(tmp_path: Path, compiler: str) -> None:
-    """Load, load, room, compare, branch, round, round, add, store: nine, and a return; seven where the size is known."""
+    """An allocation takes nine instructions and a return, or seven if the size is constant.
+
+    The nine: two loads, the room, a comparison, a branch, two to round, an addition and a store.
+    """
     source = tmp_path / "path.c"
     source.write_text(
         "#include <cairn/arena.h>\n"

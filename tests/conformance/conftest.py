@@ -1,6 +1,6 @@
-"""libcairn under test: preloaded into unprepared programs, and linked into programs as an archive.
+"""Fixtures for programs that use libcairn: preloaded, linked, or with the archive built in.
 
-It is the installed one, or that of the folder $CAIRN_MALLOC, such as build/gcc/src/abi.
+The library is the installed one, or that in the folder $CAIRN_MALLOC, such as build/gcc/src/abi.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Program:
-    """A program with the allocator in it."""
+    """A program that uses the allocator."""
 
     path: Path
     preload: Path | None
@@ -93,7 +93,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 @pytest.fixture(scope="session")
 def compiled_here(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Returns compiled_here(source, *flags, name=…), which builds once with gcc or g++."""
+    """Returns compiled_here(source, *flags, name=…), which builds a program with gcc or g++.
+
+    Each program is built only once.
+    """
     folder = tmp_path_factory.mktemp("conformance")
 
     def build(source: str, *flags: str | Path, name: str = "") -> Path:

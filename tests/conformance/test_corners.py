@@ -1,4 +1,4 @@
-"""Return values and side effects of every function, and the statistics of the heap."""
+"""Tests of the return values and side effects of every function, and of the heap's statistics."""
 
 from __future__ import annotations
 
@@ -21,20 +21,30 @@ def test_every_corner_case_holds(program: Callable[..., Program], mode: str) -> 
 
 @in_both
 def test_every_alignment_holds_with_every_size(program: Callable[..., Program], mode: str) -> None:
-    """22 alignments with more than 200 sizes each. An allocator once misaligned a ninth of them."""
+    """The program asks for 22 alignments with more than 200 sizes each.
+
+    Another allocator once misaligned a ninth of such blocks.
+    """
     said = program("alignment.c", mode).succeed()
     assert int(said.split()[0]) > 22 * 200 and said.endswith("passed, 0 failed\n")
 
 
 @in_both
-def test_mallopt_answers_as_the_c_library_s_own(program: Callable[..., Program], mode: str) -> None:
-    """Known parameters are accepted without effect, so programs that check the result continue."""
+def test_mallopt_returns_the_same_as_that_of_the_c_library(
+    program: Callable[..., Program], mode: str
+) -> None:
+    """Known parameters are accepted without an effect.
+
+    So a program that checks the result continues.
+    """
     theirs = Program(program("mallopt.c", "preloaded").path, None)
     assert program("mallopt.c", mode).succeed() == theirs.succeed()
 
 
 @pytest.mark.parametrize("mode", ["linked", "archive"])
-def test_the_header_counts_what_is_so(program: Callable[..., Program], mode: str) -> None:
+def test_the_statistics_of_the_header_agree_with_each_other(
+    program: Callable[..., Program], mode: str
+) -> None:
     lines = program("statistics.c", mode).succeed().splitlines()
     assert lines[-1].endswith("passed, 0 failed")
     stats = json.loads(lines[0])
@@ -54,16 +64,16 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(
 
 
 @pytest.mark.parametrize("mode", ["linked", "archive"])
-def test_a_heap_without_memory_keeps_nobody_waiting(
+def test_a_heap_without_memory_does_not_block_other_threads(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """Such a heap searches those of others, who hold the list of all heaps while they search."""
+    """A heap without memory searches the other heaps, and holds the list of all heaps meanwhile."""
     program("full_heap.c", mode).succeed(timeout=60)
 
 
 @in_both
-def test_a_limit_in_the_environment_is_one(program: Callable[..., Program], mode: str) -> None:
-    """The program gets at most the limit, since small blocks need a part of it."""
+def test_a_limit_in_the_environment_holds(program: Callable[..., Program], mode: str) -> None:
+    """The program gets the limit, or 1 MiB less, because small blocks need a part of it."""
     run = program("limited.c", mode)
     assert run.succeed(100).split() == ["100", "100"]
     for size in ("60M", str(60 << 20), "61440K"):
@@ -106,7 +116,10 @@ def test_malloc_stats_writes_lines_on_stderr(program: Callable[..., Program], mo
 
 
 def prometheus(text: str) -> dict[str, int]:
-    """Parses the text as Prometheus does. The samples of each metric must follow its type."""
+    """Parses the text as Prometheus does, and returns the samples by name.
+
+    The samples of each metric must follow the line with its type.
+    """
     samples, typed = {}, ""
     for line in text.splitlines():
         if line.startswith("# TYPE "):

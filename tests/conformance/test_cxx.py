@@ -1,6 +1,6 @@
-"""C++'s operators behave as the standard says under any C++ runtime.
+"""Tests that the operators of C++ behave as the standard says, under any C++ runtime.
 
-C programs need none of them.
+A program in C must need none of them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def test_every_form_behaves_as_the_standard_says(
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_a_program_that_replaces_two_operators_has_replaced_all_forms(
+def test_replacing_two_operators_replaces_all_their_forms(
     program: Callable[..., Program], way: tuple[str, ...]
 ) -> None:
     mode, *flags = way
     assert program("replaced.cpp", mode, *flags).succeed().endswith("passed, 0 failed\n")
 
 
-def test_a_plugin_that_keeps_its_runtime_to_itself_can_throw(
+def test_a_plugin_with_a_private_runtime_can_throw(
     library: Library, compiled_here: Callable[..., Path]
 ) -> None:
     plugin = compiled_here("cxx_plugin.cpp", "-shared", "-fPIC")

@@ -1,7 +1,8 @@
-"""Instructions per operation. They repeat exactly, whatever else the machine does.
+"""Tests of the number of instructions per operation.
 
-They exceed the design's wishes (36, 48, 42, 60, 60): docs/decisions/0007-key-covers-the-link.md
-says what they buy.
+Unlike times, these numbers repeat exactly on a busy machine. They exceed the goals of the design
+(36, 48, 42, 60 and 60). docs/decisions/0007-key-covers-the-link.md says what the additional
+instructions are for.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ import pytest
 from .conftest import MODES, Program
 
 NOTHING = {"remote": 1}
-"""Instructions of the empty functions. They are subtracted with the loop but are not part of it."""
+"""By kind of operation: the instructions of the empty function that takes the allocator's place.
+
+The loop with the empty function is subtracted, but this function is no part of the loop. So its
+instructions are added again; the default is 3.
+"""
 SHORT, LONG = 20_000, 60_000
 
 
 def instructions(program: Program, what: str, of: str) -> float:
-    """Returns the instructions of one operation.
+    """Returns the instructions of one operation, including the loop around it.
 
-    Two lengths are compared, so that start and end cancel out.
+    The function subtracts a short run from a long one, so that start and end of the program cancel
+    out.
     """
     counted = []
     for count in (SHORT, LONG):

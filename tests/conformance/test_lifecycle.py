@@ -1,4 +1,4 @@
-"""Threads, processes and libraries that begin and end."""
+"""Tests of the allocator while threads, processes and libraries begin and end."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ def test_ten_thousand_children_end(
     assert program("fork.c", mode).succeed(10_000, forkers, timeout=1200) == "0 children failed\n"
 
 
-def test_handlers_of_fork_that_came_before_ours_may_allocate(
+def test_fork_handlers_registered_before_ours_may_allocate(
     program: Callable[..., Program], compiled_here: Callable[..., Path], library: Library
 ) -> None:
-    """These handlers run innermost, next to the allocator's, whose locks must then be open."""
+    """These handlers run directly before and after the fork, inside those of the allocator.
+
+    So the allocator must have its locks open while they run.
+    """
     handlers = compiled_here("handlers.c", *SHARED)
     run = program("fork.c", "preloaded")
     for both in (f"{library.shared} {handlers}", f"{handlers} {library.shared}"):
@@ -46,7 +49,7 @@ def test_handlers_of_fork_that_came_before_ours_may_allocate(
 
 
 @in_both
-def test_programs_are_started_in_every_way_beside_busy_threads(
+def test_programs_can_be_started_in_every_way_while_threads_allocate(
     program: Callable[..., Program], mode: str
 ) -> None:
     assert program("spawn.c", mode).succeed(25) == "0 failed\n"
@@ -54,7 +57,7 @@ def test_programs_are_started_in_every_way_beside_busy_threads(
 
 @pytest.mark.skipif(not shutil.which("php"), reason="php is not here")
 def test_php_starts_and_works(library: Library) -> None:
-    """PHP opens its extensions with RTLD_DEEPBIND."""
+    """PHP opens its extensions with RTLD_DEEPBIND, which makes them prefer libc's own malloc."""
     php = Program(Path(shutil.which("php") or ""), library.shared)
     said = php.succeed(
         "-r",
@@ -66,7 +69,7 @@ def test_php_starts_and_works(library: Library) -> None:
 def test_an_auditor_does_no_harm(
     program: Callable[..., Program], compiled_here: Callable[..., Path]
 ) -> None:
-    """An auditor has a libc of its own, which comes before ours."""
+    """An auditor of the loader has a libc of its own, which starts before that of the program."""
     program("early.c", "preloaded").succeed(LD_AUDIT=str(compiled_here("auditor.c", *SHARED)))
 
 
@@ -78,12 +81,10 @@ def test_an_auditor_does_no_harm(
 def test_memory_stays_flat_over_many_short_threads(
     program: Callable[..., Program], mode: str, count: int
 ) -> None:
-    """Threads return, exit or are cancelled.
+    """Threads return, exit or are cancelled. Their destructors allocate. Blocks outlive threads.
 
-    Destructors allocate in every round; blocks outlive threads.
-
-    The machine decides how many threads live at once: 4 to 9 MB. A page per thread would be 26 MB
-    and more.
+    The resident memory depends on how many threads live at once: it is 4 to 9 MB. One OS page for
+    each thread that ended would add 26 MB and more.
     """
     early, late = map(int, program("threads.c", mode).succeed(count, timeout=900).split())
     assert late <= early + 6144, (
@@ -98,18 +99,21 @@ def test_memory_stays_flat_over_many_short_threads(
 def test_a_plugin_comes_and_goes(
     program: Callable[..., Program], compiled_here: Callable[..., Path], deep: tuple[str, ...]
 ) -> None:
-    """With RTLD_DEEPBIND, libc would free our blocks. Debian's php dies of that."""
+    """With RTLD_DEEPBIND, the plugin would free our blocks with libc's free.
+
+    Debian's php crashes for that reason under other allocators.
+    """
     plugin = compiled_here("plugin.c", *SHARED)
     host = program("host.c", "preloaded")
     assert host.succeed(*deep, 60, plugin, "shared") == "closed\n"
 
 
-def test_deepbind_is_kept_where_the_user_asks(
+def test_deepbind_is_kept_if_the_user_asks_for_it(
     program: Callable[..., Program], compiled_here: Callable[..., Path]
 ) -> None:
     plugin = compiled_here("plugin.c", *SHARED)
     ended = program("host.c", "preloaded")("deep", 1, plugin, "shared", CAIRN_KEEP_DEEPBIND="1")
-    assert ended.code < 0, "libc was given blocks of ours, and did not mind"
+    assert ended.code < 0, "libc's free must end the program at a block of ours"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
     flags: tuple[str, ...],
     preloaded: bool,
 ) -> None:
-    """Threads that used a library end after it was closed. Forks follow."""
+    """Threads that used a library end after the program closed the library. Then it forks."""
     first = compiled_here("plugin.c", *flags, library.archive, *SHARED)
     second = tmp_path / "second.so"
     shutil.copy(first, second)
@@ -136,7 +140,10 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
 def test_the_caller_s_runpath_holds_through_our_dlopen(
     library: Library, compiled_here: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """The loader uses the return address to see who calls."""
+    """The loader takes the run path of the library that contains the return address of dlopen.
+
+    So our dlopen must not be the caller.
+    """
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     inner = compiled_here("plugin.c", *SHARED)

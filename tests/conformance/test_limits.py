@@ -1,4 +1,7 @@
-"""Little memory, locked memory, few system calls: NULL when memory ends, and service afterwards."""
+"""Tests of the allocator under limits: little memory, locked memory, and few system calls.
+
+When the memory ends, malloc must return NULL. When there is memory again, it must succeed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .conftest import HERE, MODES, Library, Program
 in_both = pytest.mark.parametrize("mode", MODES)
 MIB = 1 << 20
 GIB = 1 << 30
-OWN_CALLS_MAX = 3  # two kinds of records, one piece of memory
+OWN_CALLS_MAX = 3  # mmap for two kinds of records and one chunk
 OWN_RSS_KB_MAX = 160
 
 
@@ -53,7 +56,7 @@ def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], 
         pytest.skip("mlockall is not allowed here")
     resident_kb, asked = map(int, said.split())
     assert resident_kb < 48_000
-    # Eight refusals suffice until a quarter of a second has passed.
+    # After eight refusals, the allocator asks again only after a quarter of a second.
     assert 0 < asked < 30
 
 
@@ -61,7 +64,7 @@ def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], 
 def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """After its frees, no more is resident than without huge pages."""
+    """After the program freed its blocks, no more memory is resident than without huge pages."""
     try:
         enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
     except OSError:
@@ -75,7 +78,7 @@ def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
         int, run.succeed(200, CAIRN_HUGE_PAGES="0").split()
     )
     assert huge > 100_000 and none == none_left == 0
-    assert some > 0, "not even one, to see how long it takes"
+    assert some > 0, "the allocator asks for at least one huge page, to measure how long it takes"
     assert max(full, full_with_some) <= 1.02 * full_without + 2048
     assert left_with_some <= 1.02 * left_without + 2048
     assert left <= 1.02 * left_without + 2048, f"{huge_left} KB of it huge"
@@ -87,7 +90,7 @@ def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
     [(), ("madvise",), ("mremap",), ("madvise", "mremap")],
     ids=lambda names: f"refused: {' '.join(names)}",
 )
-def test_after_the_start_a_sandbox_need_allow_five_calls(
+def test_a_sandbox_must_allow_only_five_calls_after_the_start(
     program: Callable[..., Program], mode: str, refused: tuple[str, ...]
 ) -> None:
     said = program("sandbox.c", mode).succeed(*refused).strip()
@@ -97,7 +100,7 @@ def test_after_the_start_a_sandbox_need_allow_five_calls(
 
 
 def test_the_document_names_these_five_calls() -> None:
-    """The sandbox's filter and the table of system calls at work are one list."""
+    """The filter of sandbox.c and the table "At work" of the reference name the same calls."""
     allowed = (
         (HERE / "sandbox.c")
         .read_text()
@@ -136,12 +139,15 @@ def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_p
     last = next(i for i, line in enumerate(lines) if line.startswith("exit_group"))
     assert last - first <= OWN_CALLS_MAX, "\n".join(lines[first:last])
     assert not any(line.startswith(("munmap", "madvise")) for line in lines[first:last]), (
-        "what is resident is the peak"
+        "the allocator returns memory, so that the resident memory would not be the peak"
     )
 
 
 def resident_kb(path: Path, preload: Path | None) -> int:
-    """Returns the resident memory of a program with one block (one_block.c) and libcairn's part."""
+    """Returns the resident memory in kB of one_block.c, a program with one block.
+
+    It includes the memory of the preloaded library.
+    """
     environment = {"LD_PRELOAD": str(preload)} if preload else {}
     return int(
         subprocess.run([path], env=environment, capture_output=True, check=True, text=True).stdout
@@ -158,7 +164,7 @@ def test_one_block_costs_little_memory(
     assert own <= OWN_RSS_KB_MAX, f"{own} KB over no allocator"
 
 
-def test_the_table_of_options_says_what_is_read() -> None:
+def test_the_table_of_options_has_every_variable_that_is_read() -> None:
     """options.c looks up every name that options.h explains, and no other."""
     folder = Path(__file__).resolve().parents[2] / "src" / "alloc"
     names = r"CAIRN_[A-Z_]*[A-Z]"
@@ -169,7 +175,7 @@ def test_the_table_of_options_says_what_is_read() -> None:
 
 
 @in_both
-def test_a_program_that_goes_on_with_small_blocks_gives_back_what_it_needs_no_longer(
+def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
     program: Callable[..., Program], mode: str
 ) -> None:
     before, after = map(int, program("going_on.c", mode).succeed().split())
@@ -178,7 +184,7 @@ def test_a_program_that_goes_on_with_small_blocks_gives_back_what_it_needs_no_lo
 
 
 @in_both
-def test_memory_that_lasts_gets_huge_pages_and_no_more_of_it(
+def test_lasting_memory_gets_huge_pages_without_growing(
     program: Callable[..., Program], mode: str
 ) -> None:
     lasting = program("lasting.c", mode)
@@ -193,7 +199,7 @@ def test_memory_that_lasts_gets_huge_pages_and_no_more_of_it(
 
 
 @in_both
-def test_a_program_that_sleeps_gives_back_what_it_needs_no_longer_by_a_thread(
+def test_the_background_thread_returns_memory_while_the_program_sleeps(
     program: Callable[..., Program], mode: str
 ) -> None:
     background = program("background.c", mode)
@@ -201,31 +207,30 @@ def test_a_program_that_sleeps_gives_back_what_it_needs_no_longer_by_a_thread(
     assert forked == "1"
     for threads, before, after in (map(int, line.split()) for line in (parent, child)):
         assert threads == 2
-        # It was 6.5 MB when the thread kept runs and empty slabs.
-        assert before > 60 << 10 and after < 11 << 9
+        # `after` was 6.5 MB when the thread still kept its runs and empty slabs.
+        assert before > 60 << 10 and after < 11 << 9  # in kB
     parent, _, _ = background.succeed().splitlines()
     threads, before, after = map(int, parent.split())
     assert threads == 1
-    assert before > 60 << 10 and after > 60 << 10  # the limit that the option is for
+    # Without the option, a sleeping program keeps its memory.
+    assert before > 60 << 10 and after > 60 << 10
 
 
 @in_both
-def test_no_thread_for_the_background_is_said_and_no_harm(
+def test_a_background_thread_that_cannot_start_is_reported_and_harmless(
     program: Callable[..., Program], mode: str
 ) -> None:
     ended = program("background.c", mode)("alone", CAIRN_BACKGROUND="1")
     if ended.out == "not allowed\n":
         pytest.skip("a filter is not allowed here")
     assert ended.code == 0
-    # Once, and not again by the child.
+    # The parent reports it once. The child does not report it again.
     assert ended.err.count("\n") == 1 and "no thread could be created" in ended.err
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
 
 @in_both
-def test_memory_can_go_back_when_the_kernel_needs_it(
-    program: Callable[..., Program], mode: str
-) -> None:
+def test_memory_can_be_freed_lazily(program: Callable[..., Program], mode: str) -> None:
     lazily, wrong = map(int, program("lazy.c", mode).succeed(CAIRN_PURGE="free").split())
     assert lazily >= 60 << 10 and wrong == 0
     lazily, wrong = map(int, program("lazy.c", mode).succeed().split())
@@ -233,7 +238,7 @@ def test_memory_can_go_back_when_the_kernel_needs_it(
 
 
 @pytest.mark.parametrize("mode", ["linked", "archive"])
-def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
+def test_memory_that_is_needed_repeatedly_is_kept_unless_learning_is_frozen(
     program: Callable[..., Program], mode: str
 ) -> None:
     fill = program("learning.c", mode)
@@ -252,19 +257,20 @@ def test_what_is_needed_again_and_again_is_kept_unless_learning_is_frozen(
     assert all_purged > 2 * purged
 
 
-def test_what_went_by_the_way_says_nothing_of_what_would_go_at_once(
+def test_memory_that_was_returned_gradually_does_not_raise_the_limit_of_idle_memory(
     program: Callable[..., Program],
 ) -> None:
-    """A tenth of it was returned while it was not needed.
+    """The program frees a third of its memory over several epochs, which return some of it.
 
-    That the program had grown before does not mean that it needs the memory again.
+    Then it frees the rest at once. The program grew before, but that does not show that it needs
+    this memory again. So the limit of idle memory must not rise.
     """
     learnt, held, purged, idle = map(int, program("learning.c", "linked")("slowly").out.split())
     assert learnt == 0 and held == 128 * MIB
     assert purged > 300 * MIB and idle <= 130 * MIB
 
 
-def test_what_was_needed_once_is_not_kept_for_what_was_needed_again_before(
+def test_memory_that_was_needed_once_is_not_kept(
     program: Callable[..., Program],
 ) -> None:
     _, held, _, idle = map(int, program("learning.c", "linked")("once").out.split())

@@ -1,4 +1,7 @@
-"""Double, invalid and interior frees and writes after free: reported in one line, or harmless."""
+"""Tests of misuse: double, invalid and interior frees, and writes after free.
+
+The allocator must report each in one line and abort, or it must be harmless.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +58,9 @@ OUTCOMES = {
     "C": {"caught"},
     "h": {"harmless"},
     "-": {"none"},
-    # To start the thread, glibc requests a block and gets this memory. The second free then frees a
-    # block in use, which cannot be detected. Another libc may request nothing.
+    # glibc allocates a block to start the thread, and gets the memory that was freed. The second
+    # free then frees a block in use, which the allocator cannot detect. Another libc may allocate
+    # nothing there.
     "?": {"caught", "harmless"},
 }
 

@@ -1,4 +1,7 @@
-"""pkg-config and CMake find the installed and moved packages, which export their names."""
+"""Tests of the installed allocator: its files, its exported names, and its packages.
+
+pkg-config and CMake must find the packages even after the installed tree was moved.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ from .conftest import HERE, WARNINGS
 MAP = (ROOT / "src" / "abi" / "exports.map").read_text()
 HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
-"""Names that only a library before libc can provide."""
+"""Names that work only in a library that the loader searches before libc, so not in the archive."""
 
 FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv": 41}
-"""The most instructions before the first return; for free, the cold doors are included."""
+"""By function: the most instructions before the first return. For free, that includes the jumps to
+its slow functions."""
 
 _OF_C = ("malloc", "calloc", "realloc")
 COLD_DOORS = {
@@ -36,8 +40,11 @@ COLD_DOORS = {
         "__libc_pvalloc": "names_pvalloc",
     },
 }
-"""A jump, so that the door's return address is the caller's: the call site of a large block
-(src/alloc/site.h)."""
+"""By function: the slow function that it must reach by a jump and not by a call.
+
+After a jump, the return address of the slow function is that of the program. The allocator records
+it as the call site of a large block (src/alloc/site.h).
+"""
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +67,7 @@ def moved(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def promised() -> set[str]:
-    """Returns every name of the version map."""
+    """Returns every name that the version map exports."""
     inside = re.sub(r"/\*.*?\*/", "", MAP, flags=re.DOTALL).split("global:")[1].split("local:")[0]
     return {name.strip() for name in inside.split(";") if name.strip()}
 
@@ -71,7 +78,7 @@ def shown(library: Path) -> set[str]:
         return {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF"}
 
 
-def test_the_tree_has_what_it_should_and_nothing_else(prefix: Path) -> None:
+def test_the_allocator_is_installed_with_exactly_the_expected_files(prefix: Path) -> None:
     files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
     assert files == {
         "include/cairn/cairn.h",
@@ -85,7 +92,7 @@ def test_the_tree_has_what_it_should_and_nothing_else(prefix: Path) -> None:
     }
 
 
-def test_no_file_remembers_where_it_was_built(prefix: Path) -> None:
+def test_no_file_of_the_allocator_contains_the_path_of_its_build(prefix: Path) -> None:
     for path in (*prefix.rglob("*.pc"), *prefix.rglob("*.cmake")):
         assert str(ROOT) not in path.read_text() and str(prefix) not in path.read_text(), path.name
 
@@ -118,7 +125,7 @@ def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None
         assert "0 failed" in call(build / program)
 
 
-def test_it_shows_the_names_of_its_map_and_nothing_else(prefix: Path) -> None:
+def test_the_library_exports_the_names_of_its_map_and_nothing_else(prefix: Path) -> None:
     assert shown(prefix / "lib" / "libcairn.so") == promised()
 
 
@@ -128,8 +135,8 @@ def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
     assert declared == {name for name in promised() if name.startswith("cairn_")}
 
 
-def test_the_archive_takes_no_other_name_from_its_user(prefix: Path) -> None:
-    """Without the loader's names and without C++'s nothrow forms, which are the runtime's."""
+def test_the_archive_defines_no_other_global_name(prefix: Path) -> None:
+    """The archive lacks the loader's names, and the nothrow forms of C++, which its runtime has."""
     lines = call(
         "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a"
     ).splitlines()
@@ -153,7 +160,7 @@ def test_the_library_needs_libc_alone_and_stays(prefix: Path) -> None:
         storage = [
             segment["p_memsz"] for segment in elf.iter_segments() if segment["p_type"] == "PT_TLS"
         ]
-        assert storage == [8], "one pointer"
+        assert storage == [8], "the thread-local storage is one pointer"
 
 
 def test_the_fast_paths_are_short_and_call_nothing(prefix: Path) -> None:
@@ -176,18 +183,18 @@ def test_the_loader_s_functions_end_in_a_jump(prefix: Path) -> None:
 
 
 def parts(listing: str, function: str) -> str:
-    """Returns the function and its parts that the compiler placed elsewhere as rarely needed."""
+    """Returns the code of a function, and of its rare parts that the compiler put elsewhere."""
     heads = [head for name in (function, f"{function}.cold") if (head := f"<{name}>:\n") in listing]
     return "\n".join(listing.split(head)[1].split("\n\n", maxsplit=1)[0] for head in heads)
 
 
-def test_the_names_leave_through_their_cold_doors_by_a_jump(prefix: Path) -> None:
+def test_functions_reach_their_slow_functions_by_a_jump(prefix: Path) -> None:
     listing = call("objdump", "-d", "--no-show-raw-insn", prefix / "lib" / "libcairn.so")
     if "x86-64" not in listing:
         pytest.skip("looked for on x86-64 alone")
     for function, door in COLD_DOORS.items():
         body = parts(listing, function)
-        # The compiler's own copy, or a call by way of the loader.
+        # The target may be a copy that the compiler made, or an entry of the loader's table.
         target = rf".*<{re.escape(door)}(\.\w+)*(@\w+)*>"
         assert re.search(rf"\bj\w+\s{target}", body), f"{function} does not jump to {door}\n{body}"
         assert not re.search(rf"\bcall\w*\s{target}", body), f"{function} calls {door}\n{body}"
@@ -219,7 +226,7 @@ def test_the_header_compiles_by_itself(tmp_path: Path, compiler: str, standard: 
 def test_programs_in_c_need_no_c_plus_plus(
     compiled_here: Callable[..., Path], prefix: Path
 ) -> None:
-    """This holds for the archive, too: C++'s operators are a separate object there."""
+    """This also holds for the archive, in which the operators of C++ are a separate object."""
     program = compiled_here("one_block.c", prefix / "lib" / "libcairn.a")
     with program.open("rb") as file:
         needed = [

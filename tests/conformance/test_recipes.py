@@ -1,4 +1,4 @@
-"""The instructions of docs/allocator.md and its reference: examples, tables and output."""
+"""Tests of the instructions in docs/allocator.md and its reference: examples, tables and output."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_every_option_is_explained() -> None:
 
 
 def shape(line: str) -> str:
-    """The line without its numbers, and each noun in the plural."""
+    """Returns the line without its numbers, and with each noun in the plural."""
     return re.sub(
         r"N (system call|slab|block|large block)\b(?!s)", r"N \1s", re.sub(r"\d+", "N", line)
     )
 
 
-def test_what_is_printed_at_the_end_is_what_the_document_shows(
+def test_the_statistics_at_exit_look_as_in_the_document(
     program: Callable[..., Program],
 ) -> None:
     ended = program("one_block.c", "preloaded")("quiet", CAIRN_STATS="1")
@@ -152,7 +152,7 @@ def cargo(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return call
 
 
-def test_a_program_in_rust_allocates_here(cargo: Callable[..., str]) -> None:
+def test_a_program_in_rust_uses_the_allocator(cargo: Callable[..., str]) -> None:
     said = cargo("run", "--release").splitlines()
     assert said[0] == "33 bytes have room for 64"
     assert said[0] in DOCUMENT
@@ -160,7 +160,7 @@ def test_a_program_in_rust_allocates_here(cargo: Callable[..., str]) -> None:
 
 
 def test_the_crate_keeps_the_contract_of_its_trait(cargo: Callable[..., str]) -> None:
-    """The crate's own tests and the code in its documentation."""
+    """Runs the crate's own tests, and the code in its documentation."""
     cargo("test")
 
 
@@ -176,9 +176,10 @@ def instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
 
 
 class Follower:
-    """Follows a Dockerfile without Docker: stages are folders, and packages are this machine's.
+    """Executes the steps of a Dockerfile without Docker.
 
-    Programs run in these folders without confinement. $DESTDIR installs into them.
+    Each stage is a folder, into which $DESTDIR installs. The programs and packages are those of
+    this machine, and they run without confinement.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -262,7 +263,7 @@ def test_the_steps_of_the_dockerfile_make_an_image_that_preloads_it(
 # --- systemd ---
 
 
-def test_the_drop_in_for_services_sets_what_an_environment_can_hold() -> None:
+def test_the_drop_in_for_services_sets_only_the_preload() -> None:
     drop_in = ConfigParser(strict=False)
     drop_in.optionxform = str  # type: ignore[assignment]
     drop_in.read(EXAMPLES / "systemd" / "cairn.conf")

@@ -1,6 +1,7 @@
-"""Random calls against a shadow: contents, overlap, alignment, usable size and errno.
+"""Tests that make random calls and compare the allocator with a shadow of its blocks.
 
-The seed is printed and can be replayed.
+They check contents, overlap, alignment, usable size and errno. The program prints its seed, which
+makes the same calls again.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import pytest
 from .conftest import MODES, Program
 
 KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
-"""Threads, mixed with children that continue with inherited blocks, and times without more address
-space."""
+"""Each entry: the number of threads, and words for the program. "fork" makes children that use
+inherited blocks, and "limit" makes phases without more address space."""
 
 QUICK = [(seed, 1_100_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
 LONG = [
@@ -25,7 +26,7 @@ LONG = [
 
 
 def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[str, ...]) -> int:
-    """Runs the program and returns the number of operations."""
+    """Runs the program, checks its output, and returns the number of operations."""
     said = run.succeed(seed, operations, threads, *words, timeout=600)
     ended = re.fullmatch(
         rf"seed {seed}\n(\d+) operations, (\d+) children, (\d+) refusals, ended with [0-9a-f]+\n",
@@ -43,7 +44,7 @@ def test_random_calls_do_what_the_shadow_says(program: Callable[..., Program]) -
 
 
 @pytest.mark.parametrize("flags", [(), ("-static",)], ids=["dynamic", "static"])
-def test_random_calls_do_so_in_a_program_that_has_the_allocator_within(
+def test_random_calls_do_what_the_shadow_says_with_the_archive(
     program: Callable[..., Program], flags: tuple[str, ...]
 ) -> None:
     run = program("shadow.c", "archive", "-O2", *flags)
@@ -58,7 +59,7 @@ def test_the_same_seed_makes_the_same_calls(program: Callable[..., Program]) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("seed", "operations", "mode", "threads", "words"), LONG)
-def test_a_billion_random_calls_do_so(
+def test_a_billion_random_calls_do_what_the_shadow_says(
     program: Callable[..., Program],
     seed: int,
     operations: int,

@@ -1,4 +1,4 @@
-"""CAIRN_SITES=1: the functions that allocate large blocks."""
+"""Tests of CAIRN_SITES=1, which reports the functions that allocate large blocks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def told(program: Program) -> dict[str, list[sites.Site]]:
 
 
 @in_both
-def test_every_name_counts_for_who_called_it(program: Callable[..., Program], mode: str) -> None:
+def test_a_large_block_counts_for_the_caller_of_each_allocating_function(
+    program: Callable[..., Program], mode: str
+) -> None:
     found = told(program("sites.c", mode))
     assert set(found) >= NAMES
     for name in NAMES:
@@ -47,7 +49,7 @@ def test_every_name_counts_for_who_called_it(program: Callable[..., Program], mo
 
 
 @in_both
-def test_blocks_that_come_again_are_hits_with_short_lives(
+def test_reused_blocks_are_hits_with_short_lifetimes(
     program: Callable[..., Program], mode: str
 ) -> None:
     (site,) = told(program("sites.c", mode))["pairs"]
@@ -56,7 +58,7 @@ def test_blocks_that_come_again_are_hits_with_short_lives(
 
 
 @in_both
-def test_callers_of_a_wrapper_are_told_apart(program: Callable[..., Program], mode: str) -> None:
+def test_callers_of_a_wrapper_are_distinguished(program: Callable[..., Program], mode: str) -> None:
     one, other = told(program("sites.c", mode))["behind"]
     assert one.address == other.address and one.depth != other.depth
 
@@ -69,7 +71,9 @@ def test_the_operators_pass_their_caller_on(program: Callable[..., Program], mod
 
 
 @in_both
-def test_nothing_is_told_where_nobody_asked(program: Callable[..., Program], mode: str) -> None:
+def test_call_sites_are_reported_only_on_request(
+    program: Callable[..., Program], mode: str
+) -> None:
     run = program("sites.c", mode)
     for given in ({}, {"CAIRN_SITES": "0"}, {"CAIRN_SITES": ""}):
         stats = json.loads(run(CAIRN_STATS="json", **given).err)
@@ -78,7 +82,7 @@ def test_nothing_is_told_where_nobody_asked(program: Callable[..., Program], mod
 
 
 @in_both
-def test_what_is_used_is_accounted_for_with_the_table(
+def test_the_table_of_call_sites_is_part_of_the_used_memory(
     program: Callable[..., Program], mode: str
 ) -> None:
     with_table, without = (

@@ -85,7 +85,7 @@ def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
             cairn("compare", *pair, "--seed", repeat, *AS_ASKED, "--", spin, 150, timeout=600)
         )
         interval = change["interval"]
-        print(f"{change['finding']} {change['estimate']:+.3%} in {change['rounds']} rounds")
+        print(f"{change['shown']} {change['estimate']:+.3%} in {change['rounds']} rounds")
         findings.append(change["shown"])
         widths.append((interval["high"] - interval["low"]) / 2)
     assert sum(finding in ("less", "more") for finding in findings) <= 2

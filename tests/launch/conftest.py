@@ -1,4 +1,4 @@
-"""The launcher under test, the installed one or $CAIRN_LAUNCH, and programs for it to start."""
+"""Fixtures: the launcher under test (the installed one or $CAIRN_LAUNCH), and programs to start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stubborn(compiled: Callable[..., Path]) -> str:
 
 @pytest.fixture(scope="session")
 def cgroup(launch: Launch) -> None:
-    """Skips with the launcher's own reason if no cgroup can be made."""
+    """Skips the test if the launcher cannot make a cgroup, and names the launcher's reason."""
     outcome = launch("--memory", "cgroup", "--", "true")
     if outcome.code == 125:
         pytest.skip(outcome.err.strip())

@@ -1,4 +1,4 @@
-"""Clock samples of programs that know themselves where their processors are."""
+"""Tests of the launcher's clock samples, with programs that know where they spend their time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ PLACES = ("own", "calls", "faults", "others", "program")
 
 
 def noted(file: Path, allocator: cpu_samples.AllocatorCode) -> CpuSamples:
-    """Skips if the kernel does not permit clock samples."""
+    """Returns the clock samples of the file, divided into parts.
+
+    Skips the test if the kernel does not permit clock samples.
+    """
     found, why = cpu_samples.read(file, allocator)
     if found is None:
         assert "does not allow clock samples here" in why
@@ -26,14 +29,14 @@ def noted(file: Path, allocator: cpu_samples.AllocatorCode) -> CpuSamples:
 
 
 def all_of(found: CpuSamples) -> float:
-    """Returns the sum in nanoseconds."""
+    """Returns the time of all clock samples together, in nanoseconds."""
     notes = found.own + found.calls + found.faults + found.others + found.program + found.unknown
     return float(notes * found.period_ns)
 
 
 @pytest.fixture(scope="session")
 def library(compiled: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in for the allocator, under the path that its users know."""
+    """The library that takes the place of the allocator, at the path at which programs load it."""
     made = compiled("cpu_places.c", "-shared", "-DLIBRARY_ONLY", "-Wl,-soname,libplaces.so")
     return Path(shutil.copy(made, tmp_path_factory.mktemp("library") / "libplaces.so"))
 
@@ -55,7 +58,8 @@ def test_each_place_gets_the_time_that_was_spent_there(
     seen = {place: getattr(found, place) * found.period_ns for place in PLACES}
     for place in ("own", "calls", "program"):
         assert seen[place] == pytest.approx(spent[place], rel=0.2, abs=10e6), place
-    # The call that returns the touched pages takes a tenth of that time and more.
+    # The program also returns the pages that it touched. This system call takes a tenth of the time
+    # of the page faults or more, so that the two parts are compared together.
     in_kernel = spent["faults"] + spent["others"]
     assert seen["faults"] + seen["others"] == pytest.approx(in_kernel, rel=0.2, abs=10e6)
     assert seen["faults"] > 0.5 * spent["faults"] and seen["others"] > 0.8 * spent["others"]
@@ -63,7 +67,7 @@ def test_each_place_gets_the_time_that_was_spent_there(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_nothing_of_a_library_that_is_not_the_allocators_is_its_own(
+def test_time_in_a_library_of_the_program_does_not_count_for_the_allocator(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "notes"
@@ -72,7 +76,7 @@ def test_nothing_of_a_library_that_is_not_the_allocators_is_its_own(
     assert (found.own, found.calls) == (0, 0)
 
 
-def test_notes_are_as_many_as_the_tree_takes_time(
+def test_the_clock_samples_add_up_to_the_cpu_time_of_the_tree(
     launch: Launch, hold: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "notes"
@@ -83,15 +87,16 @@ def test_notes_are_as_many_as_the_tree_takes_time(
     )
 
 
-def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
+def test_short_processes_and_threads_have_their_share_of_clock_samples(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
-    """Each process's own clock begins with it.
+    """Each process and thread lives for less than one period of the clock.
 
-    They would have no clock sample, or all at the same moment.
+    A clock that began with each of them would give no clock sample, or one at the same moment of
+    each life.
 
-    The program does not see how long its many threads take to begin and end. On a busy machine, a
-    run had 24 % more than the program knew of.
+    The program does not know how long its many threads take to begin and end. On a busy machine,
+    the clock samples of one run had 24 % more time than the program reported.
     """
     file = tmp_path / "notes"
     outcome = launch("--cpu-samples", str(file), "--", program, "400", "short")
@@ -102,10 +107,10 @@ def test_processes_and_threads_that_live_for_less_than_a_period_have_their_part(
     assert found.program * found.period_ns == pytest.approx(others, rel=0.4, abs=10e6)
 
 
-def test_a_program_that_sleeps_pays_nothing_for_being_looked_at(
+def test_clock_samples_cost_little_in_a_program_that_sleeps_often(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:
-    """Timers that stop and start with each sleep took a third more of such a program's time."""
+    """With timers that stop and start at each sleep, such a program took a third more CPU time."""
     ratios = []
     for _ in range(5):
         with_clock = launch(
@@ -119,10 +124,10 @@ def test_a_program_that_sleeps_pays_nothing_for_being_looked_at(
     assert sorted(ratios)[1] < 1.2, ratios
 
 
-def test_sleeps_of_the_allocators_are_its_kernel_calls(
+def test_sleeps_of_the_allocator_count_as_its_system_calls(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
-    """Few sleeps have a clock sample: interrupts are mostly off when sleep begins and ends."""
+    """Few sleeps have a clock sample: interrupts are mostly off when a sleep begins or ends."""
     file = tmp_path / "notes"
     launch("--cpu-samples", str(file), "--", program, "20000", "library-sleeps")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
@@ -140,7 +145,7 @@ def test_the_systems_allocator_is_found_in_libc(
     assert found.own > 0.1 * (found.own + found.program)
 
 
-def test_what_cannot_be_written_is_told_before_the_program_begins(
+def test_an_unwritable_file_of_clock_samples_is_reported_before_the_program_starts(
     launch: Launch, tmp_path: Path
 ) -> None:
     touched = tmp_path / "touched"
@@ -149,10 +154,13 @@ def test_what_cannot_be_written_is_told_before_the_program_begins(
     assert not touched.exists()
 
 
-def test_libraries_beside_an_allocator_that_it_needs_are_its_own(
+def test_libraries_in_the_folder_of_an_allocator_that_it_needs_belong_to_it(
     compiled: Callable[..., Path], library: Path, tmp_path: Path
 ) -> None:
-    """As with TBB, a proxy is preloaded, and another library in its folder does the work."""
+    """TBB's allocator is such a case: the preloaded library is a proxy.
+
+    Another library in the same folder does the work.
+    """
     beside = Path(shutil.copy(library, tmp_path))
     made = compiled("forward_malloc.c", "-shared", "-Wl,--no-as-needed", str(beside))
     proxy = Path(shutil.copy(made, tmp_path / "proxy.so"))

@@ -1,4 +1,4 @@
-"""How a command and its tree end, and what the launcher reports about it."""
+"""Tests of how a command and its tree of processes end, and of the launcher's report about that."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ def test_help_and_version_need_no_report(launch: Launch) -> None:
         assert done.stderr == ""
 
 
-def test_touched_memory_is_given_back(launch: Launch) -> None:
+def test_touched_memory_is_returned(launch: Launch) -> None:
     done = subprocess.run(
         [launch.path, "--touch", str(64 * MIB)], capture_output=True, text=True, check=True
     )
     assert done.stdout == done.stderr == ""
 
 
-def test_more_memory_than_there_is_is_not_touched(launch: Launch) -> None:
+def test_the_launcher_refuses_to_touch_more_memory_than_there_is(launch: Launch) -> None:
     for size in (1 << 50, (1 << 64) - 1):
         done = subprocess.run(
             [launch.path, "--touch", str(size)], capture_output=True, text=True, check=False
@@ -123,7 +123,7 @@ def test_more_memory_than_there_is_is_not_touched(launch: Launch) -> None:
         assert done.stderr.startswith("cairn-launch: --touch asks for more memory")
 
 
-# Ends of trees.
+# --- ends of trees ---
 
 
 @pytest.mark.parametrize("method", [*METHODS, "none"], indirect=True)
@@ -135,7 +135,7 @@ def test_a_timeout_ends_a_tree_that_ignores_it(launch: Launch, stubborn: str, me
     assert outcome.told["signal"] == signal.SIGKILL
     assert outcome.told["left_behind"] == 2
     assert 0.2e9 <= outcome.told["wall_ns"] < 3e9, (
-        "the grace; the timeout began before the program did"
+        "at least the grace period: the timeout began before the program started"
     )
     pids = [int(line) for line in outcome.out.split()]
     assert len(pids) == 3
@@ -156,7 +156,7 @@ def test_a_stopped_program_times_out_too(launch: Launch) -> None:
     assert report["signal"] == signal.SIGTERM
 
 
-def test_nobody_is_left_behind(launch: Launch) -> None:
+def test_no_descendant_survives_the_launcher(launch: Launch) -> None:
     script = "sleep 1000 & echo $!; setsid sleep 1000 & echo $!; (sleep 1000 & echo $!) ; exit 4"
     outcome = launch("--", "sh", "-c", script, stdin=None)
     assert outcome.told["exit_code"] == 4
@@ -182,7 +182,7 @@ def test_a_deep_tree_is_ended_level_by_level(launch: Launch) -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_killed_launcher_takes_its_program_along(launch: Launch) -> None:
+def test_the_program_ends_when_its_launcher_is_killed(launch: Launch) -> None:
     process, reader = launch.start("--memory", "none", "--", "sh", "-c", "echo $$; exec sleep 1000")
     assert process.stdout is not None
     pid = int(process.stdout.readline())
@@ -195,7 +195,9 @@ def test_a_killed_launcher_takes_its_program_along(launch: Launch) -> None:
         process.stderr.close()
 
 
-def test_a_tree_whose_report_nobody_can_read_is_ended(launch: Launch, stubborn: str) -> None:
+def test_a_tree_is_ended_when_the_reader_of_the_report_is_gone(
+    launch: Launch, stubborn: str
+) -> None:
     process, reader = launch.start("--", stubborn)
     assert process.stdout is not None
     pids = [int(process.stdout.readline()) for _ in range(3)]
@@ -216,7 +218,7 @@ def test_a_report_that_cannot_be_written_is_our_failure(launch: Launch) -> None:
     assert done.stderr == f"cairn-launch: cannot write the report: {os.strerror(errno.ENOSPC)}.\n"
 
 
-# Signals.
+# --- signals ---
 
 SAYS_SIGNAL = 'trap "echo got {0}; exit 6" {0}; echo ready; while :; do sleep 0.01; done'
 
@@ -300,7 +302,7 @@ def test_a_stopped_launcher_stops_its_program(launch: Launch) -> None:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
 
     process.send_signal(signal.SIGTSTP)
-    # An orphaned process group is not stopped by SIGTSTP, so the program continues at once.
+    # SIGTSTP does not stop an orphaned process group. In that case the program runs on.
     if wait_until(lambda: state(process.pid) == "T", 2):
         assert wait_until(lambda: state(pid) == "T")
         process.send_signal(signal.SIGCONT)
@@ -309,8 +311,10 @@ def test_a_stopped_launcher_stops_its_program(launch: Launch) -> None:
     assert launch.finish(process, reader).told["signal"] == signal.SIGTERM
 
 
-def test_an_end_that_comes_while_a_signal_is_passed_on_is_not_overlooked(launch: Launch) -> None:
-    """On one processor, a program that is told to end often ends before its launcher runs again."""
+def test_the_end_of_the_program_during_the_forwarding_of_a_signal_is_noticed(
+    launch: Launch,
+) -> None:
+    """On one processor, a program often ends at a signal before its launcher runs again."""
     one = {min(os.sched_getaffinity(0))}
     for _ in range(100):
         process, reader = launch.start(

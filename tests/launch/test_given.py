@@ -1,4 +1,4 @@
-"""What the command gets: descriptors, environment, files and CPUs."""
+"""Tests of what the launcher gives to the command: descriptors, environment, files and CPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from support.launching import Launch
 
 
-def test_no_descriptor_of_ours_reaches_the_program(launch: Launch, tmp_path: Path) -> None:
+def test_no_descriptor_of_the_launcher_reaches_the_program(launch: Launch, tmp_path: Path) -> None:
     extra = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(extra, True)
     try:
@@ -90,7 +90,7 @@ def test_closed_standard_descriptors_are_filled(launch: Launch, tmp_path: Path) 
     assert lines[0] == lines[2] == "/dev/null"
 
 
-def test_the_environment_is_changed_for_the_program_alone(launch: Launch) -> None:
+def test_the_environment_is_changed_only_for_the_program(launch: Launch) -> None:
     outcome = launch(
         *("--setenv", "A=1"), *("--unsetenv", "B"), *("--setenv", "C=x=y z"), *("--setenv", "A=2"),
         *("--setenv", "D=gone"), *("--unsetenv", "D"), "--", "env",
@@ -109,7 +109,7 @@ def test_a_preloaded_library_does_not_reach_the_launcher(launch: Launch) -> None
     assert outcome.err.count("ld.so") == 1
 
 
-def test_files_and_folder_are_those_asked_for(launch: Launch, tmp_path: Path) -> None:
+def test_files_and_folder_are_the_requested_ones(launch: Launch, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("read\n")
     (tmp_path / "out").write_text("a longer text that was there before\n")
     (tmp_path / "folder").mkdir()
@@ -135,7 +135,7 @@ def test_both_outputs_may_be_one_file(launch: Launch, tmp_path: Path) -> None:
     assert Path(both).read_text() == "1\n2\n3\n"
 
 
-def test_cpus_are_those_asked_for(launch: Launch) -> None:
+def test_cpus_are_the_requested_ones(launch: Launch) -> None:
     allowed = sorted(os.sched_getaffinity(0))
     for cpus in ({allowed[0]}, set(allowed[-2:])):
         listed = ",".join(map(str, sorted(cpus)))

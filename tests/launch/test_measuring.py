@@ -1,4 +1,4 @@
-"""The launcher's figures of time, memory and counters."""
+"""Tests of the time, the memory and the counters that the launcher reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from support.launching import METHODS, MIB, Launch, cgroups_of, is_sanitized
 
 
-def test_wall_is_the_program_alone(launch: Launch) -> None:
+def test_the_wall_time_is_that_of_the_program_alone(launch: Launch) -> None:
     walls = [launch("--", "sleep", "0.2").told["wall_ns"] for _ in range(3)]
     assert 0.2e9 <= min(walls) < 0.25e9
 
@@ -24,7 +24,7 @@ def test_time_of_the_whole_tree_is_added_up(launch: Launch, hold: str) -> None:
     assert report["reaped"] == 2
 
 
-def test_the_caller_does_not_show(launch: Launch, hold: str, cgroup: None) -> None:
+def test_the_memory_of_the_caller_does_not_count(launch: Launch, hold: str, cgroup: None) -> None:
     caller = textwrap.dedent(
         """
         import os, subprocess, sys
@@ -66,7 +66,9 @@ def test_four_children_count_four_times(launch: Launch, hold: str, method: str) 
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 @pytest.mark.parametrize("size", [2, 8, 40])
-def test_a_small_program_is_read_exactly(launch: Launch, hold: str, method: str, size: int) -> None:
+def test_the_peak_of_a_small_program_is_exact(
+    launch: Launch, hold: str, method: str, size: int
+) -> None:
     if is_sanitized(launch.path):
         pytest.skip("a sanitizer's memory is part of the copy that becomes the program")
     memory = launch("--memory", method, "--", hold, "plain", str(size), "150").memory
@@ -77,13 +79,13 @@ def test_a_small_program_is_read_exactly(launch: Launch, hold: str, method: str,
 def test_a_file_that_is_read_is_not_memory(
     launch: Launch, hold: str, method: str, tmp_path: Path
 ) -> None:
-    """A program reads 1 GiB and allocates 10 MiB.
+    """A program reads a file of 1 GiB and allocates 10 MiB.
 
-    The cgroup is charged for its page cache, which is not its memory.
+    The kernel charges the cgroup for the page cache of the file, which is not the program's memory.
 
-    One of three runs may differ: sometimes the kernel releases a few MiB of cache between two
-    readings without having counted them (3 of 380 runs of Linux 6.18, cause not found). That looks
-    like a burst of the program.
+    One of three runs may have another peak. In 3 of 380 runs on Linux 6.18, the kernel released a
+    few MiB of page cache between two readings without having counted them as such. That looks like
+    a burst of the program. The cause is unknown.
     """
     if is_sanitized(launch.path):
         pytest.skip("a sanitizer slows the launcher down")
@@ -100,9 +102,9 @@ def test_a_file_that_is_read_is_not_memory(
 
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
-def test_lazily_freed_memory_shows_apart(launch: Launch, hold: str, method: str) -> None:
-    # Process by process, a look at this much memory takes milliseconds, so there is one every
-    # second or two.
+def test_lazily_freed_memory_is_reported_separately(launch: Launch, hold: str, method: str) -> None:
+    # Without a cgroup, a reading of this much memory takes milliseconds. To keep within its budget,
+    # the launcher reads only every second or two.
     after_ms = "300" if method == "cgroup" else "4000"
     memory = launch("--memory", method, "--", hold, "lazy", "256", after_ms).memory
     assert memory["peak_bytes"] == pytest.approx(256 * MIB, rel=0.02)
@@ -119,7 +121,7 @@ def test_nothing_is_lazily_freed_without_madvise(launch: Launch, hold: str, meth
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 def test_a_short_burst_is_seen(launch: Launch, hold: str, method: str) -> None:
-    # Process by process, a peak is seen while the process lives, from its own high-water mark.
+    # Without a cgroup, the launcher reads the peak of each process from /proc while it lives.
     after_ms = "50" if method == "cgroup" else "400"
     for _ in range(3):
         memory = launch("--memory", method, "--", hold, "burst", "200", after_ms).memory
@@ -138,7 +140,7 @@ def test_a_program_too_short_to_be_seen_has_no_peak(launch: Launch) -> None:
     assert memory["lazy_peak_bytes"] is None
 
 
-def test_memory_that_nobody_asked_for_is_not_measured(launch: Launch) -> None:
+def test_memory_is_measured_only_on_request(launch: Launch) -> None:
     memory = launch("--memory", "none", "--", "sleep", "0.05").memory
     assert memory == {
         "method": "not measured", "reason": None, "peak_bytes": None, "peak_less_lazy_bytes": None,
@@ -151,7 +153,7 @@ def test_sampling_stays_within_its_budget(launch: Launch, hold: str, method: str
     if is_sanitized(launch.path):
         pytest.skip("a sanitizer slows the launcher down")
     report = launch("--memory", method, "--", hold, "spin", "0", "2000").told
-    # The first readings of both kinds may cost this much together.
+    # The first readings of each kind may take this much CPU time together.
     early_ns = 1.5e6
     assert report["memory"]["sampling_cpu_ns"] - early_ns < 0.005 * report["wall_ns"]
     assert report["memory"]["samples"] >= 20
@@ -159,7 +161,7 @@ def test_sampling_stays_within_its_budget(launch: Launch, hold: str, method: str
 
 @pytest.mark.parametrize("ends", ["exit 0", "kill -9 $$", "sleep 1000 & exit 0", "mkdir_below"])
 def test_the_cgroup_is_removed(launch: Launch, cgroup: None, ends: str) -> None:
-    # A cgroup that the program made below ours must not keep ours alive.
+    # The program may make a cgroup below that of the launcher. Both must be removed.
     below = 'd=/sys/fs/cgroup/memory$(sed -n "s/^[0-9]*:memory://p" /proc/self/cgroup); [ ! -d "$d" ] || mkdir "$d/below"'
     process, reader = launch.start(
         "--memory", "cgroup", "--", "sh", "-c", below if ends == "mkdir_below" else ends
@@ -203,7 +205,7 @@ def test_counters_are_numbers_or_absent(launch: Launch, hold: str) -> None:
         assert counters["cpu-migrations"] is None
     for name in ("cycles", "instructions", "branches"):
         assert counters[name] != 0
-    # All three spinners count, one of them an orphan.
+    # The counters include all three processes of the program, of which one is an orphan.
     if counters["task-clock"] is not None:
         assert counters["task-clock"] == pytest.approx(
             report["user_ns"] + report["system_ns"], rel=0.2
@@ -214,7 +216,7 @@ def test_counters_are_numbers_or_absent(launch: Launch, hold: str) -> None:
         )
 
 
-def test_counters_are_not_opened_unasked(launch: Launch) -> None:
+def test_counters_are_opened_only_on_request(launch: Launch) -> None:
     assert launch("--", "true").told["counters"] is None
 
 

@@ -1,4 +1,4 @@
-"""The terminal, and job control."""
+"""Tests of the launcher on a terminal, and of job control."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from support.launching import Launch, is_alive, wait_until
 
-# A small shell: it gives the launcher a job in the foreground, and reports through descriptor 4
-# when it stops and ends. A byte from descriptor 3 continues it.
+# A small shell. It runs the launcher as a job in the foreground, and writes to descriptor 4 when
+# the launcher stops and when it ends. A byte from descriptor 3 makes it continue the launcher.
 SHELL = r"""
 import os, signal, sys
 tty = os.open("/dev/tty", os.O_RDWR)
@@ -83,7 +83,7 @@ class Terminal:
                 return False
             try:
                 self.screen += os.read(self.master, 4096)
-            except OSError:  # Nobody has the terminal open any more.
+            except OSError:  # no process has the terminal open
                 return text.encode() in self.screen
         return True
 
@@ -159,7 +159,7 @@ def test_ctrl_z_stops_the_whole_job_until_it_is_continued(
     assert read_report(job)["exit_code"] == 0
 
 
-def test_a_terminal_that_goes_away_ends_the_program(terminal: Callable[..., Terminal]) -> None:
+def test_the_program_ends_when_the_terminal_is_closed(terminal: Callable[..., Terminal]) -> None:
     job = terminal("--", "sh", "-c", "echo ready $$; exec sleep 1000")
     assert job.see("ready")
     pid = int(job.screen.split()[1])
@@ -167,7 +167,7 @@ def test_a_terminal_that_goes_away_ends_the_program(terminal: Callable[..., Term
     assert wait_until(lambda: not is_alive(pid))
 
 
-def test_a_stopped_job_ends_when_its_terminal_goes_away(terminal: Callable[..., Terminal]) -> None:
+def test_a_stopped_job_ends_when_its_terminal_is_closed(terminal: Callable[..., Terminal]) -> None:
     job = terminal("--", "sh", "-c", "echo ready $$; exec sleep 1000")
     assert job.see("ready")
     pid = int(job.screen.split()[1])
@@ -178,10 +178,10 @@ def test_a_stopped_job_ends_when_its_terminal_goes_away(terminal: Callable[..., 
     assert wait_until(lambda: not is_alive(pid))
 
 
-def test_ctrl_z_where_nobody_could_continue_is_ignored(launch: Launch) -> None:
-    """The launcher leads the session itself, so its group is orphaned.
+def test_ctrl_z_is_ignored_if_no_shell_could_continue_the_job(launch: Launch) -> None:
+    """The launcher leads the session itself, so that its process group is orphaned.
 
-    A stop would last forever.
+    If it stopped, no shell could continue it.
     """
     reader, writer = os.pipe()
     pid, master = pty.fork()
@@ -228,7 +228,7 @@ def test_without_terminal_the_program_cannot_reach_it(launch: Launch) -> None:
 
 
 def test_a_background_job_does_not_take_the_terminal(launch: Launch) -> None:
-    """The shell keeps the foreground, and the program's group must not get it."""
+    """The shell's process group stays in the foreground, and the program's must not get there."""
     pid, master = pty.fork()
     if pid == 0:
         job = os.fork()

@@ -1,13 +1,14 @@
-"""Programs of other people, each run without and with libcairn, which must change nothing visible.
+"""Fixtures for programs of other people, which run without and with libcairn.
 
-With CAIRN_UNDER_PROBE=NAME, the probe must make none: each program runs twice under that allocator
-(its name for `cairn -a`; it is fetched into the tests' cache), without and with the probe. A
-program that does not run under the allocator alone is skipped.
+libcairn must not change anything visible. With CAIRN_UNDER_PROBE=NAME, the tests check the same of
+the probe: each program runs under the allocator NAME (a name for `cairn -a`) without and with the
+probe. The allocator is fetched into the tests' cache. A test is skipped if its program does not run
+under the allocator alone.
 
-A test is a session: what it does with its programs, and their answers. It runs on two stages in
-turn. On the stage with libcairn the witness is preloaded, too, so that every process says who owns
-malloc. A process that does not say so is a failure, because a failed preload is silent and would
-let glibc pass these tests.
+Each test is a session: a function that runs programs and returns their answers. It runs on two
+stages, the first without and the second with libcairn. On the second stage the witness is
+preloaded, too, so that every process reports which library owns malloc. A process without that
+report is a failure: a failed preload is silent, so that glibc would be tested.
 """
 
 from __future__ import annotations
@@ -45,23 +46,24 @@ NOBODY = 65534
 MIB = 1 << 20
 UNDER_PROBE = os.environ.get("CAIRN_UNDER_PROBE")
 PATIENCE_ALONE_S = 60
-"""Under some allocators, a fork of a program with threads waits forever. Such a run ends here."""
+"""After this time a program under another allocator is ended. Under some allocators, a program with
+threads that forks waits forever."""
 
 
-# --- which programs there are ---
+# --- the programs ---
 
 
 def packages(when: str = "") -> dict[str, str]:
-    """Returns Debian's package of each program, for all or those of "test" or "long"."""
+    """Returns Debian's package by program, of all programs or of those for "test" or "long"."""
     lines = (HERE / "packages.txt").read_text().splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     return {program: package for program, package, wanted in rows if when in ("", wanted)}
 
 
 def path_of(program: str) -> str:
-    """Returns the program's path, Debian's own first.
+    """Returns the path of the program, and prefers the folders in which Debian installs programs.
 
-    A script that chooses among several may precede it.
+    Earlier folders of PATH may contain a script that chooses among several versions.
     """
     servers = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
     path = os.pathsep.join([*servers, "/usr/bin", "/bin", "/usr/sbin", os.environ["PATH"]])
@@ -74,7 +76,7 @@ def path_of(program: str) -> str:
 
 
 def image_of(program: str) -> str:
-    """Returns the name of the file that runs, behind links. The witness uses this name."""
+    """Returns the name of the program's file after following links, which the witness reports."""
     return Path(path_of(program)).resolve().name
 
 
@@ -87,7 +89,7 @@ class Injected:
 
     witness: Path
     library: Path | None
-    """The library; None for libc's own allocator, with the probe."""
+    """The allocator's library. None if the probe is tested with libc's own allocator."""
     probe: Path | None = None
     also: tuple[tuple[str, str], ...] = ()
     """Environment variables that the library needs."""
@@ -114,7 +116,10 @@ class Injected:
         return environment
 
     def proven(self, report: Path, pid: int, own_malloc: Sequence[str]) -> Counter[str]:
-        """Returns the programs that proved our malloc, except those that bring an allocator."""
+        """Returns how often each program proved that our library owns its malloc.
+
+        Fails for a process without that proof. A program in `own_malloc` may also own its malloc.
+        """
         written = report.read_bytes()
         owners = (os.path.realpath(self.first), *own_malloc)
         contender = Contender(
@@ -153,7 +158,10 @@ class Started:
         return (self.stage.folder.parent / f"{self.name}.{where}").read_text()
 
     def holds_the_library(self, pid: int | None = None) -> bool:
-        """Returns whether it or a child of it has mapped libcairn, if there is one."""
+        """Returns whether the program or a child has mapped the library that it should use.
+
+        Returns true if nothing is injected.
+        """
         if self.stage.injected is None:
             return True
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -164,9 +172,10 @@ class Started:
         return False
 
     def end(self, timeout: float = 300, talks: str | None = None) -> str:
-        """Waits for its end and returns its output. It must succeed without complaints.
+        """Waits until the program ends, and returns its output.
 
-        `talks` marks lines that it always prints on stderr.
+        The program must succeed and print nothing on stderr, except for lines that match the
+        pattern `talks`.
         """
         pid = self.process.pid
         status = 0
@@ -200,7 +209,7 @@ class Started:
         return out
 
     def kill(self) -> None:
-        """Kills it and its children."""
+        """Kills the program and its children."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
@@ -212,10 +221,10 @@ class Stage:
     folder: Path
     injected: Injected | None
     alone: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the allocator that the probe is put before, used if nothing is injected."""
+    """The variables that load the allocator alone, on the stage without the probe."""
     user: int | None = None
     own_malloc: Sequence[str] = ()
-    """Programs that bring an allocator, which no preloaded one can replace."""
+    """Paths of programs with their own malloc, which a preloaded library cannot replace."""
     reached: Counter[str] = field(default_factory=Counter)
     """Programs that were proved to use libcairn, and how often."""
     peak_bytes: int = 0
@@ -269,17 +278,14 @@ class Stage:
         talks: str | None = None,
         **environment: str,
     ) -> str:
-        """Runs a program and returns its output.
-
-        It must succeed, and may only complain as `talks` says.
-        """
+        """Runs a program to its end and returns its output, with the checks of Started.end()."""
         return self.start(*command, stdin=stdin, **environment).end(timeout, talks)
 
     @contextmanager
     def serving(
         self, *command: str | Path, ready: Callable[[], bool], **environment: str
     ) -> Iterator[Started]:
-        """Runs a server from when it is ready until the end of the block, which stops it."""
+        """Starts a server and waits until it is ready. The server must end with the block."""
         server = self.start(*command, **environment)
         try:
             assert wait_until(lambda: ready() or server.process.poll() is not None, 30), (
@@ -305,7 +311,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def listens(path: Path) -> bool:
-    """Returns whether a server answers. Its socket may exist before."""
+    """Returns whether a server accepts connections. Its socket may exist before it does."""
     try:
         connected(path).close()
     except (FileNotFoundError, ConnectionRefusedError):
@@ -318,7 +324,7 @@ Session = Callable[[Stage], str]
 
 @pytest.fixture(scope="session")
 def injected() -> Iterator[Injected]:
-    """The library and the witness: installed ones, or $CAIRN_MALLOC and $CAIRN_WITNESS_LIB."""
+    """The library and the witness: the installed ones, or $CAIRN_MALLOC and $CAIRN_WITNESS_LIB."""
     with tempfile.TemporaryDirectory(prefix="cairn-lib-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -333,7 +339,7 @@ def injected() -> Iterator[Injected]:
 def _allocator(name: str, folder: Path) -> tuple[Path | None, tuple[tuple[str, str], ...]]:
     """Returns the allocator's library and its environment variables.
 
-    The library is a copy that every user can read, unless it has companions.
+    The library is a copy that every user can read, unless it needs others in its folder.
     """
     if name not in ("system", "cairn"):
         peers.peer(name, origin=None)
@@ -353,13 +359,13 @@ def _allocator(name: str, folder: Path) -> tuple[Path | None, tuple[tuple[str, s
 def both(injected: Injected) -> Callable[..., str]:
     """Returns both(session, *reached, user=…, own_malloc=…), which runs a session on both stages.
 
-    `reached` names programs that must be among the proved ones.
+    `reached` names programs of which at least one process must prove its malloc.
     """
 
     def hold(
         session: Session, *reached: str, user: int | None = None, own_malloc: Sequence[str] = ()
     ) -> str:
-        # The path is short, since those of sockets are limited.
+        # The path is short, because the length of a socket's path is limited.
         with tempfile.TemporaryDirectory(prefix="cairn-", dir="/tmp") as name:
             top = Path(name)
             top.chmod(0o755)
@@ -398,7 +404,7 @@ def play_or_skip(session: Session, stage: Stage) -> str:
 def play(session: Session, stage: Stage) -> str:
     """Runs a session and returns its answer.
 
-    Its folder has the same path on both stages, as some programs print it.
+    Its folder has the same path on both stages, because some programs print the path.
     """
     stage.folder.mkdir()
     if stage.user is not None:

@@ -1,4 +1,4 @@
-"""Compilers: every pass is a process of its own, and their output is the same to the byte."""
+"""Tests of compilers. Every pass is a process of its own. The output must be equal to the byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Git, which starts many of its own programs and packs with threads."""
+"""Tests of Git, which starts many of its own programs and packs with threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interpreters and runtimes of other languages."""
+"""Tests of interpreters and runtimes of other languages."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_java_compiles_and_runs(both: Callable[..., str], collector: str) -> Non
     both(session, "javac", "java")
 
 
-def test_java_s_own_addresses_leave_room(both: Callable[..., str]) -> None:
-    """ZGC puts a large heap at 4, 8 or 16 TiB.
+def test_the_addresses_of_javas_heap_leave_room_for_our_region(both: Callable[..., str]) -> None:
+    """ZGC puts a large heap at an address of 4, 8 or 16 TiB.
 
-    In a quarter of the runs, our region there could not grow.
+    Our region was once at such an address in a quarter of the runs, and could not grow.
     """
     compiler = path_of("javac")
     java = Path(compiler).resolve().with_name("java")
@@ -57,7 +57,7 @@ def test_java_s_own_addresses_leave_room(both: Callable[..., str]) -> None:
 
 
 def test_go_with_c(both: Callable[..., str], tmp_path: Path) -> None:
-    """Go's tools are static, so they build without the library."""
+    """Go's tools are static programs, so that they run without libcairn."""
     own = {
         "HOME": str(tmp_path),
         "GOCACHE": str(tmp_path / "cache"),

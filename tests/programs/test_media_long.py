@@ -1,4 +1,4 @@
-"""Programs for pictures, films and pages: large blocks, and threads that pass them on."""
+"""Tests of programs for pictures, films and pages, whose threads pass on large blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def digests(stage: Stage, *names: str) -> str:
 
 
 def test_ffmpeg(both: Callable[..., str]) -> None:
-    """A film is made, filtered, encoded by two codecs, and read again."""
+    """The session makes a film, filters it, encodes it by two codecs, and reads it again."""
     ffmpeg = path_of("ffmpeg")
     quiet = ["-nostdin", "-v", "error", "-threads", "4"]
     made = [
@@ -143,7 +143,7 @@ def test_imagemagick(both: Callable[..., str]) -> None:
 
 
 def test_ghostscript(both: Callable[..., str]) -> None:
-    """Pages are drawn and made into a PDF, and the PDF is drawn."""
+    """The session draws pages, makes a PDF of them, and draws the PDF."""
     gs = path_of("gs")
     quiet = ["-q", "-dNOPAUSE", "-dBATCH", "-dSAFER"]
     draw = [
@@ -164,9 +164,9 @@ def test_ghostscript(both: Callable[..., str]) -> None:
 
 
 def test_chromium(both: Callable[..., str]) -> None:
-    """The browser brings a malloc that all its libraries use. libcairn next to it must do no harm.
+    """The browser contains a malloc that all its libraries use. libcairn is preloaded, too.
 
-    It runs in a sandbox where it can make one: as nobody, with user namespaces.
+    The browser runs as nobody with user namespaces, so that it can make its sandbox.
     """
     chromium = path_of("chromium")
     own = ["/usr/lib/chromium/chromium", "/usr/lib/chromium/chrome_crashpad_handler"]

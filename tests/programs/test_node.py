@@ -1,6 +1,7 @@
-"""Node.
+"""Tests of Node.
 
-V8 allocates its objects itself, but V8, buffers, zlib and OpenSSL use malloc in many threads.
+V8 allocates JavaScript objects itself. V8's other parts, buffers, zlib and OpenSSL use malloc in
+many threads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def test_objects_workers_and_children(both: Callable[..., str]) -> None:
     def session(stage: Stage) -> str:
         said = stage.run(node, INPUTS / "work.mjs")
         assert stage.injected is None or stage.reached.total() == 4, (
-            "itself, two forked and one executed"
+            "four processes: node, two forked ones and an executed one"
         )
         return said
 

@@ -1,4 +1,4 @@
-"""One list names the packages that these tests need, in the place where people look for it."""
+"""Tests that the README names the packages that these tests need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from support.compiling import ROOT
 from .conftest import packages
 
 
-def test_the_readme_names_what_make_test_wants() -> None:
+def test_the_readme_names_the_packages_for_make_test() -> None:
     words = set(re.findall(r"[\w+.-]+", (ROOT / "README.md").read_text()))
     assert set(packages("test").values()) <= words

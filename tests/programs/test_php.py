@@ -1,4 +1,7 @@
-"""PHP. It opens its extensions with RTLD_DEEPBIND, and therefore dies under other allocators."""
+"""Tests of PHP, which opens its extensions with RTLD_DEEPBIND.
+
+For that reason, it crashes under other allocators.
+"""
 
 from __future__ import annotations
 

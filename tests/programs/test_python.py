@@ -1,4 +1,4 @@
-"""CPython, whose objects all come from malloc with PYTHONMALLOC=malloc."""
+"""Tests of CPython. With PYTHONMALLOC=malloc, all its objects come from malloc."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_objects_threads_and_processes(both: Callable[..., str]) -> None:
             python, "-W", forks, INPUTS / "work.py", PYTHONMALLOC="malloc", PYTHONHASHSEED="0"
         )
         assert stage.injected is None or stage.reached.total() >= 6, (
-            "itself, two for the pool and its helper, two more"
+            "six processes: python3, two of a pool and its helper, and two subprocesses"
         )
         return said
 

@@ -1,4 +1,4 @@
-"""A redis server and its clients: many small blocks, children that save data, a shutdown."""
+"""Tests of a redis server with clients: many small blocks, children that save data, a shutdown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_server_is_filled_saved_emptied_and_ends(both: Callable[..., str]) -> 
             for _ in range(3):
                 answers += [ask("flushall"), ask("eval", FILL, "0"), ask("dbsize")]
             assert resident() <= 1.5 * filled, (
-                "what was emptied is filled again from the same memory"
+                "the server uses the freed memory when it is filled again"
             )
             answers.append(ask("shutdown", "save"))
         assert (stage.folder / "dump.rdb").stat().st_size > 0

@@ -1,4 +1,4 @@
-"""Servers and their clients: long-lived processes, with children and threads that come and go."""
+"""Tests of servers with clients: they live long, and their children and threads come and go."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_nginx(both: Callable[..., str]) -> None:
         (files / "all.html").write_text(
             '<!--#include virtual="/3.txt" --><!--#echo var="request_uri" -->\n' * 20
         )
-        for file in files.iterdir():  # Lists contain the minute.
+        for file in files.iterdir():  # lists of files contain their time
             os.utime(file, (1e9, 1e9))
         names = [f"{way}{i}.txt" for i in range(0, 60, 3) for way in ("/", "/through/")]
         names += ["/list/", "/through/all.html", "/none", "/through/none"] * 3
@@ -87,13 +87,13 @@ def test_nginx(both: Callable[..., str]) -> None:
             early = [resident_bytes(pid) for pid in first]
             for _ in range(4):
                 answers += round_()
-            # If blocks are far apart, as under hardened_malloc, the probe needs many pages for its
-            # notes.
+            # The probe's notes about blocks need many pages if the blocks are far apart, as under
+            # hardened_malloc.
             its_own = 4 * MIB if UNDER_PROBE else 0
             assert max(map(resident_bytes, first)) <= 1.3 * max(early) + its_own
             server.process.send_signal(signal.SIGHUP)
             assert wait_until(lambda: not {*first} & {*children(server.process.pid)}), (
-                "no other workers"
+                "the server did not replace its workers"
             )
             answers += round_()
             server.process.send_signal(signal.SIGQUIT)
@@ -118,7 +118,7 @@ def ask(stream: socket.socket, text: bytes, until: bytes = b"\r\n") -> bytes:
 
 
 def stored(path: Path, client: int) -> str:
-    """The work of one client: its own keys in many sizes, read and partly deleted."""
+    """Does the work of one client: it stores values of many sizes, reads them, deletes some."""
     sum_ = hashlib.sha256()
     with closing(connected(path)) as stream:
         for i in range(2000):
@@ -161,7 +161,10 @@ def test_memcached(both: Callable[..., str]) -> None:
 
 
 def test_postgres(both: Callable[..., str]) -> None:
-    """A process for each client, and several for one query. postgres refuses to run as root."""
+    """The server has a process for each client, and several for one query.
+
+    It refuses to run as root.
+    """
     programs = {name: path_of(name) for name in ("postgres", "initdb", "psql", "pgbench")}
 
     def session(stage: Stage) -> str:
@@ -197,9 +200,9 @@ def test_postgres(both: Callable[..., str]) -> None:
             )
             mine = server.process.pid
             assert wait_until(lambda: all(map(server.holds_the_library, children(mine)))), (
-                "but for one that ends"
+                "a process of the server lacks the library"
             )
-            # It waits until its clients have left.
+            # At SIGTERM, the server ends after its clients have disconnected.
             server.process.send_signal(signal.SIGTERM)
         return "".join(answers)
 

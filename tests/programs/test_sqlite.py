@@ -1,4 +1,4 @@
-"""SQLite's shell."""
+"""Tests of SQLite's shell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .conftest import INPUTS, Stage, path_of
 
 
 def test_rows_indexes_and_vacuum(both: Callable[..., str]) -> None:
-    """The resulting file is the same to the byte."""
+    """The database file must be equal to the byte."""
     sqlite = path_of("sqlite3")
 
     def session(stage: Stage) -> str:

@@ -1,4 +1,4 @@
-"""libcairn's own statistics at a program's exit show that it really served the blocks."""
+"""Tests that libcairn's statistics at the exit of a program count the program's blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import Injected, path_of
 
-# Not php, which closes stderr before it ends.
+# php is not among them, because it closes stderr before it ends.
 COMMANDS = {
     "python3": ["-c", "kept = [str(i) * 9 for i in range(5000)]"],
     "gcc": ["-O1", "-c", "small.c"],
@@ -24,9 +24,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("program", COMMANDS)
-def test_every_process_tells_of_its_blocks(
-    injected: Injected, tmp_path: Path, program: str
-) -> None:
+def test_every_process_reports_its_blocks(injected: Injected, tmp_path: Path, program: str) -> None:
     if injected.probe is not None:
         pytest.skip("these are libcairn's own figures; the probe has its own tests")
     path = os.path.realpath(sys.executable) if program == "python3" else path_of(program)

@@ -1,4 +1,4 @@
-"""The programs under test: the installed ones, or those of another build (CAIRN_WORKLOADS)."""
+"""A fixture with the workloads: the installed ones, or those of the build $CAIRN_WORKLOADS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every workload is clean: under valgrind here, under sanitizers if tests/run names builds."""
+"""Tests that no workload has an error or a leak.
+
+They run the workloads under valgrind. tests/run also runs those of builds with sanitizers.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from support.working import Work, names
 
 @pytest.mark.parametrize("name", names())
 def test_it_runs_at_its_smallest_and_says_nothing_on_stderr(work: Work, name: str) -> None:
-    """Under a sanitizer, this is the definition of clean."""
+    """A sanitizer would write each error to stderr."""
     done = work.smallest(name)
     assert done.code == 0, done.err
     assert done.err == ""

@@ -1,4 +1,8 @@
-"""A flawed allocator is caught: by the workload if results are wrong, else by its figures."""
+"""Tests that workloads notice a flawed allocator.
+
+A workload must fail if its blocks are wrong. If the allocator is only slow or wasteful, the
+measured time or memory must show that.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ def caught(sick: Outcome, well: Outcome) -> bool:
 
 
 def test_an_allocator_that_never_reuses_memory_is_sound(work: Work, ill: str) -> None:
-    """Otherwise the tests below would catch the carrier and not the illness."""
+    """The flawed allocators below are variants of this one, which must have no error itself."""
     for name in names():
         well, wasteful = work.smallest(name), work.smallest(name, preload=ill)
         assert wasteful.code == 0, wasteful.err
@@ -44,9 +48,9 @@ UNNOTICED = {
 def test_wrong_blocks_are_caught_by_every_workload(
     work: Work, ill: str, name: str, illness: str
 ) -> None:
-    """Workloads that free nothing, or little, before the end cannot notice a wiped neighbour.
+    """A workload that frees little before its end cannot notice that another block was damaged.
 
-    Larger inputs do.
+    Larger inputs free more, so the test tries the smallest input first and then larger ones.
     """
     if (name, illness) in UNNOTICED:
         pytest.skip(UNNOTICED[name, illness])
@@ -65,9 +69,7 @@ def test_wrong_blocks_are_caught_by_every_workload(
 @pytest.mark.parametrize(
     ("name", "illness"), [("realloc-growth", "cut"), ("calloc-sweep", "dirty")]
 )
-def test_the_rest_of_the_interface_is_watched_too(
-    work: Work, ill: str, name: str, illness: str
-) -> None:
+def test_flaws_of_other_functions_are_caught(work: Work, ill: str, name: str, illness: str) -> None:
     sick = work.smallest(name, preload=ill, ILL=illness)
     assert sick.code == 1
     assert len(sick.err.splitlines()) == 1
@@ -81,9 +83,9 @@ def test_a_damaged_block_is_counted_and_fails_the_run(work: Work, ill: str) -> N
 
 
 def peak(work: Work, preload: str, illness: str, *command: str) -> int:
-    """Returns the peak resident set in bytes.
+    """Returns the peak resident set of a workload in bytes.
 
-    The launcher measures it, since a process inherits the peak of its parent.
+    The launcher measures the peak, because the kernel would report at least that of the parent.
     """
     launch = Launch(native.launcher())
     words = [
@@ -107,7 +109,7 @@ def test_more_memory_shows_in_the_peak(work: Work, ill: str, illness: str, facto
 
 
 def test_a_slow_allocator_shows_in_time_per_operation(work: Work, ill: str) -> None:
-    """About 5 µs against about 50 ns: far more than a busy machine changes."""
+    """An operation takes about 5 µs instead of 50 ns, which is more than a busy machine changes."""
     healthy = work("mixed", "--bytes", "8M", "--live", "2M")
     slow = work("mixed", "--bytes", "8M", "--live", "2M", preload=ill, ILL="slow")
     assert slow.line["ns_per_operation"]["median"] > 3 * healthy.line["ns_per_operation"]["median"]

@@ -1,4 +1,4 @@
-"""Every workload is in the catalog, is determined by its seed, and does what its help says."""
+"""Tests that every workload is in the catalog, repeats with its seed, and agrees with its help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.working import CPUS, Work, entry_of, names
 from cairn.run import workloads
 
 
-def test_every_program_is_in_the_catalog_and_the_other_way_round(work: Work) -> None:
+def test_the_catalog_names_every_program_and_no_other(work: Work) -> None:
     built = {
         file.name for file in work.folder.iterdir() if os.access(file, os.X_OK) and file.is_file()
     }
@@ -24,10 +24,10 @@ def test_every_program_is_in_the_catalog_and_the_other_way_round(work: Work) -> 
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_seed_decides_all(work: Work, name: str) -> None:
-    """The same seed gives the same contents, another seed others.
+def test_the_seed_determines_the_contents(work: Work, name: str) -> None:
+    """The same seed gives the same contents, and another seed gives others.
 
-    This includes workloads that fill memory in the order of addresses only.
+    That holds even for workloads that only fill memory in the order of addresses.
     """
     first, again = (work.smallest(name) for _ in range(2))
     assert first.code == again.code == 0, first.err + again.err
@@ -41,8 +41,8 @@ def test_a_seed_decides_all(work: Work, name: str) -> None:
 
 @pytest.mark.parametrize("touch", ["none", "header"])
 @pytest.mark.parametrize("name", names())
-def test_less_can_be_touched(work: Work, name: str, touch: str) -> None:
-    """The contents are found unchanged, and the amount of work is the same."""
+def test_a_workload_can_touch_less_of_its_blocks(work: Work, name: str, touch: str) -> None:
+    """The workload must find its contents unchanged, and do the same number of operations."""
     done = work.smallest(name, "--touch", touch)
     assert done.code == 0, done.err
     assert done.line["parameters"]["touch"] == touch
@@ -50,7 +50,7 @@ def test_less_can_be_touched(work: Work, name: str, touch: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_line_says_what_a_reader_needs(work: Work, name: str) -> None:
+def test_the_line_of_every_workload_is_complete(work: Work, name: str) -> None:
     line = work.smallest(name).line
     report = workloads.reported(json.dumps(line).encode())
     assert report.operations > 0
@@ -61,8 +61,8 @@ def test_every_line_says_what_a_reader_needs(work: Work, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_time_ends_it_too(work: Work, name: str) -> None:
-    """Arguments that only say how much to do then have no effect. No checksum can be compared."""
+def test_a_workload_can_run_for_a_fixed_time(work: Work, name: str) -> None:
+    """Arguments for the number of operations then have no effect, and there is no checksum."""
     words = [*workloads.words(entry_of(name).smallest, CPUS)]
     if "--operations" in words:
         place = words.index("--operations")
@@ -82,7 +82,7 @@ def test_the_checksum_is_the_same_under_another_allocator(
     peers.skip_known_fault(found, name)
     base = work.smallest(name)
     done = work.smallest(name, **peers.preloading(found))
-    assert (done.code, done.err) == (0, ""), "the loader says there what it could not preload"
+    assert (done.code, done.err) == (0, ""), "the loader warns there about a failed preload"
     assert (done.line["checksum"], done.line["operations"]) == (
         base.line["checksum"],
         base.line["operations"],
@@ -95,7 +95,7 @@ def test_the_checksum_is_the_same_under_our_allocator(
 ) -> None:
     base = work.smallest(name)
     done = work.smallest(name, LD_PRELOAD=str(under_test(tmp_path).shared))
-    assert (done.code, done.err) == (0, ""), "the loader says there what it could not preload"
+    assert (done.code, done.err) == (0, ""), "the loader warns there about a failed preload"
     assert (done.line["checksum"], done.line["operations"]) == (
         base.line["checksum"],
         base.line["operations"],

@@ -1,4 +1,4 @@
-"""What Python programs do with memory: objects of all sizes, threads, and every way to have another process."""
+"""Work of a Python program: objects of all sizes, threads, and every way to start a process."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def build(seed):
-    """Makes, reshapes and drops objects of many sizes; returns a digest of what is left."""
+    """Makes, changes and drops objects of many sizes. Returns a digest of the remaining ones."""
     words = [f"word{(i * 7919 + seed) % 5003}" * (1 + i % 9) for i in range(4000)]
     index = {}
     for place, word in enumerate(words):
@@ -32,7 +32,7 @@ def build(seed):
 
 
 def forked(count):
-    """Children that allocate, while a thread of the parent does so too."""
+    """Forks children that allocate, while threads of the parent allocate, too."""
     sums = []
     with ThreadPoolExecutor(2) as pool:
         busy = [pool.submit(build, seed) for seed in range(4)]
