@@ -20,8 +20,8 @@ isolate()
 ROOT = Path(__file__).resolve().parent.parent
 
 GOLDEN = ROOT / "tests" / "golden"
-"""Reports as users see them, word by word. `make golden` writes these files anew; read the diff
-before you commit it."""
+"""The folder of the golden files, which contain reports as users see them. `make golden` writes
+these files anew. Read the diff before you commit it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Returns golden(name, text). It fails unless the text is that of tests/golden/<name>.txt."""
+    """Returns golden(name, text), which compares the text with tests/golden/<name>.txt."""
 
     def compare(name: str, text: str) -> None:
         file = GOLDEN / f"{name}.txt"
@@ -74,7 +74,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def forward(compiled: Callable[..., Path]) -> Path:
-    """A library that forwards every call to glibc. It is the usual contender of tests."""
+    """A library that forwards every call to glibc. Many tests use it as a contender."""
     return compiled("forward_malloc.c", "-shared")
 
 

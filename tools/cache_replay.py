@@ -1,13 +1,14 @@
-"""Compares caches of freed large blocks: keyed by size, by call site, or by what fits.
+"""Compares three kinds of cache for freed large blocks: "size", "site" and "fit".
 
     .venv/bin/python tools/cache_replay.py PROG [ARG…]
 
 Runs the program once under glibc with large_blocks.c, which records all blocks above 32 KiB. Then
-replays the record of each process against each kind of cache. Prints the number of allocations, and
-how many of 100 each cache serves if it may hold 2, 8 or 32 MiB.
+replays the record of each process against each kind of cache. Prints the number of allocations of
+the process, and the share of them in % that each cache serves if it may hold 2, 8 or 32 MiB.
 
-    size   64 sets of four slots, keyed by the number of slices of 16 KiB
-    site   the same, keyed by slices, return address and low bits of the stack's depth
+    size   64 sets of four slots; the key is the number of slices of 16 KiB
+    site   64 sets of four slots; the key is the number of slices, the return address and the low
+           bits of the stack's depth
     fit    a list for each number of slices; a block may be a quarter larger than requested
 """
 
@@ -41,7 +42,10 @@ class Block(NamedTuple):
 
 
 class Cache(ABC):
-    """Freed blocks of at most `most` bytes in all. The oldest one is dropped first."""
+    """A cache of freed blocks, which have at most `most` bytes together.
+
+    A block that does not fit evicts the oldest ones.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -124,7 +128,7 @@ class Ring(Cache):
 
 
 class Sites(Ring):
-    """A ring that is keyed by site and size."""
+    """A ring whose key is the call site and the size."""
 
     def key(self, block: Block) -> Hashable:
         """Returns the key: size, caller and depth."""
@@ -132,7 +136,7 @@ class Sites(Ring):
 
 
 class Fit(Cache):
-    """A list for each size, of which the block that was freed last is taken first."""
+    """A list for each size. The block that was freed last is taken first."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -153,10 +157,10 @@ class Fit(Cache):
 
 
 def replay(events: np.ndarray, cache: Cache) -> tuple[int, int]:
-    """Returns the number of allocations and of hits.
+    """Returns the number of allocations, and of those that the cache served.
 
-    A block that is freed and at once allocated at the same address was resized in place, which
-    counts as neither.
+    If a block is freed and at once allocated at the same address, it was resized in place. That
+    counts as no allocation.
     """
     live: dict[int, Block] = {}
     dying: tuple[int, Block] | None = None

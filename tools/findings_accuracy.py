@@ -1,15 +1,17 @@
-"""Compares the effect that each finding claims with the gain of a change of allocator.
+"""Compares the effect that each finding claims with the gain of changing the allocator.
 
     .venv/bin/python tools/findings_accuracy.py RUN
 
 RUN is the folder of a run with --why and several allocators, such as 'cairn bench suite --why'. A
-finding about one allocator names a cause. Another allocator takes that cause away. The gain is what
-the best of the others saves: CPU time, peak memory, or wall time if the finding is about threads'
-time. It includes everything else that the other allocator does better.
+finding about one allocator claims how much its cause costs. The gain is the share that the best of
+the other allocators saves. It is a share of CPU time or of peak memory, or of wall time if the
+finding is about the time of threads. The gain includes everything that the other allocator does
+better, and not only the cause of the finding.
 
-Prints one line for each finding, and then how many gains are within a factor of two of the claim,
-and how many within a factor of two of its range. Findings from the comparison of two allocators are
-left out: they are part of a measured difference, and the tests with tests/support/ill check them.
+Prints one line for each finding. Then prints how many gains are within a factor of two of the
+claimed effect, and how many are within a factor of two of its range. Findings from the comparison
+of two allocators do not count: each is part of a measured difference, and the tests with
+tests/support/ill check these findings.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ FACTOR = 2.0
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding and its gain, both as shares of what the allocator's runs take or hold."""
+    """A finding and the gain that belongs to it.
+
+    Effect and gain are shares of the time or memory of the runs with the allocator.
+    """
 
     workload: str
     allocator: str
@@ -51,7 +56,7 @@ def _wall(samples: list[Sample], name: str) -> float:
 
 
 def _gain(why: Why, of: str, its: list[Sample]) -> float:
-    """Returns the share that the baseline of the pair saves against its contender."""
+    """Returns the share of time or memory that the pair's baseline saves against its contender."""
     if of == "thread time":
         mine, other = (_wall(its, name) for name in (why.contender, why.baseline))
         return 1 - other / mine
@@ -60,7 +65,7 @@ def _gain(why: Why, of: str, its: list[Sample]) -> float:
 
 
 def claims(run: Run, samples: tuple[Sample, ...]) -> Iterator[Claim]:
-    """Yields every finding about every contender on every workload."""
+    """Yields every finding about a contender on a workload, with its gain."""
     names = [one.name for one in run.competing]
     for place, workload in enumerate(run.settings.workloads):
         its = [one for one in samples if one.trial.workload == place and one.counts]
@@ -80,7 +85,7 @@ def claims(run: Run, samples: tuple[Sample, ...]) -> Iterator[Claim]:
 
 
 def main() -> int:
-    """Prints the table and the two counts."""
+    """Prints the line of each finding, and the two counts. Returns the exit status."""
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2

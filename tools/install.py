@@ -7,9 +7,9 @@ below DESTDIR, and no file contains its path. After an installation, always:
     PREFIX/lib/cairn is a private Python environment, which only this script writes
     PREFIX/lib/cairn/manifest.txt lists all other files, and the folders that were made for them
 
-Everything is first written beside its target under a temporary name, and renamed at the end. A
-failure before the renames changes nothing. A library that a running program has mapped is replaced,
-never overwritten.
+Every file is first written next to its target under a temporary name, and renamed at the end. A
+failure before the renames changes nothing. A rename gives a library a new file, so that a running
+program keeps the file that it has mapped.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ HEADING = (
 
 
 class Refused(Exception):
-    """Says in a sentence why nothing was installed or removed."""
+    """A refusal. Its text says in a sentence why the script installed or removed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The prefix as installed programs see it, and the folder to write to.
+    """The prefix that installed programs see, and the folder below which the script writes it.
 
-    They are the same unless DESTDIR is set.
+    The two are the same folder unless DESTDIR is set.
     """
 
     prefix: Path
@@ -141,7 +141,7 @@ def files_to_install(prefix: Path) -> dict[Path, bytes | Link]:
                 files[Path(match[1])] = wheel.read(name)
     for path, content in list(files.items()):
         soname = path.with_name(f"{path.name}.0")
-        if soname in files and files[soname] == content:  # a wheel cannot hold links
+        if soname in files and files[soname] == content:  # a wheel has no links
             files[path] = Link(soname.name)
     for page in (TREE / "man").glob("*.1"):
         files[Path("share/man/man1") / page.name] = page.read_bytes()
@@ -189,8 +189,7 @@ def make_environment(stage: Path, final: Path) -> None:
     for path in (stage / "pyvenv.cfg", *(stage / "bin").iterdir()):
         if not path.is_symlink():
             path.write_bytes(path.read_bytes().replace(os.fsencode(stage), os.fsencode(final)))
-    # The exit status is ignored, as pip does, because some packages contain files that do not
-    # compile.
+    # Some packages contain files that do not compile. The exit status is ignored, as pip does.
     compileall: list[str | Path] = [
         python,
         "-m",
@@ -208,7 +207,10 @@ def make_environment(stage: Path, final: Path) -> None:
 
 
 def forget_places(site: Path) -> None:
-    """Removes the wheel's path, and the hashes of scripts, whose first lines change afterwards."""
+    """Removes the path of the wheel from the package's records, and the hashes of its scripts.
+
+    The hashes would be wrong, because the first line of each script is changed later.
+    """
     for record in site.glob("*.dist-info/RECORD"):
         (record.parent / "direct_url.json").unlink(missing_ok=True)
         lines = [
@@ -223,7 +225,7 @@ def forget_places(site: Path) -> None:
 
 
 def refuse_unwritable(folders: Iterable[Path]) -> None:
-    """Refuses folders that can neither be written nor made."""
+    """Raises Refused if one of the folders can neither be written nor made."""
     for folder in folders:
         nearest = folder
         while not os.path.lexists(nearest):
@@ -235,7 +237,7 @@ def refuse_unwritable(folders: Iterable[Path]) -> None:
 
 
 def refuse_foreign(root: Path, files: Iterable[Path]) -> None:
-    """Refuses to replace a folder that is not an installation of Cairn."""
+    """Raises Refused if another program made our folder, or if a folder is where a file belongs."""
     home = root / HOME
     ours = Manifest.read(root) is not None or (
         (home / "pyvenv.cfg").is_file() and (home / "bin" / "cairn").is_file()
@@ -266,7 +268,7 @@ def remove_empty(folder: Path) -> None:
 
 
 def install(where: Place) -> None:
-    """Installs, or replaces an earlier installation."""
+    """Installs everything, and replaces an earlier installation."""
     root, home = where.root, where.root / HOME
     files = files_to_install(where.prefix)
     targets = {path: root / path for path in files}
@@ -332,7 +334,7 @@ def write(path: Path, content: bytes | Link) -> None:
 
 
 def print_hints(prefix: Path) -> None:
-    """Prints what is still needed so that the command and the library are found by name."""
+    """Prints the steps after which the command and the library are found by name."""
     if str(prefix / "bin") not in os.environ.get("PATH", "").split(":"):
         print(
             f"{prefix / 'bin'} is not in PATH; start {prefix / 'bin' / 'cairn'} or add the folder"

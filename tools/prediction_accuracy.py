@@ -3,12 +3,12 @@
     .venv/bin/python tools/prediction_accuracy.py RUN CALIBRATION
 
 RUN is the folder of a run with --why. CALIBRATION is the folder of a run of 'cairn calibrate' on
-the same machine. Each calibrated contender is predicted from the probed runs of each other
-contender. The plain runs show what it saves.
+the same machine. For each pair of contenders, the tool predicts from the probed runs of one how
+much CPU time the other one saves. The plain runs of both show the measured saving.
 
 Prints one line for each workload and pair: the predicted saving, its range, and the measured
 saving. Then prints how many of the savings of 5 % and more were predicted to within 5 points, and
-how often 5 % or more was predicted where less was saved.
+how many predictions of 5 % and more had a smaller saving.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ NEAR = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """A change from one allocator to another on one workload; shares of CPU time."""
+    """The change from the allocator `before` to `after` on one workload.
+
+    All numbers are shares of CPU time: the predicted saving, its range, and the measured saving.
+    """
 
     workload: str
     before: str
@@ -44,7 +47,7 @@ class Cell:
 
     @property
     def promised(self) -> bool:
-        """Whether a user would be advised to change, if no other allocator were better."""
+        """Whether Cairn would advise this change if no other allocator were better."""
         return self.told >= TELL_FROM and self.low > 0
 
     @property
@@ -56,7 +59,7 @@ class Cell:
 def cells(
     run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Costs]
 ) -> Iterator[Cell]:
-    """Yields every pair on every workload of which enough is known."""
+    """Yields each pair on each workload for which there is a prediction and a measured saving."""
     for place, workload in enumerate(run.settings.workloads):
         its = [one for one in samples if one.trial.workload == place and one.counts]
         cpu = {
@@ -82,7 +85,7 @@ def cells(
 
 
 def main() -> int:
-    """Prints the table and the counts."""
+    """Prints the line of each workload and pair, and the counts. Returns the exit status."""
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
@@ -101,9 +104,11 @@ def main() -> int:
     near = sum(one.is_near for one in gains)
     promised = sum(one.promised for one in others)
     print(
-        f"\n{len(found)} cells; of {len(gains)} gains of 5 % or more {near} told to within 5 points"
+        f"\n{len(found)} predictions. Of {len(gains)} savings of 5 % or more, {near} were predicted to "
+        "within 5 points."
     )
-    print(f"of {len(others)} others, 5 % or more promised in {promised}; by {cairn.__file__}")
+    print(f"Of {len(others)} smaller savings, {promised} were predicted as 5 % or more.")
+    print(f"by {cairn.__file__}")
     return 0
 
 

@@ -1,4 +1,8 @@
-"""Chooses the tests for a fault: in Python those that run its line, in C those of its folder."""
+"""Chooses the tests for a fault.
+
+For a fault in Python, these are the tests that run its line. For a fault in C, they are the tests
+of its folder.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +64,10 @@ C_PARTS: dict[str, Part] = {
     "base": Part(("",), [*WITNESS, "tests/launch", "tests/conformance", "tests/arena", *PROBE]),
 }
 NOT_RUN = "^model_seed_|^workload_"
-"""Programs of ctest to leave out.
+"""Programs of ctest that lanes do not run.
 
-The first ones pass when the allocator fails, and the others run nothing of src.
+Those named model_seed_ plant a fault themselves and pass if their model notices it. Those named
+workload_ run no code of src.
 """
 
 
@@ -96,9 +101,9 @@ def limit_of(seconds: float) -> float:
 
 @dataclass
 class Record:
-    """How long each test takes on the tree without faults, and which lines of the package it runs.
+    """For each test, its time on the tree without faults, and the lines of the package it runs.
 
-    It is kept by test file, so that a change of one test file repeats only that file.
+    The record is stored by test file, so that a change of one file repeats only its tests.
     """
 
     folder: Path
@@ -109,8 +114,8 @@ class Record:
         """Records files that are not recorded yet.
 
         Returns a sentence if a test fails on the tree without faults, and None otherwise. A file
-        that another lane is recording now comes last, because its record will probably be there by
-        then.
+        that another lane is recording at the moment comes last, because the other lane has probably
+        finished its record by then.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         common = digest("cairn", "src", "tests/support", "tests/conftest.py")
@@ -154,7 +159,7 @@ class Record:
     def _failing_twice(copy: Copy, name: str, tested: Tested) -> list[str]:
         """Repeats failed tests without counting lines. Returns those that fail again.
 
-        Counting may be too slow for a test.
+        A test may fail only because counting lines makes it slow.
         """
         if not tested.failed:
             return []
@@ -172,7 +177,7 @@ class Record:
 
 @dataclass
 class Sources:
-    """The modules of the package: which module imports which, and which lines run at import."""
+    """The modules of the package: their imports, and the lines that run at import."""
 
     trees: dict[str, ast.Module]
 
@@ -218,16 +223,16 @@ class Sources:
 
 
 OTHERS_S = 120.0
-"""Limit in seconds on all tests together that are not known to run the line."""
+"""The limit in seconds for all tests together that are not known to run the line."""
 
 
 def of_line(record: Record, sources: Sources, path: str, line: int) -> dict[str, float]:
     """Returns the tests for a fault on a line of the package, in the order in which to run them.
 
-    First come the tests that run the statement. For a line that runs at import, these are all tests
-    that run any function of the module. Then come quick tests of the same files, because a test
-    helper may run something once for all of them. For a line that runs at import, quick tests of
-    modules that import this one follow too.
+    First come the tests that run the statement. If the line runs at import, these are all tests
+    that run any function of the module. Then come quick tests of the same test files, because a
+    test helper may run the line once for all tests of its file. If the line runs at import, quick
+    tests of the modules that import this one follow.
     """
     ran = record.lines.get(path, {})
     statement, function = sources.innermost(path, line)

@@ -38,7 +38,7 @@ class Ended:
     """The result of a command."""
 
     code: int | None
-    """None: the command was killed after the limit."""
+    """The exit status. None if the command was killed after the limit."""
     out: str
     seconds: float
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Candidates = Callable[[str], dict[int, dict[str, list[Callable[[], str]]]]]
-"""The text of a file → line → kind of fault → functions that return the text with a fault."""
+"""A function from the text of a file to its possible faults: by line and by kind, functions that
+return the text with a fault."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ def draw(root: Path, files: Sequence[str], candidates: Candidates, seed: int) ->
 
     Every line that can have a fault is equally likely, and is drawn once.
 
-    A line's kinds of fault are equally likely too. Otherwise most faults of a call with many
-    arguments would be arguments left out.
+    All kinds of fault of a line are equally likely, too. Otherwise most faults in a call with many
+    arguments would be missing arguments.
     """
     texts = {path: (root / path).read_text() for path in files}
     lines = [

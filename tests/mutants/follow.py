@@ -1,7 +1,7 @@
-"""Counts which lines of the package run, under the name of the test that is running.
+"""Records which lines of the package run, by the name of the test that runs them.
 
-Every Python process of a copy imports this module. The name of the test is in a file and not in the
-environment, because many tests start processes with an environment of their own.
+Every Python process of a copy imports this module. It reads the name of the test from a file and
+not from the environment, because many tests start processes with a new environment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = FOLDER / "test"
 
 
 def started(context: str) -> coverage.Coverage:
-    """Starts to count lines of the package, under a name."""
+    """Starts to record lines of the package under the name `context`."""
     import coverage
 
     package = Path(__file__).resolve().parents[2] / "cairn"
@@ -37,7 +37,7 @@ def started(context: str) -> coverage.Coverage:
 
 
 def follow() -> None:
-    """Counts the lines of this process, if a recorded test has started it."""
+    """Records the lines of this process, if a recorded test has started it."""
     if NAME.exists():
         counting = started(NAME.read_text())
 

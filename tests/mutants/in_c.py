@@ -1,8 +1,9 @@
-"""Faults for C: small changes of one line, found by patterns in code without comments and strings.
+"""Faults for C: small changes of one line.
 
-The patterns rely on the layout of clang-format: a binary operator has a space on either side, and a
-pointer has not. Weaker memory orders are not among the faults, because x86 shows no difference.
-tests/model covers them.
+Regular expressions find them in the code without comments and strings. These rely on the layout of
+clang-format: a binary operator has a space on either side, and the star of a pointer does not.
+Weaker memory orders are not among the faults, because they make no difference on x86. tests/model
+covers them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 Change = tuple[int, int, str]
-"""First column, column after the last one, and the new text. {} in it stands for the old text."""
+"""A change of a line: its first column, the column after its last one, and the new text, in which
+{} stands for the old text."""
 
 BINARY = {
     "<": "<=",

@@ -1,7 +1,8 @@
-"""Faults for Python: the operators of mutmut, and two others.
+"""Faults for Python: those of mutmut, and two others.
 
-Only mutmut's operators are used. mutmut itself changes only functions without decorators, in one
-process, but commands, properties and processes started by tests need the changed file on disk.
+This module uses only the operators of mutmut, and not its program. The program changes functions
+without decorators in one process. But the faults here are also in commands and properties, and the
+processes that tests start must find the changed file on disk.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Operator = Callable[[cst.CSTNode], Iterable[cst.CSTNode]]
 
 
 def negated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """Changes `if x` to `if not (x)`. Loops are left out, because most would never end."""
+    """Changes `if x` to `if not (x)`. Leaves loops alone, because most would never end."""
     if isinstance(node, (cst.If, cst.CompIf)):
         inside = node.test.with_changes(
             lpar=[cst.LeftParen(), *node.test.lpar], rpar=[*node.test.rpar, cst.RightParen()]
@@ -36,9 +37,10 @@ def dropped(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 
 
 def once(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """Yields one other text for a string.
+    """Yields one other text for a string, which is the first one that mutmut has.
 
-    mutmut's further forms change only upper and lower case, which encodings and the like accept.
+    mutmut's other texts change only upper and lower case. Names of encodings and the like would
+    stay valid with these.
     """
     if isinstance(node, cst.BaseString):
         yield from list(operator_string(node))[:1]

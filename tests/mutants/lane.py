@@ -1,4 +1,7 @@
-"""A lane plants the faults of one language in turn, and finds out which ones a test notices."""
+"""A lane plants the faults of one language one after the other.
+
+It finds out for each fault whether a test notices it.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ from mutants.fault import Fault, draw
 BUILD = ROOT / "build" / "mutants"
 NOTICED, SURVIVED, REFUSED = "noticed", "survived", "refused"
 LONG_S = 20.0
-"""Programs of ctest that take longer run after all other tests."""
+"""A program of ctest that takes more seconds than this runs after all other tests."""
 DRAWN_FOR_EACH = 10
-"""Number of faults drawn for each wanted one, because the compiler and mypy refuse some."""
+"""The number of faults that are drawn for each requested one. The compiler and mypy refuse some."""
 LIBRARIES = [
     *("cairn-malloc", "cairn-malloc-static", "cairn-arena", "cairn-arena-static"),
     *("cairn-launch", "cairn-witness", "cairn-probe", "malloctest"),
@@ -118,9 +121,9 @@ class Lane:
         )
 
     def tests(self, files: Sequence[str], plan: dict[str, float]) -> tuple[str | None, int]:
-        """Returns the first test that fails twice, and the number of tests.
+        """Returns the first test that fails twice (or None), and the number of tests in the plan.
 
-        It has to fail once among the others and once alone.
+        The test has to fail once among the others, and once alone.
         """
         count = len(plan)
         while plan:
@@ -141,9 +144,9 @@ class Lane:
         return None, count
 
     def failing_without_faults(self, noticed: set[str]) -> list[str]:
-        """Returns the tests that noticed faults but also fail on the tree without faults.
+        """Returns the tests of `noticed` that also fail on the tree without faults.
 
-        They would notice anything.
+        Their failure shows nothing about a fault.
         """
         plan = self.record.plan(noticed)
         files = list(dict.fromkeys(test.partition("::")[0] for test in plan))
@@ -174,9 +177,9 @@ class PythonLane(Lane):
         )
 
     def prepare(self, faults: Sequence[Fault]) -> None:
-        """Checks the types and runs all tests, to record the lines that they run.
+        """Checks the types, and runs all tests to record the lines that they run.
 
-        The faults do not matter.
+        These are the same for any faults.
         """
         del faults
         self.copy.make()
@@ -197,7 +200,10 @@ class PythonLane(Lane):
         return None if ended.code == 0 else ended.out.partition("\n")[0]
 
     def judge(self, fault: Fault) -> tuple[str, str, int]:
-        """A fault that mypy refuses needs no test."""
+        """Runs mypy, and then the tests that belong to the line of the fault.
+
+        No test runs for a fault that mypy refuses.
+        """
         refused = self.refused()
         if refused:
             return REFUSED, refused, 0
@@ -219,7 +225,7 @@ class CLane(Lane):
         self.programs: dict[str, float] = {}
 
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
-        """Draws from all sources but those that only check the heap, which are tests themselves."""
+        """Draws from all sources except those that only check the heap, which are tests."""
         names = [
             name for name in tracked() if name.startswith("src/") and name.endswith((".c", ".h"))
         ]
@@ -300,7 +306,7 @@ class CLane(Lane):
         return None
 
     def failing_without_faults(self, noticed: set[str]) -> list[str]:
-        """Includes the programs of ctest."""
+        """Returns the tests and the programs of ctest that also fail on the tree without faults."""
         programs = [name for name in self.programs if name in noticed]
         if not self.made([*programs, *LIBRARIES]):
             raise Unready("the tree without faults does not compile any more")
@@ -354,11 +360,12 @@ def results_of(language: str, seed: int, only: str | None) -> Path:
 
 
 def work(language: str, seed: int, count: int, only: str | None) -> None:
-    """Plants `count` faults. It goes on with a run that was stopped.
+    """Plants `count` faults, and continues an earlier run of the same seed and sources.
 
-    If the tests have changed since, only the faults that survived are planted again.
+    If the tests have changed since then, only the faults that survived are planted again.
     """
-    # A background process ignores these signals, and programs under test would inherit that.
+    # This process may ignore these signals because it runs in the background. The programs under
+    # test would inherit that.
     for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

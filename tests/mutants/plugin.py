@@ -22,7 +22,7 @@ from mutants import follow
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = "fixture "
-"""Prefix of the name under which lines of a shared fixture are counted."""
+"""The prefix of the name under which the lines of a shared fixture are recorded."""
 
 
 class Watch:
@@ -59,7 +59,7 @@ class Watch:
                 self.sharing[SHARED + fixture].append(item.nodeid)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Counts lines for this test from here on."""
+        """Records lines under the name of this test from here on."""
         self.test = nodeid
         self._name(nodeid)
 
@@ -76,7 +76,7 @@ class Watch:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-        """Counts the lines of a shared fixture for all of its tests, and not only for the first."""
+        """Records the lines of a shared fixture for all its tests, not only for the first one."""
         shared = fixturedef.scope != "function"
         if shared:
             self._name(SHARED + fixturedef.argname)

@@ -1,4 +1,4 @@
-"""The report of a run, and the faults that are known to change nothing observable."""
+"""Makes the report of a run, and reads the list of faults that change nothing observable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stale(Exception):
 
 
 def explained(file: Path = EQUIVALENT, root: Path = ROOT) -> dict[Key, str]:
-    """Returns (file, lines before, lines after) → why no test can notice the fault."""
+    """Returns the reason why no test can notice a fault, by (file, lines before, lines after)."""
     found: dict[Key, str] = {}
     for entry in tomllib.loads(file.read_text()).get("fault", []):
         path, before, after = (

@@ -1,4 +1,4 @@
-"""Tests the tool that plants faults: what it draws, and its report on a small tree."""
+"""Tests of the tool that plants faults: the faults it draws, and its report on a small tree."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ add_test(NAME policy_larger COMMAND policy_larger)
 
 
 def found(candidates: Candidates, text: str) -> list[str]:
-    """Returns every text that the file can have with a fault."""
+    """Returns the text of the file with each possible fault."""
     return [
         make() for kinds in candidates(text).values() for makes in kinds.values() for make in makes
     ]
@@ -80,7 +80,7 @@ def drawn(folder: Path, path: str, text: str, candidates: Candidates, seed: int)
 def seed_for(
     folder: Path, path: str, text: str, candidates: Candidates, after: str
 ) -> tuple[int, int]:
-    """Returns a seed, and the number of faults to plant until the wanted one is the last."""
+    """Returns a seed, and a number of faults at which the fault that gives `after` is the last."""
     for seed in range(1000):
         for index, fault in enumerate(drawn(folder, path, text, candidates, seed)):
             if fault.after and fault.after[0].strip() == after:
@@ -161,7 +161,7 @@ def planted(outcome: str, before: str, after: str) -> Planted:
     )
 
 
-def test_an_explained_survivor_counts_as_noticed_and_is_listed_apart() -> None:
+def test_an_explained_survivor_counts_as_noticed_and_is_listed_separately() -> None:
     survivors = [
         planted(SURVIVED, "  if (a > b)", "  if (a >= b)"),
         planted(SURVIVED, "  a();", "  (void)0;"),
@@ -175,7 +175,7 @@ def test_an_explained_survivor_counts_as_noticed_and_is_listed_apart() -> None:
     assert "both are right" in second
 
 
-def test_an_explanation_of_a_line_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_an_explanation_of_a_line_that_no_longer_exists_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "equivalent.toml"
     file.write_text(
         '[[fault]]\nfile = "a.c"\nbefore = "if (a > b)"\nafter = "if (a >= b)"\n'
@@ -190,7 +190,7 @@ def test_an_explanation_of_a_line_that_is_gone_is_an_error(tmp_path: Path) -> No
         report.explained(file, tmp_path)
 
 
-def test_the_explanations_are_of_lines_that_are_there() -> None:
+def test_the_lines_of_all_explanations_exist() -> None:
     report.explained()
 
 
@@ -271,14 +271,14 @@ def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: P
     code, said = mutants(folder, "--only", "cairn/calc.py", "--seed", seed, "--count", count)
     assert code == 0 and "equal numbers" in said.partition("\nnoticed:")[0], said
     assert (folder / "build" / "mutants" / "python" / "told.json").stat().st_mtime_ns == begun, (
-        "it was planted again"
+        "the fault was planted again"
     )
 
 
-def test_a_tree_that_fails_itself_is_refused_and_what_it_left_running_is_ended(
+def test_a_tree_that_fails_without_faults_is_refused_and_its_processes_are_ended(
     tmp_path: Path,
 ) -> None:
-    """A fault can keep a program from ending, which would take time from all later tests."""
+    """A fault can keep a program from ending. It would then slow down all later tests."""
     folder = python_tree(tmp_path / "tree")
     (folder / "tests" / "python" / "test_left.py").write_text(
         "import subprocess\nfrom pathlib import Path\n\n\n"
@@ -293,8 +293,8 @@ def test_a_tree_that_fails_itself_is_refused_and_what_it_left_running_is_ended(
     assert not Path("/proc", (tmp_path / "left").read_text()).exists()
 
 
-def test_a_test_that_fails_without_faults_too_has_noticed_none(tmp_path: Path) -> None:
-    """The lanes once ran with SIGHUP ignored. A test of that signal then failed with any fault."""
+def test_a_test_that_also_fails_without_faults_has_noticed_none(tmp_path: Path) -> None:
+    """The lanes once ignored SIGHUP. A test of that signal then failed with every fault."""
     folder = python_tree(tmp_path / "tree")
     (folder / "tests" / "python" / "test_calc.py").write_text(
         "from pathlib import Path\n\nfrom cairn.calc import largest, total\n\n\n"
@@ -334,7 +334,7 @@ def c_tree(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("after", "noticed"), [("return 0;", True), ("return first >= second ? first : second;", False)]
 )
-def test_a_fault_in_c_is_noticed_where_it_changes_something(
+def test_a_fault_in_c_is_noticed_if_it_changes_something(
     tmp_path: Path, after: str, noticed: bool
 ) -> None:
     folder = c_tree(tmp_path / "tree")
@@ -349,7 +349,7 @@ def names(faults: Sequence[Fault]) -> list[str]:
     return [fault.where for fault in faults]
 
 
-def test_the_list_of_faults_can_be_seen_without_planting(tmp_path: Path) -> None:
+def test_the_list_of_faults_can_be_shown_without_planting(tmp_path: Path) -> None:
     folder = python_tree(tmp_path / "tree")
     code, said = mutants(folder, "--python", "--seed", 5, "--count", 3, "--show")
     assert code == 0

@@ -1,9 +1,9 @@
-"""Measures what the launcher, the witness and both cost a program of 50 ms, in mixed rounds.
+"""Measures how much longer a program of 50 ms takes with the launcher, the witness, and both.
 
     .venv/bin/python tests/perf/cost.py [ROUNDS]
 
-The time is measured from outside, from before the start to after the end, including the start of
-the launcher. Exits 1 if both together cost more than 3 %.
+Each round runs the program in all ways. The time is that from before the start to after the end,
+including the start of the launcher. Exits with 1 if both together cost more than 3 %.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def spawn(argv: list[str], environment: dict[str, str]) -> None:
 
 
 def turns_of_50_ms(program: Path) -> str:
-    """Returns how much work takes 50 ms: the best of a few runs, since noise only adds time."""
+    """Returns the argument with which the program works for 50 ms.
+
+    It uses the fastest of a few runs, because noise only adds time.
+    """
     turns, best = 20, math.inf
     for _ in range(7):
         began = time.perf_counter()

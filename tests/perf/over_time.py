@@ -1,12 +1,13 @@
-"""Draws the memory that allocators hold while a program runs, and what they learn. Each runs once.
+"""Draws the memory of a program over time under several allocators, and marks what they learn.
 
-    .venv/bin/python tests/perf/over_time.py PICTURE.svg [NAME=LIBRARY[:KEY=VALUE;…]…] -- PROG [ARG…]
+    .venv/bin/python tests/perf/over_time.py PICTURE.svg [NAME=LIBRARY[:KEY=VALUE;…]…]
+                                             -- PROG [ARG…]
 
-The default is cairn as it is, and frozen. Twice a second, the anonymous memory of the program and
-its descendants is read from /proc. Each line that the allocator writes with CAIRN_TRACE=1 is a mark
-at its time. For each allocator, the program prints CPU time, the mean and the maximum of that
-memory, and the number of marks. One run shows the course, not which is better; 'cairn compare'
-shows that.
+The default allocators are cairn with and without learning. The script runs the program once under
+each. Twice a second, it reads the anonymous memory of the program and its descendants from /proc.
+Each line that the allocator writes with CAIRN_TRACE=1 becomes a mark at its time. For each
+allocator, the script prints the CPU time, the mean and the maximum of the memory, and the number of
+marks. One run does not show which allocator is better; 'cairn compare' shows that.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TRACE = "cairn: "
 
 @dataclass
 class Course:
-    """The course of one run: seconds since its start, and bytes."""
+    """One run: times in seconds since its start, and the anonymous memory in bytes at `times`."""
 
     name: str
     times: list[float] = field(default_factory=list)
@@ -38,7 +39,7 @@ class Course:
 
 
 def tree(root: int) -> list[int]:
-    """Returns the process and its descendants, as far as they still exist."""
+    """Returns the process and those of its descendants that still exist."""
     found, queue = [], [root]
     while queue:
         pid = queue.pop()
@@ -54,7 +55,7 @@ def tree(root: int) -> list[int]:
 
 
 def anonymous_bytes(root: int) -> int:
-    """Returns the process's resident memory that belongs to no file."""
+    """Returns the anonymous resident memory of the process and its descendants."""
     total = 0
     for pid in tree(root):
         try:
@@ -126,7 +127,7 @@ def draw(courses: list[Course], title: str, picture: Path) -> None:
 
 
 def main() -> int:
-    """Runs each once and prints a line for it."""
+    """Runs the program under each allocator, prints a line for each run, and draws the picture."""
     if len(sys.argv) < 4 or "--" not in sys.argv:
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,12 +1,15 @@
-"""Redis under a changing load, which over_time.py and 'cairn compare' run for a minute.
+"""Runs a redis server under a changing load for about a minute.
 
     python3 tests/perf/redis_load.py REDIS-SERVER [ROUNDS]
 
-REDIS-SERVER must be built with MALLOC=libc, since Debian's contains an allocator. The server makes
-all values itself, so the client costs next to nothing. In each round, a cache is filled with 120 to
-300 MB of values of one size while lists and hashes grow. The lists and hashes are deleted one by
-one, the cache at once, as when a site publishes a new version. In every fifth round nothing happens
-for half a second. The work is always the same, so CPU time says which allocator needs less.
+It is a program for over_time.py and for 'cairn compare'. REDIS-SERVER must be built with
+MALLOC=libc, because Debian's server contains an allocator. The server makes all values itself, so
+that the client takes almost no time.
+
+In each round, the server fills a cache with 120 to 300 MB of values of one size, while lists and
+hashes grow. It deletes the lists and hashes one by one, and the cache at once, as when a site
+publishes a new version. In every fifth round, it does nothing for half a second. The work is always
+the same, so that the allocator with the least CPU time is the fastest.
 """
 
 import socket
@@ -28,11 +31,11 @@ DELETED = """
 for i = 0, 500 do redis.call('DEL', 'list' .. i, 'hash' .. i) end
 """
 VALUES = ((400_000, 300), (60_000, 5_000), (4_000, 60_000), (150_000, 1_500))
-"""The number of values and the bytes of each, by turns."""
+"""The number of values and the bytes of each. The rounds use these pairs in turn."""
 
 
 def asked(server: socket.socket, *words: str) -> bytes:
-    """Sends one command. Its answer is one line."""
+    """Sends one command, and returns its answer, which is one line."""
     server.sendall(
         b"*%d\r\n" % len(words)
         + b"".join(b"$%d\r\n%s\r\n" % (len(one), one.encode()) for one in words)
@@ -62,7 +65,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def main() -> None:
-    """Runs the rounds and then ends the server in the ordinary way."""
+    """Runs the rounds and then ends the server by its command SHUTDOWN."""
     if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS

@@ -1,11 +1,12 @@
-"""A service under a changing load, which over_time.py and 'cairn compare' run for a minute.
+"""A service under a changing load, which runs for about a minute.
 
     PYTHONMALLOC=malloc python3 tests/perf/service.py [SECONDS]
 
-Requests are JSON documents that are parsed, changed, put into a cache of bounded size and written
-again. Every two seconds the load changes: many small documents, few large ones, almost none. The
-plan fixes the number of requests, whatever time each takes, so CPU time says which allocator needs
-less.
+It is a program for over_time.py and for 'cairn compare'. A request is a JSON document. The service
+parses and changes the document, puts it into a cache of bounded size, and writes it again. Every
+two seconds the load changes: many small documents, few large ones, almost none. The number of
+requests is fixed and does not depend on their time, so that the allocator with the least CPU time
+is the fastest.
 """
 
 import json
@@ -15,12 +16,12 @@ from collections import OrderedDict
 
 PHASE_S = 2.0
 PLAN = ((9000, 20), (40, 6000), (300, 20), (2500, 200), (100, 50))
-"""Requests per phase, and rows per document."""
+"""For each phase: the number of requests, and the rows of a document."""
 CACHED = 400
 
 
 def document(number: int, rows: int) -> str:
-    """Returns a document of this many rows, each slightly different from the last."""
+    """Returns a document of `rows` rows, of which each differs slightly from the one before."""
     return json.dumps(
         [
             {"id": number * 7 + row, "name": f"row {row % 97}", "tags": ["a", "b" * (row % 40)]}
@@ -30,7 +31,7 @@ def document(number: int, rows: int) -> str:
 
 
 def answer(text: str, cache: OrderedDict[int, object], number: int) -> int:
-    """Parses, changes, keeps and writes one document."""
+    """Parses, changes, caches and writes one document. Returns the length of the written text."""
     parsed = json.loads(text)
     for row in parsed[::3]:
         row["name"] = row["name"].upper()

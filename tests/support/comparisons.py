@@ -1,4 +1,4 @@
-"""Invented runs and comparisons, for tests of reports."""
+"""Makes invented runs and comparisons for tests of reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts the launcher and reads its report."""
+"""Starts the launcher and reads its report, for tests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The other allocators that tests compare with ours, in a cache of the tests' own.
+"""Fetches the peers: the other allocators that tests compare with ours.
 
-`make test` uses those that Debian packages; `make check-long` builds others from pinned sources.
-All are below build/peers, so that nothing in the user's cache takes part. A peer that cannot be
-fetched skips its tests and names the reason.
+`make test` uses those that Debian packages. `make check-long` also builds others from pinned
+sources. All are in a cache below build/peers, so that the tests use nothing of the user's cache. If
+a peer cannot be fetched, its tests are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FAULTS = {
         "aligned",
     ): "aligned_alloc returns misaligned blocks for alignments of 256 bytes and more",
 }
-"""(allocator, version, workload) → the known fault that makes this workload fail."""
+"""The known fault that makes a workload fail, by (allocator, version, workload)."""
 
 
 def peer(name: str, origin: str | None = "distribution") -> Found:
     """Returns the allocator from the tests' cache, and fetches it first if it is missing.
 
-    Skips the test if that fails. An origin of None is the default of `cairn allocators get`: the
-    pinned source, else the distribution's package.
+    Skips the test if the allocator cannot be fetched. If `origin` is None, it is the default of
+    `cairn allocators get`: the pinned source, or else the package of the distribution.
     """
     problem = _bring(name, origin)
     if problem:
@@ -68,7 +68,7 @@ def in_cache(*names: str) -> tuple[Found, ...]:
 
 
 def skip_known_fault(found: Found, workload: str) -> None:
-    """Skips a test with the name of the fault if the peer is known to fail on this workload."""
+    """Skips the test if the peer is known to fail on this workload, and names the fault."""
     fault = FAULTS.get((found.allocator.name, found.version or "", workload))
     if fault is not None:
         pytest.skip(f"{found.title}: {fault}")
@@ -84,9 +84,9 @@ def preloading(found: Found) -> dict[str, str]:
 
 @functools.cache
 def _bring(name: str, origin: str | None) -> str | None:
-    """Fetches an allocator. Returns the reason if that fails, else None.
+    """Fetches an allocator. Returns the reason if that fails, and None otherwise.
 
-    It uses the user's registries, but never the user's cache.
+    The function uses the user's registries, but never the user's cache.
     """
     chosen = [] if origin is None else ["--from", origin]
     command = [str(Path(sys.executable).with_name("cairn")), "allocators", "get", *chosen, name]

@@ -1,4 +1,4 @@
-"""Where the sources are that tests compile."""
+"""The folders of the sources that tests compile."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ SUPPORT = Path(__file__).resolve().parent
 PROGRAMS = SUPPORT / "programs"
 """Programs for tests to start, and libraries to preload into programs."""
 ILL = SUPPORT / "ill"
-"""Allocators with one illness each, over a healthy allocator."""
+"""Libraries that give a healthy allocator one illness each."""

@@ -1,4 +1,4 @@
-"""Invented files of the probe: a program whose every number is known."""
+"""Makes invented files of the probe, in which every number is known."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ PAIR = 40
 BEHIND_HEAD = 4096
 """Offset of the first threads: the size of the head, rounded up to a cache line."""
 NOTHING = 20
-"""Events that are counted for an empty operation."""
+"""The number of events that the counters count for an empty operation."""
 
 
 def bucket(ticks: int) -> int:
     """Returns the bucket of a time, as profile_bucket() does.
 
-    It is computed otherwise than in the reader.
+    The computation differs from that of the reader, so that an error in one of them shows.
     """
     if ticks < 8:
         return ticks
@@ -89,7 +89,7 @@ class Made:
         self.threads["bytes"][place] += count * size
 
     def fresh(self, group: str, count: int, phase: str = "serial") -> None:
-        """Says how many of the calls of malloc and new got new memory."""
+        """Sets how many of the calls of malloc and new got new memory."""
         self.threads["fresh"][0, PHASES.index(phase), GROUPS.index(group)] += count
 
     def released(self, function: str, count: int, phase: str = "serial") -> None:
@@ -108,7 +108,7 @@ class Made:
         np.add.at(times["buckets"], [bucket(one) for one in ticks], 1)
 
     def timed_alone(self, kind: str, group: str, times_ns: Iterable[float]) -> None:
-        """Adds timed operations that overlapped with nothing."""
+        """Adds operations that were timed alone, between fences."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
         times["alone"] += len(ticks)
@@ -117,9 +117,9 @@ class Made:
     def faulted(
         self, kind: str, group: str, looked_at: int, faults: int, squared: int | None = None
     ) -> None:
-        """Adds page faults of timed operations.
+        """Adds `looked_at` timed operations with `faults` page faults.
 
-        Each has at most one fault, unless `squared`, the sum of squares, is given.
+        `squared` is the sum of squares of their faults. Without it, no operation has more than one.
         """
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["fault_operations"] += looked_at
@@ -127,14 +127,17 @@ class Made:
         times["faults_squared"] += faults if squared is None else squared
 
     def counted(self, kind: str, group: str, looked_at: int, events: int, squared: int) -> None:
-        """Adds events of the first counter to timed operations. `squared` is the sum of squares."""
+        """Adds `looked_at` timed operations with `events` events of the first counter.
+
+        `squared` is the sum of squares of their events.
+        """
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["event_operations"] += looked_at
         times["events"][0] += events + looked_at * NOTHING
         times["events_squared"][0] += squared + 2 * events * NOTHING + looked_at * NOTHING**2
 
     def counts(self, *events: str, refused: dict[str, int] | None = None) -> None:
-        """Says which events are counted in operations, and with which errno others were refused."""
+        """Sets the events that are counted in operations, and the errno of each refused one."""
         for slot, event in enumerate(events):
             self.start["events"][0, slot] = 1 + EVENTS.index(event)
             self.start["event_nothing"][0, slot] = NOTHING
@@ -149,7 +152,7 @@ class Made:
         )
 
     def sampled(self, samples: int, inside: int, own: int = 0, what: str = "malloc, new") -> None:
-        """Adds clock samples of CPU timers: all, those in the allocator, and those in the probe."""
+        """Adds samples of the CPU timers: all, those in the allocator, and those in the probe."""
         self.start["timer_ns"] = 500_000
         self.threads["cpu_samples"][0] += samples
         self.threads["cpu_samples_inside"][0, SAMPLED.index(what)] += inside
@@ -158,9 +161,9 @@ class Made:
     def locked(
         self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0
     ) -> None:
-        """Adds taken locks, some of which waited for these ticks.
+        """Adds `taken` taken locks. `waits` has the ticks of those that had to wait.
 
-        One critical section in ten is timed, at 300 ticks each.
+        One critical section in ten is timed, and takes 300 ticks.
         """
         counts = self.threads["locks"][thread, LOCKS.index(kind)]
         ticks = list(waits)
@@ -183,10 +186,10 @@ class Made:
         calls["max_ticks"] = max(calls["max_ticks"], ns * TICKS_PER_NS + PAIR)
 
     def moments(self, *of: tuple[int, ...]) -> None:
-        """Adds moments (ns, live, held, resident), or also (unasked, unwritten, huge) if examined.
+        """Adds moments of the process, as tuples (ns, live, held, resident) with sizes in bytes.
 
-        Then all held memory is the allocator's. Live blocks are given an eighth more than
-        requested.
+        If the probe examined the pages, (unasked, unwritten, huge) follow, and all held memory is
+        the allocator's. The usable size of live blocks is an eighth more than the requested one.
         """
         unknown = 2**64 - 1
         told = [
@@ -236,7 +239,10 @@ class Made:
 
 
 def busy(**about: object) -> Made:
-    """A program that allocates and frees 64,000 blocks of 100 bytes at 50 ns, and 10 large ones."""
+    """The file of a program that allocates and frees 64,000 blocks of 100 bytes and 10 large ones.
+
+    An operation on a small block takes 50 ns.
+    """
     made = Made(**about)  # type: ignore[arg-type]
     made.called("malloc", "small", 64_000, 100)
     made.called("malloc", "large", 10, 1 << 20)
@@ -280,7 +286,7 @@ def busy(**about: object) -> Made:
 
 
 def locking(**about: object) -> Made:
-    """The same program with an allocator that takes locks."""
+    """The file of the program busy() with an allocator that takes locks."""
     made = busy(**about)
     made.locked("mutex", 40_000, [2_000] * 99 + [500_000], refused=7)
     made.locked("spin lock", 300)
@@ -289,14 +295,14 @@ def locking(**about: object) -> Made:
 
 
 def refused(**about: object) -> Made:
-    """The same program, where the kernel refused syscall user dispatch."""
+    """The file of the program busy() on a kernel that refuses syscall user dispatch."""
     made = busy(dispatch=2, **about)
     made.start["dispatch_errno"] = errno.EINVAL
     return made
 
 
 def documented() -> Made:
-    """The example of docs/profile-format.md."""
+    """The file that docs/profile-format.md has as its example."""
     made = Made(pid=4711, begin_ns=0x1_0000_0000, span_ns=2_000_000, user_us=1_500)
     made.start["began_unix_ns"] = 1_763_600_000_000_000_000
     made.start["dispatch_ticks"] = 4_096

@@ -1,4 +1,4 @@
-"""Finds running processes in /proc, since procps need not be installed."""
+"""Finds running processes in /proc, because procps may be missing."""
 
 from __future__ import annotations
 

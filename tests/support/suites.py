@@ -1,4 +1,4 @@
-"""Invented runs of many workloads and allocators with known truth, for standings and charts."""
+"""Makes invented runs of many workloads and allocators, for tests of standings and charts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MIB = 1 << 20
 
 
 def a_suite(workloads: Sequence[str], contenders: Sequence[str], rounds: int = 10) -> Run:
-    """Returns a run of these workloads and contenders. Nothing has run."""
+    """Returns a run of these workloads and contenders, without samples."""
     rule = StopRule(precision=None, min_rounds=rounds, max_rounds=rounds)
     settings = Settings(
         workloads=tuple(Workload(name, ("cairn-work", name)) for name in workloads),
@@ -79,9 +79,9 @@ def a_run_of(
 def exact(
     run: Run, times: Mapping[tuple[int, str], float], rounds: int = 6, peak: float = 100 * MIB
 ) -> list[Sample]:
-    """Returns samples whose only noise is the pace of each round, common to all contenders.
+    """Returns samples with the given times in ms, by workload and contender.
 
-    Times in ms.
+    Their only noise is a factor of each round, which is equal for all contenders.
     """
     return [
         a_run_of(workload, name, round_, wall * (1 + 0.3 * (round_ % 3)), peak)
@@ -91,9 +91,10 @@ def exact(
 
 
 def lively(run: Run, *, seed: int = 4711, noise: float = 0.02) -> list[Sample]:
-    """Returns samples like real data.
+    """Returns samples that look like those of a real run.
 
-    Allocators differ by workload, noise has heavy tails, a few cells are far off, and two failed.
+    Allocators differ by workload. The noise has heavy tails. A few cells are far off, and two
+    failed.
     """
     rng = np.random.default_rng(seed)
     names = [contender.name for contender in run.contenders]

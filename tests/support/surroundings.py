@@ -1,4 +1,4 @@
-"""Gives tests a home, a cache and a PATH of their own, never those of the user.
+"""Gives tests a home, a cache and a PATH of their own instead of the user's.
 
 The root conftest calls `isolate()` once, before any test module is imported. From then on,
 `os.environ` holds only the variables in `KEPT`: no LD_PRELOAD, no MALLOC_*, no PYTHON*, no settings
@@ -53,8 +53,8 @@ def isolate() -> None:
 def users_tool(name: str) -> str:
     """Returns the path of a tool that is often installed for one user only, such as cargo or go.
 
-    Skips the test if it is missing. Start the tool with `users_environment()`, since it finds its
-    parts by the user's home.
+    Skips the test if the tool is missing. Start the tool with `users_environment()`, because it
+    finds its parts below the user's home.
     """
     found = shutil.which(name, path=USER.get("PATH"))
     if found is None:
@@ -72,7 +72,10 @@ def users_tool(name: str) -> str:
 
 
 def users_environment(**more: str) -> dict[str, str]:
-    """Returns a user's environment for a tool: home, PATH and registries, no malloc or cairn."""
+    """Returns the user's environment for a tool: home, PATH and registries.
+
+    It has no variables of an allocator or of cairn.
+    """
     prefixes = ("CARGO_", "RUSTUP_", "GO", "PIP_", "SSL_")
     kept = {name: value for name, value in USER.items() if name.startswith(prefixes)}
     return {**os.environ, **kept, "HOME": USER.get("HOME", "/"), "PATH": USER["PATH"], **more}

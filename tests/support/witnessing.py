@@ -17,7 +17,7 @@ from support.places import PROGRAMS
 
 @dataclass(frozen=True)
 class Seen:
-    """The output of a program and the records of its witnesses."""
+    """The output of a program, and the records of the witness in its processes."""
 
     code: int
     out: str
@@ -28,9 +28,9 @@ class Seen:
         return [record for record in self.records if record["event"] == event]
 
     def of(self, pid: int) -> list[tuple[str, str]]:
-        """Returns event and path of one process's records, in the order written.
+        """Returns event and path of each record of a process, in the order of the file.
 
-        "spawn" may follow "start".
+        The record "spawn" of the parent may come after the record "start" of the child.
         """
         own = [record for record in self.records if record["pid"] == pid]
         return [
@@ -38,7 +38,7 @@ class Seen:
         ]
 
     def tries(self) -> list[tuple[str, str]]:
-        """Returns event and kind of all records except the starts."""
+        """Returns event and kind of all records except "start"."""
         return [
             (record["event"], record["kind"])
             for record in self.records
@@ -49,10 +49,10 @@ class Seen:
         return [record["kind"] for record in self.records if record["event"] in ("exec", "spawn")]
 
     def unproven(self) -> dict[int, int]:
-        """Returns the processes that started too few programs, by the rule of record.h.
+        """Returns the processes with too few records "start", by the rule of record.h.
 
-        A process that was not announced (the command itself, a shell of system()) may have one
-        start more.
+        Each dynamic program that a process executes must write "start". A process whose first
+        program no record announces (the command itself, a shell of system()) has one more.
         """
         balance: Counter[int] = Counter()
         for record in self.records:
@@ -64,7 +64,7 @@ class Seen:
 
 
 def text(escaped: str) -> str:
-    """Returns a string of a record as Python writes paths. Each escape was one byte."""
+    """Returns a path of a record as Python represents it. Each escape in the record is one byte."""
     return os.fsdecode(escaped.encode("latin-1"))
 
 

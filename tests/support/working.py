@@ -65,5 +65,5 @@ def entry_of(name: str) -> workloads.BuiltIn:
 
 
 def names() -> list[str]:
-    """Returns all names of the catalog. Several names may be one program with other arguments."""
+    """Returns all names of the catalog. Several names may run one program with other arguments."""
     return [entry.name for entry in workloads.load()]

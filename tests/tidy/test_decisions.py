@@ -1,4 +1,7 @@
-"""Every decision record has a number, a status and a row in the index, docs/decisions/README.md."""
+"""Tests that every decision record has a number, a status and a row in its index.
+
+The index is docs/decisions/README.md.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ SOURCES = {".c", ".h", ".py", ".md", ".toml", ".txt", ".cpp", ".hpp"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a record and its row in the index must agree on."""
+    """The facts in which a record and its row in the index must agree."""
 
     number: str
     title: str
@@ -27,7 +30,10 @@ class Row:
 
 
 def read(path: Path) -> Row:
-    """The row that belongs to a record: its first three lines are title, nothing, status."""
+    """Returns the row that a record must have in the index.
+
+    The first three lines of a record are its title, an empty line and its status.
+    """
     title, empty, status, *_ = path.read_text().splitlines()
     match = re.fullmatch(r"# (\d{4}) (.+)", title)
     assert match, f"{path.name} opens with {title!r}, not with '# NNNN The decision'"

@@ -1,4 +1,4 @@
-"""Every command, path and link in README and docs exists."""
+"""Tests that every command, path and link in README and docs exists."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_paths_in_code_exist(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identity)
-def test_commands_are_ones_that_exist(document: Path) -> None:
+def test_commands_exist(document: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in commands(document.read_text()):
         words = shlex.split(line.split("  ")[0].replace("…", "").replace("'", ""), comments=True)

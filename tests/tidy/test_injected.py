@@ -1,4 +1,7 @@
-"""The libraries in other people's programs need only libc, and no TLS that dlopen could refuse."""
+"""Tests of the libraries that are injected into other people's programs.
+
+They may need only libc, and no thread-local storage that dlopen could refuse.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +38,16 @@ def test_each_injected_library_needs_only_libc(library: object) -> None:
 
 
 @pytest.mark.parametrize("library", INJECTED)
-def test_it_looks_for_libraries_nowhere_else(library: object) -> None:
+def test_an_injected_library_has_no_search_path(library: object) -> None:
     assert callable(library)
     assert dynamic(library(), "DT_RUNPATH") == dynamic(library(), "DT_RPATH") == []
 
 
 @pytest.mark.parametrize("library", INJECTED)
 def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
-    """General-dynamic TLS calls __tls_get_addr, which may allocate.
+    """Thread-local storage of the general-dynamic model calls __tls_get_addr, which may allocate.
 
-    In an allocator's first call that recurses.
+    In the first call of an allocator, that would be an endless recursion.
     """
     assert callable(library)
     with library().open("rb") as file:
@@ -59,7 +62,7 @@ def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
 
 
 @pytest.mark.parametrize("folder", ["witness", "probe", "alloc"])
-def test_everything_injected_is_built_as_initial_exec(folder: str) -> None:
+def test_every_injected_source_is_built_as_initial_exec(folder: str) -> None:
     root = Path(__file__).resolve().parents[2]
     text = (root / "src" / folder / "CMakeLists.txt").read_text()
     assert "-ftls-model=initial-exec" in text

@@ -1,4 +1,7 @@
-"""One table says which layer sees which. docs/architecture.md gives the reasons."""
+"""Tests that each layer of the code sees only those that its table allows.
+
+docs/architecture.md gives the reasons.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +114,7 @@ C_ORDER: dict[str, list[str]] = {
         *("account", "interpose", "operators", "locks", "signals", "process"),
     ],
 }
-"""Within a folder, a file sees only files before it."""
+"""The files of each folder of src in their order. A file sees only files before it."""
 
 GROUND = ("__init__", "errors", "model", "units", "native")
 """The modules outside the folders. Each sees only those before it."""
@@ -333,7 +336,7 @@ def test_no_two_classes_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["*.c", "*.h", "*.py"])
-def test_no_file_is_two_nouns(suffix: str) -> None:
+def test_no_file_is_too_long(suffix: str) -> None:
     long = [
         f"{file.relative_to(ROOT)}: {lines} lines"
         for top in ("src", "cairn", "tests")

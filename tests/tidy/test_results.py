@@ -1,4 +1,7 @@
-"""docs/results stays small, its runs can be reported, and its README names every file."""
+"""Tests that docs/results stays small, and that its runs can be reported.
+
+Its README must name every file.
+"""
 
 from __future__ import annotations
 

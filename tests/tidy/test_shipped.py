@@ -1,8 +1,8 @@
-"""Every file of src/ is part of something that is installed, or NOT_SHIPPED says why it is not.
+"""Tests that every file of src/ is part of an installed target, or that NOT_SHIPPED says why not.
 
-CMake itself is asked what it would build: its file API reports the sources of each target, the
-targets that each target is made of, and which targets are installed. Headers count if a source that
-counts includes them, directly or through other headers.
+The tests ask CMake: its file API reports the sources of each target, the targets that each target
+is made of, and which targets are installed. A header counts if such a source includes it, directly
+or through other headers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOT_SHIPPED = {
 
 
 def configured(build: Path) -> list[dict[str, Any]]:
-    """Configures as for an installation, and returns CMake's answers about files and targets."""
+    """Configures the build as for an installation. Returns CMake's description of each target."""
     questions = build / ".cmake" / "api" / "v1" / "query"
     questions.mkdir(parents=True)
     for question in ("codemodel-v2", "cmakeFiles-v1"):
@@ -41,7 +41,7 @@ def configured(build: Path) -> list[dict[str, Any]]:
 
 
 def parts_of_installed(targets: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields the targets that are installed, and all that they are made of."""
+    """Yields the installed targets, and the targets that they are made of."""
     by_id = {target["id"]: target for target in targets}
     waiting = [name for name, target in by_id.items() if target.get("install")]
     seen = set(waiting)
@@ -69,7 +69,7 @@ def with_headers(files: Iterable[str]) -> set[str]:
 
 
 def shipped(build: Path) -> set[str]:
-    """Returns the files of src/ that something installed is made of, relative to the root."""
+    """Returns the files of src/ that are part of an installed target, relative to the root."""
     answers = configured(build)
     parts = list(parts_of_installed(answer for answer in answers if "id" in answer))
     assert parts, "CMake installs nothing"
@@ -95,7 +95,7 @@ def in_the_tree() -> set[str]:
 @needs_cmake
 def test_every_file_of_src_is_shipped_or_named_as_an_exception(tmp_path: Path) -> None:
     there, used = in_the_tree(), shipped(tmp_path)
-    assert not sorted(there - used - set(NOT_SHIPPED)), "files that nothing installed is made of"
+    assert not sorted(there - used - set(NOT_SHIPPED)), "files that no installed target contains"
     assert not sorted(used & set(NOT_SHIPPED)), "exceptions that are shipped"
 
 

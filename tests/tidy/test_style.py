@@ -1,4 +1,7 @@
-"""One width for code, comments and prose: 100 columns. Tables and code in documents may be wider."""
+"""Tests that code, comments and prose are at most 100 columns wide.
+
+Tables and code in documents may be wider.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 100
 BESIDE_WIDTH = 60
-"""Columns that a comment behind code may take."""
+"""The most columns that a comment behind code may take."""
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 C_FILES = sorted(
     file
@@ -22,7 +25,7 @@ C_FILES = sorted(
 
 
 def prose(file: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a document outside code and tables."""
+    """Yields the lines of a document outside code and tables, with their numbers."""
     fenced = False
     for number, line in enumerate(file.read_text().splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -38,11 +41,11 @@ def test_the_formatters_and_the_editor_agree() -> None:
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
-def test_prose_is_at_most_as_wide(file: Path) -> None:
+def test_prose_is_at_most_100_columns_wide(file: Path) -> None:
     assert [n for n, line in prose(file) if len(line) > WIDTH and " " in line.strip()] == []
 
 
-def test_lines_of_c_are_at_most_as_wide() -> None:
+def test_lines_of_c_are_at_most_100_columns_wide() -> None:
     wide = [
         f"{file.relative_to(ROOT)}:{number}"
         for file in C_FILES

@@ -1,4 +1,4 @@
-"""The user's home, cache, PATH and environment cannot change the result of a test."""
+"""Tests that the user's home, cache, PATH and environment cannot change the result of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The workloads are the yardstick: they use none of our code, and change only with a decision."""
+"""Tests that the workloads use none of our code, and that they change only with a decision record.
+
+All allocators are compared on these workloads.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,11 @@ def without_layout(text: str) -> str:
 
 
 def frozen() -> str:
-    """Returns a checksum of what a workload does, how it is compiled and how it is called.
+    """Returns a checksum of the workloads: their work, their compilation and their arguments.
 
-    It covers sources and build rules without comments, layout and texts; the sizes in the catalog
-    and in the experiments; and the choice for --quick. All workloads have the same weight. Runs
-    that explain a difference are left out, since they rank no contender.
+    It covers the sources and build rules without comments, layout and texts. It also covers the
+    sizes in the catalog and in the experiments, and the choice for --quick. It does not cover the
+    experiments that only explain a difference, because these rank no contender.
     """
     digest = hashlib.sha256()
     for file in sources():
@@ -79,9 +82,9 @@ def test_no_workload_is_compiled_by_a_compiler_that_knows_malloc() -> None:
 
 
 def test_the_workloads_are_those_that_were_decided_on() -> None:
-    """Figures from one set of workloads say nothing about another.
+    """Results on one set of workloads cannot be compared with those on another set.
 
-    If you change it, write why and measure all peers again.
+    If you change a workload, write down why, and measure all peers again.
     """
     decided = "".join(file.read_text() for file in (ROOT / "docs" / "decisions").glob("*.md"))
     assert frozen()[:16] in decided, (
