@@ -104,8 +104,8 @@ def main() -> int:
     near = sum(one.is_near for one in gains)
     promised = sum(one.promised for one in others)
     print(
-        f"\n{len(found)} predictions. Of {len(gains)} savings of 5 % or more, {near} were predicted to "
-        "within 5 points."
+        f"\n{len(found)} predictions. Of {len(gains)} savings of 5 % or more, {near} were predicted"
+        " to within 5 points."
     )
     print(f"Of {len(others)} smaller savings, {promised} were predicted as 5 % or more.")
     print(f"by {cairn.__file__}")

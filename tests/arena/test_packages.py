@@ -77,7 +77,7 @@ def test_another_minor_version_is_not_taken(moved: Path, tmp_path: Path) -> None
     call("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={moved}")
 
 
-def test_the_library_needs_libc_alone_and_says_its_name(prefix: Path) -> None:
+def test_the_library_needs_only_libc_and_has_its_soname(prefix: Path) -> None:
     with (prefix / "lib" / "libcairn-arena.so").open("rb") as file:
         elf = ELFFile(file)
         dynamic = elf.get_section_by_name(".dynamic")

@@ -50,7 +50,9 @@ def test_memory_ends_with_null_and_service_resumes(
 
 
 @in_both
-def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], mode: str) -> None:
+def test_locked_memory_stays_near_the_memory_in_use(
+    program: Callable[..., Program], mode: str
+) -> None:
     said = program("locked.c", mode).succeed().strip()
     if said == "not allowed":
         pytest.skip("mlockall is not allowed here")
@@ -61,7 +63,7 @@ def test_locked_memory_stays_near_what_is_used(program: Callable[..., Program], 
 
 
 @in_both
-def test_a_program_that_grows_has_huge_pages_unless_it_is_told_not_to(
+def test_a_growing_program_gets_huge_pages_unless_they_are_turned_off(
     program: Callable[..., Program], mode: str
 ) -> None:
     """After the program freed its blocks, no more memory is resident than without huge pages."""

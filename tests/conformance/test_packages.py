@@ -146,7 +146,7 @@ def test_the_archive_defines_no_other_global_name(prefix: Path) -> None:
     assert names == promised() - FOR_THE_LOADER - nothrow
 
 
-def test_the_library_needs_libc_alone_and_stays(prefix: Path) -> None:
+def test_the_library_needs_only_libc_and_is_never_unloaded(prefix: Path) -> None:
     with (prefix / "lib" / "libcairn.so").open("rb") as file:
         elf = ELFFile(file)
         dynamic = elf.get_section_by_name(".dynamic")

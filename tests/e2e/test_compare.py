@@ -258,7 +258,9 @@ def test_counters_are_numbers_or_not_available(cairn, churn: Path) -> None:
         assert "not available on this machine" in " ".join(shown.split())
 
 
-def test_an_interrupted_run_keeps_its_rounds_and_goes_on(cairn, forward: Path, churn: Path) -> None:
+def test_an_interrupted_run_keeps_its_rounds_and_can_be_resumed(
+    cairn, forward: Path, churn: Path
+) -> None:
     argv = [
         *cairn.argv,
         "compare",

@@ -381,7 +381,7 @@ def test_a_folder_of_another_program_is_refused(tree: Path, tmp_path: Path) -> N
     assert files_below(tmp_path / "prefix") == set() and foreign.exists()
 
 
-def test_nothing_changes_where_pip_fails(tree: Path, tmp_path: Path) -> None:
+def test_nothing_changes_if_pip_fails(tree: Path, tmp_path: Path) -> None:
     (tree / "constraints.txt").write_text("cairn-malloc==999\n")
     prefix = tmp_path / "some" / "prefix"
     done = make(tree, "install", prefix)

@@ -78,7 +78,7 @@ def test_a_resume_reports_a_library_that_is_missing_or_was_rebuilt(
     assert other.code == 4 and "another build" in other.out + other.err
 
 
-def test_options_beside_resume_are_refused_and_not_ignored(cairn, churn: Path) -> None:
+def test_options_next_to_resume_are_refused_and_not_ignored(cairn, churn: Path) -> None:
     cairn("compare", "-r", 1, "-a", "system", "--", churn)
     for more in (("--max-rounds", 200), ("-a", "system"), ("--timeout", "1s"), ("--", "true")):
         result = cairn("compare", "--resume", "last", *more)

@@ -125,7 +125,7 @@ def test_a_damaged_catalog_is_a_sentence(text: str) -> None:
         catalog.read_catalog(text)
 
 
-def test_a_known_fault_belongs_to_its_release_alone() -> None:
+def test_a_known_fault_belongs_to_one_release_only() -> None:
     entry = catalog.entry("mimalloc")
     (fault,) = Found(entry, "/x", version="2.0.9").faults
     assert "aligned_alloc" in fault and "2.0.9" not in fault
@@ -329,7 +329,7 @@ def test_two_contenders_of_one_name_are_refused_with_the_cure() -> None:
     )
 
 
-# --- what is here ---
+# --- installed allocators ---
 
 
 def test_versions_sort_as_people_read_them() -> None:
@@ -528,7 +528,7 @@ def test_a_library_by_path_keeps_its_link_and_expects_the_real_file_as_owner(
 
 @needs_gcc
 @pytest.mark.parametrize("folder", ["plain", "with space", "with:colon"])
-def test_a_companion_beside_the_library_puts_its_folder_on_the_library_path(
+def test_a_library_that_needs_another_in_its_folder_has_that_folder_on_the_library_path(
     compile_to: Compile, tmp_path: Path, folder: str
 ) -> None:
     home = tmp_path / "tbbmalloc" / folder

@@ -254,7 +254,7 @@ class TestColumns:
         assert row(comparison, "a").changes["metric:rate"].shown is Shown.MORE
         assert row(comparison, "a").changes["counter:cycles"].shown is Shown.LESS
 
-    def test_a_round_in_which_one_of_two_lacks_a_number_is_left_out_of_that_metric(self) -> None:
+    def test_a_metric_ignores_rounds_in_which_one_of_two_contenders_lacks_a_number(self) -> None:
         """The round still counts for the other metrics."""
         rate = Metric("metric:rate", "rate", "", Direction.MORE)
         lacking = {("a", 3), ("system", 5), ("b", 7)}
@@ -278,7 +278,7 @@ class TestColumns:
         assert row(comparison, "a").changes["wall"].rounds == 20
 
     @pytest.mark.parametrize("failing", [None, "a", "b"])
-    def test_a_pair_is_compared_beside_the_others_where_neither_failed(
+    def test_a_requested_pair_is_compared_if_neither_contender_failed(
         self, failing: str | None
     ) -> None:
         samples = [
@@ -344,14 +344,14 @@ class TestVerdict:
         comparison = simple({"slow": 11, "system": 10, "fast": 8, "mid": 9})
         assert [r.contender for r in comparison.rows] == ["fast", "mid", "system", "slow"]
 
-    def test_a_winner_is_named_with_its_gain_and_its_price(self) -> None:
+    def test_the_verdict_names_the_winner_with_gain_and_cost(self) -> None:
         comparison = simple({"system": 10, "a": 9.4}, {"system": 1000 * MIB, "a": 1190 * MIB})
         main, memory = comparison.verdict
         assert main.startswith("Use a: 5.")
         assert main.endswith("% less time than system, for about 190 MiB more memory.")
         assert memory == "If memory matters, keep system."
 
-    def test_a_leaner_winner_is_offered_to_those_who_care_for_memory(self) -> None:
+    def test_a_leaner_winner_is_named_for_users_who_care_about_memory(self) -> None:
         comparison = simple({"system": 10, "a": 9, "b": 9.5}, {"a": 150 * MIB, "b": 100 * MIB})
         assert comparison.verdict[0].startswith("Use a: ")
         assert comparison.verdict[1].startswith("If memory matters, use b: ")
@@ -362,14 +362,14 @@ class TestVerdict:
         assert len(verdict) == 1
         assert verdict[0].endswith("and about 40.0 MiB less memory.")
 
-    def test_memory_that_is_only_lazily_freed_is_called_so(self) -> None:
+    def test_lazily_freed_memory_is_named_in_the_verdict(self) -> None:
         samples = [
             replace(s, memory=replace(s.memory, peak_less_lazy_bytes=100 * MIB))
             for s in runs({"system": 10, "a": 9}, {"a": 150 * MIB})
         ]
         assert "more memory, lazily freed" in judge(samples, ("system", "a")).verdict[0]
 
-    def test_two_winners_that_cannot_be_told_apart_are_named_together_and_the_leaner_chosen(
+    def test_of_two_winners_without_a_shown_difference_the_leaner_is_chosen(
         self,
     ) -> None:
         comparison = simple(
@@ -413,7 +413,7 @@ class TestVerdict:
         assert comparison.verdict[0].endswith("; b takes less memory.")
         assert comparison.verdict[1].startswith("b: ")
 
-    def test_memory_that_one_of_the_equals_lacks_chooses_nothing(self) -> None:
+    def test_memory_that_was_not_measured_for_one_of_equal_winners_decides_nothing(self) -> None:
         samples = [
             replace(s, memory=replace(s.memory, peak_bytes=0))
             if s.trial.contender == "a" and s.trial.round == 2
@@ -475,7 +475,7 @@ class TestVerdict:
         samples = runs({"system": 10, "a": 10}, noise=0.2)
         assert list(judge(samples, ("system", "a"), rule).next_steps[1:]) == advice
 
-    def test_narrow_intervals_without_a_finding_keep_the_baseline_within_what_they_reach(
+    def test_narrow_intervals_without_a_shown_difference_keep_the_baseline(
         self,
     ) -> None:
         rule = StopRule(precision=0.02, margin=0.001, max_rounds=60)
@@ -487,7 +487,7 @@ class TestVerdict:
         )
         assert comparison.next_steps[-1] == "cairn compare --precision 1% …"
 
-    def test_open_and_slower_contenders_are_told_apart(self) -> None:
+    def test_the_verdict_distinguishes_open_and_slower_contenders(self) -> None:
         samples = [
             replace(s, wall_ns=s.wall_ns * (3 if s.trial.round % 2 else 1))
             if s.trial.contender == "b"
@@ -515,7 +515,7 @@ class TestVerdict:
         assert comparison.verdict == ("No verdict yet: no round is complete.",)
         assert comparison.rounds == 0
 
-    def test_the_baseline_alone_has_nothing_to_be_compared_with(self) -> None:
+    def test_a_run_with_only_the_baseline_has_no_comparison(self) -> None:
         assert simple({"system": 10}).verdict == ("Keep system: no other contender was run.",)
 
     def test_no_samples_at_all_are_no_error(self) -> None:

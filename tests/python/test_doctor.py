@@ -247,7 +247,7 @@ def test_another_allocator_than_mimalloc_inside_a_python_is_not_pythons_own() ->
 
 
 @pytest.mark.parametrize("chosen", ["mimalloc", "mimalloc_debug"])
-def test_python_whose_objects_lie_in_its_own_mimalloc_is_warned_of(chosen: str) -> None:
+def test_python_that_keeps_its_objects_in_its_own_mimalloc_causes_a_warning(chosen: str) -> None:
     diagnosis = judged(PYTHON, Inside(python=True), environment={"PYTHONMALLOC": chosen})
     check = about(diagnosis.checks, "runtime")
     assert (
@@ -313,7 +313,7 @@ def test_a_chosen_pymalloc_warns_and_offers_nothing(chosen: str) -> None:
         ((), False),
     ],
 )
-def test_python_that_ignores_its_environment_is_offered_nothing(
+def test_no_other_setting_is_offered_for_a_python_that_ignores_its_environment(
     arguments: tuple[str, ...], ignored: bool
 ) -> None:
     diagnosis = judged(PYTHON, Inside(python=True), command=("python3", *arguments))
@@ -472,7 +472,7 @@ def test_a_comparison_prints_only_urgent_warnings_about_the_machine() -> None:
     )
 
 
-# --- what can be measured ---
+# --- the abilities of the machine ---
 
 
 def test_an_able_machine_has_nothing_against_it() -> None:
@@ -550,7 +550,7 @@ def test_a_clock_that_sees_nothing_has_a_next_step(problem: str, step: str) -> N
     assert step in (check.next_step or "")
 
 
-def test_missing_counters_are_explained_by_what_forbids_them() -> None:
+def test_missing_counters_are_explained_by_the_setting_that_forbids_them() -> None:
     without = replace(ABLE, counters=NO_PMU)
     assert (
         "PMU"
@@ -565,7 +565,7 @@ def test_missing_counters_are_explained_by_what_forbids_them() -> None:
     assert "seccomp" in (about(judge_abilities(without, HOST), "hardware counters").next_step or "")
 
 
-# --- who competes ---
+# --- contenders ---
 
 SYSTEM, JEMALLOC = ContenderSpec("system", "system"), ContenderSpec("jemalloc", "jemalloc")
 
@@ -592,7 +592,7 @@ def test_knobs_that_all_contenders_share_count_as_the_programs_own() -> None:
     assert preflight.common_knobs([]) == {}
 
 
-# --- what is printed ---
+# --- the printed report ---
 
 
 def test_each_group_is_printed_with_signs_and_next_steps() -> None:
@@ -625,7 +625,7 @@ def test_names_cannot_steer_the_terminal() -> None:
     assert not any(character in shown for character in "\x1b\x07\r\u202e")
 
 
-# --- looking inside ---
+# --- allocators inside a program ---
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to build programs")
 

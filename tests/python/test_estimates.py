@@ -310,7 +310,7 @@ def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_t
     assert 101 <= inside.interval.low < inside.value < inside.interval.high < 164 + 3 * 64
 
 
-def test_page_faults_are_not_measured_where_too_few_kinds_were_looked_at(tmp_path: Path) -> None:
+def test_page_faults_are_not_measured_if_too_few_operations_were_examined(tmp_path: Path) -> None:
     made = Made()
     made.called("malloc", "small", 64_000, 100)
     made.called("calloc", "small", 4_000, 100)
@@ -407,7 +407,7 @@ def test_timers_of_cpu_time_are_another_estimate(tmp_path: Path) -> None:
     assert found[TOTAL].share.interval.low == pytest.approx(ends.low / 0.91)
 
 
-def test_the_ceiling_is_by_timers_where_there_were_enough_of_them(tmp_path: Path) -> None:
+def test_the_ceiling_comes_from_the_timers_if_they_gave_enough_samples(tmp_path: Path) -> None:
     made = busy()
     made.timed_alone("new", "small", [300] * 30)
     made.sampled(100, 50)

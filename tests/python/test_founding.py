@@ -65,7 +65,7 @@ def test_a_case_is_judged_by_its_gap_and_by_the_parts_of_the_gap(
     assert {one.verdict for one in others} == {"not measured"}
 
 
-def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_one_found() -> None:
+def test_the_report_has_the_recorded_and_the_found_cause_of_every_case() -> None:
     faster = next(case for case in CASES if not case.slower)
     whys = {(c.application, c.contender): why(c, 40, kernel=30) for c in (TRIM,)}
     whys[faster.application, faster.contender] = why(faster, -20, kernel=-15, own=-4)
@@ -84,7 +84,7 @@ def test_the_report_has_every_case_and_the_cause_that_was_recorded_beside_the_on
     assert terminal.drawn(board, View()).count("not measured") == 2 * (len(CASES) - 2)
 
 
-def test_the_experiment_runs_what_the_cases_are_about() -> None:
+def test_the_experiment_runs_the_programs_and_allocators_of_the_cases() -> None:
     experiment = find("founding-cases")
     assert experiment is not None and experiment.why
     named = {

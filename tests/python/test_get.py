@@ -119,7 +119,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def versions(cache: Path) -> list[str]:
-    """Returns everything in the places of complete allocators."""
+    """Returns the names in the allocator's folder of the cache, whose entries are versions."""
     home = cache / ENTRY.name
     return sorted(os.listdir(home)) if home.exists() else []
 
@@ -166,7 +166,7 @@ def test_an_allocator_in_the_cache_is_not_downloaded_again(
     assert debian.unpack_from_distribution(ENTRY, tmp_path / "c", apt=repository.apt()) == first
 
 
-def test_a_newer_version_comes_beside_the_old_one(
+def test_a_newer_version_is_kept_next_to_the_old_one(
     repository: Repository, library: bytes, tmp_path: Path
 ) -> None:
     repository.add("libpretend9", "1-1", library)

@@ -178,7 +178,7 @@ def test_without_fetched_allocators_ours_competes_with_system_and_more_are_offer
 
 
 @pytest.mark.usefixtures("without_it")
-def test_a_comparison_without_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_says_that_our_allocator_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = prepared(monkeypatch, discover.system_allocator(catalog.entry("system")), alone())
     assert [contender.name for contender in ready.contenders] == ["system"]
     assert ready.notes[0].startswith("cairn is left out: this installation of cairn lacks")

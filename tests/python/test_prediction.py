@@ -303,7 +303,7 @@ def test_own_code_excludes_system_calls_page_faults_and_detours() -> None:
     assert own_ns(25) == {0: pytest.approx((63 - 10 - 15 / 4 - 3) * MS)}
 
 
-def test_a_run_with_few_samples_of_cpu_time_tells_nothing_of_its_own_code() -> None:
+def test_too_few_cpu_samples_give_no_time_of_the_allocators_own_code() -> None:
     assert own_ns(30, samples=66) == {}
     assert set(own_ns(30, samples=67)) == {0}
 

@@ -524,7 +524,7 @@ def test_a_folder_may_hold_a_limited_number_of_profiles(
         reader.gather(tmp_path)
 
 
-def test_a_file_may_end_behind_its_head(tmp_path: Path) -> None:
+def test_a_file_may_consist_of_its_head_alone(tmp_path: Path) -> None:
     length = reader.layouts("<").head.itemsize
     head = busy(head={"chunks": 0, "samples": 0, "file_bytes": length}).content()[:length]
     assert read(tmp_path, head).tally.calls.sum() == 0

@@ -162,7 +162,7 @@ def test_no_content_of_the_file_is_a_proof_by_accident(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("missing", ["malloc", "exe"])
-def test_a_start_without_its_facts_proves_nothing(missing: str) -> None:
+def test_an_incomplete_start_record_proves_nothing(missing: str) -> None:
     record = start(10)
     del record[missing]
     result = proof(record)

@@ -194,7 +194,7 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-# --- what is pinned ---
+# --- pinned sources ---
 
 
 def test_every_source_has_its_allocator_its_recipe_and_its_crate() -> None:
@@ -241,7 +241,7 @@ def test_a_damaged_list_of_sources_is_a_sentence(text: str) -> None:
         sources.read_sources(text)
 
 
-# --- fetched and built ---
+# --- fetching and building ---
 
 
 @needs_gcc
@@ -360,7 +360,7 @@ def test_a_file_that_is_no_archive_is_a_sentence(bench: Bench, content: bytes) -
         bench.obtain()
 
 
-# --- what is missing ---
+# --- missing tools and versions ---
 
 
 def test_a_missing_tool_is_named_with_its_package(
@@ -447,7 +447,7 @@ def test_a_source_for_another_machine_is_refused(bench: Bench) -> None:
         bench.obtain()
 
 
-# --- what goes wrong while building ---
+# --- failures of a build ---
 
 
 def test_a_compiler_that_fails_is_a_sentence_with_the_log(bench: Bench) -> None:

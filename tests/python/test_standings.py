@@ -249,7 +249,7 @@ class TestMemory:
         assert [contest.large for contest in found.contests] == [True, False]
         assert (found.large_over, found.small_over, found.memory_over) == ((0,), (1,), (0, 1))
 
-    def test_a_cell_has_its_ratio_in_memory_and_a_contest_how_it_was_measured(self) -> None:
+    def test_a_cell_has_a_ratio_in_memory_and_a_contest_the_method_of_measuring(self) -> None:
         run = a_suite(("w",), ("lean", "fat"))
         peaks = {"lean": (30, 31, 29, 30), "fat": (90, 92, 89, 91)}
         samples = [

@@ -128,7 +128,7 @@ class TestSignedRank:
         assert here == (there and Interval(-there.high, -there.low, there.level))
 
     @pytest.mark.parametrize("n", range(1, 20))
-    def test_an_interval_needs_as_many_rounds_as_its_level_asks(self, n: int) -> None:
+    def test_an_interval_needs_the_number_of_rounds_that_its_level_requires(self, n: int) -> None:
         interval = stats.SignedRank.of([0.01 * (i + 1) for i in range(n)]).interval(0.05)
         assert (interval is not None) == (2 / 2**n <= 0.05)
 

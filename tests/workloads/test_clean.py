@@ -12,7 +12,9 @@ from support.working import Work, names
 
 
 @pytest.mark.parametrize("name", names())
-def test_it_runs_at_its_smallest_and_says_nothing_on_stderr(work: Work, name: str) -> None:
+def test_every_workload_runs_at_its_smallest_without_output_on_stderr(
+    work: Work, name: str
+) -> None:
     """A sanitizer would write each error to stderr."""
     done = work.smallest(name)
     assert done.code == 0, done.err
