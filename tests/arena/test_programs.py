@@ -164,7 +164,8 @@ def test_a_header_compiles_by_itself(
 def test_the_inline_path_is_short(tmp_path: Path, compiler: str) -> None:
     """An allocation takes nine instructions and a return, or seven if the size is constant.
 
-    The nine: two loads, the room, a comparison, a branch, two to round, an addition and a store.
+    The nine are two loads, one to compute the room, a comparison, a branch, two to round the size,
+    an addition and a store.
     """
     source = tmp_path / "path.c"
     source.write_text(

@@ -67,7 +67,7 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(
 def test_a_heap_without_memory_does_not_block_other_threads(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """A heap without memory searches the other heaps, and holds the list of all heaps meanwhile."""
+    """Such a heap searches all other heaps. Meanwhile no other thread can use the list of heaps."""
     program("full_heap.c", mode).succeed(timeout=60)
 
 

@@ -21,7 +21,7 @@ from .conftest import HERE, MODES, Library, Program
 in_both = pytest.mark.parametrize("mode", MODES)
 MIB = 1 << 20
 GIB = 1 << 30
-OWN_CALLS_MAX = 3  # mmap for two kinds of records and one chunk
+OWN_CALLS_MAX = 3  # two for records, one for the block's memory
 OWN_RSS_KB_MAX = 160
 
 

@@ -313,7 +313,7 @@ def test_locks_within_the_allocator_are_counted(probed: Probed, sizes: Path, pat
 
 
 def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -> None:
-    """Two threads take the lock by turns, and hold it for a millisecond.
+    """Two threads take the same lock repeatedly, and hold it for a millisecond each time.
 
     A thread that releases the lock may take it again before the other thread wakes. So the machine
     decides how often a thread waits.

@@ -2,8 +2,8 @@
 
     .venv/bin/python tests/perf/cost.py [ROUNDS]
 
-Each round runs the program in all ways. The time is that from before the start to after the end,
-including the start of the launcher. Exits with 1 if both together cost more than 3 %.
+Each round runs the program in all ways, in random order. The time includes the start of the
+launcher, and is measured from outside. Exits with 1 if both together cost more than 3 %.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ def sleeping(round_: int, name: str, wall_ms: float, idle_ms: float) -> Sample:
 def test_a_verdict_is_about_the_time_that_was_not_slept() -> None:
     """The program sleeps for 900 of 1000 ms.
 
-    A contender that halves the other 100 ms was once reported as 5 % faster.
+    A contender that halves the other 100 ms was once reported as taking 5 % less time.
     """
     run = a_run()
     samples = [

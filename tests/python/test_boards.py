@@ -286,10 +286,9 @@ class TestRows:
 
 
 def test_the_list_of_equally_fast_contenders_does_not_depend_on_which_one_leads_by_luck() -> None:
-    """The contender that leads is found with the same data that the others are compared in.
+    """Chance decides which of four equal contenders leads.
 
-    When each contender was compared with the leader, one of four equal contenders was often
-    reported as slower.
+    When each contender was compared with the leader, one of them was often reported as slower.
     """
     names = ("a", "b", "c", "d")
     wrong = 0

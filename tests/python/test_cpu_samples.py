@@ -63,7 +63,7 @@ def note(
     when: int = 100,
     readable: int | None = None,
 ) -> bytes:
-    """Returns the record of one clock sample at `address`, with these words on the stack.
+    """Returns the record of one clock sample at `address`, with the words `stack` on the stack.
 
     If `user` is given, the processor is in the kernel, which the program entered from the address
     `user`.
