@@ -6,6 +6,7 @@
  * None of these is a thread's heap, so that the fast path of free leaves a large block to the slow
  * path. Any thread may free any large block.
 #ifndef CAIRN_ALLOC_LARGE_H
+ */
 #define CAIRN_ALLOC_LARGE_H
 
 #include "alloc/run_cache.h"

@@ -7,6 +7,7 @@
  *
  * Blocks are freed like all others. Since the owner is never the heap of a thread, a small block is
  * posted (remote.h), and a large one is taken off the list.
+ */
 #ifndef CAIRN_ALLOC_OWNERLESS_HEAP_H
 #define CAIRN_ALLOC_OWNERLESS_HEAP_H
 
