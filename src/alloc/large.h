@@ -5,8 +5,8 @@
  * slices. Its owner is NULL, an ownerless heap (ownerless_heap.h), or the mark of site_keeps().
  * None of these is a thread's heap, so that the fast path of free leaves a large block to the slow
  * path. Any thread may free any large block.
-#ifndef CAIRN_ALLOC_LARGE_H
  */
+#ifndef CAIRN_ALLOC_LARGE_H
 #define CAIRN_ALLOC_LARGE_H
 
 #include "alloc/run_cache.h"
