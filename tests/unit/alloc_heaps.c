@@ -1,5 +1,6 @@
 /* alloc_heaps.c - tests ownerless heaps (heaps that belong to no thread) beside running and ended
- * threads: which blocks disappear with a heap, and that the locks are taken in one order. */
+ * threads. A destroyed heap takes only its own blocks with it, and all threads take the locks in
+ * the same order. */
 #include "alloc/alloc.h"
 
 #include "alloc/ownerless_heap.h"
@@ -45,7 +46,7 @@ TEST(a_heap_that_is_destroyed_takes_no_block_of_an_ended_thread_with_it)
     page_heap_check();
 }
 
-static _Atomic unsigned locked; /* times that the main thread has locked all heaps */
+static _Atomic unsigned locked; /* how often the main thread locked all heaps */
 
 static void *come_and_go(void *argument)
 {
@@ -62,7 +63,8 @@ static void *come_and_go(void *argument)
     return argument;
 }
 
-/* The two sides once took two locks in opposite orders, and deadlocked. */
+/* The thread that destroyed a heap and the thread that locked all heaps once took the same two
+ * locks in opposite orders, and deadlocked. */
 TEST(heaps_can_be_destroyed_while_another_thread_locks_all_heaps)
 {
     pthread_t id;

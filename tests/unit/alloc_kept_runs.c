@@ -1,5 +1,5 @@
 /* alloc_kept_runs.c - tests the runs that a thread keeps: the run of a freed slab or large block
- * serves the next one, and a heap that grows keeps no runs. */
+ * serves the next slab or large block, and a heap that grows keeps no runs. */
 #include "alloc/alloc.h"
 
 #include "alloc/page_heap.h"
@@ -235,7 +235,8 @@ TEST(a_resized_block_keeps_slices_that_it_never_asked_for)
     page_heap_check();
 }
 
-/* A kept run counts as used memory. At the limit it is freed, and the block then grows in place. */
+/* A kept run counts as used memory. At the memory limit the allocator frees the kept run, and a
+ * block can then grow in place. */
 TEST(at_the_limit_the_kept_run_makes_room_for_a_block_that_grows)
 {
     heap_collect(thread_heap);
@@ -267,7 +268,7 @@ TEST(at_the_limit_an_empty_slab_makes_room_for_a_block_of_another_class)
     page_heap_check();
 }
 
-/* The long run is the first that a growing heap returns. */
+/* A growing heap returns its long run before its other kept runs. */
 TEST(a_heap_that_grows_keeps_no_long_run)
 {
     be_large();

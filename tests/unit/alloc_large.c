@@ -15,7 +15,7 @@
 
 enum {
     MANY = 1100,
-/* This sanitizer needs a mapping or more for each of ours. */
+/* The thread sanitizer makes at least one mapping of its own for each mapping of the allocator. */
 #ifdef __SANITIZE_THREAD__
     MAPPINGS_MAX = 60000,
 #else
@@ -74,7 +74,8 @@ static unsigned times_until_collapsed(bool touched)
     return 0;
 }
 
-/* This must be the first test: no chunk has been advised yet to be, or not to be, a huge page. */
+/* This must be the first test: the allocator has not yet requested huge or small pages for any
+ * chunk. */
 TEST(a_chunk_that_is_reused_by_large_blocks_becomes_a_huge_page)
 {
     CHECK(times_until_collapsed(false) == 0);
@@ -89,7 +90,8 @@ TEST(a_chunk_that_is_reused_by_large_blocks_becomes_a_huge_page)
     page_heap_purge(0);
 }
 
-/* There are more blocks than may have a mapping of their own. The later ones are copied. */
+/* There are more blocks than may have a mapping of their own. The allocator copies the blocks
+ * beyond that number when they grow. */
 TEST(many_growing_blocks_keep_their_contents_and_need_few_mappings)
 {
     unsigned before = mappings();
@@ -107,7 +109,8 @@ TEST(many_growing_blocks_keep_their_contents_and_need_few_mappings)
         }
         CHECK(mappings() < before + MAPPINGS_MAX);
         page_heap_check();
-        for (unsigned i = 0; i < MANY; i++) { /* grows in place where it can, then shrinks */
+        /* Each block grows, in place if possible, and then shrinks. */
+        for (unsigned i = 0; i < MANY; i++) {
             blocks[i] = alloc_realloc(blocks[i], 6 * QUARTER);
             REQUIRE(blocks[i] != NULL && has_ends(i, 5 * QUARTER));
             blocks[i] = alloc_realloc(blocks[i], 2 * QUARTER);
@@ -162,8 +165,8 @@ TEST(a_resized_block_gives_back_the_slices_that_it_leaves)
     alloc_free(block);
 }
 
-/* Both ways of growing are refused. Half of the time the refused call also unmaps the memory behind
- * the block. */
+/* The kernel refuses to lengthen the block, and in most cases also to move it. Half of the refused
+ * calls to lengthen it also unmap the memory behind it. */
 TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
 {
     for (unsigned i = 0; i <= 8; i++) {
@@ -173,7 +176,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = true;
     for (unsigned i = 0; i < 8; i++) {
-        /* Cannot grow in place, because the next block lies directly behind. */
+        /* The block cannot grow in place, because the next block lies directly behind it. */
         blocks[i] = alloc_realloc(blocks[i], 4 * MIB);
         REQUIRE(blocks[i] != NULL);
         fake_os.refuse_call = fake_os.call_count + 1;
@@ -186,7 +189,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = false;
     CHECK(fake_os.behind_lost > 0);
-    for (unsigned i = 9; i < MANY; i++) { /* short enough to fill every gap */
+    for (unsigned i = 9; i < MANY; i++) { /* blocks that are short enough for every gap */
         blocks[i] = alloc_calloc(1, 3 * SLICE_BYTES);
         REQUIRE(blocks[i] != NULL);
         CHECK(blocks[i][0] == 0 && memcmp(blocks[i], blocks[i] + 1, 3 * SLICE_BYTES - 1) == 0);
@@ -198,7 +201,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     page_heap_check();
 }
 
-/* Requests huge pages for all free chunks, as a growing large program does. */
+/* Requests huge pages for all free chunks, as the allocator does while a large program grows. */
 static void want_huge_pages(void)
 {
     enum { SPARE = 64 }; /* MiB */
@@ -207,7 +210,7 @@ static void want_huge_pages(void)
     page_heap_purge(0);
     for (size_t number = 1; number < region.slices / CHUNK_SLICES; number++) {
         struct chunk *chunk = chunk_of(number);
-        if (chunk->used_count > 0 || free_map.chunks[number].longest == 0) /* skipped */
+        if (chunk->used_count > 0 || free_map.chunks[number].longest == 0) /* not free */
             continue;
         os_want_huge_pages(region_address(number * CHUNK_SLICES), CHUNK_BYTES);
         chunk->huge = true;

@@ -8,11 +8,12 @@
  *     a machine with less memory       limit_bytes: an address-space limit, or overcommit mode 2
  *     a machine with larger OS pages   page_bytes: a multiple of the real size. Giving back a part
  *                                      of a page discards all of it, as the real machine does
- *     a trap for stray accesses        trapping: memory that was given back ends the program when
- *                                      it is touched before a run lies there; then it reads as zero
+ *     a trap for stray accesses        trapping: a touch of memory that was given back ends the
+ *                                      program, unless a new run lies there. The memory of a new
+ *                                      run reads as zero
  *
- * It aborts the program if memory that is given back, moved or advised does not begin at an OS page
- * or is not all within the region.
+ * A call that gives back, moves or advises memory aborts the program if the memory does not begin
+ * at an OS page or is not all within the region.
  */
 #ifndef CAIRN_ALLOC_OS_H
 #define CAIRN_ALLOC_OS_H
@@ -61,12 +62,13 @@ static struct {
     unsigned refuse_more;           /* number of further calls to refuse after it */
     unsigned refuse_after;          /* refuses every call after this many; 0: none */
     unsigned occupied_first;        /* first claim that finds the place occupied; 0: none */
-    unsigned occupied_last;         /* last claim that finds it occupied */
-    unsigned occupied_chunks;       /* number of further claims of chunks that do */
-    uintptr_t addresses_end;        /* first address that does not exist; 0: no limit */
-    unsigned behind_lost;           /* times that os_lengthen() unmapped the memory behind */
-    bool losing;                    /* a refused move sometimes unmaps one of the two places */
-    bool refuses_moves;             /* refuses os_move() and os_lengthen() */
+    unsigned occupied_last;         /* last claim that finds the place occupied */
+    /* Number of coming claims, counting only those of 2 MiB or more, that find it occupied. */
+    unsigned occupied_chunks;
+    uintptr_t addresses_end; /* first address that does not exist; 0: no limit */
+    unsigned behind_lost;    /* times that os_lengthen() unmapped the memory behind */
+    bool losing;             /* a refused move sometimes unmaps one of the two places */
+    bool refuses_moves;      /* refuses os_move() and os_lengthen() */
     bool trapping;
     /* Duration of the first touch after huge pages were requested; 0: small_touch_ticks. */
     uint64_t huge_touch_ticks;
@@ -116,9 +118,9 @@ bool os_unmap(void *start, size_t bytes)
     return !fake_refuses() && real_unmap(start, bytes);
 }
 
-/* Returns whether the place counts as occupied, although the kernel might map it. That is address
- * 0, which root may map. With the thread sanitizer it is every address from 2^39 on, because the
- * sanitizer would let us map its own memory. */
+/* Returns whether a place counts as occupied, although the kernel might map it. Address 0 does,
+ * because root may map it. In a build with the thread sanitizer, every address from 2^39 on does
+ * instead, because the sanitizer would let us map its own memory. */
 static bool fake_has_itself(const void *start)
 {
 #ifdef __SANITIZE_THREAD__
@@ -236,7 +238,7 @@ bool os_want_huge_pages(void *start, size_t bytes)
     return true;
 }
 
-/* Does not touch the memory, because other tests check which pages were touched. */
+/* Returns the duration of a touch, but touches nothing: tests check which pages were touched. */
 uint64_t os_touch(void *start)
 {
     (void)start;
@@ -265,7 +267,7 @@ bool os_want_small_pages(void *start, size_t bytes)
 /* --- the trap --------------------------------------------------------------------------------- */
 
 /* Returns whether the slice belongs to a run. In a large block only the record of the first slice
- * says so. */
+ * names the kind of the run. */
 static bool fake_in_use(size_t index)
 {
     size_t first = index;

@@ -1,5 +1,5 @@
-/* alloc_page_heap.c - tests the page heap against a model: who owns each slice, what it contains,
- * and whether memory reported as zero reads as zero. */
+/* alloc_page_heap.c - tests the page heap against a model: which run each slice belongs to, what
+ * the slice contains, and whether memory reported as zero reads as zero. */
 #include "alloc/first_touch.h"
 #include "alloc/huge_page.h"
 #include "alloc/large.h"
@@ -325,10 +325,13 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
         unsigned least;
         unsigned most;
     } cases[] = {
-        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300}, /* from 40 MiB on, or 64 MiB after a purge */
-        {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},     /* pauses of 8, 16, 32, 64 … chunks */
+        /* Huge pages are quick. The heap requests one for each new chunk as soon as the program
+         * uses 40 MiB and has grown by 64 MiB since the last purge. */
+        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300},
+        /* Huge pages are slow. The heap pauses the requests for 8, 16, 32, 64 … chunks. */
+        {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},
         {FIRST_TOUCH_HUGE, 2 * 513 * 1000, 150, 300},
-        /* Resumes at once when huge pages are quick again. */
+        /* Huge pages are quick again. The requests resume at once. */
         {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300},
     };
     fake_os.small_touch_ticks = 1000;
@@ -537,7 +540,7 @@ TEST(after_each_refused_huge_page_the_next_request_waits_longer)
     REQUIRE(index != 0);
     fake_os.refuses_collapse = true;
     unsigned longest = 0;
-    /* The first two looks are not part of the wait. */
+    /* The first two looks at the chunk are not part of the wait. */
     for (unsigned wait = 1; wait <= 64; wait *= 2) {
         longest = epochs_until_asked();
         CHECK(longest >= 2 && longest > wait / 2 && longest <= 20 + wait);

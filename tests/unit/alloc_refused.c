@@ -38,7 +38,7 @@ enum {
 
 static uint64_t seed = 1;
 
-/* The distance from one refused system call to the next: EVERY, or 1 with --long. */
+/* The number of system calls from one refused call to the next: EVERY, or 1 with --long. */
 static unsigned every = EVERY;
 
 /* A failed expectation ends the process of the scenario. */
@@ -110,7 +110,7 @@ static void allocate(struct slot *slot, struct random *random)
         slot->p = alloc_aligned(alignment, slot->size);
     } else if (kind < 3 && slot->size < 50 * KIB) { /* clearing more takes too long */
         slot->p = alloc_calloc(1, slot->size);
-        size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* more takes too long */
+        size_t end = slot->size < 32 * KIB ? slot->size : EDGE; /* comparing more takes too long */
         EXPECT(slot->p == NULL ||
                (holds(slot->p, end, 0) && holds(slot->p + slot->size - end, end, 0)));
     } else {
@@ -165,8 +165,8 @@ struct worker {
     struct slot slots[SLOTS];
 };
 
-/* A thread that takes over some blocks of the main thread, operates on them and ends. Some blocks
- * that it allocated outlive it. */
+/* The body of a thread. It takes over some blocks of the main thread, operates on them and ends.
+ * Some blocks that the thread allocates outlive it. */
 static void *work(void *argument)
 {
     struct worker *worker = argument;
@@ -242,7 +242,7 @@ static void check(void)
     page_heap_check();
 }
 
-/* Allocates 60 MiB, more than the allocator ever had before. Only both ends are touched. */
+/* Allocates 60 MiB, more than all memory of the allocator before. Touches only both ends. */
 static void grow(struct slot *slot)
 {
     unsigned before = fake_os.refused_count;
@@ -253,8 +253,8 @@ static void grow(struct slot *slot)
         fill(slot, &(struct random){seed});
 }
 
-/* The scenario: threads start and end, blocks of all sizes are allocated, resized and freed, and
- * idle memory is given back again and again. */
+/* Runs the scenario: threads start and end, blocks of all sizes are allocated, resized and freed,
+ * and idle memory is given back again and again. */
 static void scenario(void)
 {
     static struct worker workers[AT_ONCE];
@@ -275,8 +275,8 @@ static void scenario(void)
     }
 }
 
-/* Checks that service resumes: all idle memory can be given back, every class is served, and so is
- * a block larger than everything before. */
+/* Checks that all requests succeed again: idle memory can be given back, and blocks can be
+ * allocated of every class and of a size larger than any before. */
 static void resume(void)
 {
     fake_os.refuse_call = fake_os.refuse_after = 0;

@@ -102,7 +102,8 @@ TEST(there_is_a_place_on_machines_with_39_bit_addresses)
     CHECK(!HAS_39_BITS || holds(in_39_bits));
 }
 
-/* As in an emulator: the two usual places are out of reach, and the kernel maps at any address. */
+/* Simulates an emulator: the two usual places are out of reach, and the kernel chooses where it
+ * maps memory. */
 static void out_of_reach(void)
 {
     fake_os.occupied_first = 1;
@@ -169,7 +170,7 @@ static void a_chunk_at_a_time(void)
 {
     serve();
     size_t all = atomic_load(&region.slices) << SLICE_SHIFT;
-    for (unsigned i = 0; i < 100; i++) { /* each piece gets no more than is needed */
+    for (unsigned i = 0; i < 100; i++) { /* each piece is no longer than needed */
         fake_os.limit_bytes = fake_os.claimed_bytes + 3 * MIB;
         EXPECT(fill(all + MIB) <= all + MIB);
         fake_os.limit_bytes = 0;

@@ -72,8 +72,9 @@ static void add(struct site *sum, const struct site *site)
     sum->lives[0] += ended(site);
 }
 
-/* Returns the sum of the rows of a call address, over all lengths and depths. If the address is
- * NULL, returns the sum of all rows, including the row of others. */
+/* Returns the sum of the table's rows that have the call address `caller`, whatever their block
+ * lengths and stack depths. If `caller` is NULL, returns the sum of all rows, including the row of
+ * the calls that have no row of their own. */
 static struct site of(const void *caller)
 {
     struct site sum = {0};
@@ -131,8 +132,8 @@ TEST(a_block_counts_for_its_site_from_the_call_to_the_free)
     site_check();
 }
 
-/* The address of a call is its return address. It lies behind the first byte of the calling object,
- * and possibly one byte behind its last. */
+/* A site is known by its return address. The return address always lies behind the first byte of
+ * the calling program or library, and may lie one byte behind its last. */
 TEST(a_site_lies_within_the_object_that_made_the_call)
 {
     REQUIRE(alloc_count_sites());
@@ -143,8 +144,8 @@ TEST(a_site_lies_within_the_object_that_made_the_call)
     CHECK(!site_is_within(1, 4096));
 }
 
-/* The record of the run must forget the site. If the run's next block is not counted, its free can
- * then take the fast path. */
+/* When a block is freed, the record of its run must forget the site. If the run's next block is not
+ * counted, the free of that block can then take the fast path. */
 TEST(a_freed_block_belongs_to_no_site)
 {
     REQUIRE(alloc_count_sites());

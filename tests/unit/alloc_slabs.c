@@ -131,7 +131,7 @@ TEST(a_sweep_returns_how_many_slabs_it_claimed)
     take_many();
     struct slab *slab = full_slab_first();
     heap_sweep();
-    for (unsigned i = 0; i < 2; i++) /* no room: the block goes to its slab, not the list */
+    for (unsigned i = 0; i < 2; i++) /* without room on the list, the block goes to its slab */
         thread_heap->room[slab->class] = 0, alloc_free(block[i]);
     CHECK(remote_state(slab) == REMOTE_PARKED);
     struct cairn_stats before = now();
@@ -147,7 +147,8 @@ TEST(a_sweep_returns_how_many_slabs_it_claimed)
     heap_check(thread_heap);
 }
 
-/* Slabs of the smallest class, full slabs and the current slab are given back, too. */
+/* The slabs that it gives back include full slabs, the current slab, and slabs of the smallest
+ * class. */
 TEST(a_heap_that_is_destroyed_gives_back_every_slab)
 {
     bool zero;

@@ -55,8 +55,9 @@ TEST_APART(a_block_of_each_class_needs_a_slab_for_each_power_of_two)
     CHECK(gets(9000) == 10240);
 }
 
-/* The first 4 KiB of a class come from the next power of two. The blocks up to 16 KiB come from
- * classes with four steps to a doubling, and all others from the class's own slabs. */
+/* The first 4 KiB of a class's blocks are borrowed from the class of the next power of two. The
+ * next blocks, up to 16 KiB in all, are borrowed from classes with four steps to a doubling. All
+ * later blocks come from the class's own slabs. */
 TEST_APART(a_class_with_more_blocks_borrows_from_closer_classes)
 {
     unsigned count[3] = {0};
@@ -72,7 +73,7 @@ TEST_APART(a_class_with_more_blocks_borrows_from_closer_classes)
     CHECK(count[0] == 2 && count[1] == 10);
 }
 
-/* Requests count, whether or not their blocks are freed. */
+/* Every request brings the class nearer to its own slab, whether or not the block is freed. */
 TEST_APART(a_class_whose_blocks_are_freed_each_time_gets_its_own_slab_too)
 {
     for (unsigned i = 0; i < 65; i++) {

@@ -250,7 +250,7 @@ TEST(a_fixed_arena_stays_within_the_callers_memory_whatever_its_address_and_size
             for (char *block; arena != NULL && (block = cairn_arena_alloc(arena, 24)) != NULL;) {
                 CHECK(block >= memory + offset && block + 24 <= memory + offset + bytes);
                 memset(block, 1, 24);
-                used += 32 + 32; /* includes what a checked arena adds */
+                used += 32 + 32; /* includes the bytes that a checked arena adds */
             }
             CHECK(used + 64 > bytes);
             if (arena != NULL)
@@ -457,8 +457,8 @@ static bool has_flag(const void *address, const char *flag)
     return found;
 }
 
-/* The reason is a measurement: with huge pages, a million blocks of 10 to 1000 bytes cost less than
- * half as much. */
+/* The reason is a measurement: a million blocks of 10 to 1000 bytes cost less than half as much in
+ * huge pages as in small pages. */
 TEST(a_hint_of_32_mib_or_more_gets_huge_pages_by_default)
 {
     bool kernel_has_them = access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) == 0;

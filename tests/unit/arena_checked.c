@@ -12,7 +12,7 @@ static struct cairn_arena *checked(void)
         &(struct cairn_arena_options){.checked = CAIRN_ARENA_CHECKED_ON});
 }
 
-/* Hides the access from the compiler, which would warn about it. */
+/* Writes a byte at an address. Hides the write from the compiler, which would warn about it. */
 static void write_to(volatile char *where)
 {
     *where = 'x';
@@ -347,8 +347,9 @@ static void write_a_word_after_giving_back(void)
 }
 
 /* The list of free objects once linked them through their first words, which the pool did not
- * verify. A write to the first member of a freed object is the most common mistake. It made the
- * pool follow a wild pointer into SIGBUS, and a zero there silently lost all objects behind it. */
+ * verify. A write to the first member of a freed object is the most common mistake. Such a write
+ * made the pool follow a wild pointer into SIGBUS. If the written value was zero, the pool silently
+ * lost all later objects of the list. */
 TEST(a_write_to_any_word_of_an_object_that_was_given_back_is_found)
 {
     for (unsigned i = 0; i < 2 * 5 * 2 * 4; i++) {

@@ -13,7 +13,8 @@ extern void __asan_poison_memory_region(const volatile void *start, size_t bytes
     __attribute__((weak));
 
 /* Runs `run` in a child. Returns true if the child dies after one line "cairn: …" that contains
- * `words`, or after a report of the address sanitizer, which may come first. */
+ * `words`. A report of the address sanitizer is accepted instead of that line, because the
+ * sanitizer may find the mistake before cairn does. */
 static bool dies(void (*run)(void), const char *words)
 {
     int ends[2];

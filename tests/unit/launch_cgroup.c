@@ -67,8 +67,8 @@ TEST(cgroup_is_not_found_where_there_is_none)
     CHECK(finds(HYBRID, "garbage\n::\n0:\n", 2, NULL, NULL));
 }
 
-/* A container sees only its own part of the hierarchy. The root of its mount is that part's path on
- * the host. */
+/* A container sees only its own part of the hierarchy. Its mountinfo names the root of the mount by
+ * the path that this part has on the host. */
 TEST(cgroup_is_found_through_a_mount_of_a_part)
 {
     const char *mounts = "9 1 0:3 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";

@@ -78,8 +78,8 @@ TEST(memory_of_a_v1_cgroup_includes_the_cgroups_below)
     fake_remove(&fake);
 }
 
-/* Every reading resets the peak for the next interval. Here it overwrites the first byte of the
- * fake file. */
+/* Every reading resets the peak for the next interval. In a fake folder the reset overwrites the
+ * first byte of the file. */
 TEST(memory_reading_resets_the_peak)
 {
     struct fake fake = fake_v1();
@@ -93,10 +93,11 @@ TEST(memory_reading_resets_the_peak)
     fake_remove(&fake);
 }
 
-/* Before Linux 6.12 the peak cannot be reset, and before 5.19 there is none. */
+/* Before Linux 6.12 the peak of a cgroup cannot be reset. Before 5.19 the kernel does not report
+ * it. */
 TEST(memory_peak_that_cannot_be_written_is_for_the_lifetime)
 {
-    /* Root can write any file but the kernel's read-only ones. */
+    /* The test needs a file that cannot be written, and root can write any ordinary file. */
     if (geteuid() == 0)
         return;
     struct fake fake = fake_v2();
@@ -235,7 +236,7 @@ TEST(memory_lazily_freed_is_never_below_zero)
     fake_remove(&fake);
 }
 
-/* Touches one byte of each page. The thread sanitizer would record each in memory of its own. */
+/* Touches one byte of each page. The thread sanitizer would need memory to record each touch. */
 __attribute__((no_sanitize("thread"))) static void touch(char *area, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += 4096)
@@ -453,7 +454,7 @@ static void end_stepper(const struct stepper *stepper)
 }
 
 /* exec resets the high-water mark of a process. A burst of the new program is seen although the old
- * one was larger. */
+ * program was larger. */
 TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
 {
     struct memory memory;
@@ -480,7 +481,7 @@ TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
     memory_close(&memory);
 }
 
-/* The same must hold when no reading was taken between the exec and the burst. */
+/* The burst is also seen if the launcher took no reading between the exec and the burst. */
 TEST(memory_of_a_burst_is_seen_without_a_reading_after_exec)
 {
     struct memory memory;
@@ -497,7 +498,7 @@ TEST(memory_of_a_burst_is_seen_without_a_reading_after_exec)
     memory_close(&memory);
 }
 
-/* Only MEMORY_FOLLOWED_MAX processes are followed at a time. The place of an ended process is
+/* Only MEMORY_FOLLOWED_MAX processes are followed at a time. The entry of an ended process is
  * reused. */
 TEST(memory_of_many_successive_processes_is_followed)
 {

@@ -43,7 +43,8 @@ TEST(peak_is_the_highest_of_anonymous_and_shared_memory)
     CHECK(peak.count == 3);
 }
 
-/* The three peaks may come from three different readings. */
+/* The peak, the peak without lazily freed memory, and the peak of lazily freed memory may come from
+ * three different readings. */
 TEST(peak_less_lazy_has_a_reading_of_its_own)
 {
     struct peak peak = peak_begin(0);
@@ -99,8 +100,8 @@ TEST(peak_does_not_count_page_cache_that_was_dropped)
     }
 }
 
-/* A page that is entering the cache is charged but not yet counted there. With huge pages that may
- * be 2 MiB. */
+/* A page that is entering the page cache is charged to the cgroup before it counts as page cache. A
+ * huge page makes this gap 2 MiB large. */
 TEST(peak_ignores_a_gap_smaller_than_the_change_of_the_cache)
 {
     struct peak peak = peak_begin(MIB);
@@ -180,8 +181,8 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /* Simulates programs whose anonymous memory varies at random and whose page cache only grows, with
- * readings at random times. The peak is never above the truth and never below any reading. Without
- * page cache it equals the truth. */
+ * readings at random times. The computed peak is never above the true peak and never below any
+ * reading. Without page cache it equals the true peak. */
 TEST(peak_is_between_the_highest_reading_and_the_truth)
 {
     for (uint64_t seed = 1; seed <= 2000; seed++) {
@@ -224,8 +225,8 @@ TEST(pace_doubles_at_the_beginning)
     }
 }
 
-/* In the long run the CPU time of all repetitions stays within the budget, whatever a repetition
- * costs. */
+/* In the long run the repeated action takes no more CPU time than its budget, whatever a single
+ * repetition costs. */
 TEST(pace_stays_within_its_budget)
 {
     for (uint64_t cost_us = 1; cost_us <= 400; cost_us++) {

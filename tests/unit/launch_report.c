@@ -35,7 +35,7 @@ TEST(report_of_a_failed_exec_has_no_exit_code)
     struct report report = {.status = 127 << 8, .exec_errno = ENOENT};
     CHECK(says(&report, "\"exit_code\":null,\"signal\":null"));
     CHECK(says(&report, "\"exec_errno\":2,\"exec_error\":\"No such file or directory\""));
-    /* This would be the memory of the forked launcher, not of the program. */
+    /* This peak would be that of the forked launcher, not of the program. */
     report.peak = (struct peak){.peak_bytes = 47104, .count = 2};
     CHECK(says(&report, "\"peak_bytes\":null"));
 }

@@ -45,21 +45,21 @@ static double noise(void)
 }
 
 static const double curves[][POLICY_STEPS] = {
-    {1.0, 1.0, 1.0, 1.0, 1.0, 1.0},      /* all cost the same */
+    {1.0, 1.0, 1.0, 1.0, 1.0, 1.0},      /* all steps cost the same */
     {1.0, 1.03, 1.06, 1.09, 1.12, 1.15}, /* nearly the same */
-    {1.0, 1.1, 1.2, 1.3, 1.4, 1.5},      /* less is better */
-    {1.0, 1.3, 1.69, 2.2, 2.86, 3.7},    /* less is far better */
-    {1.5, 1.4, 1.3, 1.2, 1.1, 1.0},      /* more is better */
-    {3.7, 2.86, 2.2, 1.69, 1.3, 1.0},    /* more is far better */
+    {1.0, 1.1, 1.2, 1.3, 1.4, 1.5},      /* lower steps are cheaper */
+    {1.0, 1.3, 1.69, 2.2, 2.86, 3.7},    /* lower steps are far cheaper */
+    {1.5, 1.4, 1.3, 1.2, 1.1, 1.0},      /* higher steps are cheaper */
+    {3.7, 2.86, 2.2, 1.69, 1.3, 1.0},    /* higher steps are far cheaper */
     {1.5, 1.3, 1.1, 1.0, 1.1, 1.3},      /* a valley */
     {2.0, 1.7, 1.4, 1.2, 1.0, 1.2},      /* a valley at one side */
     {2.0, 1.5, 1.0, 1.5, 2.0, 2.5},      /* a narrow valley */
     {1.5, 1.2, 1.0, 1.0, 1.2, 1.5},      /* a valley of two steps */
-    {1.0, 1.0, 1.0, 1.0, 1.0, 3.0},      /* only the last is worse */
-    {1.0, 1.0, 1.0, 3.0, 1.0, 1.0},      /* only a middle one is worse */
-    {1.0, 1.0, 1.0, 0.7, 1.0, 1.0},      /* only a middle one is better */
-    {1.0, 1.0, 1.0, 1.0, 0.7, 1.0},      /* only the last but one is better */
-    {0.7, 1.0, 1.0, 1.0, 1.0, 1.0},      /* only the first is better */
+    {1.0, 1.0, 1.0, 1.0, 1.0, 3.0},      /* only the last step is dearer */
+    {1.0, 1.0, 1.0, 3.0, 1.0, 1.0},      /* only a middle step is dearer */
+    {1.0, 1.0, 1.0, 0.7, 1.0, 1.0},      /* only a middle step is cheaper */
+    {1.0, 1.0, 1.0, 1.0, 0.7, 1.0},      /* only the last step but one is cheaper */
+    {0.7, 1.0, 1.0, 1.0, 1.0, 1.0},      /* only the first step is cheaper */
 };
 enum { CURVES = COUNT_OF(curves) };
 
@@ -246,8 +246,8 @@ TEST(a_phase_in_which_the_current_step_is_dearer_is_followed_within_150_epochs)
             CHECK(delay(number, phases[i][0], phases[i][1]) <= 150);
 }
 
-/* Assume that a policy was just trying another step when all steps became cheaper. It then knows
- * little of that step, and takes the others for expensive. */
+/* Assume that a policy was just trying another step when all steps became cheaper. It then has few
+ * observations of that step, and still remembers the old, higher costs of the other steps. */
 TEST(a_phase_in_which_all_steps_are_cheaper_is_followed_within_150_epochs_in_nine_of_ten_cases)
 {
     static const double before[] = {3.6, 3.0, 3.6, 4.2, 4.8, 5.4};
@@ -268,8 +268,8 @@ TEST(an_unused_step_that_became_cheaper_is_found_within_500_epochs)
         CHECK(delay(number, before, after) <= 500);
 }
 
-/* Step 0 is the worst here and is not used again. The mean of observations whose weight is nearly 0
- * would be meaningless. */
+/* Step 0 is the worst here and is not used again. The weight of its observations therefore falls to
+ * nearly 0, and their mean would then be meaningless. */
 TEST(old_observations_are_forgotten)
 {
     seed(0);
@@ -363,7 +363,7 @@ TEST(impossible_weights_are_not_sound)
     REQUIRE(policy_is_sound(&policy));
     for (unsigned i = 0; i < POLICY_STEPS; i++) {
         struct policy more = policy;
-        more.known.weight[i] = 1e6; /* discounting keeps their sum below that */
+        more.known.weight[i] = 1e6; /* discounting keeps the sum of all weights below 1e6 */
         CHECK(!policy_is_sound(&more));
         struct policy less = policy;
         less.known.weight[i] = -1;
@@ -415,7 +415,7 @@ TEST(the_trace_holds_the_costs_that_were_known)
     bool known[POLICY_STEPS] = {true};
     for (unsigned epoch = 1; epoch <= 300; epoch++) {
         unsigned from = policy_step(&policy);
-        CHECK(!policy_evolve(&policy, 0, 0)); /* this call counts as an epoch too */
+        CHECK(!policy_evolve(&policy, 0, 0)); /* this call counts as an epoch */
         if (!run_epoch(&policy, curves[5], 1))
             continue;
         unsigned to = policy_step(&policy);

@@ -57,8 +57,8 @@ static void check_pages(void)
     CHECK(counted == expected);
 }
 
-/* shadow_hand_out() looks only at both ends of a block. If both are noted already, it does not note
- * the memory between them. */
+/* shadow_hand_out() looks only at both ends of a block. If both ends are noted already, it does not
+ * note the memory between them. */
 TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
 {
     struct random random = random_of(20261122);
@@ -78,7 +78,7 @@ TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
             continue;
         }
         bool was_new = !noted[offset / GRANULE];
-        /* The block is longer than the one there before, or it has grown. */
+        /* The block is longer than the previous block at this address, or it has grown. */
         bool is_longer = !noted[(offset + bytes - 1) / GRANULE];
         CHECK(shadow_hand_out((void *)(base + offset), bytes) == was_new);
         if (was_new || is_longer)

@@ -1,10 +1,11 @@
-/* record_profile.c - tests the layout that cairn/profile/reader.py relies on, and the buckets. */
+/* record_profile.c - tests the layout that cairn/profile/reader.py relies on, and how times and
+ * sizes are divided into buckets and groups. */
 #include "record/profile.h"
 
 #include "test.h"
 
 /* The same numbers are in tests/python/test_profile.py. A change needs a new PROFILE_VERSION and an
- * update of both. */
+ * update of both files. */
 TEST(the_structs_have_the_sizes_that_the_reader_knows)
 {
     CHECK(sizeof(struct profile_head) == 4056);

@@ -4,7 +4,7 @@
  *     int main(int argc, char **argv) { return test_main(argc, argv); }
  *
  * Each TEST registers itself. CHECK prints a failure and goes on. REQUIRE also leaves the test. The
- * program takes an optional part of a name, and runs the tests whose names contain it. It prints
+ * program takes an optional text, and runs only the tests whose names contain that text. It prints
  * one line per failure and a last line "N passed, N failed". It exits with 1 if a test failed or
  * none ran.
  */

@@ -1,5 +1,5 @@
-/* witness_record.c - tests that every record is one whole line of JSON, and that it goes to the
- * file that was named. */
+/* witness_record.c - tests that every record is one whole line of JSON, and that the record goes to
+ * the file that CAIRN_WITNESS names. */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
 #include <stdlib.h>

@@ -24,8 +24,8 @@ struct program {
     ElfW(Phdr) segments[20];
 };
 
-/* Returns a program for this machine with 20 segments. The segment at `interpreter_at` is
- * PT_INTERP; 20: none is. */
+/* Returns a program for this machine with segments 0 to 19. Segment `interpreter_at` is PT_INTERP.
+ * If `interpreter_at` is 20, no segment is. */
 static struct program program_with(size_t interpreter_at)
 {
     extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
@@ -141,7 +141,7 @@ TEST(an_object_file_or_an_odd_segment_table_is_no_dynamic_program)
     CHECK(kind_of_bytes(&bytes, sizeof bytes, "x") == TARGET_STATIC);
 }
 
-/* Run as a command, the loader loads another program, and the preload applies to that one. */
+/* A loader that is run as a command loads another program. The preload applies to that program. */
 TEST(a_loader_is_known_by_its_name)
 {
     struct program bytes = program_with(20);
@@ -167,7 +167,7 @@ TEST(the_first_line_of_a_script_is_read_as_linux_reads_it)
 {
     static const struct {
         const char *text;
-        const char *interpreter; /* NULL: Linux refuses it */
+        const char *interpreter; /* NULL: Linux refuses the script */
     } cases[] = {
         {"#!/bin/sh\n", "/bin/sh"},
         {"#! \t /bin/sh \t -e -x\n", "/bin/sh"},
@@ -190,7 +190,8 @@ TEST(the_first_line_of_a_script_is_read_as_linux_reads_it)
     }
 }
 
-/* Linux reads 256 bytes, and refuses an interpreter that does not end within them. */
+/* Linux reads the first 256 bytes of a script, and refuses an interpreter whose path does not end
+ * within them. */
 TEST(an_interpreter_that_may_be_cut_is_refused)
 {
     char text[400];
