@@ -24,11 +24,11 @@ struct operation {
 struct node {
     struct operation pending[MODEL_THREADS_MAX];
     uint8_t enabled;
-    /* Threads to try; the order of the others does not matter. */
+    /* Threads to try from this state. Starting with any other thread leads to no new outcome. */
     uint8_t wanted;
     uint8_t asleep; /* tried, or known to lead to states seen already */
     uint8_t chosen;
-    uint8_t choice; /* for a load: how many messages older than the newest */
+    uint8_t choice; /* of a load: age of its message; 0: the newest */
     uint8_t choices;
     /* By thread: the thread's last step that happened before the step taken in this state. */
     uint16_t before[MODEL_THREADS_MAX];
@@ -43,7 +43,7 @@ static struct thread {
     unsigned choice;
     /* By thread: the last step, numbered from 1, that happened before this thread's next step. */
     uint16_t before[MODEL_THREADS_MAX];
-    uint16_t steps; /* number of its own last step */
+    uint16_t steps; /* number of this thread's last step */
 } threads[MODEL_THREADS_MAX];
 static char *stacks[MODEL_THREADS_MAX];
 
@@ -52,8 +52,8 @@ static jmp_buf explorer;
 static int current = -1;
 
 static struct node nodes[STEPS];
-static unsigned length; /* nodes of the current or last execution */
-static unsigned stale;  /* its loads that returned an already replaced value */
+static unsigned length; /* number of nodes of the newest execution */
+static unsigned stale;  /* number of loads of replaced values in it */
 static uint16_t stop;   /* the step that stopped all other threads; 0: none */
 static unsigned stopper;
 
@@ -112,7 +112,7 @@ static void make_thread(unsigned thread)
     current = -1;
 }
 
-/* Runs the thread up to its next step. Returns false if it failed. */
+/* Runs the thread up to its next step. Returns false if the thread reported a failure. */
 static bool resume(unsigned thread)
 {
     current = (int)thread;
@@ -130,7 +130,7 @@ static bool resume(unsigned thread)
     return came == RAN;
 }
 
-/* Calls a function of the plan outside all threads. Returns false if it failed. */
+/* Calls a function of the plan outside all threads. Returns false if it reported a failure. */
 static bool call(void (*what)(void))
 {
     int came = _setjmp(explorer);
@@ -258,8 +258,8 @@ static void want_other_orders(void)
     }
 }
 
-/* Records the step that the thread takes now, and which steps happened before it: in the thread, in
- * the state's node, and in the object that the step accesses. */
+/* Records that the thread takes `step` now, and which steps happened before it. The function writes
+ * this to the thread, to the node of the state, and to the object that the step accesses. */
 static void take_order(unsigned thread, uint16_t step)
 {
     struct thread *self = &threads[thread];
@@ -455,8 +455,8 @@ static enum ending execute(unsigned known)
     return call(plan->check) ? DONE : FAILURE;
 }
 
-/* Moves back to the deepest state in which something is left to try. Returns its number, or 0 if
- * there is none. */
+/* Moves back to the deepest state in which another message or thread is left to try. Returns the
+ * length of the execution up to that state, inclusive, or 0 if there is no such state. */
 static unsigned next_to_try(void)
 {
     for (; length > 0; length--) {

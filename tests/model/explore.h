@@ -1,4 +1,5 @@
-/* explore.h - the step: the interface between memory.c and the explorer. */
+/* explore.h - the interface between memory.c and the explorer: memory.c announces each step of a
+ * thread, and the explorer decides when the thread takes it. */
 #ifndef CAIRN_MODEL_EXPLORE_H
 #define CAIRN_MODEL_EXPLORE_H
 
@@ -14,8 +15,9 @@ enum explore_kind {
     EXPLORE_STOP, /* stops all other threads */
 };
 
-/* Waits until the explorer lets the thread take the step. For a load, returns the age of the
- * message that it must return: 0 is the newest one, 1 the one before. */
+/* Announces the next step of the current thread, and waits until the explorer lets the thread take
+ * it. For a load, returns the age of the message that the load must return: 0 is the newest
+ * message, 1 the message before it. */
 unsigned explore_step(enum explore_kind kind, struct memory_object *object);
 
 /* Reports the value that the step loaded, or left in the object, for the printed schedule. */

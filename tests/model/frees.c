@@ -3,11 +3,12 @@
  * A row below is a slab, and up to four threads that use it. Thread A owns it. The script of a
  * thread is a list of
  *
- *     f0 … f7   frees that block of the slab; g0 … those of the second slab, where there is one
+ *     f0 … f7   frees the block of that number
+ *     g0 … g7   frees the block of that number of the second slab, if the row has two slabs
  *     m         allocates a block of the class, and keeps it
  *     x         ends the thread
- *     n         goes on as a new thread, with the heap of an ended one, if there is any
- *     c         collects: returns the blocks that the thread keeps ready
+ *     n         goes on as a new thread, with the heap of an ended thread if there is one
+ *     c         collects: returns the blocks that the thread keeps ready to their slabs
  *     e         acquires a heap that has to be empty, and releases it
  *     s         sweeps all heaps
  *     F         forks: goes on as the child, in which no other thread exists
@@ -24,8 +25,8 @@
 #include <time.h>
 
 enum start {
-    CURRENT, /* `live` blocks are out, the others on its `free` */
-    PARKED,  /* by local frees; the current slab is used up */
+    CURRENT, /* `live` blocks are out; the slab's `free` has the rest */
+    PARKED,  /* by local frees; another slab is current, and used up */
     /* PARKED by remote frees: `until` and `rest` are still those of a full slab. */
     PARKED_BY_POST,
     /* Every block is live, or was freed (posted) by another thread. Too few blocks were posted to
@@ -33,7 +34,7 @@ enum start {
     FULL,
     ENDED, /* PARKED, and then its owner ended */
     ENDED_FULL,
-    ENDED_TWO_FULL, /* FULL, and so is a second slab; a third is PARKED */
+    ENDED_TWO_FULL, /* two slabs are FULL, and a third is PARKED */
     TWO_PARKED,     /* two slabs, each with `live` blocks out */
     CURRENT_16,     /* slabs of 16 blocks: an eighth is two blocks */
     FULL_16,
@@ -49,7 +50,7 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* index of the second slab's first block in `block` */
     BLOCKS = 16,
-    EXECUTIONS = 15 * 1000,            /* limit of a row; --long has none */
+    EXECUTIONS = 15 * 1000,            /* limit of a row; no limit with --long */
     STALE_EXECUTIONS = 4 * 1000,       /* limit of a row with stale loads */
     STALE_EXECUTIONS_LONG = 20 * 1000, /* the same with --long */
 };
@@ -201,8 +202,8 @@ static bool is_on(uint32_t first, const struct slab *slab)
     return on == 1;
 }
 
-/* Counts the blocks of a list. All must belong to the slab, and none may be in another place
- * too. */
+/* Returns the number of blocks on a list. Each must belong to the slab, and must not have been met
+ * in another place. */
 static unsigned count(struct slab *slab, const struct block *first, bool *met)
 {
     unsigned blocks = 0;
@@ -216,8 +217,8 @@ static unsigned count(struct slab *slab, const struct block *first, bool *met)
     return blocks;
 }
 
-/* Returns whether the owner also frees or collects blocks of the slab. If so, the owner and another
- * thread may each expect the other to claim (free) the empty slab. */
+/* Returns whether the script of the owner frees or collects blocks. If so, the owner and another
+ * thread may each leave it to the other to claim (free) the empty slab. */
 static bool owner_frees(void)
 {
     return strpbrk(row->scripts[0], "fc") != NULL;
@@ -355,7 +356,8 @@ static void check_refills_find(unsigned thread)
     SHOULD(world.run_count == runs, "a slab was made while there was room in another");
 }
 
-/* In the child only the forking thread exists. It frees and allocates blocks. */
+/* Checks that a forked child can go on: its only thread, the forking one, frees and allocates
+ * blocks. */
 static void check_child(void)
 {
     world_as(forker);

@@ -113,8 +113,8 @@ static void buffers(unsigned self)
     see(self, LOAD(1 - self, acquire));
 }
 
-/* In every interleaving one of the two stores comes first. On a real processor both loads can miss
- * the other store. */
+/* In every interleaving at least one thread loads the other thread's store. On a real processor
+ * both loads can miss the other thread's store. */
 TEST(store_buffering_is_seen_when_loads_may_be_stale)
 {
     CHECK(!outcomes_of("buffers", 2, buffers, 0).failed);
@@ -329,7 +329,7 @@ static void run_program(unsigned self)
     }
 }
 
-/* The executions that the reduction leaves out must not have other outcomes. */
+/* The executions that the reduction leaves out must have no outcome that the others lack. */
 TEST(random_programs_have_the_outcomes_of_every_order)
 {
     static uint64_t expected[OUTCOMES];

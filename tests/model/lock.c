@@ -21,7 +21,7 @@ static uint32_t sleeps[MODEL_THREADS_MAX];
 static unsigned rounds;
 static bool wakes_are_lost;
 
-/* Reads the word as the kernel does, without a step. */
+/* Returns the value of the word. The kernel's read is no step of a thread. */
 __attribute__((no_sanitize("thread"), noinline)) static uint32_t look_at(_Atomic uint32_t *word)
 {
     return *(volatile uint32_t *)word;

@@ -339,8 +339,8 @@ static uint64_t load(const volatile void *volatile_p, size_t bytes, int order)
     return message->value;
 }
 
-/* Adds a message to the object. The message carries the knowledge `told`. If the order releases, it
- * also carries the knowledge of the thread. */
+/* Adds a message to the object. The message carries the knowledge `told`. If `order` is a release,
+ * the message also carries the knowledge of the thread. */
 static void append(struct memory_object *object, uint64_t value, int order,
                    const struct memory_knowledge *told)
 {

@@ -1,7 +1,7 @@
 /* memory.h - simulates memory as the threads of a model see it.
  *
- * Every memory access of the code under test comes through here, and every byte remembers who
- * accessed it. Always checked:
+ * Every memory access of the code under test comes through here. memory.c records for each byte
+ * which threads accessed it, and always checks:
  *
  *     two accesses to a byte by two threads, of which one is a write and one is plain, are ordered
  *     by C11's happens-before: through locks, or through an acquiring load of a value that was
@@ -12,7 +12,7 @@
  * An atomic object keeps the values stored to it (messages), oldest first. A thread may load any
  * message that it does not know to be replaced. It knows the messages that it stored or loaded
  * itself, and those known to any thread that it synchronized with. A read-modify-write takes the
- * newest.
+ * newest message.
  *
  * This is the C11 model with four exceptions. No load returns a value that is stored only later
  * (load buffering). A failed compare-and-swap always reads the newest message. A compare-and-swap
@@ -82,7 +82,8 @@ unsigned memory_choices(const struct memory_object *object, unsigned thread);
  * threads. */
 void memory_touch(const void *p, size_t bytes, bool write);
 
-/* Forbids all accesses from here on. Earlier accesses must be ordered before this call. */
+/* Forbids all further accesses to a range. The earlier accesses must be ordered before this
+ * call. */
 void memory_forbid(const void *start, size_t bytes);
 
 /* Gives the current thread all knowledge of all threads. */

@@ -28,7 +28,7 @@ enum { MODEL_THREADS_MAX = 4 };
 struct model_plan {
     const char *name;
     unsigned threads;
-    void (*setup)(void); /* called once; what it writes starts every execution */
+    void (*setup)(void); /* called once; every execution begins with its result */
     /* Called before every execution; restores untracked memory. */
     void (*begin)(void);
     void (*body)(unsigned thread);  /* the code of a thread */
@@ -39,14 +39,14 @@ struct model_plan {
     uint64_t executions_most;       /* the exploration stops after this number */
     bool every_order;               /* runs all orders, for tests of the explorer */
     bool quiet;                     /* a failure is expected, and not printed */
-    /* The one schedule to run, in the form that a failure prints; NULL: all. */
+    /* The one schedule to run, in the form that a failure prints; NULL: all schedules. */
     const char *replay;
 };
 
 struct model_result {
     uint64_t executions;
     uint64_t cut;     /* executions abandoned because they equal an earlier one */
-    unsigned longest; /* number of steps */
+    unsigned longest; /* steps of the longest execution */
     bool exhausted;
     bool failed;
 };
@@ -70,7 +70,8 @@ void model_stop_others(void);
 
 /* --- functions that the program under test provides, for the printed schedule ----------------- */
 
-/* Writes a name for the object at `address`, and the meaning of `value` there. */
+/* The first function writes a name for the object at `address`. The second one writes the meaning
+ * of `value` in that object. */
 void world_describe(const void *address, char *name, size_t bytes);
 void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes);
 const char *world_thread_name(unsigned thread);

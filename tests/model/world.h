@@ -43,15 +43,15 @@ extern struct world world;
 /* Maps the memory. Must be called once. */
 void world_make(void);
 
-/* Gives each of `threads` threads a heap. A setup calls it first. */
+/* Gives each of `threads` threads a heap. The setup of a plan must call it first. */
 void world_begin(unsigned threads);
 
 /* The functions `enter` and `leave` of struct model_plan. */
 void world_enter(unsigned thread);
 void world_leave(unsigned thread);
 
-/* These act for the current thread. In setup and check, they act for the thread that world_as()
- * named last. */
+/* The functions below act for the current thread. In setup and check, they act for the thread that
+ * world_as() selected last. */
 void world_as(unsigned thread);
 void world_as_nobody(void); /* a thread that owns no slab */
 void *world_malloc(size_t size);
