@@ -84,7 +84,7 @@ static void a_scope_frees_the_blocks_made_in_it()
         cairn::arena_scope inner(arena);
         arena.allocate(50000);
     }
-    // A checked arena keeps the mark, once.
+    // A checked arena needs memory for a mark, and reuses it for each later mark at that place.
     CHECK(arena.statistics().allocated_bytes <= before + 32);
     CHECK(arena.statistics().reserved_bytes < (1 << 20));
 }
@@ -167,7 +167,7 @@ static void a_container_stays_in_its_arena()
         numbers four(std::move(three));
         CHECK(four.data() == data && four.get_allocator().get() == passing.get());
         numbers five(50, 5, kept);
-        swap(four, five); // allocators are swapped too
+        swap(four, five); // swap() also exchanges the allocators
         CHECK(four.size() == 50 && four.get_allocator().get() == kept.get());
         CHECK(five.size() == 300 && five.get_allocator().get() == passing.get());
     }

@@ -1,6 +1,6 @@
-/* early.c - allocates before anything is initialized, and after everything has ended. free(NULL) is
- * the first call of the process. Further calls follow in every phase of its start, and the last
- * destructor frees blocks. */
+/* early.c - allocates before anything is initialized, and frees after everything has ended.
+ * free(NULL) is the process's first call of the allocator. Further calls follow in every phase of
+ * the process's start, and the last destructor frees blocks. */
 #include "conformance.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
-/* growing.c - growing MIB: fills MIB mebibytes with blocks of 1,000 bytes. Prints the kilobytes
- * that are resident in huge pages, and those that are resident at all. Then it frees all but every
- * sixteenth group of 64 blocks, trims, and prints both again. */
+/* growing.c - growing MIB: fills MIB mebibytes with blocks of 1,000 bytes. Prints how many
+ * kilobytes are resident in huge pages, and how many are resident in all. Then it frees all but
+ * every sixteenth group of 64 blocks, trims, and prints both numbers again. */
 #include "conformance.h"
 
 enum { SIZE = 1000 };

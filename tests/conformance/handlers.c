@@ -1,6 +1,6 @@
 /* handlers.c - a library whose constructor runs before the first allocation and registers fork
- * handlers that allocate. They are the innermost handlers of all, so that they run while those of
- * the allocator might hold locks. */
+ * handlers that allocate. These are the innermost handlers of the process. So they run at a time
+ * when the allocator's own fork handlers might hold locks. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

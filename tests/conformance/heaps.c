@@ -150,7 +150,7 @@ TEST(any_thread_can_allocate_in_a_heap_and_free_its_blocks)
     pthread_t ids[THREADS];
     for (size_t i = 0; i < THREADS; i++)
         REQUIRE(pthread_create(&ids[i], NULL, use_common, (void *)(i + 1)) == 0);
-    for (int i = 0; i < 50; i++) { /* the main thread forks meanwhile */
+    for (int i = 0; i < 50; i++) { /* meanwhile the main thread forks */
         pid_t pid = fork();
         REQUIRE(pid >= 0);
         if (pid == 0) {

@@ -1,9 +1,9 @@
 /* learning.c - fills and empties memory. Prints four fields of the statistics: `learnt`, held
  * bytes, purged bytes and idle bytes. The argument chooses how:
  *
- *     swings   in turns that are several times shorter than an epoch
- *     slowly   once: a part is freed block by block over several epochs, then the rest at once
- *     once     in turns, and then a single time with four times as much
+ *     swings   fills and empties the memory in turns, each several times shorter than an epoch
+ *     slowly   fills it once, frees a part block by block over several epochs, then all the rest
+ *     once     as swings; after that it fills and empties four times as much memory a single time
  */
 #include "conformance.h"
 

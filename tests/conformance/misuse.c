@@ -85,7 +85,7 @@ static void verify(void)
                 _exit(ENDED_OVERLAP);
 }
 
-/* Allocates many blocks of the size, and of others. All must keep what was written to them. */
+/* Allocates many blocks of the case's size and of other sizes. All must keep their contents. */
 static void go_on(void)
 {
     size_t many = place->size > 5000 ? 60 : MANY - 400;
@@ -289,8 +289,8 @@ static unsigned char *take_first(void)
     _exit(ENDED_NONE);
 }
 
-/* Frees the last block that begins in the first slice of the slab, which was never handed out. Of a
- * large block it frees an address far behind the start. */
+/* Frees a block that was never handed out: the last block that begins in the first slice of the
+ * slab. In the case of a large block, frees an address far behind the start of the block. */
 static void invalid_never_out(void)
 {
     unsigned char *p = take_first();

@@ -1,7 +1,7 @@
 /* one_block.c - allocates one block and frees it. Then prints, without another allocation, the
  * resident kilobytes while the block was live, as the kernel counts them by walking the page
  * tables. Only private pages and pages of libcairn count. Nothing is given back before that moment,
- * so this is also the peak.
+ * so this number is also the peak.
  *
  * Pages of the C library do not count, because the page cache decides how many of them one page
  * fault makes resident. With Linux 6.18 the same file had 64 KB or 192 KB resident, depending on

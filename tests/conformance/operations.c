@@ -3,8 +3,8 @@
  *
  *     32, 2000, …    pairs of malloc and free of that many bytes
  *     mixed          one of 64 blocks of 16 to 1,024 bytes is freed and another allocated, in turn
- *     remote         the main thread frees blocks of 64 bytes of another thread, which waits; with
- *                    "nothing" they stay allocated
+ *     remote         the main thread frees blocks of 64 bytes of another thread, which waits; if OF
+ *                    is "nothing", the blocks stay allocated
  */
 #include "conformance.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef WITH_CAIRN_ITSELF /* contains the allocator, and calls it by its own names */
+#ifdef WITH_CAIRN_ITSELF /* the plugin contains an allocator of its own */
 #include <cairn/cairn.h>
 #define malloc cairn_malloc
 #define free   cairn_free

@@ -1,5 +1,5 @@
 // replaced.cpp - a program that replaces only two operators. All forms without an alignment must
-// call these.
+// call these two.
 #include "conformance.h"
 #include "test.h"
 

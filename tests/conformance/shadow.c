@@ -13,8 +13,8 @@
  *              ENOMEM, and without changing existing blocks
  *
  * Overlap is found with a map of all 16-byte units of live blocks, and changed contents by a
- * pattern of each block. Operations of children, and those that use up a limit, are not part of
- * OPERATIONS.
+ * pattern of each block. OPERATIONS does not count the operations of children, nor those that use
+ * up a limit.
  */
 #include "conformance.h"
 
@@ -168,7 +168,8 @@ static void fill(const struct slot *slot)
     }
 }
 
-/* Compares up to `size` bytes, which may be fewer than the block has. */
+/* Returns whether the first `size` bytes of a block hold the pattern. The block was filled as one
+ * of `filled` bytes, which may be more than `size`. */
 static bool has(const unsigned char *p, size_t filled, size_t size, uint64_t pattern)
 {
     if (filled <= 2 * EDGE)
@@ -204,7 +205,7 @@ static bool may_fail(unsigned long before)
     return before % 2 == 1 || atomic_load(&limited) != before;
 }
 
-/* Checks the result of a call before which errno was 0. Returns whether it returned a block. */
+/* Checks the result `p` of a call before which errno was 0. Returns whether `p` is a block. */
 static bool was_given(const void *p, unsigned long before)
 {
     if (p != NULL) {
@@ -219,7 +220,7 @@ static bool was_given(const void *p, unsigned long before)
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-/* Mostly small sizes, and now and then up to 4 MiB. */
+/* Returns a random size. It is mostly small, and now and then up to 4 MiB. */
 static size_t any_size(uint64_t *state)
 {
     uint64_t kind = draw(state) >> 54;

@@ -1,5 +1,5 @@
 /* threads.c - threads COUNT: starts COUNT short threads, four at a time. Each leaves blocks that
- * later ones free. Threads end by returning, by pthread_exit(), and by cancellation. The
+ * later threads free. Threads end by returning, by pthread_exit(), and by cancellation. The
  * destructors of thread-specific data allocate and free in every round. Prints the resident
  * kilobytes after a fifth of the threads and at the end. */
 #include "conformance.h"
@@ -23,7 +23,8 @@ static void leave(uint64_t *state, void *p)
     free(before);
 }
 
-/* A destructor that sets its value again, so that it is called in every round. */
+/* A destructor of thread-specific data. It sets the data again, so that libc calls the destructor
+ * in every round. */
 static void in_every_round(void *value)
 {
     uint64_t state = (uintptr_t)value;

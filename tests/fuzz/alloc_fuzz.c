@@ -32,8 +32,9 @@ enum {
     ERRNO = 4711,
     SIZE_BITS = 21, /* of the largest sizes */
     REAL_CALLS = 30,
-    LEFT_SLICES_MOST = 400,       /* heaps, and slabs of the heap for ending threads */
-    REGION_BYTES_MOST = 40 << 20, /* small, so that it fills up and checks are quick */
+    /* Limit on slices in use after an input: heaps, and slabs of the heap for ending threads. */
+    LEFT_SLICES_MOST = 400,
+    REGION_BYTES_MOST = 40 << 20, /* small: the region fills up, and checks are quick */
 };
 
 struct shadow_block {
@@ -41,7 +42,7 @@ struct shadow_block {
     size_t size;
     size_t usable;
     unsigned char fill;
-    unsigned char heap; /* number of the heap that can destroy it; 0: none */
+    unsigned char heap; /* number of its ownerless heap; 0: none */
 };
 
 static struct {
@@ -51,9 +52,9 @@ static struct {
     unsigned caller;
     struct cairn_heap *heaps[HEAPS];
     unsigned char fill;
-    bool real; /* true after a real thread ran, which takes long */
+    bool real; /* a real thread ran; one in an input is enough */
     bool walked;
-    bool counted; /* true after statistics were read; takes long */
+    bool counted; /* statistics were read; once in an input is enough */
 } shadow;
 
 /* --- blocks ----------------------------------------------------------------------------------- */

@@ -24,8 +24,8 @@ static int ill_frees(void *block);        /* returns 0 if the block is never fre
 static void (*ill_gave)(void *block);
 
 struct ill_own {
-    void *(*serve)(size_t bytes); /* NULL: use the next allocator */
-    size_t (*room)(void *block);  /* usable bytes; 0: the block is not the illness's */
+    void *(*serve)(size_t bytes); /* returns NULL to use the next allocator */
+    size_t (*room)(void *block);  /* usable bytes; 0: a block of another allocator */
     void (*take)(void *block);
 };
 static const struct ill_own *ill_own;

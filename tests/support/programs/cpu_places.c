@@ -114,7 +114,7 @@ static int live_shortly_all(uint64_t wanted_ns)
     uint64_t own = 0, program = 0;
     for (int turn = 0; own < wanted_ns; turn++) {
         pthread_t thread;
-        ns[2] = 200000 + (uint64_t)(turn * 79 % 401) * 1000; /* no regular period */
+        ns[2] = 200000 + (uint64_t)(turn * 79 % 401) * 1000; /* avoids a regular period */
         if (turn % 2 == 0) {
             pid_t child = fork();
             if (child == 0) {

@@ -1,8 +1,8 @@
 /* probe_known.c - a program whose calls of its allocator are known. The first argument selects
  * them:
  *
- *     counts N  calls every function N times from one thread, and then from each of four; prints
- *               how often, as JSON
+ *     counts N  calls every function N times from one thread, and then N times from each of four
+ *               threads; prints the numbers of calls as JSON
  *     kernel    makes the allocator call the kernel, between two calls of close(-77) that a trace
  *               can find
  *     jump      leaves an operation by siglongjmp, from a signal that interrupts it, and continues;

@@ -1,5 +1,5 @@
-/* Runs `form target` in a child and prints the result, and the child's number if TELL_CHILD is
- * set. */
+/* Makes a child that executes a program in the way that the first argument names, such as
+ * "vfork". Prints the result, after the child's process number if TELL_CHILD is set. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
