@@ -8,7 +8,8 @@ Always true here:
   It has no numbers, comes last, and costs the other contenders no round.
 - The contenders within one metric are one family for Holm's adjustment. Each metric has its own
   family.
-- Every claim of the verdict follows from a Shown, or from a paired interval between two contenders.
+- Every claim of the verdict follows from a change's `Shown`, or from a paired interval between two
+  contenders.
 
 The module is pure: it reads no file and no clock, and runs no program. It raises nothing when the
 baseline failed: the Comparison then has no changes, and the verdict says why.
@@ -69,10 +70,11 @@ def compare(
     """Compares every contender with `baseline` on the samples so far.
 
     time: the metric of the ranking and the verdict.
-    user_metrics: columns besides the built-in ones, with keys "metric:NAME". Performance counters
-    in the samples become columns, too, although this list does not name them.
+    user_metrics: the metrics that the user defined, with keys "metric:NAME". They become columns
+    besides the built-in ones. Performance counters in the samples become columns without being
+    named here.
     run_name: the name by which 'cairn report' finds the run again.
-    beside: further pairs of contenders whose CPU times are compared.
+    beside: pairs (contender, other contender) whose CPU times are compared as well.
     bench: the arguments of 'cairn bench' that repeat this run; None if the run is no built-in
     experiment.
 
@@ -115,10 +117,10 @@ def compare(
 def wall_ratios(
     samples: Sequence[Sample], names: Sequence[str], baseline: str
 ) -> dict[str, tuple[float, ...]]:
-    """The log ratios of wall time to the baseline, as `stats.look` takes them.
+    """Returns the log ratios of wall time to the baseline's, in the form that `stats.look` takes.
 
-    The keys are the surviving contenders, each with one ratio per complete round. The result is
-    empty when the baseline or every other contender failed.
+    The keys are the surviving contenders except the baseline. Each has one ratio per complete
+    round. The result is empty when the baseline or every other contender failed.
     """
     table = _table(samples, names, (WALL,))
     if baseline not in table.survivors:
@@ -142,7 +144,7 @@ class _Numbers:
     cells: Mapping[tuple[str, str], tuple[float | None, ...]]
     """By metric key and survivor: one number per round, None where it was not measured."""
     memory_method: str | None
-    """How all used runs measured memory; None if memory was not measured, or in different ways."""
+    """The method by which the runs measured memory; None if there is none or more than one."""
 
     def numbers(self, key: str, name: str) -> list[float]:
         """The contender's numbers, without the rounds in which the metric was not measured."""
@@ -165,9 +167,9 @@ class _Numbers:
     def changes(
         self, key: str, names: Iterable[str], base: str, rule: StopRule
     ) -> dict[str, Change]:
-        """Each of `names` against `base`, as one family for Holm's adjustment.
+        """Compares each of `names` with `base`, as one family for Holm's adjustment.
 
-        The result leaves out contenders without defined ratios.
+        The result has no entry for `base`, nor for contenders without defined ratios.
         """
         ratios = {name: self.log_ratios(key, name, base) for name in names if name != base}
         defined = {
@@ -177,7 +179,7 @@ class _Numbers:
 
 
 def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]) -> _Numbers:
-    """The numbers of complete rounds. They lack memory if runs measured it in different ways."""
+    """The numbers of complete rounds; without memory if runs measured memory in different ways."""
     failed = {sample.trial.contender for sample in samples if sample.failure is not None}
     survivors = tuple(name for name in names if name not in failed)
     runs: dict[str, dict[int, Sample]] = {name: {} for name in survivors}
@@ -204,7 +206,7 @@ def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Me
 
 
 def _counters(samples: Sequence[Sample]) -> list[Metric]:
-    """Columns for the performance counters, by name."""
+    """Returns a column for each performance counter in the samples, sorted by name."""
     names = sorted({name for sample in samples for name in sample.counters})
     return [Metric(f"counter:{name}", name, "count") for name in names]
 
@@ -237,9 +239,9 @@ def _outliers(name: str, table: _Numbers, time: Metric) -> tuple[int, ...]:
     """The rounds in which this contender was far slower than usual while the others were not.
 
     Each contender's log times are taken relative to its own median. The pace of a round is the
-    median of the other contenders' relative times, and is subtracted. The pace leaves out this
-    contender. With few contenders its own time would often be the median, and a disturbance of this
-    contender would cancel.
+    median of the other contenders' relative times, and is subtracted. This contender's own time
+    does not enter the pace: with few contenders it would often be the median, and a disturbance of
+    this contender would cancel.
     """
     times = {other: table.numbers(time.key, other) for other in table.survivors}
     if (
@@ -286,7 +288,7 @@ class _Judge:
 
     table: _Numbers
     rows: Mapping[str, Row]
-    """By name, best first."""
+    """The rows of all contenders by name, the best contender first."""
     baseline: str
     rule: StopRule
     time: Metric
@@ -414,7 +416,10 @@ class _Judge:
         )
 
     def _fastest(self) -> list[str]:
-        """The fastest winner, then all winners that are not shown to be slower than the fastest."""
+        """The fastest winner, then all winners that are not shown to be slower than the fastest.
+
+        A winner is a contender that is shown to take less time than the baseline.
+        """
         winners = self._showing(Shown.LESS)
         against = self.table.changes(self.time.key, winners, winners[0], self.rule)
         return [
@@ -422,10 +427,10 @@ class _Judge:
         ]
 
     def _pick(self) -> tuple[str, str]:
-        """The winner to use, and the reason for choosing it among the fastest.
+        """Chooses one contender of `_fastest()`. Returns it and the reason for choosing it.
 
-        The choice is among `_fastest()`: the contender that is shown to take less memory than all
-        others there. If there is none, the fastest is chosen.
+        The choice is the contender that is shown to take less memory than all others in
+        `_fastest()`. If there is no such contender, the choice is the fastest.
         """
         fastest = self._fastest()
         peaks = {name: change.estimate for name in fastest if (change := self._change(PEAK, name))}
@@ -450,9 +455,9 @@ class _Judge:
         return self._memory_saver() or f"keep {self.baseline}"
 
     def _memory_saver(self) -> str | None:
-        """Advice to use the contender that saves the most memory at no shown difference in time.
+        """The advice to use the contender that saves the most memory at no shown change in time.
 
-        It is the end of a sentence. None if no such contender is shown to save memory.
+        Returns the end of a sentence, or None if no such contender is shown to save memory.
         """
         even = [*self._showing(Shown.EQUIVALENT), *self._showing(Shown.NOT_SHOWN)]
         savers = [name for name in even if self._shows(PEAK, name) is Shown.LESS]
@@ -488,9 +493,9 @@ class _Judge:
         return [name for name in self.rows if self._shows(self.time, name) is finding]
 
     def _shows(self, metric: Metric, name: str) -> Shown | None:
-        """The conclusion from the change; a difference within the margin counts as equivalence.
+        """The conclusion from the contender's change in this metric; None if it has no change.
 
-        Returns None when the contender has no change in this metric.
+        A difference within the margin counts as equivalence.
         """
         change = self._change(metric, name)
         if change is None:
@@ -538,7 +543,7 @@ def _reach(interval: Interval | None) -> float:
 
 
 def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
-    """The limits of the numbers, as phrases."""
+    """Returns a phrase for each property of the contenders that the numbers do not show."""
     walls = [wall for name in table.survivors for wall in table.numbers(WALL.key, name)]
     phrases = []
     if walls and statistics.median(walls) < LONG_RUN_S * 1e9:
@@ -632,6 +637,6 @@ def _listed(words: Sequence[str], last: str) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """The number of percent with one decimal; with two below 0.1 %, with none from 100 % on."""
+    """The ratio in percent: two decimals below 0.1 %, one below 100 %, none from 100 % on."""
     percent = 100 * ratio
     return f"{percent:.{0 if percent >= 100 else 1 if percent >= 0.1 else 2}f}"

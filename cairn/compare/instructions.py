@@ -2,7 +2,7 @@
 
 Time is noisy. Instructions are not: most programs execute the same number of them in every run.
 Each workload runs at two sizes. The instructions of an operation are the difference in instructions
-divided by the difference in operations, so the cost of starting, loading and ending cancels:
+divided by the difference in operations, so the cost of starting and ending the program cancels:
 
     per_operation == (instructions(larger) - instructions(smaller)) /
                      (operations(larger) - operations(smaller))
@@ -38,8 +38,10 @@ class Count:
     per_operation: float | None
     """None if not measured; `problem` then says why."""
     spread: float
-    """How much repeated counts differ, as a share of `per_operation`; 0 when they agree. It is the
-    sum of the ranges at both sizes, divided like `per_operation`."""
+    """How much repeated counts differ, as a share of `per_operation`; 0 when they agree.
+
+    At each size, the range is the largest count minus the smallest. The sum of the two ranges is
+    divided by the difference in operations and by `per_operation`."""
     problem: str | None
     """Why `per_operation` was not measured, as the rest of a sentence that begins with the
     contender."""
@@ -105,7 +107,7 @@ def works_wrongly(failure: str) -> bool:
     """Whether this failure is a fault of the allocator, rather than a limit of valgrind.
 
     Under valgrind, an allocator that reserves terabytes or uses unknown instructions ends by
-    SIGABRT or SIGILL, or reports that memory is exhausted. Such a contender is not measured. Lost
+    SIGABRT or SIGILL, or reports that memory is exhausted. These are limits of valgrind. Lost
     contents and stray writes are faults of the allocator.
     """
     signs = (

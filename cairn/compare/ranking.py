@@ -1,18 +1,21 @@
 """The ranking of a few scenarios with many runs: time per operation, points, and what points hide.
 
 The form is that of the founding experiment. In each scenario n contenders get n, n - 1, … 1 points
-by the median time of an operation, and the sum ranks them. Points are easy to read, but they lose
-information. A contender that is first by 7 % gets as many points as one that is first by 250 %. Two
-contenders get different points even if the data cannot distinguish them. A total therefore never
-stands alone. Next to it stand the geometric mean of the ratios to the best, with its interval, and
-whether the contender is shown to be slower than the one above it.
+by the median time of an operation, and the sum of its points ranks a contender. Points are easy to
+read, but they lose information. A contender that leads by 7 % gets as many points as one that leads
+by 250 %. Two contenders get different points even if the data cannot distinguish them. A total of
+points therefore never stands alone. Next to the total stand the geometric mean of the contender's
+ratios to the best, with its interval, and whether the contender is shown to be slower than the
+contender above.
 
 Always true here:
 
 - Each run reports its time per operation: the median, P95 and P99 over its batches of operations. A
-  figure here is the median of that number over the runs in complete rounds. So P95 is the P95 of a
-  typical run. A single bad run could decide the P95 over the batches of all runs.
-- Ratios are paired within rounds. The module `ratios` says how, and why the best needs care.
+  figure here is the median of one of these three numbers over the runs in complete rounds. So P95
+  is the P95 of a typical run. A P95 over the batches of all runs could be decided by a single bad
+  run.
+- Ratios are paired within rounds. The module `ratios` explains this, and why the choice of the best
+  contender needs care.
 - A contender that failed in a scenario gets no points there and has no total. The other contenders
   get the points that they would get if the failed contender had come last.
 
@@ -51,17 +54,17 @@ class Entry:
     faults: float | None
     """Page faults per operation, median over runs."""
     median_ratio: Ratio | None
-    """`median_ns` divided by the best contender's in this scenario. The next two fields are the
-    same ratios of P95 and P99."""
+    """`median_ns` divided by that of the best contender in this scenario. The next two fields are
+    the same ratios of P95 and P99."""
     p95_ratio: Ratio | None
     p99_ratio: Ratio | None
     over_above: Difference | None
     """`median_ns` divided by that of the contender one line above; None for the first line.
 
-    Unless this contender is shown to take more, the order of the two may be chance.
+    Unless this contender is shown to take more time, the order of the two may be chance.
     """
     points: float | None
-    """Of n contenders the first gets n and the last 1; equal medians share their points.
+    """Of n contenders the first gets n points and the last 1; equal medians share their points.
 
     None if the contender failed or was not measured.
     """
@@ -87,7 +90,7 @@ class Rank:
     contender: str
     title: str
     points: float | None
-    """The sum over the scenarios; None when the contender failed in one of them."""
+    """The sum of its points over the scenarios; None when the contender failed in one of them."""
     ratio: Ratio | None
     """Geometric mean over the scenarios: the contender's median time divided by the best one's."""
     over_above: Difference | None
@@ -110,14 +113,15 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The median times of an operation under one contender, divided by those of each other one."""
+    """One contender's median times per operation, divided by those of the other contenders."""
 
     contender: str
     others: tuple[str, ...]
     cells: Mapping[tuple[int, str], Difference]
-    """By workload and other contender; absent where one of the two has no number."""
+    """The ratios by workload and other contender; absent if one of the two has no number."""
     means: Mapping[str, Difference]
-    """Geometric mean over the scenarios, by other contender; absent if one of the two failed."""
+    """The geometric means of the ratios over the scenarios, by other contender; absent if one of
+    the two contenders failed in a scenario."""
 
 
 def ranking(run: Run, samples: Sequence[Sample]) -> Ranking:
@@ -269,7 +273,7 @@ def _tables(run: Run, samples: Sequence[Sample]) -> list[_ScenarioTable]:
 
 
 def _points(medians: Mapping[str, float], name: str, contenders: int) -> float | None:
-    """`contenders` points minus one for each better contender. Equal contenders share their points.
+    """Returns `contenders` minus the number of better contenders. Equal medians share their points.
 
     Returns None for a contender without a median.
     """

@@ -9,17 +9,18 @@ the distance to the best from two sides:
 - **From above.** The distance to the contender that looks best (the apparent best) is too long on
   average, because that contender was lucky.
 - **From below.** The rounds are split into two halves. In each half the reference is the contender
-  that looks best in the *other* half. Its runs in this half had no part in the choice, so luck does
-  not favour it here. Sometimes it is not the true best, so the distance is too short on average.
+  that looks best in the *other* half. The runs of this half had no part in the choice, so luck does
+  not favour the reference here. Sometimes the reference is not the true best, so the distance is
+  too short on average.
 
 The result is the estimate from below, because its error is smaller. Its interval starts at the
 lower end of the interval around the estimate from below, and ends at the upper end of the interval
-around the estimate from above. So it contains the uncertainty about which contender is best.
-tests/python/test_standings_coverage.py measures the two estimates with 13 equal contenders on 26
-workloads of 8 rounds. The mean distance to the apparent best is then wrong by 4.7 times the
-standard error of a distance to a best that is known in advance, and intervals around it almost
-never contain the truth. The intervals made here contain the truth in 98 % of these cases, and in 94
-% or more for every truth and number of rounds tested.
+around the estimate from above. So the result's interval contains the uncertainty about which
+contender is best. tests/python/test_standings_coverage.py measures the two estimates with 13 equal
+contenders on 26 workloads of 8 rounds. The mean distance to the apparent best is then wrong by 4.7
+times the standard error of the distance to a best that is known in advance. Intervals around that
+mean almost never contain the truth. The intervals made here contain the truth in 98 % of these
+cases, and in at least 94 % for every truth and number of rounds tested.
 
 Always true here:
 
@@ -53,7 +54,7 @@ MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A contender's number divided by the best contender's: 1 is the best, 1.5 takes 50 % more."""
+    """A contender's number divided by the best contender's. A ratio of 1.5 means 50 % more."""
 
     estimate: float
     """At least 1."""
@@ -65,7 +66,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One contender's number divided by another's, paired within rounds: 1.05 takes 5 % more."""
+    """One contender's number divided by another's, paired within rounds. 1.05 means 5 % more."""
 
     estimate: float
     interval: Interval | None
@@ -106,10 +107,10 @@ class Rounds:
         return tuple(sorted({memory.method for memory in used if memory.peak_bytes is not None}))
 
     def column(self, key: str, alpha: float) -> Column | None:
-        """The metric in the rounds in which every contender has a number.
+        """Returns the metric `key` in the rounds in which every contender has a number.
 
-        Returns None without such a round, if a number is not above 0, or if memory was measured in
-        different ways.
+        Returns None if there is no such round, if a number is not above 0, or if the metric is
+        memory and runs measured it in different ways.
         """
         import numpy as np
 
@@ -131,7 +132,7 @@ class Rounds:
 
 
 def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> Rounds:
-    """The complete rounds of `workload` among `samples`, which may hold other workloads, too."""
+    """The complete rounds of `workload`; `samples` may contain samples of other workloads."""
     own = [sample for sample in samples if sample.trial.workload == workload]
     failures: dict[str, str] = {}
     for sample in own:
@@ -155,7 +156,7 @@ class Column:
     logs: NDArray[np.float64]
     """Rounds × contenders."""
     best: int
-    """The index of the contender with the smallest centre."""
+    """The index of the apparent best, the contender with the smallest centre."""
     behind: NDArray[np.float64]
     """By contender: the distance to the apparent best, paired within rounds; at least 0."""
     error: NDArray[np.float64] | None
@@ -272,7 +273,11 @@ def mean_difference(columns: Sequence[Column], name: str, other: str) -> Differe
 
 
 def _from_best(below: float, above: float, spread: _Spread | None, alpha: float) -> Ratio:
-    """A ratio from the log distances `below` and `above`; at least 1, as none is below the best."""
+    """Makes a ratio from the log distances `below` and `above` to the best.
+
+    The ratio and its interval are raised to 1 where they are less, because no contender is better
+    than the best.
+    """
     whole = _interval(below, above, spread, alpha)
     interval = whole and Interval(max(1.0, whole.low), max(1.0, whole.high), whole.level)
     return Ratio(math.exp(max(0.0, below)), interval, best=False)
@@ -299,10 +304,10 @@ def _centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Leaves out each round in turn, and gives the centres of the others: rounds × contenders.
+    """Leaves out each round in turn. Returns the centres of the others: rounds × contenders.
 
-    Only 16 left-out rounds are computed at a time, to save memory. All n rounds at once would need
-    about n³ / 2 pairs for each contender.
+    The n rounds left out in turn make n times about n² / 2 pairs for each contender. To save
+    memory, the function computes the pairs for 16 of these rounds at a time.
     """
     import numpy as np
 
@@ -366,7 +371,7 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def student(freedom: float, alpha: float) -> float:
     """The value that |t| exceeds with probability `alpha`, by Student's distribution.
 
-    Degrees of freedom are rounded down, which makes intervals wider. Computed by bisection of the
+    Degrees of freedom are rounded down, which makes intervals wider. The function bisects the
     finite series for whole degrees of freedom (Abramowitz & Stegun, 26.7.3 and 26.7.4).
     """
     whole = max(1, min(1_000, math.floor(freedom + 1e-9)))

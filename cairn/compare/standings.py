@@ -18,7 +18,8 @@ Always true here:
 - A contender that failed on any workload has no mean. A mean over the rest would flatter it, since
   an allocator seldom fails where it is good.
 
-The module `ratios` says how ratios and their intervals are made, and why the best needs care. Pure.
+The module `ratios` explains how ratios and their intervals are made, and why the choice of the best
+contender needs care. Pure.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ class WorkloadResult:
     """The index of the workload in the settings."""
     contender: str
     time: Ratio | None
-    """None if the contender failed, or if there is no complete round."""
+    """None if the contender failed, if fewer than two contenders completed the workload, or if
+    there is no complete round."""
     memory: Ratio | None
-    """None if memory was not measured for every contender, or in different ways."""
+    """None if memory was not measured for every contender, or was measured in different ways."""
     time_ns: float | None
     """Median over complete rounds."""
     memory_bytes: float | None
@@ -67,7 +69,7 @@ class Contest:
     rounds: int
     """The number of complete rounds."""
     best_time: str | None
-    """The contender that looks best. Any other whose interval begins at 1 may also be the best."""
+    """The contender that looks best. A contender whose interval begins at 1 may be as good."""
     best_memory: str | None
     half_width: float | None
     """The noise in time: the median over contenders of half the interval's length; 0.01 is ±1 %."""
@@ -76,7 +78,7 @@ class Contest:
     leanest_bytes: float | None
     """The median peak of the contender with the least memory."""
     memory_missing: str | None = None
-    """Why there are no ratios in memory, as a phrase; None if there are."""
+    """Why the memory ratios are missing, as a phrase; None if they are not."""
 
     @property
     def large(self) -> bool | None:
@@ -104,11 +106,11 @@ class Place:
     """Geometric mean over the workloads of its time divided by that of the contender one place
     above, paired within rounds; None for the first place.
 
-    Unless this contender is shown to take more, the order of the two may be chance.
+    Unless this contender is shown to take more time, the order of the two may be chance.
     """
     failed_on: tuple[str, ...] = ()
-    """The names of the workloads on which the contender failed. If there are any, it has no
-    means."""
+    """The names of the workloads on which the contender failed. A contender that failed on any
+    workload has no means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Standings:
     places: tuple[Place, ...]
     """By mean time, best first; contenders without a mean come last."""
     cells: Mapping[tuple[int, str], WorkloadResult]
-    """By workload and contender; there is one for every pair."""
+    """The results by workload and contender, one for every pair."""
     time_over: tuple[int, ...]
     """The workloads over which the means of time are taken. The next three fields are the same for
     the means of memory over all, large and small programs."""
@@ -210,7 +212,10 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
 
 
 def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[bool, float]:
-    """The sort key: the sum of log distances, since means of less than 1 were all raised to 1."""
+    """The sort key: contenders without a mean last, the others by the sum of log distances.
+
+    The means themselves do not sort, because all those below 1 were raised to 1.
+    """
     return mean is None, 0.0 if mean is None else sum(
         float(c.behind[c.contenders.index(name)]) for c in columns
     )

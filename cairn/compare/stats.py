@@ -8,8 +8,8 @@ relative changes exp(d) - 1: -0.05 is 5 % less than the baseline.
 Always true here:
 
 - An interval excludes 0 exactly when its p-value is at most its alpha, and exactly when Holm's
-  procedure rejects "no difference". All three count the same Walsh averages. Ties and zeros count
-  against a difference.
+  procedure rejects "no difference". The interval, the p-value and Holm's procedure count the same
+  Walsh averages. Ties and zeros count against a difference.
 - The only assumption on the differences is symmetry. If nothing differs, the random order within a
   round makes them symmetric.
 - All functions are pure. numpy is imported when first needed, so that `cairn --help` stays fast.
@@ -39,7 +39,7 @@ ALPHA = 0.05
 ALPHA_STOPPED = 0.04
 """The part of ALPHA left for the intervals when the data decide when to stop.
 
-The rest pays for the repeated looks.
+The rest of ALPHA pays for the repeated looks at the data.
 """
 
 ALPHA_EARLY = 0.003
@@ -47,15 +47,16 @@ ALPHA_EARLY = 0.003
 
 Early looks are strict, so that they leave nearly all of the allowed error to the last look. This is
 the boundary of Haybittle and Peto (British Journal of Radiology 1971, British Journal of Cancer
-1976). Their tables do not fit a rule that demands precision first. This value and ALPHA_STOPPED
-therefore come from simulation: docs/decisions/0002-stop-early-only-at-99-7-percent.md.
-tests/python/test_stopping_coverage.py checks them.
+1976). Their tables do not fit a rule that also demands precision before it stops. This value and
+ALPHA_STOPPED therefore come from simulation; the record is
+docs/decisions/0002-stop-early-only-at-99-7-percent.md, and tests/python/test_stopping_coverage.py
+checks both values.
 """
 
 LOOK_GROWTH = 1.25
 """The factor by which the number of rounds grows from one look at the data to the next.
 
-The 9 looks from 10 to 60 rounds cost less error than 51 looks would.
+The 9 looks from 10 to 60 rounds cost less error than 51 looks would, one after every round.
 """
 
 OUTLIER_Z = 3.5
@@ -65,7 +66,7 @@ Source: Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993.
 """
 
 OUTLIER_MIN_RUNS = 5
-"""With fewer runs, none is flagged as an outlier: the median absolute deviation is often tiny."""
+"""With fewer runs, no run is an outlier, because the median absolute deviation is often tiny."""
 
 
 def summarise(values: Sequence[float]) -> Summary:
@@ -90,7 +91,7 @@ _T_95 = {
 ROUNDS_LEAST = 6
 """The least number of rounds for which a signed-rank interval of 95 % exists.
 
-Means are reported with their intervals from this number on, too.
+Means, too, are reported with intervals only from this number of rounds on.
 """
 
 
@@ -108,8 +109,8 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
 
     Values far below are no outliers: a disturbance makes a run slower, and the exit code reveals a
     run that ended too soon. With two contenders, a low outlier would be the quiet contender in the
-    round in which the other one was disturbed. The caller first subtracts the pace of each round,
-    because a slow round could hide an outlier or look like one.
+    round in which the other one was disturbed. The caller must have subtracted the pace of each
+    round, because a slow round could hide an outlier or look like one.
     """
     if len(values) < OUTLIER_MIN_RUNS:
         return ()
@@ -161,7 +162,7 @@ class SignedRank:
     def estimate(self) -> float:
         """The Hodges-Lehmann estimate (1963): the median Walsh average.
 
-        It stays bounded as long as no more than a quarter of the runs are outliers.
+        The estimate stays bounded as long as no more than a quarter of the runs are outliers.
         """
         count = len(self.walsh)
         return float(self.walsh[(count - 1) // 2] + self.walsh[count // 2]) / 2
@@ -245,8 +246,8 @@ def holm_alphas(p_values: Sequence[float], alpha: float) -> tuple[float, ...]:
     An interval at this alpha excludes 0 exactly when Holm's procedure at `alpha` rejects. Of m
     contenders the one with the k-th smallest p-value gets alpha / (m - k + 1), as in Holm's k-th
     step. At the first contender that shows no difference the procedure stops, and all further
-    contenders get that step's alpha. No interval is narrower than the unadjusted one, so each has a
-    coverage of at least 1 - alpha.
+    contenders get that step's alpha. No interval is narrower than the contender's interval at
+    `alpha` would be, so each has a coverage of at least 1 - alpha.
     """
     alphas = [0.0] * len(p_values)
     left = len(p_values)
@@ -339,7 +340,7 @@ class Look:
     because: str | None
     """The reason for stopping, as a phrase; None when not stopping."""
     half_width: float | None
-    """Half the length of the widest interval, as a relative change; None if one is missing."""
+    """Half the length of the widest interval, as a relative change; None if any has no interval."""
     rounds_expected: int
     """The estimated number of complete rounds when the rule stops; exact once it stops."""
     leading: str | None
@@ -354,13 +355,13 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     A contender is settled in two cases: its interval is as narrow as `precision` demands and a
     difference or equivalence is shown at ALPHA_EARLY; or its interval is half as wide as demanded,
     whatever it shows. The rule stops when all contenders are settled or `max_rounds` is reached.
-    Between these two widths the outcome of a look depends on the differences, and each such look
-    costs some error. There are few of them, for any `max_rounds`: the half-width shrinks like
-    1/sqrt(n), so four times the rounds halve it.
+    At an interval width between these two, the outcome of a look depends on the differences, and
+    each such look costs some error. There are few such looks, for any `max_rounds`: the half-width
+    shrinks like 1/sqrt(n), so four times the rounds halve it.
 
-    The rule stops at `look_rounds(rule)` only. In between, the answer only feeds the progress line.
-    The caller watches the time budget. Stopping for it costs no error, because it does not depend
-    on the data.
+    The rule stops at `look_rounds(rule)` only. At other numbers of rounds, the answer only feeds
+    the progress line. The caller watches the time budget. Stopping at the end of the budget costs
+    no error, because that moment does not depend on the data.
     """
     if not ratios:
         return Look(True, "no contender left", None, 0, None)

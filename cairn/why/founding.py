@@ -17,7 +17,7 @@ from cairn.why.gap import FAULTS, GAP_LEAST, KERNEL, OWN, PROGRAM, Gap, Part, Wh
 Verdict = Literal["as recorded", "another cause", "does not reproduce", "not shown", "not measured"]
 
 MOSTLY = 0.5
-"""If the expected parts are together more than this share of the gap, the cause is as recorded."""
+"""The cause is as recorded if the expected parts make up more than this share of the gap."""
 
 
 @dataclass(frozen=True, slots=True)

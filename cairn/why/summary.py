@@ -10,7 +10,7 @@ from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
 
 
 def summarized(profile: Profile) -> ProbeSummary:
-    """The numbers of a profile that can explain a difference in time or memory."""
+    """Returns the numbers of a profile that can explain a difference in time or memory."""
     tally, kernel, locks = profile.tally, kernel_lines(profile), lock_lines(profile)
     # Waiting on a spin lock takes CPU time, which is part of the allocator code.
     contended = [one for one in locks if one.contended and one.name != SPINNING]
@@ -58,5 +58,5 @@ def summarized(profile: Profile) -> ProbeSummary:
 
 
 def _sees_kernel(profile: Profile) -> bool:
-    """Whether the probe saw all system calls, even those inside libc. Only then 0 means none."""
+    """Whether the probe saw all system calls, even those inside libc. Only then, 0 means none."""
     return all(process.seen == "dispatch" for process in profile.processes)
