@@ -1,7 +1,8 @@
 """The failures that a user can meet, as exceptions with an exit code.
 
-The text of each is a sentence that names the next step. The exit codes are part of the command's
-contract (`docs/measuring.md` lists them). Only `cairn/cli` turns an exception into an exit.
+The text of each exception is a sentence that names the next step. The exit codes are part of the
+command's contract (`docs/measuring.md` lists them). Only `cairn/cli` turns an exception into an
+exit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class UsageError(CairnError):
 
 
 class ProgramFailed(CairnError):
-    """The program fails or does not end in time under the baseline: nothing can be compared."""
+    """The program fails or runs too long under the baseline, so nothing can be compared."""
 
     exit_code = 3
 

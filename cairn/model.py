@@ -19,7 +19,7 @@ Stored runs of version 1 are read, too. Newer versions are refused.
 """
 
 LARGEST_NUMBER = 1e15
-"""The limit for a user's metric, a counter and a workload's own figure. All stay below it."""
+"""The magnitude of a user's metric, a counter or a workload's own figure must be below this."""
 
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
@@ -210,11 +210,11 @@ class ProbeSummary:
     cpu_ns: int
     """User and system time of the processes with the probe; 0 if it is not known."""
     samples: int
-    """Clock samples of the CPU time of all threads. The next two fields count parts of them."""
+    """CPU timer samples of all threads. The next two fields count parts of these samples."""
     samples_inside: int
-    """Clock samples inside the allocator."""
+    """CPU timer samples inside the allocator."""
     samples_probe: int
-    """Clock samples inside the probe itself."""
+    """CPU timer samples inside the probe itself."""
     kinds: Mapping[str, Operations]
     """By the names of KINDS in `profile.tally`."""
     calls: Mapping[str, Calls]
@@ -229,9 +229,9 @@ class ProbeSummary:
     faults_inside: float | None
     live_bytes: int | None
     """The largest number of bytes that were requested and not yet freed, in the process in which
-    this number is largest. The next two fields are of the same process."""
+    this number is largest. The next two fields describe the same process."""
     slack_bytes: int | None
-    """The bytes that the allocator reserved for these blocks beyond the requested ones."""
+    """The bytes that the allocator reserved for these blocks beyond the requested bytes."""
     resident_bytes: int | None
     """The largest resident set of that process, without pages of files."""
     findings: tuple[Finding, ...] = ()
@@ -367,9 +367,9 @@ BUILT_IN = (
 def value(sample: Sample, key: str) -> float | None:
     """The number of this sample for `key`; None if it was not measured.
 
-    A key is a built-in metric's, or "metric:NAME" for a user's metric, "counter:NAME" for a
-    counter, and "figure:NAME" for a workload's own figure. Because of the prefixes, such a name
-    cannot hide a built-in metric. Raises KeyError for any other key.
+    `key` is the key of a built-in metric, or "metric:NAME" for a user's metric, "counter:NAME" for
+    a counter, or "figure:NAME" for a workload's own figure. Because of the prefixes, NAME cannot
+    hide a built-in metric. Raises KeyError for any other key.
     """
     own = sample.reported
     match key:
@@ -452,7 +452,7 @@ class Shown(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A contender's relative change against the baseline, paired by round; −0.05 is 5 % less."""
+    """A contender's relative change against the baseline, paired by round; −0.05 means 5 % less."""
 
     estimate: float
     interval: Interval | None
@@ -471,8 +471,8 @@ class Row:
     changes: Mapping[str, Change]
     """Empty for the baseline."""
     proof: tuple[int, int]
-    """The number of processes with the library loaded, and of processes seen. They are those of the
-    run in which the share of loaded ones is least."""
+    """The number of processes with the library loaded, and the number of processes seen. Both are
+    from the run in which the first is the smallest share of the second."""
     failures: tuple[str, ...] = ()
     outliers: tuple[int, ...] = ()
     """Rounds in which this contender was far slower than usual; they are flagged and kept."""
@@ -500,8 +500,8 @@ class StopRule:
     judged: Literal["wall", "active"] = "wall"
     """"wall": each workload is a comparison of its own, and stops when its verdict is certain.
 
-    "active": a suite of many workloads, each of which stops when its times are known precisely. In
-    both cases deliberate sleep does not count as time.
+    "active": a suite of many workloads, each of which stops when its times are known precisely.
+    With either value, deliberate sleep does not count as time.
     """
 
 

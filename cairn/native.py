@@ -37,7 +37,7 @@ def probe() -> Path:
 
 
 def allocator() -> Path:
-    """Our allocator, as a library to preload."""
+    """The allocator cairn, as a library to preload."""
     return _part("lib/libcairn.so.0")
 
 

@@ -95,7 +95,7 @@ def size(number: float) -> str:
 
 
 def count(number: float) -> str:
-    """A count: below a million with thousands separators, then in millions or billions (G)."""
+    """A count: with thousands separators below a million, in millions (M) or billions (G) above."""
     if abs(number) < 1e6:
         return (
             f"{number:,.0f}" if number == round(number) or abs(number) >= 100 else f"{number:.1f}"

@@ -144,7 +144,7 @@ class _Numbers:
     cells: Mapping[tuple[str, str], tuple[float | None, ...]]
     """By metric key and survivor: one number per round, None where it was not measured."""
     memory_method: str | None
-    """The method by which the runs measured memory; None if there is none or more than one."""
+    """The only method by which runs measured memory; None if there was none or more than one."""
 
     def numbers(self, key: str, name: str) -> list[float]:
         """The contender's numbers, without the rounds in which the metric was not measured."""

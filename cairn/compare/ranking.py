@@ -1,7 +1,7 @@
 """The ranking of a few scenarios with many runs: time per operation, points, and what points hide.
 
 The form is that of the founding experiment. In each scenario n contenders get n, n - 1, … 1 points
-by the median time of an operation, and the sum of its points ranks a contender. Points are easy to
+by the median time of an operation. The sum of the points ranks the contenders. Points are easy to
 read, but they lose information. A contender that leads by 7 % gets as many points as one that leads
 by 250 %. Two contenders get different points even if the data cannot distinguish them. A total of
 points therefore never stands alone. Next to the total stand the geometric mean of the contender's

@@ -66,7 +66,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One contender's number divided by another's, paired within rounds. 1.05 means 5 % more."""
+    """One contender's number divided by another's, paired within rounds; 1.05 means 5 % more."""
 
     estimate: float
     interval: Interval | None
@@ -306,8 +306,8 @@ def _centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Leaves out each round in turn. Returns the centres of the others: rounds × contenders.
 
-    The n rounds left out in turn make n times about n² / 2 pairs for each contender. To save
-    memory, the function computes the pairs for 16 of these rounds at a time.
+    For each round that is left out, the others make about n² / 2 pairs per contender. To save
+    memory, the function leaves out only 16 rounds at a time, not all n.
     """
     import numpy as np
 

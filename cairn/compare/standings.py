@@ -69,7 +69,7 @@ class Contest:
     rounds: int
     """The number of complete rounds."""
     best_time: str | None
-    """The contender that looks best. A contender whose interval begins at 1 may be as good."""
+    """The contender that looks best. Any contender whose interval begins at 1 may be the best."""
     best_memory: str | None
     half_width: float | None
     """The noise in time: the median over contenders of half the interval's length; 0.01 is ±1 %."""
@@ -214,7 +214,7 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
 def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[bool, float]:
     """The sort key: contenders without a mean last, the others by the sum of log distances.
 
-    The means themselves do not sort, because all those below 1 were raised to 1.
+    The means cannot sort the contenders, because all means below 1 were raised to 1.
     """
     return mean is None, 0.0 if mean is None else sum(
         float(c.behind[c.contenders.index(name)]) for c in columns

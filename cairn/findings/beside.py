@@ -17,27 +17,27 @@ from cairn.model import Finding, Interval, ProbeSummary
 from cairn.profile.estimates import LEVEL, UNTIMED_MAX, Estimate
 
 RATIO_LEAST = 1.5
-"""An operation is slow if its mean is this many times that of the other allocator."""
+"""An operation is slow if its mean time is this many times that of the other allocator."""
 PART_LEAST = 0.3
 """A finding must explain this share of the difference in allocator code; otherwise it is not the
 reason for the difference. For the allocator `slow_new` of tests/support/ill, the right finding
-explains only 34 %: some allocations that it slows down get reused memory, and do not count as
-new."""
+explains only 34 %: some allocations that this allocator slows down get reused memory, and do not
+count as new."""
 SCALED_MOST = 2.0
 """Compared with CPU timers, the probe's times of operations may be too small by up to this factor:
 docs/decisions/0012-cpu-timers-not-timed-operations.md."""
 NEW_RATIO_LEAST = 2.0
 """The same as RATIO_LEAST, but for first-time allocations."""
 NEW_CPU_LEAST = 0.03
-"""First-time allocations must take this share of CPU time."""
+"""First-time allocations must take this share of CPU time for a finding about them."""
 OUTLYING = 2.0
-"""A trial's mean is limited to this many times the median of the allocator's trials. A trial times
-only some thousand operations. In one trial, the host stopped the virtual machine during an
-operation, which the machine's own kernel cannot notice. That operation raised the mean from 18 ns
-to 400 ns."""
+"""A trial's mean time per operation is limited to this many times the median of the allocator's
+trials. A trial times only some thousand operations. In one trial, the host stopped the virtual
+machine during an operation, which the machine's own kernel cannot notice. That operation raised the
+mean from 18 ns to 400 ns."""
 SHORTEST_NS = 5.0
-"""If the other allocator's mean is less, a ratio is computed with this instead. Shorter means are
-too close to the time of reading the clock."""
+"""If the other allocator's mean time is less, a ratio is computed with this time instead. Shorter
+means are too close to the time of reading the clock."""
 
 AGAIN = ("reused",)
 FREEING = ("free, local", "free, remote")
@@ -57,9 +57,10 @@ class _Kinds:
 
 
 def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds | None:
-    """The timed operations; None if more than UNTIMED_MAX of all are of untimed kinds.
+    """The number and the total time of the timed operations of a trial.
 
-    `names` limits the result to these kinds of operations.
+    If `names` is given, only these kinds of operations count. Returns None if more than UNTIMED_MAX
+    of the operations are of untimed kinds.
     """
     found = [one for name, one in summary.kinds.items() if names is None or name in names]
     timed = [one for one in found if one.total_ns is not None]
@@ -84,7 +85,7 @@ class Two:
 
     @property
     def longer_ns(self) -> float:
-        """The sum of the differences of all kinds that take longer, by the probe's times."""
+        """How much longer the slower kinds of operations take in sum, by the probe's times."""
         names = dict.fromkeys(name for one in (*self.mine, *self.theirs) for name in one.kinds)
         each = [
             statistics.fmean(found)
@@ -103,10 +104,10 @@ class Two:
 
 @dataclass(frozen=True, slots=True)
 class _Longer:
-    """Some kinds of operations that take longer than the other's: by how much, and both means."""
+    """Operations that take longer than the other allocator's: by how much, and both means."""
 
     effect: Estimate
-    """The difference as a share of CPU time."""
+    """The difference in time as a share of CPU time."""
     mine: _Kinds
     theirs: _Kinds
 
@@ -147,7 +148,10 @@ def _is_why(two: Two, finding: Finding) -> bool:
 
 
 def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _Kinds]]:
-    """Both allocators' operations, by round; empty if too few were timed or rounds are too few."""
+    """The operations of both allocators, by round.
+
+    Returns nothing if too few operations were timed, or if there are too few rounds.
+    """
     pairs = [
         (_kinds(one, names), _kinds(other, names))
         for one, other in zip(two.mine, two.theirs, strict=True)
@@ -166,12 +170,19 @@ def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
 
 
 def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
-    """By round: the first's total time minus the time of as many operations at the other's mean."""
+    """The differences in time, by round.
+
+    Each is the first allocator's total time minus the time of as many operations at the other
+    allocator's mean.
+    """
     return [(one.each_ns - other.each_ns) * one.count for one, other in pairs]
 
 
 def _longer(two: Two, *names: str) -> _Longer | None:
-    """Compares some kinds of operations; None if the first's are not shown to take longer."""
+    """Compares the operations of the kinds `names`.
+
+    Returns None if the first allocator's are not shown to take longer.
+    """
     known = _pairs(two, names)
     if not known or not two.cpu_ns:
         return None
@@ -198,7 +209,10 @@ def _longer(two: Two, *names: str) -> _Longer | None:
 
 
 def slow_path(two: Two) -> Finding | None:
-    """Reuse and free are both slow, although they rarely need the kernel or another thread."""
+    """Returns a finding if reuse and free are both slow.
+
+    These operations rarely need the kernel or another thread, so they should be quick.
+    """
     again, free = _longer(two, *AGAIN), _longer(two, *FREEING)
     both = _longer(two, *AGAIN, *FREEING)
     if again is None or free is None or both is None or min(again.ratio, free.ratio) < RATIO_LEAST:
@@ -217,7 +231,7 @@ def slow_path(two: Two) -> Finding | None:
 
 
 def slow_free(two: Two) -> Finding | None:
-    """Frees take longer than the other allocator's."""
+    """Returns a finding if frees take longer than the other allocator's."""
     free = _longer(two, *FREEING)
     if free is None or free.ratio < RATIO_LEAST:
         return None
@@ -234,7 +248,10 @@ def slow_free(two: Two) -> Finding | None:
 
 
 def slow_new(two: Two) -> Finding | None:
-    """Allocations of memory that was not handed out before take longer than the other's."""
+    """Returns a finding if first-time allocations take longer than the other allocator's.
+
+    A first-time allocation gets memory that was not handed out before.
+    """
     new = _longer(two, "new")
     if new is None or new.ratio < NEW_RATIO_LEAST or new.mine.ns < NEW_CPU_LEAST * two.cpu_ns:
         return None

@@ -11,7 +11,7 @@ from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
-"""System calls that return memory to the kernel. A `brk` may return memory, too: `shrunk_bytes`."""
+"""System calls that return memory to the kernel. `brk` also does if it shrinks the heap."""
 GETTING = ("mmap", "brk", "mprotect")
 """System calls that get memory from the kernel."""
 ASKING = (*GETTING, "mremap")
@@ -19,17 +19,18 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Page size of this machine. A profile does not record the page size of the machine on which it was
 made, which is nearly always the same."""
 PER_THOUSAND_LEAST = 1.0
-"""The least number of system calls per 1,000 operations."""
+"""The number of system calls per 1,000 operations from which they are frequent."""
 SHARE_LEAST = 0.02
-"""The least share of CPU time."""
+"""The least share of CPU time for a finding."""
 AGAIN_LEAST = 0.5
-"""The least share of page faults that exceed one for each page of the peak."""
+"""The least share of repeated page faults: those beyond one for each page of the peak."""
 TURNOVER_LEAST = 2.0
-"""The least number of bytes returned to the kernel, as a multiple of the most bytes held."""
+"""If system calls are not frequent, the least number of bytes returned to the kernel, as a multiple
+of the most bytes held."""
 
 
 def _sum(of: list[KernelLine]) -> tuple[int, int, float]:
-    """The number of system calls, their bytes, and their nanoseconds."""
+    """Sums over these system calls: their number, their bytes, and their nanoseconds."""
     return (
         sum(one.count for one in of),
         sum(one.bytes or 0 for one in of),
@@ -57,7 +58,10 @@ def shrunk_bytes(profile: Profile, line: KernelLine) -> int:
 
 
 def faults_again(profile: Profile) -> tuple[int, int]:
-    """Page faults beyond one for each page of the peak, and all page faults, in all processes."""
+    """The page faults beyond one for each page of the peak, and all page faults.
+
+    Both numbers are sums over all processes.
+    """
     alive = lasting(profile.processes)
     faults = [process.minor_faults + process.major_faults for process in alive]
     again = [
@@ -68,10 +72,11 @@ def faults_again(profile: Profile) -> tuple[int, int]:
 
 
 def _fault_ns(profile: Profile, faults: int) -> float:
-    """Mean time of a page fault, if page faults took the rest of the system time; 0 if not known.
+    """Estimates the mean time of a page fault in ns; 0 if not known.
 
-    The rest is the system time without the allocator's system calls, the probe's detours, and the
-    probe's reading of page fault counts.
+    The estimate assumes that page faults took the rest of the system time. The rest is the system
+    time without the allocator's system calls, the probe's detours, and the probe's reading of page
+    fault counts.
     """
     inside, ticking = kernel_cpu_ns(kernel_lines(profile)) or 0.0, clock(profile.tally)
     inside += profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
@@ -80,12 +85,15 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 
 
 def _on_processor(profile: Profile, ns: float) -> float:
-    """Limits the wall time of system calls to the system time: waiting takes no CPU time."""
+    """Limits `ns`, the wall time of system calls, to the program's system time.
+
+    Wall time also contains waiting, which takes no CPU time.
+    """
     return min(ns, float(profile.tree.system_ns)) if profile.tree else ns
 
 
 def returns_what_it_needs(profile: Profile) -> Finding | None:
-    """The allocator returns memory to the kernel, and gets it back by page faults."""
+    """Returns a finding if the allocator returns memory to the kernel and soon needs it again."""
     busy, found = busy_ns(profile), kernel_lines(profile)
     again, faults = faults_again(profile)
     if busy is None or not profile.operations or not again or again < AGAIN_LEAST * faults:
@@ -135,7 +143,7 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
 
 
 def asks_too_often(profile: Profile) -> Finding | None:
-    """The allocator gets memory from the kernel in pieces that are too small.
+    """Returns a finding if the allocator gets memory from the kernel in pieces that are too small.
 
     `mremap` does not count: it saves copying the block that it moves.
     """

@@ -13,20 +13,20 @@ from cairn.profile.estimates import LEVEL, octaves, remote_share
 from cairn.profile.tally import SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
-"""Least value for `not_reused`: the resident memory that was ever handed out, as a multiple of the
-most live usable bytes."""
+"""The threshold of `not_reused`, for the resident memory that was ever handed out. It is a multiple
+of the largest number of live usable bytes."""
 BYTES_LEAST = 8 << 20
 """The least waste that is reported. Live bytes of small programs are estimates; docs/findings.md
 names the two programs for which this threshold was raised."""
 WATCHED_MOST = 8192
 """The most blocks that the probe watches at a time."""
 MEDIUM_MAX = 32768
-"""Bytes. The probe watches every larger block."""
+"""The largest size of a medium block, in bytes. The probe watches every larger block."""
 NEAR_THE_PEAK = 0.8
 """A moment is near the peak if its resident set is at least this share of the largest one."""
 SLACK_LEAST = 0.20
-"""Least value for `sizes_too_coarse`: the usable bytes beyond the requested ones, as a share of the
-requested bytes."""
+"""The threshold of `sizes_too_coarse`, for the usable bytes beyond the requested ones. It is a
+share of the requested bytes."""
 
 
 def _near_the_peak(profile: Profile) -> list[Moment]:
@@ -38,10 +38,10 @@ def _near_the_peak(profile: Profile) -> list[Moment]:
 def _error_of_live(profile: Profile, live: float) -> float:
     """Relative standard error of live bytes.
 
-    Live bytes are estimated from the watched blocks. Each watched block stands for `gap` blocks, or
-    for more when WATCHED_MOST blocks are watched. Blocks of different sizes give a less certain sum
-    than equal ones. All large blocks are watched, but the formula treats them like a sample. So the
-    result is an upper bound.
+    Live bytes are estimated from the watched blocks. Each watched block stands for `Process.gap`
+    blocks, or for more blocks when the probe already watches WATCHED_MOST. Blocks of different
+    sizes give a less certain sum than blocks of equal size. All large blocks are watched, but the
+    formula treats them like a sample. So the result is an upper bound.
     """
     tally = profile.tally
     calls = int(tally.calls[:, :, :2].sum())
@@ -53,7 +53,10 @@ def _error_of_live(profile: Profile, live: float) -> float:
 
 
 def _unevenness(tally: Tally) -> float:
-    """Mean square of small and medium sizes over the square of their mean; 1 if all are equal."""
+    """Mean square of the small and medium sizes over the square of their mean; 1 if all are equal.
+
+    The sizes are the requested sizes of all allocations.
+    """
     ends = octaves(SIZE_BUCKETS, 4)
     middles = (ends[:-1] + ends[1:]) / 2
     weights = np.where(ends[:-1] < MEDIUM_MAX, tally.sizes, 0.0)
@@ -73,7 +76,7 @@ class _Unasked:
     written_bytes: int
     """The part that does not read as zero."""
     huge_bytes: int
-    """The part that reads as zero, if at least as much memory lies in huge pages; else 0."""
+    """The part that reads as zero, if the memory in huge pages is at least as large; else 0."""
 
 
 def _unasked(profile: Profile) -> _Unasked | None:
@@ -97,9 +100,11 @@ def _kept(moment: Moment) -> int:
 
 
 def not_reused(profile: Profile) -> Finding | None:
-    """Freed memory is not reused. Size rounding does not count: live blocks count with usable size.
+    """Returns a finding if freed memory is not reused.
 
-    None if the probe did not examine pages. Much of the resident set may then be the program's own.
+    Size rounding does not count as waste here, because live blocks count with their usable size.
+    Returns None if the probe did not examine pages: much of the resident set may then be the
+    program's own.
     """
     most = max(profile.moments, key=_kept, default=None)
     asked = max((moment.live_bytes for moment in profile.moments), default=0)
@@ -141,7 +146,10 @@ def not_reused(profile: Profile) -> Finding | None:
 
 
 def huge_page_bloat(profile: Profile) -> Finding | None:
-    """Parts of huge pages are resident that never held a block and were never written."""
+    """Returns a finding if resident parts of huge pages never held a block and were never written.
+
+    A part counts as never written if it reads as zero.
+    """
     unasked = _unasked(profile)
     if unasked is None or unasked.huge_bytes < BYTES_LEAST:
         return None
@@ -162,7 +170,7 @@ def huge_page_bloat(profile: Profile) -> Finding | None:
 
 
 def touches_more_than_it_gives(profile: Profile) -> Finding | None:
-    """The allocator writes to memory that never belonged to a block."""
+    """Returns a finding if the allocator writes to memory that never belonged to a block."""
     unasked = _unasked(profile)
     if unasked is None or unasked.written_bytes < BYTES_LEAST:
         return None
@@ -192,7 +200,10 @@ def _at_most(share: float) -> Interval:
 
 
 def sizes_too_coarse(profile: Profile) -> Finding | None:
-    """Blocks are much larger than requested. Examines the blocks that are live at the peak."""
+    """Returns a finding if blocks are much larger than requested.
+
+    The rule examines the blocks that are live at the peak of the resident set.
+    """
     most = max(
         profile.moments, key=lambda moment: (moment.resident_bytes, moment.live_bytes), default=None
     )

@@ -16,14 +16,14 @@ QUEUES_ADVICE = "use an allocator with a heap for each thread, or let fewer thre
 PER_THOUSAND_LEAST = 0.5
 """The least number of waits per 1,000 operations, for effects below SHARE_LARGE."""
 SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
-"""The least waiting, as shares of the time of all threads: SHARE_LEAST if there are
-PER_THOUSAND_LEAST waits, and SHARE_LARGE with any number of waits."""
+"""The least waiting for a finding, as shares of the time of all threads. SHARE_LEAST applies if
+there are PER_THOUSAND_LEAST waits per 1,000 operations, and SHARE_LARGE if there are fewer."""
 
 
 def _thread_ns(profile: Profile) -> float:
-    """The time that all threads lived, without the probe's part; 0 if not known.
+    """The sum of the life times of all threads in ns, without the probe's part; 0 if not known.
 
-    At most half of the time is subtracted for the probe.
+    At most half of the sum is subtracted for the probe.
     """
     ticking = clock(profile.tally)
     whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
@@ -36,7 +36,7 @@ def is_queueing(share: float, waits: float) -> bool:
 
 
 def queues(profile: Profile) -> Finding | None:
-    """Threads wait for a lock, by sleeping, yielding or spinning."""
+    """Returns a finding if threads wait for a lock, by sleeping, yielding or spinning."""
     whole = _thread_ns(profile)
     calls = kernel_lines(profile)
     slept = [one for one in calls if one.name in WAITING]
@@ -50,7 +50,7 @@ def queues(profile: Profile) -> Finding | None:
         return None
     wakes = sum(one.count for one in woken)
     most = float(profile.tree.system_ns) if profile.tree is not None else math.inf
-    # As many wakes count as there are waits. Other wakes are for a thread of the allocator itself.
+    # At most as many wakes count as there are waits. Further wakes are for the allocator's threads.
     waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(
         1.0, waits / wakes if wakes else 0.0
     )

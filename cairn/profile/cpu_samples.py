@@ -1,21 +1,21 @@
 """Splits the CPU time of a plain run by the kernel's clock samples.
 
 'cairn-launch --cpu-samples' writes the samples. After each period of CPU time, the kernel notes
-which thread a processor runs, its address, and the top of its stack. The file also says which files
-are mapped where. `read` and `split` count the samples of the run's processes:
+which thread a processor runs, the thread's address, and the top of its stack. The file of samples
+also says which files are mapped where. `read` and `split` count the samples of the run's processes:
 
     own        in the allocator's file, or in a library that the allocator called (such as memset or
                a lock in libc)
     calls      in a system call that the allocator made, itself or through such a library
     faults     in the kernel outside any system call: page faults and interrupts
     others     in the kernel otherwise: the program's system calls, and its exit
-    program    all others in user mode
+    program    all other samples in user mode
     unknown    at an address that belongs to no known file; or in the kernel, if the calling file
                cannot be read or the program is a 32-bit one
 
 The caller of a library is the nearest return address on the stack that lies outside these
-libraries. Frames are not unwound: only the nearest words of the stack are examined, and one of them
-may be the return address of an earlier call.
+libraries. Frames are not unwound: only the words at the top of the stack are examined, and one of
+them may be the return address of an earlier call.
 
 The system's allocator is a part of libc: everything from the first to the last function of malloc's
 object file, which the linker puts side by side.
@@ -56,14 +56,15 @@ _AT = struct.Struct("<QIIQQ")
 """The start of a sample: address, process, thread, time, and width of its registers (0: none, 1: 32
 bits, 2: 64 bits)."""
 _REGISTERS = struct.Struct("<QQQ")
-"""Stack pointer, address in user mode, and the number of stack bytes that follow."""
+"""The thread's stack pointer and instruction pointer in user mode, and the number of stack bytes
+that follow."""
 _MAPPED = struct.Struct("<IIQQQIIQQII")
 _WIDE = 2
 _WORD_BYTES = 8
 _WORDS, _WORDS_CALLING = 8, 32
 """How many words of the stack are searched for the caller of a library: in user mode, and in a
-system call. Functions that sleep have large frames. Other large frames may hold return addresses of
-earlier calls, so the limit is lower in user mode."""
+system call. The limit is higher in a system call, because functions that sleep have large frames.
+It is lower in user mode, because a large frame there may hold return addresses of earlier calls."""
 _READ_BYTES = 1 << 20
 _CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
 """Instructions that make a system call: syscall, int 0x80, sysenter."""
@@ -184,7 +185,7 @@ def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Space:
-    """The mappings of one process: sorted starts, and for each (end, file offset, file)."""
+    """The mappings of one process: sorted starts, and (end, file offset, file) for each start."""
 
     starts: list[int] = field(default_factory=list)
     mapped: list[tuple[int, int, str]] = field(default_factory=list)
@@ -229,7 +230,7 @@ class _Space:
         return False if place is None else _is_call(*place)
 
     def caller(self, words: tuple[int, ...], allocator: AllocatorCode) -> Owner | None:
-        """The owner of the nearest return address outside LIBRARIES; None without one."""
+        """The owner of the nearest return address outside LIBRARIES; None if there is none."""
         owners = (self.owner(word, allocator) for word in words)
         return next(
             (owner for owner in owners if owner is not None and owner is not Owner.LIBRARY), None
@@ -338,13 +339,16 @@ class _Counts:
             self.others += 1
 
     def _owner(self, space: _Space, address: int, words: tuple[int, ...]) -> Owner | None:
-        """The owner of the code. For a library's code it is the owner of the caller, if found."""
+        """The owner of the code at `address`.
+
+        For a library's code, it is the owner of the library's caller, if `words` have the caller.
+        """
         owner = space.owner(address, self.allocator)
         return space.caller(words, self.allocator) or owner if owner is Owner.LIBRARY else owner
 
 
 def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
-    """The nearest words of the stack: at most `most`, and only those that the kernel could read."""
+    """At most `most` words from the top of the stack, and only those that the kernel could read."""
     at = _AT.size + _REGISTERS.size
     if not size:
         return ()
@@ -356,8 +360,8 @@ def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
 def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
     """The records in order of their times; records of the same time keep their order.
 
-    The launcher writes the records of one processor after those of another, and a mark after each
-    turn.
+    The launcher repeatedly writes the new records of all processors, one processor after another,
+    and then a mark.
     """
     held: list[tuple[int, int, int, bytes]] = []
     before = youngest = 0

@@ -2,16 +2,17 @@
 
 Counts of operations are exact, but only a sample of the operations is timed. Operations belong to
 strata, in each of which every operation is equally likely to be timed. Each path of allocations is
-a stratum. Frees are not counted by size: small and medium blocks have one stratum per phase, and
-large blocks another. If n of the N operations of a stratum were timed, with the sum S of their
-times (0 for operations that do not belong to the line of the table), then
+a stratum. Each path of frees is a stratum, too, if the probe counted every free as local or remote.
+Otherwise, frees are not counted by size: frees of small and medium blocks have one stratum per
+phase, and frees of large blocks another. If n of the N operations of a stratum were timed, with the
+sum S of their times (0 for operations that do not belong to the line of the table), then
 
     total      N / n * S                           the ratio estimator
     variance   N * N * (1 - n / N) / n * s * s     s: deviation within the sample
 
-The factor 1 - n / N makes the result exact if every operation was timed. One formula thus covers
-the error of a line's share of a stratum and that of its mean. Totals and variances of strata are
-added up.
+The factor 1 - n / N makes the result exact if every operation was timed. The variance covers two
+errors: that of the line's share of the stratum, and that of the line's mean time. Totals and
+variances of strata are added up.
 
 The intervals contain the sampling error only, and no error of the clock. A sample also says nothing
 about rare events that it does not contain, such as one operation in a million that takes a million
@@ -119,10 +120,10 @@ class Line:
     ones."""
     timed: int
     untimed: int
-    """Operations of strata in which none was timed. They are in none of the times. They are in
-    `operations` if the line covers their whole stratum."""
+    """Operations of strata in which no operation was timed. The times below leave them out.
+    `operations` includes them if the line covers their whole stratum."""
     switched: int
-    """Timed operations in which the thread lost its processor. They are in none of the times."""
+    """Timed operations in which the thread lost its processor. The times below leave them out."""
     quantiles: tuple[float | None, ...]
     """The times at QUANTILES. A time is also None if less than one timed operation lies beyond
     it."""
@@ -189,8 +190,8 @@ def _frees(tally: Tally) -> Iterator[Stratum]:
         if path.kind not in _CALLED and path.group == "large"
     ]
     timed_large = int(tally.timed.count[large].sum())
-    # Every free of a large block is timed, unless there were too many to watch. Then each timed
-    # free stands for several.
+    # Every free of a large block is timed, unless there were too many large blocks to watch. Each
+    # timed free then stands for several frees.
     weight = (
         max(1.0, float(tally.freed[GROUPS.index("large")]) / timed_large) if timed_large else 1.0
     )
@@ -224,7 +225,7 @@ def _places(phase: str, *groups: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1)
 def _edges() -> Floats:
-    """The edges of the buckets of times in ticks: the inverse of profile_bucket()."""
+    """The edges of the buckets of times, in ticks. profile_bucket() in C is the inverse."""
     return octaves(BUCKETS, 8)
 
 
@@ -268,9 +269,9 @@ class _Part:
     """How much `total` would grow if each operation took the clock's resolution; at least 0."""
     buckets: Floats
     alone_known: float
-    """Operations with a known time between fences; 0 if none was timed between fences."""
+    """`operations` if some of them were timed between fences; else 0."""
     alone_total: float
-    """The total time of these operations between fences."""
+    """The estimated total time that `alone_known` operations take between fences."""
 
 
 def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) -> _Part:
@@ -342,7 +343,7 @@ def line(
 
 
 def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -> float | None:
-    """The middle of the bucket that contains the quantile. It is at most a sixteenth off."""
+    """The middle of the bucket that contains the quantile. The error is at most a sixteenth."""
     sums = np.cumsum(buckets)
     if not sums[-1]:
         return None
@@ -351,7 +352,7 @@ def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -
 
 
 def lines(profile: Profile) -> tuple[Line, ...]:
-    """One line for each kind of operation that occurred, and at the end their sum."""
+    """Returns a line for each kind of operation that occurred, and last the line of their sum."""
     of, ticking = strata(profile.tally), clock(profile.tally)
     found = [
         line(
@@ -419,7 +420,7 @@ def ceiling(profile: Profile) -> Ceiling:
     """The share of CPU time in the allocator, by CPU timers if there are SAMPLES_ENOUGH samples.
 
     With fewer samples, the share comes from the timed operations. Its interval then reaches from
-    their time among other instructions to their time between fences.
+    the time of the operations among other instructions to their time between fences.
     """
     total, busy, found = lines(profile)[-1], busy_ns(profile), sampled(profile)
     if not total.operations:
@@ -456,7 +457,10 @@ class Sampled:
 
 
 def sampled(profile: Profile) -> tuple[Sampled, ...]:
-    """First TOTAL, then one for each of SAMPLED with samples. Empty without any samples."""
+    """Returns the CPU time of TOTAL, then that of each of SAMPLED that has samples.
+
+    The result is empty if there are no samples at all.
+    """
     tally, cpu, busy = profile.tally, cpu_ns(profile), busy_ns(profile)
     n = tally.cpu_samples
     if not n or cpu is None or busy is None:
@@ -483,10 +487,11 @@ _AGREEING = 0.15
 
 
 def disagreement(profile: Profile) -> float | None:
-    """Sampled minus timed CPU time in the allocator, as a share of CPU time.
+    """CPU time in the allocator by samples minus that by timed operations, as a share of CPU time.
 
-    None if both agree within their errors, or if one of them is not known. The true time of an
-    operation is between its time among other instructions and its time between fences.
+    Returns None if the two times agree within their errors, or if one of them is not known. The
+    true time of an operation is between its time among other instructions and its time between
+    fences.
     """
     found, total, busy, ticking = (
         sampled(profile),

@@ -68,7 +68,7 @@ MOMENT = (
 _UNKNOWN = 2**64 - 1
 
 _FILE_MAX = 256 << 20
-"""Enough for 200,000 threads at once."""
+"""The most bytes of a file. They are enough for 200,000 threads at once."""
 _FILES_MAX = 200_000
 _THREADS_AT_ONCE = 4096
 
@@ -284,7 +284,7 @@ def write_tree(folder: Path, tree: Tree) -> None:
 
 
 def _read_tree(folder: Path) -> Tree | None:
-    """Reads `run.json`; None without it, because the probe's files may have been copied alone."""
+    """Reads `run.json`; None if it is missing, because the probe's files may be copied alone."""
     path = folder / _TREE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -308,8 +308,8 @@ def _read_tree(folder: Path) -> Tree | None:
 def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
     """Adds up the files of many processes; None if all are empty.
 
-    Each file is added to the sum as soon as it is read. So the files of 100,000 processes take no
-    more memory than one.
+    Each file is added to the sum as soon as it is read. So the counts of 100,000 processes take no
+    more memory than those of one process.
     """
     processes: list[Process] = []
     tally: Tally | None = None
@@ -459,7 +459,7 @@ def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iter
 
 
 class _Threads:
-    """Sums over all threads."""
+    """Adds up the thread structs of one file."""
 
     def __init__(self, layout: np.dtype[np.void], last: int) -> None:
         empty = np.zeros(1, layout)

@@ -40,11 +40,11 @@ class Counts:
     """The number, bytes and fate of large blocks over the life of a process.
 
     A thread with many blocks counts only a random sample of them, and each counted block stands for
-    several. The numbers are then estimates.
+    several blocks. The numbers are then estimates.
     """
 
     counted: int
-    """Blocks that were really counted, without those for which they stand."""
+    """Blocks that were really counted, without the other blocks for which they stand."""
     blocks_variance: int
     """The variance of `blocks`. It is 0 if each counted block stands only for itself. Even then, a
     thread with many blocks may have had more blocks of this site than it counted."""
@@ -53,9 +53,9 @@ class Counts:
     live_count: int
     live_bytes: int
     hits: int
-    """Blocks in memory (a run) that the thread had kept. Those of `misses` came from the page
-    heap."""
+    """Blocks in memory (a run) that the thread had kept."""
     misses: int
+    """Blocks in memory that came from the page heap."""
     lives: tuple[int, ...]
     """The number of freed blocks in each class of LIVES, and of longer lives."""
 

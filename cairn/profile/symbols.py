@@ -18,7 +18,8 @@ from cairn.errors import CairnError
 from cairn.profile.sites import Object
 
 TABLE_BYTES = 64 << 20
-"""The most bytes that are read of one table: 2.8 million symbols, at one second per million."""
+"""The most bytes that are read of one table. They hold 2.8 million symbols, and a million symbols
+take about one second."""
 
 
 _NAME_MAX = 4096
@@ -87,7 +88,7 @@ class Functions:
         return os.fsdecode(self._names[at : at + _NAME_MAX].split(b"\0")[0])
 
     def at(self, address: int) -> tuple[str, int] | None:
-        """Name and offset of the function at `address`; None without one."""
+        """Name and offset of the function at `address`; None if no function is there."""
         index = bisect_right(self._starts, (address, 1 << 64, 0)) - 1
         if index < 0:
             return None
@@ -112,7 +113,8 @@ class Files:
             self._known[mapped.path] = _read(mapped.path)
         path, functions = self._known[mapped.path]
         within = address - mapped.base
-        # The byte before the return address: a call may be the last instruction of its function.
+        # A call may be the last instruction of its function, so the byte before the return address
+        # is looked up.
         found = functions.at(within - 1) if functions is not None else None
         return (
             Location(path, None, within)
@@ -126,8 +128,8 @@ def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
 
     The range reaches from the end of the exported function before the first of them to the start of
     the exported function after the last. The object file's functions that are not exported lie in
-    between, because the linker keeps the functions of an object file together. Returns None without
-    any of these functions.
+    between, because the linker keeps the functions of an object file together. Returns None if the
+    file has none of `names`, or cannot be read.
     """
     try:
         descriptor = elf.open_regular(path)

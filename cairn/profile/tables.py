@@ -56,7 +56,7 @@ class KernelLine:
     per_thousand: float | None
     """Calls per 1,000 operations."""
     cpu_ns: float | None
-    """CPU time. It is measured for calls that wait; for others it is the whole time."""
+    """CPU time. It is measured for calls that wait. For other calls it equals `total_ns`."""
 
 
 def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
@@ -94,17 +94,17 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
 
 
 def _on_processor(cpu_ns: float | None, total_ns: float | None) -> float | None:
-    """The measured CPU time, at most the wall time; without a measurement the wall time."""
+    """The measured CPU time, limited to the wall time. If it was not measured, the wall time."""
     return total_ns if cpu_ns is None or total_ns is None else min(cpu_ns, total_ns)
 
 
 def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:
-    """Total time of the calls that wait, or of those that do not; None if calls were not timed."""
+    """Total time of the calls that wait, or of those that do not; None if they were not timed."""
     return _sum([one.total_ns for one in of if (one.name in WAITING) == waiting])
 
 
 def kernel_cpu_ns(of: Sequence[KernelLine]) -> float | None:
-    """CPU time of all these calls; None if calls were not timed."""
+    """CPU time of all these system calls; None if they were not timed."""
     return _sum([one.cpu_ns for one in of])
 
 
@@ -197,7 +197,7 @@ FREES = "free"
 
 
 def event_lines(profile: Profile) -> tuple[EventLine, ...]:
-    """One line for each kind of operation whose events were counted, and at the end their sum."""
+    """Returns a line for each kind of operation whose events were counted, and last their sum."""
     timed = profile.tally.timed
     refused = events_refused(profile)
     slots = {
@@ -262,7 +262,7 @@ class LockLine:
 def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
     """One line for each kind of lock that was taken or refused.
 
-    The times still contain the reading of the clock, some 10 ns.
+    The times still contain the time of reading the clock, about 10 ns.
     """
     locks, ticking = profile.tally.locks, clock(profile.tally)
 

@@ -45,7 +45,7 @@ FUNCTIONS = ALLOCATING + RELEASING
 GROUPS = ("small", "medium", "large")
 PHASES = ("serial", "parallel")
 WHOSE = ("local", "remote")
-"""The thread that frees a block is the one that allocated it, or another."""
+"""Frees of a block by the thread that allocated it, and by another thread."""
 CALLS = (
     "mmap",
     "munmap",
@@ -153,13 +153,13 @@ class Timed:
     kernel: Exact
     """Operations of `count` with a system call in them."""
     fault_operations: Exact
-    """Operations whose page faults were counted. Only the large ones are in `count`, too."""
+    """Operations whose page faults were counted. Only those on large blocks are also in `count`."""
     faults: Exact
     """The sum of the page faults of these operations."""
     faults_squared: Exact
     """The sum over these operations of the square of the number of page faults."""
     event_operations: Exact
-    """Operations whose events were counted. Only the large ones are in `count`, too."""
+    """Operations whose events were counted. Only those on large blocks are also in `count`."""
     events: Exact
     """[PATHS, SLOTS]: the sum of each slot's events."""
     events_squared: Exact
@@ -236,9 +236,9 @@ class Tally:
     """The life time of all threads, summed. In a window it is estimated: the length of the window
     times the largest number of threads at once."""
     calls: Exact
-    """[ALLOCATING, PHASES, GROUPS], like `asked`: the number of calls."""
+    """[ALLOCATING, PHASES, GROUPS]: the number of calls."""
     asked: Exact
-    """Requested bytes."""
+    """[ALLOCATING, PHASES, GROUPS]: the requested bytes."""
     released: Exact
     """[RELEASING, PHASES]: the number of calls."""
     fresh: Exact
@@ -246,7 +246,7 @@ class Tally:
     came from the kernel."""
     frees: Exact
     """[WHOSE, PHASES, GROUPS]: frees of blocks with a known owner. The owner of a block is the
-    thread that allocated it. All 0 unless `Process.exact`."""
+    thread that allocated it. All numbers are 0 unless `Process.exact` is true."""
     cpu_samples: int
     """Samples of the threads' CPU time: one for each kernel tick that finds the thread running."""
     cpu_samples_inside: Exact
@@ -269,7 +269,7 @@ class Tally:
     """Calls of "other" by system call number; the probe has room for 32 numbers."""
     sizes: Floats
     """[SIZE_BUCKETS]: allocations by requested size. This and the next five fields are weighted
-    sums over the watched blocks: each counts for the number of blocks that it stands for."""
+    sums over the watched blocks: each watched block counts for the blocks that it stands for."""
     lives: Floats
     """[GROUPS, LIFE_BUCKETS]: freed blocks by the time that they lived."""
     freed: Floats
@@ -325,7 +325,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One program image of a process: each exec begins another."""
+    """One program image of a process. Each exec begins a new image."""
 
     pid: int
     parent: int
@@ -379,7 +379,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The whole process tree, as the command that ran it saw it from outside."""
+    """The whole process tree of a run, as 'cairn profile' saw it from outside."""
 
     command: tuple[str, ...]
     allocator: str
@@ -394,7 +394,7 @@ class Tree:
     counters: dict[str, float | None]
     """Performance counters by perf's names; None for those that the machine lacks."""
     user_mode_only: bool
-    """Whether the counters of hardware and time leave out the kernel."""
+    """Whether the counters of hardware events and of time leave out the kernel."""
     knobs: tuple[tuple[str, str], ...] = ()
     """Environment variables that were set for the allocator."""
     build_id: str | None = None
@@ -437,7 +437,7 @@ class Profile:
 
     @property
     def operations(self) -> int:
-        """The exact number of calls that allocate or free a block: all but those in IDLE."""
+        """The exact number of calls that allocate or free a block: all calls but those to IDLE."""
         frees = [RELEASING.index(name) for name in FREEING]
         late = sum(self.tally.late_calls) - sum(
             self.tally.late_calls[FUNCTIONS.index(name)] for name in IDLE
@@ -450,7 +450,7 @@ IDLE = ("free(NULL)", "malloc_usable_size", "malloc_trim")
 
 
 def lasting(processes: Sequence[Process]) -> list[Process]:
-    """The last image of each process, which no exec replaced.
+    """The last image of each process. An exec replaced the others.
 
     An image that ended is always the last of its process. So a later image with the same process id
     belongs to another process, to which the kernel gave the id again.
@@ -465,7 +465,10 @@ def lasting(processes: Sequence[Process]) -> list[Process]:
 
 
 def cut_short(processes: Sequence[Process]) -> list[Process]:
-    """The processes whose file has no end: they were killed, or ended by a direct system call."""
+    """The processes whose file has no end.
+
+    They were killed, or ended by a direct system call.
+    """
     return [process for process in lasting(processes) if process.state == "running"]
 
 

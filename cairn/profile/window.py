@@ -17,7 +17,7 @@ from cairn.profile import reader
 from cairn.profile.tally import Moment, Process, ProcessProfile, Profile, Tally, Window
 
 _TRIES = 5
-"""Attempts to read a file: it looks damaged if its process lengthens it during the read."""
+"""Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessPro
         if name in begin.counted:
             tally = tally - begin.counted[name]
         lived_ns = process.end_ns - process.begin_ns
-        # The threads' times in the file are as old as its last moment. So they are estimated here.
+        # The file has the threads' times only up to its last moment. So their times in the window
+        # are estimated here.
         threads_ticks = process.threads_most * lived_ns * tally.span_ticks // max(1, tally.span_ns)
         yield ProcessProfile(
             process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments
@@ -111,7 +112,7 @@ def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessPro
 
 
 def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:
-    """The moments from `from_ns` on, with times since then."""
+    """The moments from `from_ns` on. Their times are counted from `from_ns`."""
     for moment in of.moments:
         at_ns = of.process.begin_ns + moment.ns
         if at_ns >= from_ns:

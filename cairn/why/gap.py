@@ -27,9 +27,9 @@ Waiting in the allocator takes no CPU time, so it is reported next to the parts 
 The gap in memory is the difference between the peaks of the whole process trees. Its parts come
 from the process with the most live bytes:
 
-    live blocks               bytes requested and not freed. The program decides them, so both
-                              contenders get the same number: the median over all trials, because
-                              each trial only has an estimate.
+    live blocks               bytes requested and not freed. The program decides this number, so
+                              both contenders get the same one. It is the median over all trials,
+                              because each trial only has an estimate.
     size rounding             usable size of the live blocks beyond the requested bytes
     free memory and metadata  all other resident memory that belongs to no file: free and fragmented
                               memory, the allocator's records, and the program's own pages, which
@@ -76,7 +76,7 @@ for if at most LEFT_MOST of it is unexplained."""
 _EVIDENCE = 2
 """At most this many differences are quoted as evidence for one part, to keep the text short."""
 _OF_PART = 0.1
-"""A kind of operations must hold this share of a part to be quoted as evidence."""
+"""A kind of operations must make up this share of a part to be quoted as evidence."""
 _MOSTLY = 0.5
 """A finding is kept if it was made in more than this share of the trials."""
 
@@ -199,8 +199,8 @@ def explain(
 ) -> Why:
     """Splits the gaps of a pair on one workload, from the samples so far.
 
-    Returns a Why without gaps, and with `why_not`, in three cases: the run has no probed runs; one
-    of the pair failed, plain or probed; or no round is complete.
+    Returns a Why without gaps, and with `why_not`, in three cases: the run has no probed runs; a
+    plain or probed run of one of the two contenders failed; or no round is complete.
     """
     its = [sample for sample in samples if sample.trial.workload == workload]
     if not run.settings.why:
@@ -293,7 +293,10 @@ def _sides(samples: Sequence[Sample], name: str) -> dict[int, _Side]:
 
 
 def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """The findings of most trials, each from its median trial; the largest effect comes first."""
+    """The findings made in most trials, the largest effect first.
+
+    Each finding is taken from the trial in which it had its median effect.
+    """
     by_name: dict[str, list[Finding]] = {}
     for raised in trials:
         for one in raised:
@@ -380,8 +383,8 @@ def _kernel_ns(side: _Side) -> float | None:
     """CPU time of the allocator's system calls; None if not all of them were seen.
 
     The probe times system calls by the wall clock. Waiting for a processor, or for the kernel's
-    lock of the address space, makes the measured time longer than the CPU time. So the result is at
-    most the system time of either run.
+    lock of the address space, makes the measured time longer than the CPU time. So the result is
+    limited to the system time of the probed run, and to that of the plain run.
     """
     ns = side.summary.kernel_ns
     return None if ns is None else min(ns, side.probed.system_ns, side.plain.system_ns)
@@ -467,8 +470,8 @@ def _own_ns(side: _Side, shares: _Shares | None) -> float | None:
     if shares is None or kernel is None or in_faults is None:
         return None
     detours = _detours_ns(side)
-    # The timer samples come from the probed run. So `kernel` may not exceed the system time of that
-    # run; the plain run's does not matter here.
+    # The timer samples come from the probed run. So `kernel` may not exceed the system time of the
+    # probed run. The system time of the plain run does not matter here.
     kernel = min(kernel, side.probed.system_ns - detours)
     return shares.split(side)[0] - kernel - in_faults - detours * WAY_OUT
 
@@ -502,7 +505,7 @@ _SAMPLE_COUNTS: dict[str, Callable[[CpuSamples], int]] = {
 
 
 def _sampled_ns(side: _Side, count: Callable[[CpuSamples], int]) -> float:
-    """CPU time by clock samples of the plain run. The caller has made sure that it has samples."""
+    """CPU time by the plain run's clock samples. The caller has made sure that there are some."""
     where = side.plain.cpu_samples
     return 0.0 if where is None else float(count(where) * where.period_ns)
 
@@ -677,7 +680,10 @@ def _against(what: str, counts: tuple[float, float]) -> tuple[str, ...]:
 
 
 def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
-    """Evidence: the kinds of operations with most of the difference `whole` in the probed runs."""
+    """Returns evidence: the kinds of operations that contribute most to the difference `whole`.
+
+    The times are those of the probed runs.
+    """
     found = []
     for kind in dict.fromkeys(
         name for pair in pairs for side in pair for name in side.summary.kinds
@@ -706,7 +712,10 @@ def _operations(pairs: Pairs, whole: float) -> tuple[str, ...]:
 
 
 def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
-    """Mean count of a kind of operations per trial, and their mean total ns; None if not timed."""
+    """Means over trials, for one kind of operations: their number, and their total time in ns.
+
+    The time is None if it was not measured in some trial.
+    """
     kinds = [pair[place].summary.kinds.get(kind) for pair in pairs]
     times = [one.total_ns if one is not None else 0.0 for one in kinds]
     count = statistics.fmean(one.count if one is not None else 0.0 for one in kinds)
@@ -716,7 +725,7 @@ def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
 
 
 def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
-    """Evidence: the kinds of system calls with most of the difference `whole`."""
+    """Returns evidence: the kinds of system calls that contribute most to `whole`, a difference."""
     found: list[tuple[float, str]] = []
     for kind in dict.fromkeys(
         name for pair in pairs for side in pair for name in side.summary.calls
@@ -735,9 +744,10 @@ def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
 
 
 def _cpu_of(kind: str, calls: Calls) -> float:
-    """CPU time of one kind of system calls.
+    """CPU time in ns of one kind of system calls.
 
-    Runs that older versions of cairn stored lack the CPU time of calls that wait. It counts as 0.
+    Runs that older versions of cairn stored lack the CPU time of calls that wait. A missing time
+    counts as 0.
     """
     if calls.cpu_ns is not None:
         return calls.cpu_ns

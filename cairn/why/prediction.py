@@ -9,12 +9,12 @@ a profiled program has three terms:
                      program's kinds of operations. The ratio of the probe's times is corrected by
                      the ratio of the CPU timers in the calibration.
     in the kernel    the other allocator's time per byte of the peak, times the program's peak. The
-                     current allocator's time beyond that is saved.
+                     saving is the current allocator's time minus this product.
     program code     stays the same, because the effect of another placement of blocks is not known
 
 Each workload of the calibration gives another ratio. The range of the prediction reaches over these
-ratios. For allocator code, it leaves out the smallest and the largest one if there are five
-workloads or more.
+ratios. For allocator code, the range leaves out the smallest and the largest ratio if there are
+five workloads or more.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ EXPERIMENT = "calibration"
 """The name of the calibration's runs."""
 TIMED_LEAST = 100
 """A kind of operation needs this many timed operations over all trials of a workload. With fewer,
-it has no costs there."""
+the kind has no costs for that workload."""
 PLAIN = ("reused", "free, local", "free, remote")
 """Kinds that rarely make a system call and do not touch new pages."""
 SHORTEST_NS = 2.0
-"""Shorter means enter a ratio as this time, because the clock cannot distinguish them from 0."""
+"""Shorter mean times enter a ratio as this time: the clock cannot distinguish them from 0."""
 _WITHOUT_ENDS = 5
 """From this many workloads on, the range leaves out the smallest and the largest ratio. A workload
 with an extreme ratio has other block sizes than the program."""
@@ -54,9 +54,9 @@ class Costs:
     kernel: Mapping[int, float]
     """Nanoseconds in system calls per byte of the peak."""
     faults: Mapping[int, float]
-    """Nanoseconds of other system time per byte of the peak."""
+    """Nanoseconds of system time outside the allocator's system calls, per byte of the peak."""
     fault: Mapping[int, float]
-    """Nanoseconds of other system time per page fault."""
+    """The same system time, in nanoseconds per page fault."""
     own: Mapping[int, float] = field(default_factory=dict)
     """Nanoseconds of a run in allocator code, by CPU timers."""
     clocked: Mapping[int, float] = field(default_factory=dict)
@@ -76,14 +76,14 @@ class Prediction:
     low: float
     high: float
     own: float
-    """The part of `saves` in allocator code. The next two are its parts in system calls and page
-    faults."""
+    """The part of `saves` in allocator code. The next two fields are the parts of `saves` in system
+    calls and in page faults."""
     kernel: float
     faults: float
 
 
 def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
-    """The costs of each contender by name, without those that failed in any trial."""
+    """The costs by contender, without contenders of which any trial failed."""
     found = {}
     for contender in run.competing:
         names = {contender.name, twin(contender.name)}
@@ -221,8 +221,8 @@ def predict(
     # `cairn.why.gap` explains these terms.
     inside_ns = summary.samples_inside / summary.samples * cpu_ns - detours_ns * WAY_OUT
     other_ns = system_ns - detours_ns - kernel_ns
-    # The rest of the system time may be the program's own or the probe's. So the page faults count
-    # with at most the time that as many faults took in the calibration.
+    # `other_ns` may contain time of the program's own system calls or of the probe. So it is
+    # limited to the time that as many page faults took in the calibration.
     if mine.fault:
         other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
     in_faults = other_ns * min(1.0, summary.faults_inside / faults) if faults else 0.0
@@ -251,7 +251,7 @@ def predict(
 
 
 def _in_the_kernel(of: Costs) -> tuple[float, float]:
-    """Largest and smallest time in system calls and page faults per byte of the peak.
+    """Largest and smallest time in system calls and page faults, in ns per byte of the peak.
 
     The range is over all workloads, even the extreme ones, because a single workload may show how
     an allocator treats large blocks.
@@ -261,7 +261,7 @@ def _in_the_kernel(of: Costs) -> tuple[float, float]:
 
 
 def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, ...]:
-    """The factors for the time in allocator code: smallest, median, largest; empty if unknown."""
+    """The smallest, median and largest factor for the time in allocator code; empty if unknown."""
     each = {kind: _each_ns(kind, one) for kind, one in summary.kinds.items()}
     times = {kind: one.count * (each[kind] or 0.0) for kind, one in summary.kinds.items()}
     ratios: dict[str, dict[int, float]] = {}

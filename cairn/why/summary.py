@@ -58,5 +58,8 @@ def summarized(profile: Profile) -> ProbeSummary:
 
 
 def _sees_kernel(profile: Profile) -> bool:
-    """Whether the probe saw all system calls, even those inside libc. Only then, 0 means none."""
+    """Whether the probe saw all system calls, even those inside libc.
+
+    Only then does a number of 0 mean that there was none.
+    """
     return all(process.seen == "dispatch" for process in profile.processes)
