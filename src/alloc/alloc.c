@@ -15,9 +15,9 @@ static bool has_heap(void)
 }
 
 /* Called when an allocation found no memory, before its second and last attempt. Gives the kept
- * runs and the empty slabs of this thread back to the page heap, and the slabs of any heap whose
- * live blocks were all freed by other threads. After the call, the lists of this thread's heap are
- * empty. */
+ * runs and the empty slabs of this thread back to the page heap. Does the same with every slab, of
+ * any heap, whose live blocks are all posted (remote.h). After the call, the lists of this thread's
+ * heap are empty. */
 static __attribute__((noinline, cold)) void reclaim(void)
 {
     if (has_heap())
@@ -57,7 +57,7 @@ bool alloc_count_sites(void)
 }
 
 /* Counts the new large block `p` for the call site of `caller` (site.h), if sites are counted and
- * the block is the next sample. `hit` says that the block lies in a run that the thread had kept.
+ * the block is the next sample. `hit` is true if the block lies in a run that the thread had kept.
  * Returns `p`, which may be NULL. */
 static inline void *count_for_site(void *p, size_t size, const void *caller, bool hit)
 {
@@ -75,9 +75,9 @@ static inline void *count_for_site(void *p, size_t size, const void *caller, boo
     return p;
 }
 
-/* Makes a run that the thread kept a block of `size` bytes, and returns it. Does not look whether a
- * site counts the block, unlike alloc_reuse_large(). Returns NULL if no kept run fits. An aligned
- * block takes only the long run, because taking it from the lists gained nothing
+/* Turns a run that the thread kept into a block of `size` bytes, and returns the block. Unlike
+ * alloc_reuse_large(), does not check whether a site counts the block. Returns NULL if no kept run
+ * fits. An aligned block takes only the long run, because taking it from the lists gained nothing
  * (docs/decisions/0008-runs-kept-by-length.md). */
 static void *reuse_any(size_t size, size_t alignment)
 {
@@ -189,8 +189,8 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
-/* Slow path of free_large(): the block belongs to an ownerless heap, a site counts the block, or
- * the thread's run cache did not take its run. */
+/* Slow path of free_large() for three cases: the block belongs to an ownerless heap, a site counts
+ * the block, or the thread's run cache did not take the block's run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
@@ -227,8 +227,8 @@ void alloc_free_slow(void *p)
         broken("a block is freed twice", p);
 }
 
-/* Frees a small block of another owner, or one of this thread that begins behind the first slice of
- * its slab. `slab` is the record of the slice that the block begins in. */
+/* Frees a small block that another heap owns, or a block of this thread that begins behind the
+ * first slice of its slab. `slab` is the record of the slice that the block begins in. */
 static __attribute__((noinline)) void free_small(void *p, struct slab *slab)
 {
     struct block *block = p;

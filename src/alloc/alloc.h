@@ -17,8 +17,9 @@
 
 #include <string.h>
 
-/* Slow path of alloc_malloc(): for a small size whose list is empty or whose first free block was
- * written to, and for a large size that alloc_reuse_large() did not serve. */
+/* Slow path of alloc_malloc(): for a small size if the list of its class is empty or the first
+ * block on that list was written to, and for a large size that alloc_reuse_large() did not
+ * serve. */
 void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline));
 
 /* Slow path of alloc_free() for NULL, and for pointers to no block. */
@@ -33,8 +34,9 @@ void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
  * memory for the table. Called before the program has a second thread. */
 bool alloc_count_sites(void);
 
-/* Makes a run that the thread kept a block of `size` bytes, more than SIZE_CLASS_BYTES_MAX, and
- * returns it. Returns NULL if no kept run fits, or if a site counts the next block (site.h). */
+/* Turns a run that the thread kept into a block of `size` bytes, more than SIZE_CLASS_BYTES_MAX,
+ * and returns the block. Returns NULL if no kept run fits, or if a site counts the next block
+ * (site.h). */
 static inline void *alloc_reuse_large(size_t size)
 {
     struct heap *heap = thread_heap;
@@ -65,7 +67,7 @@ static inline __attribute__((always_inline)) void *alloc_malloc_quick(size_t siz
     return LIKELY(block != NULL && slab_is_marked(block)) ? heap_pop(heap, class, block) : NULL;
 }
 
-/* A size of 0 counts as 1. */
+/* Returns a block of at least `size` bytes, or NULL. A size of 0 counts as 1. */
 static inline void *alloc_malloc(size_t size)
 {
     void *p = alloc_malloc_quick(size);
@@ -83,7 +85,8 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
     }
     struct heap *heap = thread_heap;
     struct slab *slab = slab_at(index);
-    /* The block is not read before it is known to be small: a large block may be untouched. */
+    /* The block is not read before it is known to be small. Reading an untouched large block would
+     * cause a page fault. */
     struct block *block = p;
     uintptr_t last = slab_key(block, NULL);
     if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap &&
@@ -94,8 +97,8 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
         alloc_free_other(p, slab);
 }
 
-/* These return a block of `count` × `size` bytes, all zero. If alloc_calloc_quick() returns NULL,
- * the caller must call alloc_calloc_slow(). */
+/* These functions return a block of `count` × `size` bytes, all zero. If alloc_calloc_quick()
+ * returns NULL, the caller must call alloc_calloc_slow(). */
 void *alloc_calloc_slow(size_t count, size_t size, const void *caller) __attribute__((noinline));
 
 static inline void *alloc_calloc_quick(size_t count, size_t size)
@@ -115,9 +118,9 @@ static inline void *alloc_calloc(size_t count, size_t size)
     return LIKELY(p != NULL) ? p : alloc_calloc_slow(count, size, NULL);
 }
 
-/* These return a block at a multiple of `alignment`, a power of two. If alloc_aligned_quick()
- * returns NULL, the caller must call alloc_aligned_slow(). alloc_aligned_slow() may also be called
- * alone. */
+/* These functions return a block at a multiple of `alignment`, a power of two. If
+ * alloc_aligned_quick() returns NULL, the caller must call alloc_aligned_slow(). A caller may also
+ * call alloc_aligned_slow() without alloc_aligned_quick() before. */
 void *alloc_aligned_quick(size_t alignment, size_t size);
 void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller);
 
@@ -126,8 +129,8 @@ static inline void *alloc_aligned(size_t alignment, size_t size)
     return alloc_aligned_slow(alignment, size, NULL);
 }
 
-/* These resize a block like realloc() of ISO C. A size of 0 counts as 1. If they fail, they return
- * NULL and leave the block `p` unchanged. alloc_realloc_small() is for sizes up to
+/* These functions resize a block like realloc() of ISO C. A size of 0 counts as 1. If they fail,
+ * they return NULL and leave the block `p` unchanged. alloc_realloc_small() is for sizes up to
  * SIZE_CLASS_BYTES_MAX, alloc_realloc_large() for larger sizes. */
 void *alloc_realloc_small(void *p, size_t size);
 void *alloc_realloc_large(void *p, size_t size, const void *caller);

@@ -12,13 +12,13 @@
 enum {
     PERIOD_MS = 260, /* a little more than an epoch of purge.c */
     PERIOD_MOST_MS = 5000,
-    STACK_BYTES = 1 << 20, /* the program's thread-local data lies there, too */
+    STACK_BYTES = 1 << 20, /* includes the program's thread-local data */
 };
 
 _Atomic bool background_due;
 background_create *(*background_next_create)(void);
 
-static bool failure_reported; /* a forked child inherits it */
+static bool failure_reported; /* a forked child inherits the value */
 
 /* The thread's body. If the kernel takes no memory back, for example because the memory is locked,
  * the thread doubles its period, up to PERIOD_MOST_MS. */

@@ -37,9 +37,10 @@ static inline void background_look(void)
         background_begin();
 }
 
-/* A function that returns the pthread_create() behind the program's own. The program's own may take
- * locks of the program. A library that is never unloaded sets this pointer. The pointer is NULL if
- * the allocator is part of a program, or of a library that can be closed. */
+/* background_next_create points to a function that returns the next pthread_create() after the
+ * program's own. The program's own pthread_create() is not called, because it may take locks of the
+ * program. A library that is never unloaded sets this pointer. The pointer is NULL if the allocator
+ * is part of a program, or of a library that can be closed. */
 typedef int background_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 extern background_create *(*background_next_create)(void)__attribute__((visibility("hidden")));
 

@@ -73,7 +73,8 @@ static void settle(size_t number)
         join(number, list);
 }
 
-/* Returns the free slices of a chunk, with an upper bound of the longest run. */
+/* Returns the numbers of free slices of a chunk. The numbers at its start and its end are exact.
+ * The length of the longest run is an upper bound. */
 static struct free_slices free_of(const struct chunk *chunk)
 {
     if (chunk->used_count == CHUNK_SLICES)

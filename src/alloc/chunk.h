@@ -1,9 +1,10 @@
 /* chunk.h - the records of chunks, and a search for the chunk in which a short run fits best.
  *
  * A chunk has 128 slices, with one bit per slice in each of its maps. Partly used chunks are on
- * lists: one list for each length of the longest free run and each quarter of the share of slices
- * in use. A short run goes to a chunk whose longest free run is the shortest that fits. Of such
- * chunks, a densely used one is taken, so that sparsely used chunks become empty.
+ * lists. The chunks of one list have longest free runs of the same length, and the same quarter of
+ * the slices in use (below 25 %, below 50 %, and so on). A short run goes to a chunk whose longest
+ * free run is the shortest that fits. Of such chunks, a densely used one is taken, so that sparsely
+ * used chunks become empty.
  *
  * A chunk that has changed is put on its list only when the next search begins, because a program
  * that requests only long runs never needs the lists. Until then, free_map.h holds an upper bound
@@ -59,13 +60,16 @@ static inline struct chunk *chunk_of(size_t number)
     return region_chunk_record(number);
 }
 
-/* Called after slices of the chunk became used, and after its map and count have changed. */
+/* Called after slices of the chunk became used, when `used` and `used_count` have already
+ * changed. */
 void chunk_took(size_t number);
 
-/* Called after slices of the chunk became free, and after its map and count have changed. */
+/* Called after slices of the chunk became free, when `used` and `used_count` have already
+ * changed. */
 void chunk_gave(size_t number);
 
-/* Like chunk_took() and chunk_gave(), for a chunk whose slices all became used or free at once. */
+/* chunk_took_all() is like chunk_took(), for a chunk whose slices all became used at once.
+ * chunk_gave_all() is like chunk_gave(), for a chunk whose slices all became free at once. */
 static inline void chunk_took_all(size_t number)
 {
     free_map_take(number, (struct free_slices){0});
@@ -77,7 +81,7 @@ static inline void chunk_gave_all(size_t number)
 }
 
 /* Returns the length of the longest free run in a chunk, and stores it in free_map.h in place of
- * the bound. */
+ * the upper bound. */
 unsigned chunk_exactly(size_t number);
 
 /* Returns the partly used chunk whose longest free run is the shortest of at least `slices`, or

@@ -6,8 +6,9 @@
 #include <stdatomic.h>
 
 enum {
-    /* A huge page is slow if it takes more than this many times as long as small pages. A huge page
-     * may take somewhat longer than small pages, because later accesses to it are faster. */
+    /* A huge page is slow if its touch takes more than this many times as long as the touches of
+     * all the small pages that it replaces. It may take somewhat longer than these, because later
+     * accesses to it are faster. */
     HUGE_SLOW = 2,
 
     PATIENCE_LEAST = 8, /* chunks */
@@ -17,10 +18,10 @@ enum {
 static _Atomic unsigned wanted_now = FIRST_TOUCH_AUTO;
 static _Atomic uint64_t small_ticks; /* per small page, moving average; 0: unknown */
 
-/* Number of chunks that request no huge page after the next slow one. */
+/* Number of chunks that request no huge page after the next slow huge page. */
 static _Atomic unsigned patience = PATIENCE_LEAST;
 
-static _Atomic unsigned wait; /* next chunks that request no huge page */
+static _Atomic unsigned wait; /* number of next chunks that request no huge page */
 
 void first_touch_want(enum first_touch_wanted wanted)
 {
@@ -64,9 +65,10 @@ void first_touch_huge(char *chunk)
     atomic_store_explicit(&patience, next, memory_order_relaxed);
 }
 
-/* Learns from the second page, because the first page fault in a chunk also creates the page table.
- * If the kernel gives huge pages without being asked, the second page is present already. Its touch
- * is then much quicker, and nothing is learnt. */
+/* Learns from the shorter of the two touches. This is usually the second touch, because the first
+ * page fault in a chunk also creates the page table. If the kernel gives huge pages without being
+ * asked, the second page is present already. Its touch is then much quicker, and nothing is
+ * learnt. */
 void first_touch_small(char *chunk)
 {
     uint64_t first = os_touch(chunk);
@@ -74,7 +76,8 @@ void first_touch_small(char *chunk)
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
     if (second < first / 16)
         return;
-    /* The shorter time: the thread may have been interrupted during the other one. */
+    /* Takes the shorter of the two times, because the thread may have been interrupted during the
+     * longer one. */
     uint64_t now = second < first ? second : first;
     atomic_store_explicit(&small_ticks, small == 0 ? now : small - small / 8 + now / 8,
                           memory_order_relaxed);

@@ -1,11 +1,11 @@
 /* first_touch.h - measures the time of first touches, and decides whether huge pages are worth it.
  *
  * A huge page saves 511 page faults. But on a virtual machine whose host supplies memory on demand,
- * the host may first have to find 2 MiB. Measured there: a huge page took 0.24 ms if the host had
- * the memory, and 3 to 17 ms if not. 512 small pages took 0.5 to 1.5 ms, because the kernel takes
- * them from the pages that were used last. So first touches are timed. After a slow huge page, no
- * huge page is requested for a number of chunks. The number doubles after each slow huge page,
- * until a huge page comes quickly.
+ * the host may first have to find 2 MiB. On such a machine, a huge page took 0.24 ms if the host
+ * had the memory, and 3 to 17 ms if not. 512 small pages took 0.5 to 1.5 ms, because the kernel
+ * takes them from the pages that were used last. So first touches are timed. After a slow huge
+ * page, no huge page is requested for a number of chunks. The number doubles after each slow huge
+ * page, until a huge page comes quickly.
  *
  * Any thread may call these functions. They take no lock: a lost update loses one measurement of
  * many.
@@ -26,9 +26,9 @@ enum first_touch_wanted first_touch_wanted(void);
  * chunk counts as one of the chunks that do without a huge page after a slow one. */
 bool first_touch_may_be_huge(void);
 
-/* These touch memory that was never touched, and learn from the time that the touch takes.
- * first_touch_huge() touches a chunk for which a huge page was requested. first_touch_small()
- * touches the first two OS pages of any other chunk. */
+/* These two functions touch memory that was never touched, and learn from the time that the touch
+ * takes. first_touch_huge() touches a chunk for which a huge page was requested.
+ * first_touch_small() touches the first two OS pages of any other chunk. */
 void first_touch_huge(char *chunk);
 void first_touch_small(char *chunk);
 

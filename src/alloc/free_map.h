@@ -57,13 +57,13 @@ static inline void free_map_grow(size_t end)
     free_map.end = end;
 }
 
-/* Records the free slices of a chunk that has no more of them than before. */
+/* Records the free slices of a chunk that has at most as many free slices as before. */
 static inline void free_map_take(size_t chunk, struct free_slices left)
 {
     free_map.chunks[chunk] = left;
 }
 
-/* Records the free slices of a chunk that may have more of them than before. */
+/* Records the free slices of a chunk that may have more free slices than before. */
 static inline void free_map_put(size_t chunk, struct free_slices now)
 {
     free_map.chunks[chunk] = now;

@@ -19,7 +19,7 @@ static size_t heaps_cut;              /* heaps cut from that slice */
 
 static _Atomic uint64_t posts_gone; /* heap_posts_gone() */
 
-/* --- lists of slabs; the caller holds their lock ---------------------------------------------- */
+/* --- lists of slabs; the caller holds the heap's lock ----------------------------------------- */
 
 static void link(uint32_t *first, struct slab *slab)
 {
@@ -77,8 +77,8 @@ static void give_back(struct slab *slab)
 
 /* Moves `rest` into `until`, so that `until` counts all live blocks. The caller holds the heap's
  * lock, so that no claim sees only one of the two stores. A poster may read the two fields without
- * the lock. Between the stores it sees too few live blocks, never too many, and then reads them
- * again under the lock. */
+ * the lock. Between the two stores, the poster sees too few live blocks, never too many. It then
+ * reads both fields again under the lock. */
 static uint32_t fold(struct slab *slab)
 {
     uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed) +
@@ -234,7 +234,8 @@ static struct block *cool_slab(struct heap *heap, struct block *first)
     struct slab *slab = slab_of(first);
     uintptr_t start = (uintptr_t)slab_start(slab);
     size_t bytes = (size_t)slab->slices << SLICE_SHIFT;
-    /* Returns at most `until` blocks at a time: at 0, heap_event() must be called. */
+    /* Returns at most `until` blocks at a time, because heap_event() must be called when `until`
+     * reaches 0. */
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed);
     uint32_t count = 0;
     struct block *last;
@@ -251,8 +252,8 @@ static struct block *cool_slab(struct heap *heap, struct block *first)
 }
 
 /* (owner only) Returns the blocks on the list of a class to their slabs. Until the next refill,
- * freed blocks of the class go to their slabs, too, and not to the list. Called when a slab has
- * become empty, because the program then uses less of the class. Takes the heap's lock. */
+ * freed blocks of the class go to their slabs instead of the list. Called when a slab has become
+ * empty, because the program then uses less of the class. Takes the heap's lock. */
 static void cool(struct heap *heap, unsigned class)
 {
     struct block *block = heap->list[class];
@@ -300,8 +301,8 @@ static void *refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = reopen(heap, class);
-        /* An ownerless heap adopts no slab, because heap_destroy() would also free the blocks of
-         * other heaps that lie in it. */
+        /* An ownerless heap adopts no slab, because heap_destroy() would also free the blocks in
+         * that slab that were allocated from other heaps. */
         if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);
         if (slab == NULL)
@@ -313,7 +314,7 @@ static void *refill(struct heap *heap, unsigned class)
 }
 
 /* (owner only) Returns the class whose blocks serve requests of `class` now: a larger class while
- * both the process and the class are small, otherwise `class` itself. */
+ * the process has only one chunk and little was borrowed for `class`, otherwise `class` itself. */
 static unsigned lender(const struct heap *heap, unsigned class)
 {
     if (class > HEAP_LENT_CLASS_MAX || heap->lent[class] == HEAP_LENT_MOST ||
@@ -528,8 +529,9 @@ static struct slab *take_first(uint32_t *list)
     return slab;
 }
 
-/* Takes any one slab off the heap's lists. Returns NULL if no slab is left. While the heap's lock
- * is held, classes below `*class` have no slabs, so that a loop may pass the same `class` again. */
+/* Takes any one slab off the heap's lists. Returns NULL if no slab is left. After the call, no
+ * class below `*class` has a current or parked slab, as long as the heap's lock is held. So a loop
+ * may pass the same `class` again. */
 static struct slab *take_any(struct heap *heap, unsigned *class)
 {
     for (; *class < SIZE_CLASS_COUNT; ++*class) {
@@ -638,7 +640,8 @@ static void retire(struct heap *heap)
     lock_drop(&heaps_lock);
 }
 
-/* The heap has lost its thread, or its users. The caller holds heaps_lock. */
+/* Called when the heap has lost its thread, or when an ownerless heap is given up. The caller holds
+ * heaps_lock. */
 static void end_use(struct heap *heap)
 {
     heap->has_thread = false;
@@ -663,8 +666,7 @@ static void make_idle(struct heap *heap)
     retire(heap);
 }
 
-/* Makes `next`, a heap or NULL, the heap that was left last. Returns the heap that was so before,
- * or NULL. */
+/* Sets heap_left to `next`, a heap or NULL. Returns the previous value of heap_left. */
 static struct heap *take_left(struct heap *next)
 {
     lock_take(&heaps_lock);

@@ -7,10 +7,10 @@
  *
  *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
  *     room[c]     == (warm(c) ? heap_hot(c) : 0) - length(list[c]) + carved(c)
- *     warm(c)     is true if class c was refilled since one of its slabs became empty
- *     carved(c)   blocks that the last refill carved: none, one, or those of one OS page
+ *     warm(c)     is true if class c was refilled since a slab of the class last became empty
+ *     carved(c)   number of blocks that the last refill carved: none, one, or those of one OS page
  *     each slab   is current[c] (state CURRENT), on partial[c] (PARKED), or on `full` (FULL)
- *     empty(c)    is 1 if a slab on partial[c] has no live block; at most one slab has none
+ *     empty(c)    number of slabs on partial[c] without a live block: 0 or 1
  *
  * Borrowing: while the process is small, fewer slabs should share its pages. So the first blocks of
  * a class are borrowed from a larger class. `lent[c]` counts the bytes borrowed for class c.
@@ -40,8 +40,8 @@ enum {
     HEAP_CARVED_MOST = 4096,  /* 16-byte blocks in an OS page of 64 KiB */
     HEAP_HOT_CLASS_ALL = 47,  /* 4 KiB: the last class with HEAP_HOT_BLOCKS */
     HEAP_LENT_UNIT = 64,      /* bytes; the unit of `lent` */
-    HEAP_LENT_COARSEST = 64,  /* while `lent` is below: borrow the next power of two */
-    HEAP_LENT_MOST = 255,     /* while below: borrow of 4 classes per doubling */
+    HEAP_LENT_COARSEST = 64,  /* `lent` below this: borrow from powers of two */
+    HEAP_LENT_MOST = 255,     /* `lent` below this: borrow of 4 classes per doubling */
     HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: larger blocks share no OS page anyway */
 };
 
@@ -60,8 +60,8 @@ struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* (owner only) malloc pops from here */
     int32_t room[SIZE_CLASS_COUNT];       /* (owner only) > 0: free pushes to the list */
     struct slab *current[SIZE_CLASS_COUNT];
-    /* (owner only) except in alloc_count_sites(). The field lies next to `runs`, because the fast
-     * path of large blocks reads both. */
+    /* (owner only), except that alloc_count_sites() resets it. The field lies next to `runs`,
+     * because the fast path of large blocks reads both. */
     struct site_turn site_turn;
     struct run_cache runs; /* (owner only) */
     uint32_t long_reuses;  /* (owner only) calls of heap_reuse_long() with a run */
@@ -78,7 +78,7 @@ struct heap {
     bool has_thread;
     /* True if other threads may take the heap or its slabs. Written under heaps_lock and `lock`. */
     _Atomic bool idle;
-    bool shared; /* in use, but by no single thread */
+    bool shared; /* in use as an ownerless heap */
     struct heap_statistics statistics;
 };
 
@@ -92,7 +92,7 @@ static inline uint64_t heap_count(_Atomic uint64_t *counter, uint64_t more)
 
 /* Returns how many freed blocks of a class the heap keeps on its list. The blocks are reused last
  * in, first out, while they are still in the processor's caches. Their number is bounded, because
- * each block may be the only one that keeps its slab alive. */
+ * each of them may be the last live block of its slab, and then keeps the whole slab in use. */
 static inline int32_t heap_hot(unsigned class)
 {
     if (LIKELY(class <= HEAP_HOT_CLASS_ALL))
@@ -168,13 +168,13 @@ void heap_post(struct slab *slab, struct block *block);
  * `empty` is true, the returned heap has no slabs. Returns NULL if there is no memory. */
 struct heap *heap_acquire(bool empty);
 
-/* The heap's thread ends, or an ownerless heap is given up. The heap becomes idle, and its large
- * blocks have no owner. */
+/* Called when the heap's thread ends, or when an ownerless heap is given up. The heap becomes idle,
+ * and its large blocks no longer have an owner. */
 void heap_release(struct heap *heap);
 
-/* The heap's thread ends, but the heap keeps its lists, as if the thread slept, until the next
- * thread begins or ends. So threads that run one after the other find a warm heap. The heap of the
- * previous call becomes idle, unless a thread has taken it since. */
+/* Called when the heap's thread ends. The heap keeps its lists, as if the thread slept, until the
+ * next thread begins or ends. So threads that run one after the other find a warm heap. The heap of
+ * the previous call becomes idle, unless a thread has taken it since. */
 void heap_leave(struct heap *heap);
 
 /* (owner only) Frees all blocks of the heap, also those in use, and makes the heap idle. */
@@ -185,33 +185,34 @@ void heap_destroy(struct heap *heap);
 void heap_collect(struct heap *heap);
 
 /* Claims every slab, of any heap, whose live blocks are all posted (remote.h says why there are
- * such slabs). Returns the number of slabs that it claimed. First makes the heap of the last
- * heap_leave() idle. Any thread that holds no lock may call it. */
+ * such slabs). Returns the number of slabs that it claimed. Before the sweep, makes the heap of the
+ * last heap_leave() idle. Any thread that holds no lock may call this function. */
 size_t heap_sweep(void);
 
 /* (owner only) Frees the run of a large block, or of a slab that has ended, after run_cache_put()
  * did not keep the run. */
 void heap_free_large(struct heap *heap, struct slab *slab);
 
-/* (owner only) Makes the long run that the thread kept a block of `size` bytes, and returns it
- * (kept_runs_take_long()). Every 64th call also updates the number of slices that the thread may
- * keep, and calls purge_look(). */
+/* (owner only) Turns the long run that the thread kept into a block of `size` bytes, and returns
+ * the block (kept_runs_take_long()). Every 64th call also updates the number of slices that the
+ * thread may keep, and calls purge_look(). */
 void *heap_reuse_long(struct heap *heap, size_t size);
 
-/* These two put a large block on the heap's list `large`, and take it off the list. Any thread may
- * call them. */
+/* heap_keep_large() puts a large block on the heap's list `large`. heap_drop_large() takes the
+ * block off the list. Any thread may call these functions. */
 void heap_keep_large(struct heap *heap, struct slab *slab);
 void heap_drop_large(struct heap *heap, struct slab *slab);
 
-/* Returns the first of all heaps. `next` leads to the others. */
+/* Returns the first heap of the list of all heaps, which are linked by `next`. */
 struct heap *heap_first(void);
 
 /* Returns the number of posted blocks that no owner collected, because their slab went back to the
  * page heap first. */
 uint64_t heap_posts_gone(void);
 
-/* For fork: these two take and drop all locks of this module, in order. In the child, the heap of
- * another thread keeps its slabs forever, except those whose live blocks are all posted. */
+/* For fork: heap_lock_all() takes all locks of this module, in order, and heap_unlock_all() drops
+ * them. In the child, the heap of another thread keeps its slabs forever, except those whose live
+ * blocks are all posted. */
 void heap_lock_all(void);
 void heap_unlock_all(void);
 

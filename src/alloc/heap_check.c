@@ -17,7 +17,8 @@ static void check_links(const struct heap *owner, uint32_t first, enum remote_st
     }
 }
 
-/* Asserts the contract of every slab on a list. Returns how many of them have no live block. */
+/* Asserts the contract of every slab on a list. Returns how many of these slabs have no live
+ * block. */
 static uint32_t check_slabs(uint32_t first)
 {
     uint32_t empty = 0;

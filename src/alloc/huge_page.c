@@ -54,8 +54,8 @@ static bool is_carved(const struct slab *slab)
 static bool is_touched(size_t first)
 {
     size_t unknown = 0;
-    /* The slice belongs to a large block, or is free behind one: only the record of the first slice
-     * of a large block is valid. */
+    /* True if the slice belongs to a large block, or is free and lies behind a large block. The two
+     * cases look alike, because only the record of a large block's first slice is valid. */
     bool large = false;
 
     /* False for the slices of a slab that is not carved to its end. A slice outside a slab counts

@@ -6,13 +6,14 @@
  * chunk is collapsed into a huge page (MADV_COLLAPSE, Linux 6.1)
  *
  * - if it was dense (page_heap.h) at the end of two epochs of a quarter of a second,
- * - as long as collapsing has taken at most a thirty-second of the time since the first look, and
+ * - as long as collapsing has taken at most a thirty-second of the time since a function here first
+ *   looked for such a chunk, and
  * - if the 2 MiB that the kernel needs for the copy are at most a twentieth of the memory in use.
  *
  * The kernel is not asked which pages are resident, because a sandbox may kill the process for that
  * system call. Instead the records are read. A slab of blocks of at most an OS page has been
- * touched as far as it is carved. About a large block, or a run that was one, nothing is known: at
- * most a thirty-second of a chunk may be such memory.
+ * touched as far as it is carved. Nothing is known about the pages of a large block, or of a run
+ * that was a large block. At most a thirty-second of a chunk may be such memory.
  *
  * No thread exists for this work: the thread that ends an epoch of purge.h does it.
  *

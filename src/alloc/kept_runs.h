@@ -15,16 +15,16 @@
 void kept_runs_free(struct run_cache *cache, struct slab *run, uint32_t most);
 
 /* Takes a run of exactly `slices` for a slab, and returns its slice index. Returns 0 if the thread
- * keeps no such run, or if the pages of that run were moved (large_move()). In both cases the
- * function also gives one kept run back to the page heap, so that a growing heap does not keep runs
- * that it cannot use. */
+ * keeps no such run, or if the pages of that run were moved (large_move()). When the function
+ * returns 0, it has given one kept run, if there was any, back to the page heap, so that a growing
+ * heap does not keep runs that it cannot use. */
 size_t kept_runs_take(struct run_cache *cache, size_t slices);
 
-/* Makes the kept long run a block of `size` bytes, which is more than the lists of run_cache.h
- * serve. A run that is too short is lengthened. A run that is too long serves as it is, if two
- * conditions hold: it is less than twice as long as requested, and the slack of all such blocks in
- * use stays within run_cache_long_most(). Returns NULL if the thread keeps no long run, or if that
- * run does not serve. A run that does not serve is given back. */
+/* Turns the kept long run into a block of `size` bytes, which is more than the lists of run_cache.h
+ * serve, and returns the block. A run that is too short is lengthened. A run that is too long
+ * serves as it is, if two conditions hold: it is less than twice as long as requested, and the
+ * slack of all such blocks in use stays within run_cache_long_most(). Returns NULL if the thread
+ * keeps no long run, or if that run does not serve. A run that does not serve is given back. */
 void *kept_runs_take_long(struct run_cache *cache, size_t size);
 
 /* Gives all kept runs back. */

@@ -5,7 +5,7 @@
 #include "alloc/site.h"
 #include "os/os.h"
 
-/* Makes a run a large block, and returns it. Returns NULL if `index` is 0. */
+/* Turns a run into a large block, and returns the block. Returns NULL if `index` is 0. */
 static void *make_block(size_t index, size_t slices, size_t slack)
 {
     if (index == 0)
@@ -126,7 +126,7 @@ static void release(bool moved, size_t index, size_t slices)
 void large_free(struct slab *slab)
 {
     if (UNLIKELY(site_is_counted()))
-        site_give_back(slab); /* heap_destroy() has not done so yet */
+        site_give_back(slab); /* for heap_destroy(), which has not done so */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;

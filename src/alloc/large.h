@@ -17,8 +17,8 @@
 void *large_allocate(size_t size, size_t alignment, bool *zero);
 
 /* Returns a block of at least `size` bytes, above SIZE_CLASS_BYTES_MAX, that the program is
- * expected to grow. If possible, as many slices again are free behind it. A block that grows step
- * by step then moves once per doubling. */
+ * expected to grow. If possible, as many free slices as the block has lie behind it. A block that
+ * grows step by step then moves once per doubling. */
 void *large_allocate_to_grow(size_t size);
 
 /* Moves the pages of a block to a new place with room for `size` bytes and for more growth. `size`
@@ -26,8 +26,8 @@ void *large_allocate_to_grow(size_t size);
  * if nothing changed; the caller may then copy the block. */
 void *large_move(struct slab *slab, size_t size);
 
-/* Makes a run that run_cache.h kept a block again. `slack` is the number of its slices that the
- * program did not request. */
+/* Turns a run that run_cache.h kept into a block again, and returns the block. `slack` is the
+ * number of its slices that the program did not request. */
 void *large_reuse(struct slab *run, size_t slack);
 
 /* Gives back the run of a block, or a run that run_cache.h kept. `slab` is the record of its first

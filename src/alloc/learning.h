@@ -5,8 +5,8 @@
  * value that is right for most programs. While learning is frozen, they do not change.
  *
  * Any thread may call these functions, and may hold locks. The trace therefore writes to stderr
- * while locks are held. A program that reads its own stderr must not be traced, because it may wait
- * for itself.
+ * while locks are held. A program that reads its own stderr must not be traced: the thread that
+ * writes may wait for the thread that reads, which may wait for one of these locks.
  */
 #ifndef CAIRN_ALLOC_LEARNING_H
 #define CAIRN_ALLOC_LEARNING_H

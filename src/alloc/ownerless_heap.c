@@ -62,8 +62,9 @@ void *ownerless_heap_allocate(struct heap *heap, size_t size, size_t alignment, 
                                     : allocate_large(heap, size, alignment, zero);
 }
 
-/* From now on no thread gets the turn. The turn is dropped before the heap is destroyed or
- * released: both take the lock of the list of all heaps, which comes before any turn. */
+/* From now on no thread gets the turn. The turn is dropped before heap_destroy() or heap_release()
+ * is called, because they take the lock of the list of all heaps, which must be taken before any
+ * turn. */
 static void give_up(struct heap *heap)
 {
     take_turn(heap);
