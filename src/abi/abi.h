@@ -1,5 +1,5 @@
-/* abi.h - shared by the files that define public names: how to export one, and errno. The functions
- * of alloc/alloc.h do the work. */
+/* abi.h - shared by the files that define public names: the macro that exports a name, and the
+ * functions that set errno. The functions of alloc/alloc.h do the work. */
 #ifndef CAIRN_ABI_ABI_H
 #define CAIRN_ABI_ABI_H
 
@@ -23,9 +23,9 @@ static inline bool power_of_two(size_t x)
     return x != 0 && (x & (x - 1)) == 0;
 }
 
-/* Slow paths of malloc(), calloc() and realloc(), also for large blocks. Each public function ends
- * in a jump to its slow path. The return address of the slow path is therefore the place of the
- * program's call, which is the call site (alloc/site.h). */
+/* Slow paths of malloc(), calloc() and realloc(), which serve large blocks, too. Each public
+ * function ends in a jump to its slow path. The return address of the slow path is therefore the
+ * place of the program's call, which is the call site (alloc/site.h). */
 void *names_malloc_slow(size_t size) __attribute__((noinline));
 void *names_calloc_slow(size_t count, size_t size) __attribute__((noinline));
 void *names_realloc_slow(void *p, size_t size) __attribute__((noinline));
@@ -60,8 +60,8 @@ static inline bool names_has_heap(void)
     return thread_heap != &heap_none && thread_heap != &heap_gone;
 }
 
-/* Gives the free memory that this thread keeps back to the page heap, and the slabs of any heap
- * whose live blocks were all freed by other threads. */
+/* Gives the free memory that this thread keeps back to the page heap. Does the same with every
+ * slab, of any heap, whose live blocks were all freed by other threads. */
 void names_collect(void);
 
 /* Writes statistics to stderr, in the form that `how` says. */

@@ -234,7 +234,7 @@ void names_tell(enum options_statistics how)
     stats_gather(&stats);
     bool has_sites = how == OPTIONS_STATISTICS_JSON && site_is_counted();
     size_t room = has_sites ? CAIRN_SITES_BYTES : CAIRN_PROMETHEUS_BYTES;
-    char *memory = os_map(room, 1, 0); /* more than some stacks have */
+    char *memory = os_map(room, 1, 0); /* too large for some stacks */
     if (memory != NULL) {
         struct text text = text_over(memory, room);
         if (how == OPTIONS_STATISTICS_JSON) {

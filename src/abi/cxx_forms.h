@@ -24,7 +24,9 @@ _Static_assert(sizeof(size_t) == sizeof(unsigned long), "m in the names below is
 
 #define OPERATOR EXPORT __attribute__((weak))
 
-/* Entered by a jump, so that its return address is that of the operator's caller. */
+/* Allocates a block. While there is no memory, calls the program's new_handler; throws if there is
+ * none. An operator enters this function by a jump, so that the return address is that of the
+ * operator's caller. */
 static void *new_slow(size_t alignment, size_t size) __attribute__((cold, noinline));
 
 static void *new_slow(size_t alignment, size_t size)

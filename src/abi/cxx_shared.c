@@ -39,7 +39,7 @@ static inline __attribute__((always_inline)) void cxx_release(void *p)
 /* --- the runtime ------------------------------------------------------------------------------ */
 
 extern cxx_handler _ZSt15get_new_handlerv(void) __attribute__((weak)); /* std::get_new_handler() */
-/* std::__throw_bad_alloc(); libc++ has it, too */
+/* std::__throw_bad_alloc(), in libstdc++ and libc++ */
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
 
 typedef void (*function)(void);
@@ -57,7 +57,7 @@ static function find(const char *name)
         if (runtime == NULL)
             continue;
         found.object = dlsym(runtime, name);
-        dlclose(runtime); /* its first user still holds it */
+        dlclose(runtime); /* the code that loaded it still holds it */
     }
     return found.function;
 }
@@ -83,10 +83,10 @@ _Noreturn void cxx_throw(void)
 
 /* --- nothrow ---------------------------------------------------------------------------------- */
 
-/* In C++, these functions call the throwing form and return NULL if it throws. C cannot catch an
- * exception. So if an exception is possible, the runtime's own function of the same name does all
- * the work. No exception is possible if the operators are ours, and there is memory or no
- * new_handler. */
+/* In C++, the nothrow forms call the throwing form of the operator and return NULL if that form
+ * throws. C cannot catch an exception. So if an exception is possible, the runtime's own function
+ * of the same name does all the work. No exception is possible if the operators are ours, and there
+ * is memory or no new_handler. */
 
 extern __typeof__(_Znwm) own_new __attribute__((alias("_Znwm"), visibility("hidden")));
 extern __typeof__(_Znam) own_new_array __attribute__((alias("_Znam"), visibility("hidden")));

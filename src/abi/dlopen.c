@@ -1,14 +1,14 @@
 /* dlopen.c - dlopen() and dlmopen() without RTLD_DEEPBIND.
  *
- * With that flag, a plugin looks for free() in its own libraries first, and finds libc's, although
- * the blocks that the program passes to it are ours. So Debian's php ends at its start under every
- * other allocator. A plugin that needs the flag for names of its own gets it with
+ * With that flag, a plugin looks for free() in its own libraries first, and finds libc's. But the
+ * blocks that the program passes to the plugin are ours. So Debian's php crashes at its start under
+ * every other preloaded allocator. A plugin that needs the flag for names of its own gets it with
  * CAIRN_KEEP_DEEPBIND=1.
  *
  * The loader looks at the return address to see which object called, and searches that object's
  * RUNPATH. So each function here calls the loader's function last, by a jump, which keeps the
- * return address. The build asks the compiler for the jump (CMakeLists.txt), and a test looks for
- * it.
+ * return address. The build asks the compiler for the jump (CMakeLists.txt), and a test checks that
+ * it is there.
  */
 #include "abi/abi.h"
 #include "alloc/options.h"
@@ -23,8 +23,8 @@ static int masked(int flags)
     return (flags & RTLD_DEEPBIND) == 0 || options_keep_deepbind() ? flags : flags & ~RTLD_DEEPBIND;
 }
 
-/* Returns the next definition of `name`. The definition is looked up at each call. This costs
- * nothing next to loading a library, and another library with the same names may have been loaded
+/* Returns the next definition of `name`. The definition is looked up at each call. A lookup takes
+ * far less time than loading a library. Another library that defines the name may have been loaded
  * since the last call. */
 static void *next(const char *name)
 {

@@ -1,10 +1,10 @@
 /* chunk.h - the records of chunks, and a search for the chunk in which a short run fits best.
  *
  * A chunk has 128 slices, with one bit per slice in each of its maps. Partly used chunks are on
- * lists. The chunks of one list have longest free runs of the same length, and the same quarter of
- * the slices in use (below 25 %, below 50 %, and so on). A short run goes to a chunk whose longest
- * free run is the shortest that fits. Of such chunks, a densely used one is taken, so that sparsely
- * used chunks become empty.
+ * lists. The longest free runs of all chunks of one list have the same length, and the shares of
+ * their slices in use lie in the same quarter (below 25 %, below 50 %, and so on). A short run goes
+ * to a chunk whose longest free run is the shortest that fits. Of such chunks, a densely used one
+ * is taken, so that sparsely used chunks become empty.
  *
  * A chunk that has changed is put on its list only when the next search begins, because a program
  * that requests only long runs never needs the lists. Until then, free_map.h holds an upper bound

@@ -12,8 +12,8 @@ enum {
     LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
     DENSE_LOOKS = 2,       /* chunk.dense of a chunk that may become a huge page */
     COLLAPSED = UINT8_MAX, /* chunk.dense of a chunk taken to become a huge page */
-    REUSES = 4,            /* of a chunk before it is found the first time */
-    TOLD_MOST = 5,         /* doublings of REUSES: to 128 */
+    REUSES = 4,            /* reuses of a chunk before it is found at first */
+    TOLD_MOST = 5,         /* doublings of REUSES, up to 128 */
     REFUSALS_MOST = 8,     /* refused chunks after which a purge ends */
 };
 
@@ -78,8 +78,8 @@ static void count_taken(size_t slices, size_t dirty)
         statistics.used_most = statistics.used_slices;
 }
 
-/* Marks `slices` slices from `index` on as used, across chunks. `inside` says that their run begins
- * before `index`. Returns whether all of them read as zero. */
+/* Marks `slices` slices from `index` on as used, across chunks. `inside` is true if their run
+ * begins before `index`. Returns whether all of them read as zero. */
 static bool take_all(size_t index, size_t slices, bool inside)
 {
     size_t dirty = 0;
@@ -101,7 +101,8 @@ static bool take_all(size_t index, size_t slices, bool inside)
 
 /* --- finding a place -------------------------------------------------------------------------- */
 
-/* Maps at least `chunks` more chunks, which are free. Returns false if the machine refuses. */
+/* Maps at least `chunks` more chunks, which are free. Returns false if the machine refuses
+ * memory. */
 static bool grow(size_t chunks)
 {
     size_t got;
@@ -166,7 +167,7 @@ static size_t start_from(size_t number, size_t slices)
 }
 
 /* Finds the lowest place for a long run, without marking it as used. Returns 0 if the machine
- * refuses. */
+ * refuses memory. */
 static size_t find_long(size_t slices)
 {
     for (;;) {
@@ -218,8 +219,8 @@ enum {
 
 static size_t used_at_purge; /* used_slices at the last purge */
 
-/* Set by begin_chunk() for the call that holds the lock: the pages that it chose for a new
- * chunk. */
+/* The kind of pages that begin_chunk() chose for a new chunk, during the call that holds the lock.
+ * BEGUN_NONE if no chunk was begun whose first touch is to be timed. */
 static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun;
 
 static bool is_large_program(void)
@@ -385,7 +386,7 @@ void page_heap_put_dense(void *start)
 /* --- allocating and freeing ------------------------------------------------------------------- */
 
 /* Allocates a run with `room` free slices behind it, which stay free. Returns 0 if the machine
- * refuses. */
+ * refuses memory. */
 static size_t allocate(size_t slices, size_t room, bool *zero)
 {
     /* Maps chunk 0 before the search. The search for an empty chunk would map chunk 0 and then
@@ -679,9 +680,9 @@ static bool purge_chunk(size_t number)
     }
 }
 
-/* Purges until at most `keep_slices` slices are idle. A chunk that the machine refuses, for example
- * because it is locked, is skipped, because the machine may accept others. After REFUSALS_MOST
- * refused chunks the function gives up. */
+/* Purges until at most `keep_slices` slices are idle. A chunk that the machine refuses to take, for
+ * example because it is locked, is skipped, because the machine may take other chunks. After
+ * REFUSALS_MOST refused chunks the function gives up. */
 static void purge_to(size_t keep_slices)
 {
     unsigned left = REFUSALS_MOST;
@@ -749,7 +750,8 @@ void page_heap_check(void)
     region_check();
     size_t used = 0;
     size_t idle = 0;
-    /* 1 if slice 0 is marked as used, which it is if the first chunk was mapped. */
+    /* Number of slices that are marked as used but never handed out: 1 (slice 0) if the first chunk
+     * was mapped, else 0. */
     size_t never = chunk_end() > 0 && chunk_of(0)->used_count > 0;
     for (size_t number = 0; number < chunk_end(); number++) {
         struct chunk *chunk = chunk_of(number);

@@ -4,7 +4,7 @@
  * lie in a run of their own. Any thread may call any function here. Every function takes the page
  * heap's lock itself, unless its comment says otherwise.
  *
- * Where a run is placed:
+ * A run is placed as follows:
  * - A run shorter than 256 KiB lies within one chunk, in the chunk where it fits best (chunk.h).
  * - A longer run takes the lowest place that fits, and may cross chunk borders (free_map.h). If
  *   possible, it begins there at a multiple of a power of two that is at most an eighth of its
@@ -64,8 +64,9 @@ struct page_heap_use page_heap_free(size_t index, size_t slices);
  * Earlier requests for huge or small pages in their chunks no longer count. */
 void page_heap_free_renewed(size_t index, size_t slices);
 
-/* Lengthens a run by `more` slices at its end. Returns false if these are not all free, or if
- * page_heap_limit() forbids it. `*zero` is set to whether the added slices read as zero. */
+/* Lengthens a run by `more` slices at its end. Returns false if the slices behind the run are not
+ * all free, or if page_heap_limit() forbids it. `*zero` is set to whether the added slices read as
+ * zero. */
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
 
 /* Gives idle slices back to the machine until at most `keep_bytes` of them are left. Empty chunks

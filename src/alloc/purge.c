@@ -34,10 +34,10 @@ static bool epoch_is_over(void)
 /* The state of purge_at_once(), in slices. Access is relaxed: a thread that misses a change acts on
  * values that were right a moment ago. */
 static _Atomic size_t held = HELD_SLICES; /* see purge.h */
-static _Atomic size_t went;               /* given back since the program last grew */
+static _Atomic size_t went;               /* slices given back since the program last grew */
 static _Atomic size_t fresh_before;       /* page_heap_level.fresh at the last purge */
 
-/* The last purge gave back nothing, although there was something to give back. */
+/* True if the last purge gave back nothing, although there was idle memory to give back. */
 static _Atomic bool refused;
 
 static void hold(size_t slices)
@@ -70,7 +70,7 @@ static void purge_at_once(void)
     size_t came =
         level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
     bool in_vain = was_in_vain(&level, came);
-    if (came != 0) /* else the program still shrinks: purges add up */
+    if (came != 0) /* else the program still shrinks, and `went` adds up */
         atomic_store_explicit(&went, 0, memory_order_relaxed);
     if (in_vain && !learning_is_frozen()) {
         hold(level.use.used + level.use.idle + HELD_SLICES);

@@ -42,8 +42,8 @@ void purge_look(void);
  * KiB instead of 1 MiB. Called before the program has a second thread. */
 void purge_is_watched(void);
 
-/* For background.h: sleeps until more than the slack is idle, but at most `ms`. Returns true if a
- * free ended the sleep. */
+/* For background.h: sleeps until more than the slack is idle, but at most `ms` milliseconds.
+ * Returns true if a free ended the sleep. */
 bool purge_rest(unsigned ms);
 
 /* For background.h: returns whether the last purge gave back nothing although memory was idle, for

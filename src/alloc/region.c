@@ -63,8 +63,8 @@ static bool records_up_to(size_t slices)
            map_records(&chunk_records_end, chunk_records + slices / CHUNK_SLICES * RECORD_BYTES);
 }
 
-/* Draws a base in the window and maps its first records. Returns false if the window has no free
- * place. */
+/* Draws a base in the window and maps its first records. Returns false if it finds no free place in
+ * the window. */
 static bool place_in(const struct window *window, struct random *random)
 {
     uint64_t places = (window->to - window->from) / CHUNK_BYTES;
@@ -139,7 +139,7 @@ size_t region_grow(size_t chunks, size_t *got)
             return end / CHUNK_SLICES;
         }
         if (piece > chunks) {
-            /* A smaller piece may succeed, whatever the reason was. */
+            /* A smaller piece may succeed, whatever the reason of the refusal was. */
             piece = chunks + (piece - chunks) / 2;
             if (piece - chunks < 1 || claimed == OS_OCCUPIED)
                 piece = chunks;

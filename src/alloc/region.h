@@ -57,9 +57,9 @@ static inline size_t region_index(const void *p)
     return ((uintptr_t)p - region.base) >> SLICE_SHIFT;
 }
 
-/* Returns whether an index, whatever its origin, may be looked up. NULL and addresses below the
- * region wrap to a large index. A relaxed read suffices, because `slices` was above the index of a
- * slice before the slice was handed out. */
+/* Returns whether the record of slice `index` may be read. The index may come from any address:
+ * NULL and addresses below the region wrap to a large index. A relaxed read suffices, because
+ * `slices` was above the index of a slice before the slice was handed out. */
 static inline bool region_has(size_t index)
 {
     return index < atomic_load_explicit(&region.slices, memory_order_relaxed);
@@ -88,9 +88,9 @@ static inline void *region_address(size_t index)
 }
 
 /* Maps at least `chunks` more adjacent chunks, which are untouched and read as zero. Returns the
- * number of the first new chunk, and sets `*got` to the number of new chunks. If the machine or a
- * limit refuses, returns 0 and sets `*got` to 0. The first growth returns 0, the number of the
- * first chunk, and sets `*got` above 0. The caller must never use slice 0. */
+ * number of the first new chunk, and sets `*got` to the number of new chunks. If the machine
+ * refuses memory or the region is full, returns 0 and sets `*got` to 0. The first growth returns 0,
+ * the number of the first chunk, and sets `*got` above 0. The caller must never use slice 0. */
 size_t region_grow(size_t chunks, size_t *got);
 
 /* Returns the bytes of address space that are mapped for records. The caller holds the page heap's

@@ -7,7 +7,8 @@ enum {
     SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS
 };
 
-/* Returns the result of posting one more block to a slab whose word is `word`. */
+/* Returns the result of posting one more block to a slab whose word is `word`. Ends the program if
+ * the slab is CLAIMED. */
 static enum remote_post wants(struct slab *slab, uint64_t word)
 {
     if (remote_is_plain(slab, word))

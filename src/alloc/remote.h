@@ -1,7 +1,7 @@
 /* remote.h - frees by threads that do not own the slab: one atomic word per slab.
  *
- * Such a free posts the block: it pushes the block onto a list in the slab. The word holds the
- * first posted block, the number of posted blocks, and the state of the slab:
+ * Such a free posts the block: it pushes the block onto a list in the slab. The atomic word holds
+ * the first posted block, the number of posted blocks, and the state of the slab:
  *
  *     CURRENT   the owner's heap allocates from it; it is on no list
  *     PARKED    on the owner's list for its class: it may have room
@@ -20,9 +20,9 @@
  * In these cases the poster takes the lock of the owner's heap and reads the owner and the word
  * again, because both may have changed.
  *
- * A slab can be claimed if
+ * A slab can be claimed if, under the lock of the owner's heap,
  *
- *     slab_live() == number of posted blocks, and until != 0, under that lock
+ *     slab_live() == number of posted blocks, and until != 0
  *
  * If `until` is 0, the owner is on its way to heap_event() and claims the slab itself. A local free
  * does not look at the posted blocks. If a local free comes last, or at the same moment as the last
@@ -113,12 +113,12 @@ enum remote_post {
 enum remote_post remote_post(struct slab *slab, struct block *block);
 
 /* Posts a block in any case, under the lock of the owner's heap. The result says what the caller
- * must do now. */
+ * must do now (enum remote_post). */
 enum remote_post remote_post_locked(struct slab *slab, struct block *block);
 
-/* Takes all posted blocks. Returns the first and sets `*count`; the blocks still count as live, and
- * belong to the caller. The caller is the owner, or holds the lock of the owner's heap while no
- * thread allocates from the slab. */
+/* Takes all posted blocks. Returns the first of them and sets `*count` to their number. The blocks
+ * still count as live, and belong to the caller. The caller is the owner, or holds the lock of the
+ * owner's heap while no thread allocates from the slab. */
 struct block *remote_collect(struct slab *slab, uint32_t *count);
 
 /* Sets the state. The caller holds the lock of the owner's heap. Other threads may post

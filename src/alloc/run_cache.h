@@ -16,14 +16,14 @@
  *
  * When the cache is full, an arriving run evicts others until it fits. Each eviction takes the next
  * longer list in turn, so that sizes which are no longer requested do not stay forever. If a new
- * slab finds no kept run of its length, the cache also gives one run back. A growing heap then does
- * not keep unused runs while it takes new memory from the machine.
+ * slab finds no kept run of its length, the cache gives one run back to the page heap. A growing
+ * heap then does not keep unused runs while it takes new memory from the machine.
  *
- * The long run is the run above that length that was freed last. Programs that free a buffer of one
- * or two megabytes often request another of similar size soon. Such a program gets the same memory
- * again, whose content is in the caches of this processor and of no other. No part of the run is
- * cut off and placed elsewhere, so free memory does not fragment. A part that the new block does
- * not use stays resident. The program used that part a moment before.
+ * The long run is the run of more than 64 slices that was freed last. Programs that free a buffer
+ * of one or two megabytes often request another of similar size soon. Such a program gets the same
+ * memory again, whose content is in the caches of this processor and of no other. No part of the
+ * run is cut off and placed elsewhere, so free memory does not fragment. A part that the new block
+ * does not use stays resident, as it was a moment before, when the program used it.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H
@@ -41,9 +41,9 @@ enum {
 };
 
 /* How much longer than requested a run may be, as a shift of the requested length: a quarter or a
- * half. An eviction from a full cache sets it to a half: a kept run that serves no request would
- * soon be evicted anyway. A large request that finds no run, although the lists are not empty, sets
- * it back to a quarter. */
+ * half. An eviction from a full cache sets `slack_shift` to a half, because a kept run that serves
+ * no request would soon be evicted anyway. A large request that finds no run, although the lists
+ * are not empty, sets `slack_shift` back to a quarter. */
 enum { SLACK_QUARTER = 2, SLACK_HALF = 1 };
 
 struct run_cache {
@@ -74,9 +74,9 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
     return index;
 }
 
-/* Takes a run of at least `slices` slices, 1 to RUN_CACHE_RUN_MAX, that is longer by at most
- * `slices >> slack_shift`. Returns the run's slice index, or 0 if no run fits. The run's record
- * still has the kind RUN_CACHED and the length of the run. */
+/* Takes a run of at least `slices` slices that is longer by at most `slices >> slack_shift`.
+ * `slices` is 1 to RUN_CACHE_RUN_MAX. Returns the run's slice index, or 0 if no run fits. The run's
+ * record still has the kind RUN_CACHED and the length of the run. */
 static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
 {
     uint64_t fits = cache->filled >> (slices - 1);
@@ -115,12 +115,12 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     return true;
 }
 
-/* Takes a run from the list of the next greater length after that of the last evicted run. If all
- * longer lists are empty, takes a run from the list of the shortest runs. Returns the run's record,
- * or NULL if all lists are empty. */
+/* Takes a run from the next list of runs that are longer than the run evicted last. If there are no
+ * longer runs, takes a run from the list of the shortest runs. Returns the run's record, or NULL if
+ * all lists are empty. */
 struct slab *run_cache_evict(struct run_cache *cache);
 
-/* Returns the greatest length in slices of a long run that may be kept. */
+/* Returns the greatest length, in slices, that a long run may have to be kept. */
 static inline uint32_t run_cache_long_most(const struct run_cache *cache)
 {
     return 2 * cache->most;

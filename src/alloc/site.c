@@ -9,7 +9,7 @@
 
 enum {
     HASH_BITS = 10,
-    DEPTHS = 256, /* of the stack, in units of 16 bytes */
+    DEPTHS = 256, /* stack depths, in units of 16 bytes */
     OTHERS = SITE_SLOTS + 1,
     TABLE_BYTES = OTHERS * sizeof(struct site),
     TABLE_SLICES = (TABLE_BYTES + SLICE_BYTES - 1) / SLICE_BYTES,
@@ -188,7 +188,8 @@ void site_resize(struct slab *slab, size_t before)
     if (site == NULL)
         return;
     lock_take(&lock);
-    /* If the block has shrunk, the difference wraps, and so does the sum. */
+    /* If the block has shrunk, the difference wraps around. The addition wraps around, too, so that
+     * the sum is right. */
     site->live_bytes += weight_of(slab) * (bytes_of(slab) - (before << SLICE_SHIFT));
     lock_drop(&lock);
 }

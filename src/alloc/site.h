@@ -4,19 +4,19 @@
  * A site is the return address of the call, the number of slices requested, and eight bits of the
  * stack depth. The depth distinguishes callers of the same wrapper without unwinding the stack.
  * Small blocks have no site. Only slow paths count: the functions of abi/ end in a jump to them, so
- * that the return address is in the program.
+ * that the return address lies in the program's code.
  *
  * The table of sites is one run of slices, which is allocated once. A site stays in it forever. If
  * the table is full or the caller is unknown, a block counts for the last row, which sums up all
  * other sites (site_others()). The record of a counted block holds its row, its weight, and the
  * time of its allocation (slab.h).
  *
- * Each thread counts its first SITE_ALL blocks. After that it samples: SITE_EACH times one random
- * block of each two, then SITE_EACH times one of each four, and so on. A sampled block stands for
- * that many blocks: this is its weight. The totals are therefore unbiased estimates; `variance`
- * bounds their error. A thread that takes over the heap of an ended thread continues that heap's
- * sequence. Every block of a heap that belongs to no thread is counted, and so is every block of a
- * thread without a heap.
+ * Each thread counts its first SITE_ALL blocks. After that, it samples: it counts one random block
+ * of each two, SITE_EACH times, then one random block of each four, SITE_EACH times, and so on. A
+ * sampled block stands for two blocks, four blocks, and so on: this number is its weight. The
+ * totals are therefore unbiased estimates, and `variance` bounds their error. A thread that takes
+ * over the heap of an ended thread continues that heap's sequence. Every block of a heap that
+ * belongs to no thread is counted, and so is every block of a thread without a heap.
  *
  * Before site_begin(), nothing is counted. The only cost is then a check in slow paths, and a
  * countdown when a large block reuses a kept run. After site_begin(), every counted block is
@@ -71,9 +71,9 @@ struct site {
     uint64_t lives[SITE_LIVES]; /* freed blocks by lifetime */
 };
 
-/* A heap's place in the sequence of samples. If it is all zero, the next block is counted. While
- * sites are not counted, only the fast path of large blocks reads `left`: if `left` is 0, the fast
- * path leaves through the slow path, which sets `left` to SITE_TURN_LONG. */
+/* A heap's place in the sequence of samples. If all its fields are zero, the next block is counted.
+ * While sites are not counted, only the fast path of large blocks reads `left`: if `left` is 0, the
+ * fast path leaves through the slow path, which sets `left` to SITE_TURN_LONG. */
 struct site_turn {
     uint32_t left;    /* blocks before the next counted one */
     uint32_t counted; /* blocks counted so far */
@@ -127,7 +127,8 @@ void site_unlock(void);
 
 /* The caller of the following three functions holds the lock (site_lock()). site_next() walks the
  * sites in order of `bytes`, the largest first: it returns the first site for NULL, and NULL after
- * the last one. */
+ * the last site. site_others() returns the last row of the table, and site_count() the number of
+ * sites. */
 const struct site *site_next(const struct site *before);
 const struct site *site_others(void);
 uint32_t site_count(void);

@@ -1,6 +1,7 @@
 #include "alloc/size_class.h"
 
-/* Eight or four classes above `from` bytes, up to twice that, in units of 16 bytes. */
+/* EIGHT and FOUR list the sizes of eight or four classes above `from` bytes and up to twice `from`
+ * bytes, in units of 16 bytes. */
 #define EIGHT(from)                                                                                \
     (from) * 9 / 128, (from) * 10 / 128, (from) * 11 / 128, (from) * 12 / 128, (from) * 13 / 128,  \
         (from) * 14 / 128, (from) * 15 / 128, (from) / 8

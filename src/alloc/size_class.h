@@ -10,8 +10,9 @@
  *         for 0 <= n <= SIZE_CLASS_BYTES_MAX
  *     size_class_bytes(class) % 16 == 0
  *
- * The tables for both directions are constants (size_class.c); docs/allocator-reference.md shows
- * the table. A heap with few blocks of each class uses fewer classes: size_class_coarse().
+ * The tables size_class_table and size_class_units are constants (size_class.c).
+ * docs/allocator-reference.md shows the sizes. A heap with few blocks of each class uses fewer
+ * classes: size_class_coarse().
  *
  * All functions are pure. Any thread may call them.
  */

@@ -116,7 +116,8 @@ static inline char *slab_start(const struct slab *slab)
     return region_address(slab_index(slab));
 }
 
-/* Makes a run of slab_slices(class) slices an empty slab of `owner`, with nothing carved. */
+/* Turns a run of slab_slices(class) slices into an empty slab of `owner`, and returns the slab. No
+ * block is carved yet. `zero` is true if the run reads as zero. */
 struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool zero);
 
 /* Ends the program unless every carved block is marked as free. Called for a slab without live
@@ -136,8 +137,8 @@ static inline uint32_t slab_live(struct slab *slab)
 }
 
 /* (owner only) Takes all blocks of `free` from a CURRENT slab, so that all carved blocks count as
- * live. Returns the first of them and sets `*count`. The keys are not checked here, but when a
- * block is handed out. */
+ * live. Returns the first of the taken blocks and sets `*count` to their number. The key of a block
+ * is not checked here, but when the block is handed out. */
 static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
 {
     struct block *first = slab->free;
@@ -147,10 +148,10 @@ static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
     return first;
 }
 
-/* (owner only) Carves blocks and links them in address order; they count as live. Returns the first
- * and sets `*count`, or returns NULL if all blocks are carved already. Carves at least one block,
- * and then no further than the OS page in which that block ends, so that pages are touched as late
- * as possible. */
+/* (owner only) Carves blocks and links them in address order. They count as live. Returns the first
+ * of them and sets `*count` to their number, or returns NULL if all blocks are carved already.
+ * Carves at least one block, and then no further than the OS page in which that block ends, so that
+ * pages are touched as late as possible. */
 struct block *slab_carve(struct slab *slab, uint32_t *count);
 
 /* (owner only) Frees `count` live blocks, which are linked from `first` to `last`, and moves `rest`

@@ -2,8 +2,8 @@
  * nothing.
  *
  * All slabs are walked under the locks of all heaps, so that no slab goes back to the page heap
- * meanwhile. Threads may change some values without a lock meanwhile. Sums over such threads
- * therefore mix values of slightly different moments.
+ * meanwhile. Threads may change some values without a lock meanwhile. A sum over several threads
+ * therefore mixes values of slightly different moments.
  */
 #ifndef CAIRN_ALLOC_STATS_H
 #define CAIRN_ALLOC_STATS_H

@@ -50,18 +50,18 @@ static const struct member of_all[] = {
     OF_ALL(slabs_made, true, "Slabs made from unused runs."),
     OF_ALL(slabs_adopted, true, "Slabs taken over from threads that have ended."),
     OF_ALL(remote_frees, true, "Small blocks freed by another thread than their owner."),
-    OF_ALL(wakes, true, "Full slabs that such frees made usable again."),
-    OF_ALL(claims, true, "Whole slabs that such frees gave back."),
+    OF_ALL(wakes, true, "Full slabs that frees by other threads made usable again."),
+    OF_ALL(claims, true, "Whole slabs that frees by other threads gave back."),
 };
 
 static const struct member of_class[] = {
     OF_CLASS(block_bytes, "Size of each block."),
     OF_CLASS(slab_count, "Slabs of the class."),
-    OF_CLASS(block_count, "Blocks carved in these slabs, used or not."),
+    OF_CLASS(block_count, "Blocks carved in slabs of the class, used or not."),
     OF_CLASS(live_count, "Carved blocks that are handed out."),
     OF_CLASS(cached_count, "Free blocks that a thread keeps ready."),
     OF_CLASS(fresh_count, "Blocks that can still be carved."),
-    OF_CLASS(slack_bytes, "Bytes at the ends of its slabs."),
+    OF_CLASS(slack_bytes, "Bytes at the ends of slabs of the class, where no block fits."),
 };
 
 static uint64_t value_of(const struct member *member, const void *structure)

@@ -6,8 +6,8 @@
  * well. Later allocations of the thread come from thread_late(): one ownerless heap for all such
  * threads.
  *
- * This pointer is the allocator's only static thread-local storage. A library that links us can
- * therefore still be opened by dlopen().
+ * This pointer is the allocator's only static thread-local storage. A library that is linked with
+ * this allocator can therefore still be opened by dlopen().
  */
 #ifndef CAIRN_ALLOC_THREAD_H
 #define CAIRN_ALLOC_THREAD_H
