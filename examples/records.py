@@ -1,4 +1,4 @@
-"""The program that 'make demo' runs: three times it parses JSON, builds a table, frees both.
+"""The program that 'make demo' runs: three times, it parses JSON, builds a table, and frees both.
 
 With PYTHONMALLOC=malloc, CPython takes every object from malloc. By default, most objects come from
 its own allocator.

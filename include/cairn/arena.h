@@ -20,7 +20,7 @@
  *   - One thread at a time uses an arena, or a pool that is not shared. Different arenas and pools
  *     are independent, so that each thread can have its own.
  *   - A pointer may be passed only to functions of the arena or pool that it came from, and not
- *     after that was destroyed.
+ *     after the arena or pool was destroyed.
  *
  * If a checked arena or pool (see enum cairn_arena_checked) finds misuse, it writes one line to
  * stderr and calls abort().
@@ -110,8 +110,8 @@ void *cairn_arena_alloc_slow(struct cairn_arena *arena, size_t size) __attribute
  * A block of 0 bytes is not NULL and must not be read or written. The block after it may begin at
  * the same address.
  *
- * The free bytes are a multiple of the alignment. So a size that fits still fits after it is
- * rounded up, and the rounding cannot overflow. */
+ * The number of free bytes is a multiple of the alignment. So a size that fits still fits after it
+ * is rounded up, and the rounding cannot overflow. */
 inline void *cairn_arena_alloc(struct cairn_arena *arena, size_t size)
 {
     char *block = arena->next;
@@ -192,7 +192,8 @@ struct cairn_arena_stats {
 /* Returns statistics. The call walks the chunks, of which there are few. */
 struct cairn_arena_stats cairn_arena_statistics(const struct cairn_arena *arena);
 
-/* Asserts the invariants of the arena, and the pattern in the free memory of a checked one. */
+/* Asserts the invariants of the arena and, if the arena is checked, the pattern in its free
+ * memory. */
 void cairn_arena_check(const struct cairn_arena *arena);
 
 /* Allocates memory for one object: CAIRN_ARENA_NEW(arena, struct point) is a struct point *, or
@@ -209,8 +210,8 @@ struct cairn_pool_slot {
 
 /* The part of a pool that the inline paths need. Between calls, always:
  *
- *     free is NULL and direct is false if every call must go through the library: in a pool that
- *     is shared or checked, and under ASan. Both then never change.
+ *     free is NULL and direct is false if every call must go through the library: in a pool that is
+ *     shared or checked, and under ASan. The members `free` and `direct` then never change.
  */
 struct cairn_pool {
     struct cairn_pool_slot *free; /* free objects, the last freed first */
@@ -227,17 +228,18 @@ struct cairn_pool_options {
      * an arena of its own. */
     struct cairn_arena *arena;
     bool shared; /* any thread may use the pool; every call takes a lock */
-    /* A checked pool also finds objects that are given back twice, or to the wrong pool. */
+    /* Besides the mistakes that a checked arena finds, a checked pool finds objects that are given
+     * back twice, or to the wrong pool. */
     enum cairn_arena_checked checked;
 };
 
-/* These functions create a pool. They return NULL if there is no memory, or if the options make no
- * sense.
+/* These functions create a pool. They return NULL if there is no memory, if `object_bytes` is 0 or
+ * too large, or if `alignment` is neither 0 nor a power of two.
  *
- * A pool in an arena takes memory from it as it grows and never gives any back. It ends with the
- * arena, or when the arena is rewound to before the pool was made. A rewind to any later point
- * would free memory that the pool uses, and is not allowed. No other code may use an arena under a
- * shared pool. */
+ * A pool in an arena takes memory from the arena as the pool grows, and never gives any back. The
+ * pool ends with the arena, or when the arena is rewound to before the pool was made. A rewind to
+ * any later point would free memory that the pool uses, and is not allowed. No other code may use
+ * the arena of a shared pool. */
 struct cairn_pool *cairn_pool_create(size_t object_bytes, size_t alignment);
 struct cairn_pool *cairn_pool_create_with(const struct cairn_pool_options *options);
 
@@ -288,8 +290,8 @@ struct cairn_pool_stats {
 
 struct cairn_pool_stats cairn_pool_statistics(struct cairn_pool *pool);
 
-/* Asserts the invariants of the pool, and the pattern in the free objects of a checked one. The
- * call walks all free objects. */
+/* Asserts the invariants of the pool and, if the pool is checked, the pattern in its free objects.
+ * The call walks all free objects. */
 void cairn_pool_check(struct cairn_pool *pool);
 
 #pragma GCC visibility pop

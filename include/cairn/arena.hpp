@@ -4,7 +4,7 @@
  *     cairn::arena                    owns an arena
  *     cairn::arena_scope              rewinds an arena to where it was when the scope began
  *     cairn::arena_resource           a std::pmr::memory_resource that takes memory from an arena
- *     cairn::arena_allocator<T>       a standard allocator that does so without virtual calls
+ *     cairn::arena_allocator<T>       a standard allocator in an arena, without virtual calls
  *     cairn::pool<T>                  owns a pool of T: create() and destroy() objects
  *
  * Functions throw std::bad_alloc if there is no memory. Nothing else throws except constructors of
@@ -70,13 +70,13 @@ class arena
     {
     }
 
-    /* A fixed arena in the caller's memory. */
+    /* Creates a fixed arena in the caller's memory. */
     arena(void *memory, std::size_t bytes)
         : owned_(detail::or_throw(cairn_arena_create_over(memory, bytes)))
     {
     }
 
-    /* For the functions of arena.h. */
+    /* Returns the arena, for the functions of arena.h. */
     cairn_arena *get() const noexcept
     {
         return owned_.get();
@@ -170,9 +170,9 @@ class arena_resource : public std::pmr::memory_resource
 };
 
 /* The arena must outlive every container that uses it. Assignment leaves a container in the arena
- * that it began in, so that it never keeps memory of an arena that ends before it. Swapping does
- * exchange the arenas, because otherwise containers of different arenas could not be swapped at
- * all. */
+ * that it began in, so that the container never keeps memory of an arena that ends before the
+ * container. Swapping does exchange the arenas, because otherwise containers of different arenas
+ * could not be swapped at all. */
 template <typename T> class arena_allocator
 {
   public:
@@ -233,7 +233,7 @@ template <typename T> class pool
     {
     }
 
-    /* Takes its memory from an arena. See cairn_pool_create_with(). */
+    /* Creates a pool that takes its memory from an arena. See cairn_pool_create_with(). */
     explicit pool(const arena &arena, sharing sharing = sharing::one_thread)
         : owned_(create_with(arena.get(), sharing))
     {
@@ -255,7 +255,7 @@ template <typename T> class pool
         cairn_pool_free(get(), object);
     }
 
-    /* For the functions of arena.h. */
+    /* Returns the pool, for the functions of arena.h. */
     cairn_pool *get() const noexcept
     {
         return owned_.get();

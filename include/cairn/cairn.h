@@ -1,7 +1,7 @@
 /* cairn.h - the functions of Cairn's allocator beyond malloc() and free().
  *
  * libcairn replaces malloc(), free() and their kin, so that a program needs this header only for
- * more than these: statistics, heaps that are freed at once, and giving memory back. The functions
+ * other functions: statistics, heaps that are freed at once, and giving memory back. The functions
  * of the first part do the same as malloc() and its kin, but always use Cairn's allocator, even if
  * another allocator owns malloc() in the process.
  *
@@ -100,8 +100,8 @@ struct cairn_stats {
     uint64_t purge_calls; /* system calls that gave memory back */
     /* How many more idle bytes than used_bytes may be kept. This value is learnt. */
     size_t held_bytes;
-    /* How often a learnt value has changed: held_bytes, or for how long no huge page is
-     * requested. */
+    /* How often a learnt value has changed. The learnt values are held_bytes, and the number of
+     * chunks that request no huge page after a slow huge page. */
     uint64_t learnt;
 
     size_t slab_count;
@@ -132,13 +132,14 @@ enum { CAIRN_JSON_BYTES = 16384, CAIRN_SITES_BYTES = 425984, CAIRN_PROMETHEUS_BY
  * With CAIRN_SITES=1, the object has more members, about the call sites that allocate large blocks.
  * `sites` lists as many sites as there is room for, those with the most bytes first. `site_count`
  * is the number of known sites, at most 768. `other_sites` sums up the blocks of all other callers:
- * of unknown callers, and of sites that came when 768 were known. `objects` lists the files that
- * the sites' addresses lie in. An address is the return address of a call. */
+ * of unknown callers, and of sites that appeared when 768 sites were already known. `objects` lists
+ * the files that the sites' addresses lie in. An address is the return address of a call. */
 size_t cairn_statistics_json(char *text, size_t capacity);
 
 /* Writes the statistics in Prometheus' text format, version 0.0.4. The metrics are cairn_live_bytes
  * and so on; counters end in _total. Each class with a slab has
- * cairn_class_live_count{block_bytes="16"} and so on. Returns the length, or 0, as above. */
+ * cairn_class_live_count{block_bytes="16"} and so on. Returns the length, or 0, as
+ * cairn_statistics_json() does. */
 size_t cairn_statistics_prometheus(char *text, size_t capacity);
 
 /* Called for each live block, with its address and its usable bytes. Returns false to end the walk.
@@ -163,8 +164,8 @@ struct cairn_heap;
 /* Returns NULL with errno ENOMEM if there is no memory. */
 struct cairn_heap *cairn_heap_create(void) __attribute__((warn_unused_result));
 
-/* Frees the heap and all blocks that are still in it. Neither may be used after that. NULL is
- * allowed and does nothing. */
+/* Frees the heap and all blocks that are still in it. The program may use neither the heap nor its
+ * blocks after that. NULL is allowed and does nothing. */
 void cairn_heap_destroy(struct cairn_heap *heap);
 
 /* Ends the heap, but not its blocks: each lives until it is freed. NULL is allowed and does
@@ -197,11 +198,11 @@ void cairn_collect(void);
  * bytes it gave back. */
 size_t cairn_purge(size_t keep_bytes);
 
-/* Limits used_bytes to `bytes` from now on. This includes slabs and memory that threads keep ready.
- * An allocation beyond the limit fails as if the machine had no more memory. Idle memory is given
- * back when used and idle memory together exceed the limit. Blocks in use stay, even if they exceed
- * the limit. 0 means no limit. Returns the previous limit. CAIRN_LIMIT in the environment sets a
- * limit from the start. */
+/* Limits used_bytes to `bytes` from now on. used_bytes includes slabs and memory that threads keep
+ * ready. An allocation beyond the limit fails as if the machine had no more memory. Idle memory is
+ * given back when used and idle memory together exceed the limit. Blocks in use stay, even if they
+ * exceed the limit. 0 means no limit. Returns the previous limit. CAIRN_LIMIT in the environment
+ * sets a limit from the start. */
 size_t cairn_limit(size_t bytes);
 
 /* Asserts the allocator's invariants as far as this thread can see them: for its own blocks, for

@@ -45,7 +45,7 @@ struct trailer {
 enum { HEADER_BYTES = sizeof(struct chunk) + sizeof(struct arena) };
 
 static_assert(HEADER_BYTES + 2 * CHUNK_ALIGNMENT <= CAIRN_ARENA_OWN_BYTES,
-              "what the header says it takes at most");
+              "an arena's own data fits into the bytes that arena.h promises");
 static_assert(sizeof(struct trailer) % CHUNK_ALIGNMENT == 0, "the next block may follow at once");
 static_assert(CAIRN_ARENA_ALIGNMENT == CHUNK_ALIGNMENT,
               "a chunk's room is made of whole units of the inline path");
@@ -74,8 +74,8 @@ static size_t allocated_bytes(const struct arena *arena)
     return arena->current->before_bytes + (size_t)(arena->face.next - arena->current->start);
 }
 
-/* Returns the end of the chunk's used part: `next` for the current chunk, or `next` as it was when
- * an earlier chunk was left. */
+/* Returns the end of the chunk's used part. For the current chunk, this is `next`. For an earlier
+ * chunk, it is the value that `next` had when the next chunk became current. */
 static char *used_end(const struct arena *arena, const struct chunk *chunk)
 {
     return chunk == arena->current
@@ -252,8 +252,8 @@ static struct chunk *map_chunk(struct arena *arena, size_t header_bytes, size_t 
     return chunk;
 }
 
-/* Makes a spare chunk that is large enough the current one, or maps a new one. Returns false if
- * there is no memory. */
+/* Makes a spare chunk current, if one is large enough. Otherwise maps a new chunk and makes it
+ * current. Returns false if there is no memory. */
 static bool grow(struct arena *arena, size_t size, size_t alignment)
 {
     struct chunk *current = arena->current;

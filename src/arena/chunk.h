@@ -62,8 +62,8 @@ static inline void chunk_note_touched(struct chunk *chunk, char *filled)
         chunk->touched = filled;
 }
 
-/* Gives the OS pages from `idle` on back to the kernel. The caller no longer needs what lies
- * there. */
+/* Gives the OS pages from `idle` on back to the kernel. The caller no longer needs their
+ * contents. */
 void chunk_give_back(struct chunk *chunk, char *idle);
 
 /* Returns an upper bound of the resident bytes of a chunk that is filled to `filled`. */

@@ -31,10 +31,10 @@ enum guard {
  * `pattern`. */
 enum guard guard_choose(bool pattern, bool ask_environment);
 
-/* The memory is idle from now on. */
+/* Marks memory as idle from now on. */
 void guard_cover(enum guard guard, void *start, size_t bytes);
 
-/* The memory is in use from now on. */
+/* Marks memory as in use from now on. */
 void guard_uncover(enum guard guard, void *start, size_t bytes);
 
 /* The leak checker searches only malloc's memory for pointers. guard_adopt() makes it search this

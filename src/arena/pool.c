@@ -34,7 +34,8 @@ struct pool {
     size_t stride_bytes;
     size_t alignment;
     struct cairn_pool_slot *idle; /* free objects, unless face.free holds them */
-    /* First and last watched idle object; each links to the next. NULL: there is none. */
+    /* The idle objects of a watched pool that were freed first and last. Each idle object links to
+     * the one freed next. Both are NULL if no object is idle. */
     char *oldest;
     char *newest;
     struct slab *first;
@@ -49,7 +50,8 @@ struct pool {
 
 /* Lies behind a watched object. */
 struct tag {
-    /* Covers the state and `later`. It comes first, because most writes past an end are short. */
+    /* Covers the state and `later`. The seal comes first in the tag, because most writes past an
+     * object's end are short. */
     uintptr_t seal;
     char *later; /* the object freed next after this one, or NULL */
 };
@@ -281,8 +283,8 @@ static void put_watched(struct pool *pool, char *object)
     if (pool->newest == NULL) {
         pool->oldest = object;
     } else {
-        /* The tag of the object that was freed before this one is about to be sealed anew. That
-         * would hide a write to the tag. */
+        /* The tag of the object that was freed before `object` is about to be sealed anew. The new
+         * seal would hide a write to the tag, so the tag is verified now. */
         verify_tag(pool, pool->newest);
         tag_write(pool, pool->newest, object, IDLE);
     }
@@ -419,7 +421,8 @@ static bool is_cut_object(const struct pool *pool, const char *object)
            (size_t)(object - slab->start) % pool->stride_bytes == 0;
 }
 
-/* first_idle() and next_idle() walk the idle objects, on either list. */
+/* first_idle() and next_idle() walk the idle objects, on the list of a watched pool or of a pool
+ * that is not watched. */
 static char *first_idle(struct pool *pool)
 {
     return pool->guard == GUARD_NONE ? (char *)*idle_list(pool) : pool->oldest;

@@ -9,7 +9,7 @@
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Tells the compiler that `x` is true, which the caller guarantees. If it is false, anything may
+/* Tells the compiler that `x` is true, which the caller guarantees. If `x` is false, anything may
  * happen. */
 #define ASSUME(x) ((x) ? (void)0 : __builtin_unreachable())
 

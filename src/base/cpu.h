@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The stack pointer of the function that reads it. The stack frames of functions that it calls from
- * there lie below this address. */
+/* The stack pointer of the function that reads this variable. The stack frames of functions that it
+ * calls from there lie below this address. */
 #if defined(__x86_64__)
 register uintptr_t cpu_stack __asm__("rsp");
 #elif defined(__aarch64__)

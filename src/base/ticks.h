@@ -2,9 +2,9 @@
  * ns.
  *
  * The counter has a constant rate on every processor that runs Linux today. A caller that needs the
- * rate also reads the clock of clock.h at the same two moments. ticks_before() and ticks_after()
- * are called before and after timed code. They keep the processor from executing a part of that
- * code before the first reading or after the second.
+ * rate reads both this counter and the clock of clock.h at two moments. ticks_before() and
+ * ticks_after() are called before and after timed code. They keep the processor from executing a
+ * part of that code before the first reading or after the second.
  */
 #ifndef CAIRN_TICKS_H
 #define CAIRN_TICKS_H

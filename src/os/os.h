@@ -12,8 +12,8 @@
 
 #include "base/base.h"
 
-/* The usual size of a transparent huge page. If the kernel uses another size, memory that is
- * aligned to this gains nothing; nothing else depends on it. */
+/* The usual size of a transparent huge page. If the kernel uses another size, aligning memory to
+ * this value gains nothing. Nothing else depends on the value. */
 #define OS_HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 /* Returns the size of an OS page: 4, 16 or 64 KiB. */
@@ -58,9 +58,10 @@ enum os_moved {
 };
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes);
 
-/* Lengthens a mapping that os_move() made. The mapping has `bytes` bytes, and then `more` bytes
- * more. The memory behind the mapping must be mapped, and its content is lost. The added part reads
- * as zero, and the lengthened mapping can be moved again. */
+/* Lengthens a mapping that os_move() made. The mapping has `bytes` bytes before the call, and
+ * `bytes` + `more` bytes if the call succeeds. The memory behind the mapping must be mapped, and
+ * its content is lost. The added part reads as zero, and the lengthened mapping can be moved
+ * again. */
 enum os_lengthened {
     OS_LENGTHENED,
     /* The mapping is unchanged. The memory behind it reads as zero, usually as a new mapping.
@@ -97,8 +98,8 @@ uint64_t os_touch(void *start);
 uint64_t os_random(void);
 
 /* os_wait() sleeps if `*word` is `value`, until os_wake() is called for the word. os_wait() may
- * return early. os_wait_ms() sleeps at most `ms`. os_wake() wakes one thread that sleeps on the
- * word. */
+ * return early. os_wait_ms() does the same, but sleeps at most `ms` milliseconds. os_wake() wakes
+ * one thread that sleeps on the word. */
 void os_wait(_Atomic uint32_t *word, uint32_t value);
 void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms);
 void os_wake(_Atomic uint32_t *word);

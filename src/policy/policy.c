@@ -10,7 +10,7 @@ enum {
 };
 static const double DISCOUNT = 0.99;
 static const double UNSEEN_WEIGHT = 0.25;
-static const double FORGOTTEN_WEIGHT = 1e-6; /* about 1,700 epochs after a visit */
+static const double FORGOTTEN_WEIGHT = 1e-6; /* reached about 1,700 epochs after a visit */
 
 /* In units of the noise. */
 static const double BONUS = 0.5;
@@ -20,7 +20,7 @@ static const double PHASE = 12;   /* a larger CUSUM of deviations is a new phase
 
 /* Fractions of a cost. */
 static const double NOISE_FIRST = 0.25;
-static const double NOISE_LEAST = 1.0 / 64; /* equal epochs must not end all trials */
+static const double NOISE_LEAST = 1.0 / 64; /* without it, equal costs would end all trials */
 
 static const double COST_NS_MAX = 1e15; /* eleven days: no epoch is that long */
 
@@ -31,7 +31,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Square root of x > 0, by Newton's method. The iterates fall until they reach it. */
+/* Returns the square root of x > 0, by Newton's method. The iterates fall until they reach the
+ * root. */
 static double square_root(double x)
 {
     double root = larger(x, 1);
@@ -40,8 +41,8 @@ static double square_root(double x)
     return root;
 }
 
-/* Natural logarithm of x >= 1. Linear between powers of two, so that the result is up to 0.06 too
- * small. */
+/* Returns the natural logarithm of x >= 1. Interpolates linearly between powers of two, so that the
+ * result is up to 0.06 too small. */
 static double logarithm(double x)
 {
     int doublings = 63 - __builtin_clzll((uint64_t)x);

@@ -24,18 +24,19 @@
  *     that come in rare bursts are underrated.
  *   - Steps lie in a row, and their costs mostly form a valley. So of the steps seen, only the
  *     neighbours of the best one are tried again (Combes and Proutiere 2014). An unseen step counts
- *     like its neighbour, as if that had been seen for a quarter of an epoch.
+ *     as if it had been seen for a quarter of an epoch, at the mean cost of the nearest seen step
+ *     between it and the step in use.
  *   - A change is by one step, towards the step that two epochs in a row chose. The new step is
  *     then kept for at least 3 epochs, and for 20 epochs once the policy has learnt for 100.
  *   - If the step in use costs more or less than before for long enough (Page's CUSUM test), a new
- *     phase has begun. The policy then forgets everything except the step. If only other steps have
- *     changed, the discount makes it try them again.
+ *     phase has begun. The policy then forgets everything except the step. If only the costs of
+ *     other steps have changed, the discount makes it try them again.
  *
  * The constants in policy.c were chosen among 1,300 sets in the simulator of
- * tests/unit/policy_steps.c, with a noise of a fifth. There the first 200 epochs cost 0 to 9 % more
- * than the best step, and all later epochs 0 to 4 % more. In seven million epochs, noise was never
- * taken for a new phase. If each epoch's deviation is 0.8 times that of the epoch before, noise is
- * taken for a new phase once in 400 epochs.
+ * tests/unit/policy_steps.c, with a noise of a fifth of the cost. There the first 200 epochs cost 0
+ * to 9 % more than the best step, and all later epochs 0 to 4 % more. In seven million epochs,
+ * noise was never taken for a new phase. If each epoch's deviation is 0.8 times that of the epoch
+ * before, noise is taken for a new phase once in 400 epochs.
  */
 #ifndef CAIRN_POLICY_POLICY_H
 #define CAIRN_POLICY_POLICY_H
@@ -57,7 +58,7 @@ struct policy_change {
     double expected_ns; /* the same at `to`; 0: unknown */
 };
 
-/* The knowledge gained in this phase. */
+/* The knowledge that was gained in the current phase. */
 struct policy_known {
     uint64_t epochs;
     double weight[POLICY_STEPS]; /* discounted number of epochs at each step */
