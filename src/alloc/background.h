@@ -38,9 +38,9 @@ static inline void background_look(void)
 }
 
 /* background_next_create points to a function that returns the next pthread_create() after the
- * program's own. The program's own pthread_create() is not called, because it may take locks of the
- * program. A library that is never unloaded sets this pointer. The pointer is NULL if the allocator
- * is part of a program, or of a library that can be closed. */
+ * program's own. The program's own is avoided, because it may take locks of the program. A library
+ * that is never unloaded sets this pointer. The pointer is NULL if the allocator is part of a
+ * program, or of a library that can be closed. */
 typedef int background_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 extern background_create *(*background_next_create)(void)__attribute__((visibility("hidden")));
 

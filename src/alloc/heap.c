@@ -301,8 +301,8 @@ static void *refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = reopen(heap, class);
-        /* An ownerless heap adopts no slab, because heap_destroy() would also free the blocks in
-         * that slab that were allocated from other heaps. */
+        /* An ownerless heap adopts no slab, because heap_destroy() would also free those blocks of
+         * an adopted slab that the program allocated from other heaps. */
         if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);
         if (slab == NULL)

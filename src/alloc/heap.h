@@ -40,8 +40,8 @@ enum {
     HEAP_CARVED_MOST = 4096,  /* 16-byte blocks in an OS page of 64 KiB */
     HEAP_HOT_CLASS_ALL = 47,  /* 4 KiB: the last class with HEAP_HOT_BLOCKS */
     HEAP_LENT_UNIT = 64,      /* bytes; the unit of `lent` */
-    HEAP_LENT_COARSEST = 64,  /* `lent` below this: borrow from powers of two */
-    HEAP_LENT_MOST = 255,     /* `lent` below this: borrow of 4 classes per doubling */
+    HEAP_LENT_COARSEST = 64,  /* `lent` below this: borrow from power-of-two classes */
+    HEAP_LENT_MOST = 255,     /* `lent` below this: borrow from 4 classes per doubling */
     HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: larger blocks share no OS page anyway */
 };
 

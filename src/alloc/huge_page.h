@@ -6,8 +6,8 @@
  * chunk is collapsed into a huge page (MADV_COLLAPSE, Linux 6.1)
  *
  * - if it was dense (page_heap.h) at the end of two epochs of a quarter of a second,
- * - as long as collapsing has taken at most a thirty-second of the time since a function here first
- *   looked for such a chunk, and
+ * - as long as collapsing has taken at most a thirty-second of the time since the first search for
+ *   such a chunk, and
  * - if the 2 MiB that the kernel needs for the copy are at most a twentieth of the memory in use.
  *
  * The kernel is not asked which pages are resident, because a sandbox may kill the process for that

@@ -126,7 +126,7 @@ static void release(bool moved, size_t index, size_t slices)
 void large_free(struct slab *slab)
 {
     if (UNLIKELY(site_is_counted()))
-        site_give_back(slab); /* for heap_destroy(), which has not done so */
+        site_give_back(slab); /* matters only if heap_destroy() calls */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;

@@ -12,7 +12,7 @@ enum {
     LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
     DENSE_LOOKS = 2,       /* chunk.dense of a chunk that may become a huge page */
     COLLAPSED = UINT8_MAX, /* chunk.dense of a chunk taken to become a huge page */
-    REUSES = 4,            /* reuses of a chunk before it is found at first */
+    REUSES = 4,            /* reuses of a chunk before it is found the first time */
     TOLD_MOST = 5,         /* doublings of REUSES, up to 128 */
     REFUSALS_MOST = 8,     /* refused chunks after which a purge ends */
 };

@@ -115,12 +115,12 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     return true;
 }
 
-/* Takes a run from the next list of runs that are longer than the run evicted last. If there are no
- * longer runs, takes a run from the list of the shortest runs. Returns the run's record, or NULL if
- * all lists are empty. */
+/* Takes a run from the next list of runs that are longer than the run evicted last. If no kept run
+ * is longer, takes one of the shortest runs. Returns the run's record, or NULL if all lists are
+ * empty. */
 struct slab *run_cache_evict(struct run_cache *cache);
 
-/* Returns the greatest length, in slices, that a long run may have to be kept. */
+/* Returns the length, in slices, of the longest run that may be kept as the long run. */
 static inline uint32_t run_cache_long_most(const struct run_cache *cache)
 {
     return 2 * cache->most;
