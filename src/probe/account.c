@@ -18,8 +18,9 @@ static uint64_t thread_faults(void)
     return (uint64_t)(usage.ru_minflt + usage.ru_majflt);
 }
 
-/* Starts the clock of an operation. This function does as little as possible, because the clock
- * would also measure work of the probe that the processor has not finished yet. */
+/* Starts the clock of an operation. This function does as little as possible. The processor may
+ * finish work of the probe only after the clock has started, and the measured time would include
+ * this work. */
 void account_time(struct self *me, enum profile_group group)
 {
     me->guard = SELF_INSIDE;
@@ -70,7 +71,8 @@ void account_enter_without(struct self *me)
 
 /* --- times, events and page faults ------------------------------------------------------------ */
 
-/* Readings at the end of an operation, taken before the probe does anything else. */
+/* The time that an operation took, and whether its thread lost the processor. Both are read at the
+ * end of the operation, before the probe does anything else. */
 struct reading {
     uint64_t ticks;
     bool switched;
@@ -89,8 +91,9 @@ static struct reading read_end(struct self *me)
     return end;
 }
 
-/* Adds the time of an operation to the totals of its path. Each path has three: operations that
- * lost the processor, operations timed alone, and all others (struct profile_times). */
+/* Adds the time of an operation to one of the three totals of its path (struct profile_times).
+ * There is a total for operations that lost the processor, one for operations timed alone, and one
+ * for all others. */
 static void note_times(struct self *me, struct profile_times *times, struct reading end)
 {
     uint64_t dispatching = me->kernel_calls * kernel_calls_cost_ticks();
@@ -138,8 +141,8 @@ static void note_events(const struct self *me, struct profile_times *times)
 }
 
 /* Adds the measurements of an operation to its path. An operation whose faults or events were read
- * is slower by the system calls that read them. So its time is not added, unless the operation is
- * large: there the difference is small. */
+ * is slower by the system calls that read them. So its time is added only if the operation is
+ * large, because a large operation takes much longer than these system calls. */
 static void note_timed(struct self *me, struct profile_times *times, enum profile_group group,
                        struct reading end)
 {
@@ -151,7 +154,8 @@ static void note_timed(struct self *me, struct profile_times *times, enum profil
         note_times(me, times, end);
 }
 
-/* Returns the first path (enum profile_path) of this function's allocations. */
+/* Returns the first path (enum profile_path) of this function's allocations. `is_new` is true if
+ * the memory was never handed out before. */
 static uint32_t path_of(enum profile_function function, bool is_new)
 {
     switch (profile_kind(function)) {
@@ -166,8 +170,8 @@ static uint32_t path_of(enum profile_function function, bool is_new)
     }
 }
 
-/* Returns the bucket of a size: one bucket for each size below 4 bytes, then four for each octave
- * (a power of two up to the next). */
+/* Returns the bucket of a size. Each size below 4 bytes has its own bucket. Above, each octave
+ * (from one power of two to the next) has four buckets. */
 static uint32_t size_bucket(uint64_t bytes)
 {
     if (bytes < 4)
@@ -193,8 +197,8 @@ static void leave(struct self *me, bool timed)
 
 /* Watches the block that an operation returned. A watched block that realloc moved stays watched.
  * Every large block is watched with weight 1. If realloc makes a large block small or medium, the
- * block stays watched with probability 1 / `gap` and gets the weight `gap`, as a sampled block of
- * its new size would. */
+ * block stays watched with probability 1 / session.gap and gets the weight session.gap, as a
+ * sampled block of its new size would. */
 static void watch(struct self *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;
@@ -232,8 +236,8 @@ static void note_allocation(struct self *me, enum profile_function function, siz
 }
 
 /* Returns the usable bytes of a block by malloc_usable_size(). Returns 0 if that function and
- * malloc belong to different libraries. The function may make system calls, so it is called after
- * the times of the operation were noted. */
+ * malloc belong to different libraries. malloc_usable_size() may make system calls, so this
+ * function is called after the time of the operation was added to the totals. */
 static size_t usable_bytes(const void *block)
 {
     return session.measures ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;

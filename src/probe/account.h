@@ -9,12 +9,12 @@
  *     block = next.malloc(…);
  *     account_leave(me, …);
  *
- * account_enter() returns false if the probe is off, or if the allocator itself called the
- * interposed function. Between account_enter() and account_leave() the thread is inside (self.h),
- * and the allocator's own calls of interposed functions are not counted. If a longjmp or an
- * exception leaves an operation, process.c ends the operation. If process.c does not see the jump,
- * the thread's next operation notices it from the stack pointer. errno stays as the allocator left
- * it.
+ * account_enter() returns false if the probe is off, if the thread has ended, or if the allocator
+ * itself called the interposed function. Between account_enter() and account_leave() the thread is
+ * inside (self.h), and the allocator's own calls of interposed functions are not counted. If a
+ * longjmp or an exception leaves an operation, process.c ends the operation. If process.c does not
+ * see the jump, the thread's next operation notices it from the stack pointer. errno stays as the
+ * allocator left it.
  */
 #ifndef CAIRN_PROBE_ACCOUNT_H
 #define CAIRN_PROBE_ACCOUNT_H
@@ -62,9 +62,9 @@ static inline __attribute__((always_inline)) void account_count(struct self *me,
     counts->bytes[function][phase][group] += bytes;
 }
 
-/* Begins an allocation: counts it, and decides at random whether it is timed. `old` is the block
- * passed to realloc; for other functions it is NULL. Returns false if the operation must not be
- * counted. */
+/* Begins an allocation and counts it. A large allocation is always timed, a small or medium one at
+ * random. `old` is the block passed to realloc; for other functions it is NULL. Returns false if
+ * the operation must not be counted. */
 static inline __attribute__((always_inline)) bool
 account_enter(struct self *me, enum profile_function function, size_t bytes, const void *old)
 {
@@ -99,8 +99,8 @@ account_leave(struct self *me, enum profile_function function, const void *block
     account_leave_slowly(me, function, block, bytes);
 }
 
-/* Begins a free or delete: counts it, and times it if its block is watched. Returns false if the
- * operation must not be counted. */
+/* Begins a free or delete and counts the operation. The operation is timed if its block is watched.
+ * Returns false if the operation must not be counted. */
 static inline __attribute__((always_inline)) bool
 account_enter_release(struct self *me, enum profile_function function, const void *block)
 {

@@ -1,5 +1,5 @@
-/* canary.h - detects whether the thread lost its processor between two points. This takes 1.5 ns
- * and no system call.
+/* canary.h - detects whether the thread lost its processor between two points. Setting and checking
+ * the canary takes 1.5 ns and no system call.
  *
  * canary_set() announces a restartable sequence to the kernel (rseq(2), Linux 4.18; glibc registers
  * every thread from 2.35 on). The thread never runs the instructions of this sequence. On a switch,
@@ -19,7 +19,7 @@
 #pragma weak __rseq_offset
 #pragma weak __rseq_size
 
-/* The field of the thread's rseq area in which a sequence is announced. */
+/* Returns the field of the thread's rseq area in which a sequence is announced. */
 static inline volatile uint64_t *canary_note(void)
 {
     struct rseq *area = (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset);
@@ -41,7 +41,7 @@ static inline void canary_set(void)
 }
 
 /* Ends the announcement. Returns true if the thread lost its processor since canary_set(). Returns
- * false if it kept the processor, or if that is not known. */
+ * false if the thread kept its processor, or if this is not known. */
 static inline bool canary_is_gone(void)
 {
     if (!canary_works())

@@ -24,11 +24,11 @@ static const struct {
     [PROFILE_PAGE_FAULTS] = {"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
 };
 
-static uint32_t wanted[PROFILE_SLOTS]; /* as profile_head.events */
+static uint32_t wanted[PROFILE_SLOTS]; /* same values as in profile_head.events */
 
 /* --- wanted events ---------------------------------------------------------------------------- */
 
-/* Returns 1 + enum profile_event, 0 if no event has that name. */
+/* Returns 1 + enum profile_event, or 0 if no event has that name. */
 static uint32_t event_of(const char *name, size_t length)
 {
     for (uint32_t event = 0; event < PROFILE_EVENTS; event++)

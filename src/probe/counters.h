@@ -22,15 +22,15 @@
 /* Writes the wanted events into the file. Called once for each file. */
 void counters_begin(void);
 
-/* Opens and closes the thread's group. If an event cannot be opened, the group does not contain it,
- * and profile_head.event_errnos has the reason. */
+/* counters_arm() opens the thread's group, and counters_disarm() closes it. If an event cannot be
+ * opened, the group does not contain it, and profile_head.event_errnos has the reason. */
 void counters_arm(struct self *me);
 void counters_disarm(struct self *me);
 
 /* Called before and after an operation of a thread that has a group. After counters_after(),
  * me->events holds the events between the two calls. The functions return false if these numbers
- * are not known. Either the group cannot be read, or it did not count all the time because the
- * processor has fewer counters than the group needs. */
+ * are not known. There are two reasons: the group cannot be read, or it did not count all the time
+ * because the processor has fewer counters than the group needs. */
 bool counters_before(struct self *me);
 bool counters_after(struct self *me);
 

@@ -11,9 +11,9 @@
 char cpu_timer_mark;
 
 enum {
-    INTERVAL_NS = 500 * 1000, /* less than a tick, so due at every tick */
-    FIRST_NS = 1,             /* due at the first tick, for short threads */
-    AWAY_NS = 100 * 1000,     /* a longer absence is a lost processor */
+    INTERVAL_NS = 500 * 1000, /* less than a tick: the timer is due at every tick */
+    FIRST_NS = 1,             /* due at the first tick: samples short threads too */
+    AWAY_NS = 100 * 1000,     /* after a longer absence the processor was lost */
 };
 
 /* Reads a clock without libc. libc's function may make a system call. If the thread is inside, the

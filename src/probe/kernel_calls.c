@@ -100,7 +100,7 @@ static bool waits(enum profile_call kind)
     return kind == PROFILE_FUTEX_WAIT || kind == PROFILE_SCHED_YIELD || kind == PROFILE_SLEEP;
 }
 
-/* --- what a call changes ---------------------------------------------------------------------- */
+/* --- mappings that a call changes ------------------------------------------------------------- */
 
 static void hold(uintptr_t start, size_t bytes)
 {
@@ -327,8 +327,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     case SYS_rt_sigprocmask:
         registers[REG_RAX] = change_mask(context, registers);
         return;
-    /* The thread makes these calls itself, because the child returns from them too, on a stack of
-     * its own. */
+    /* These calls create a child. The child also returns from the call, on a stack of its own, so
+     * the handler cannot make the call for the thread. */
     case SYS_clone:
     case SYS_clone3:
     case SYS_fork:

@@ -21,9 +21,9 @@
  * tried first. Called once for each file, before any thread arms itself. */
 void kernel_calls_begin(struct self *me);
 
-/* The two functions arm and disarm the calling thread. While it is armed, its guard must be
- * SELF_INSIDE or SELF_OUTSIDE. kernel_calls_disarm() returns false if a sandbox refuses the system
- * call for it. The thread then stays armed. */
+/* kernel_calls_arm() arms the calling thread, and kernel_calls_disarm() disarms it. While a thread
+ * is armed, its guard must be SELF_INSIDE or SELF_OUTSIDE. kernel_calls_disarm() returns false if a
+ * sandbox refuses the system call that disarms. The thread then stays armed. */
 void kernel_calls_arm(struct self *me);
 bool kernel_calls_disarm(struct self *me);
 
@@ -37,17 +37,17 @@ void kernel_calls_unblock(const struct self *me);
 void kernel_calls_note(long number, const long arguments[3], long result, uint64_t ticks,
                        uint64_t cpu_ns);
 
-/* Returns the cost of dispatching one system call, without the call itself. Returns 0 if dispatch
- * was never used. */
+/* Returns the time in ticks that dispatching one system call takes, without the call itself.
+ * Returns 0 if dispatch was never used. */
 uint64_t kernel_calls_cost_ticks(void);
 
 /* Returns true if this thread is inside, and the probe counts system calls by libc's interposed
  * functions. */
 bool kernel_calls_interposed(void);
 
-/* Stores the program's own action for SIGSYS, as sigaction() would set it, and returns the former
- * one in `*before`. Both pointers may be NULL. The probe's handler carries out this action for a
- * SIGSYS that the program caused itself. */
+/* Stores `*wanted` as the program's own action for SIGSYS, as sigaction() would set it, and returns
+ * the former action in `*before`. Both pointers may be NULL. The probe's handler carries out this
+ * action for a SIGSYS that the program caused itself. */
 struct sigaction;
 void kernel_calls_their_action(const struct sigaction *wanted, struct sigaction *before);
 

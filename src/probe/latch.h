@@ -33,8 +33,9 @@ static inline void latch_take(struct latch *latch)
         stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAIT_PRIVATE, 2);
 }
 
-/* Tries to take the latch. Returns false if the latch was not free in 1,000 tries. A signal handler
- * calls this, because it may have interrupted the holder and would otherwise wait forever. */
+/* Tries to take the latch. Returns false if the latch was not free in 1,000 tries. Code that may
+ * run in a signal handler calls this instead of latch_take(). The handler may have interrupted the
+ * thread that holds the latch, and latch_take() would then wait forever. */
 static inline bool latch_take_soon(struct latch *latch)
 {
     enum { TRIES = 1000 };

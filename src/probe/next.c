@@ -45,14 +45,14 @@ void *next_of_runtime(const char *name)
         if (runtime == NULL)
             continue;
         found = dlsym(runtime, name);
-        dlclose(runtime); /* the plugin still holds it open */
+        dlclose(runtime); /* the plugin keeps the runtime loaded */
     }
     return found;
 }
 
 /* We may have called an operator of a plugin that ends with a jump to another operator. The return
  * address `address` then lies in this library. In that case the call comes from the same plugin as
- * the last one. */
+ * the last call. */
 void *next_of_object(const void *address, const char *name)
 {
     static __thread void *last;

@@ -114,14 +114,15 @@ bool next_found(void);
 
 /* Finds a single function. Lock and signal functions use this instead of next_found(), which
  * searches for all functions and may allocate. The caller of a lock function may be an allocator
- * that the probe does not interpose, such as the program's own. It may hold a lock that an
- * allocation would need. */
+ * that the probe does not interpose, such as the program's own. This allocator may hold a lock that
+ * an allocation during the search would need. */
 void next_find(void *where, const char *name);
 #define NEXT_ALONE(name)                                                                           \
     (LIKELY(next.name != NULL) ? next.name : (next_find(&next.name, #name), next.name))
 
-/* Looks for a function of the C++ runtime. This search can succeed later than that of next_found(),
- * because a plugin may load the runtime. Returns NULL if no library has it. */
+/* Looks for a function of the C++ runtime. This search can succeed after the search of next_found()
+ * has failed, because a plugin may load the runtime later. Returns NULL if no library has the
+ * function. */
 void *next_of_runtime(const char *name);
 
 /* Looks for a function in the library that `address` lies in, such as a plugin with a C++ runtime
@@ -146,8 +147,8 @@ static inline bool next_is_early(const void *block)
            (uintptr_t)block - (uintptr_t)next_early < NEXT_EARLY_BYTES;
 }
 
-/* Returns the number of bytes that may be read from `block` on. Returns 0 if it is not an early
- * block. */
+/* Returns the number of bytes that may be read from `block` on. Returns 0 if `block` is not an
+ * early block. */
 size_t next_early_rest(const void *block);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include <stdatomic.h>
 
-/* A word holds the size group in its two lowest bits, and the number of the thread above. */
+/* A word holds the size group in its two lowest bits, and the number of the thread in the bits
+ * above. */
 enum { GRANULE_SHIFT = 4, LEAF_SHIFT = 26, LEAVES = 1 << (47 - LEAF_SHIFT), GROUP_SHIFT = 2 };
 
 struct leaf {

@@ -1,8 +1,8 @@
-/* owners.h - records which thread got each live block, and its size group.
+/* owners.h - records which thread got each live block, and the size group of the block.
  *
  * By default account.c knows the owners of sampled blocks only (watched.h). With
- * CAIRN_PROBE_PATHS=exact it looks up the owner at every free. The record is a table with one word
- * for each 16 bytes of address space. A block uses the word of its first 16 bytes.
+ * CAIRN_PROBE_PATHS=exact, account.c looks up the owner at every free. The record is a table with
+ * one word for each 16 bytes of address space. A block uses the word of its first 16 bytes.
  *
  * Any thread may call both functions, for a block that it has just got or is about to free. If the
  * program frees a block twice, which is its error, the owner may be wrong. If there is no memory

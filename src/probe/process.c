@@ -18,7 +18,8 @@
 #define INTERPOSED __attribute__((visibility("default")))
 
 /* Writes the code passed to exit() into the file. probe_begin() registers this handler before main.
- * So it runs after the program's exit handlers and after all destructors, including probe_end(). */
+ * So the handler runs after the program's exit handlers and after all destructors, including
+ * probe_end(). */
 static void note_exit(int code, void *nothing)
 {
     (void)nothing;
@@ -28,8 +29,8 @@ static void note_exit(int code, void *nothing)
 
 static void forget_starts(void);
 
-/* Runs before main. An earlier allocation, in the constructor of a library, finds the allocator's
- * functions by itself. */
+/* Runs before main. If the constructor of a library allocates earlier, this allocation starts the
+ * search for the allocator's functions. */
 __attribute__((constructor)) static void probe_begin(void)
 {
     (void)next_found();

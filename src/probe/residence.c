@@ -68,8 +68,8 @@ static struct {
     uint64_t stride; /* every `stride`-th page of `pages` is read */
 } tally;
 
-/* Lets the kernel copy a page, because the program may have made the page unreadable or unmapped
- * it. Returns false if the kernel cannot read the page either. */
+/* Copies a page by a system call, because the program may have unmapped the page or made it
+ * unreadable. Returns false if the kernel cannot read the page either. */
 static bool read_page(uintptr_t page, void *copy)
 {
     struct iovec to = {.iov_base = copy, .iov_len = PAGE_BYTES};

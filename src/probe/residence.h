@@ -1,8 +1,9 @@
-/* residence.h - how much memory of the process is resident, and how much of this memory was never
- * handed out.
+/* residence.h - measures how much memory of the process is resident, and how much of this memory
+ * was never handed out.
  *
- * session.c calls these functions for each moment. It lets only one thread at a time into
- * residence_look(). A figure that the kernel does not report is RESIDENCE_UNKNOWN.
+ * session.c calls these functions for each moment. session.c lets only one thread at a time into
+ * residence_look(). In struct residence, a figure that the kernel does not report is
+ * RESIDENCE_UNKNOWN.
  */
 #ifndef CAIRN_PROBE_RESIDENCE_H
 #define CAIRN_PROBE_RESIDENCE_H
@@ -12,24 +13,25 @@
 #define RESIDENCE_UNKNOWN UINT64_MAX
 
 /* If fewer bytes than this are unwritten, the huge pages are not counted. No finding could result
- * from them, and counting them makes the kernel walk over the memory of the whole process. */
+ * from so few bytes, and counting huge pages makes the kernel walk over the memory of the whole
+ * process. */
 #define RESIDENCE_HUGE_LEAST (UINT64_C(8) << 20)
 
-/* Approximate time that residence_look() takes for each 2 MiB. */
+/* Approximate time that residence_look() takes for each 2 MiB of resident memory. */
 enum { RESIDENCE_EXTENT_NS = 10000 };
 
 /* Returns the resident bytes of the process. Pages of files are not included, because they belong
- * to no allocator. Returns 0 if the kernel does not report them. */
+ * to no allocator. Returns 0 if the kernel does not report the resident bytes. */
 uint64_t residence_bytes(void);
 
 /* Resident bytes. All fields but `huge_bytes` count memory of the allocator, and only in extents of
  * 2 MiB of which at least one page was handed out. Part of an extent may belong to another owner.
- * So the pages that are counted in an extent are at most those that the allocator has there from
- * the kernel. */
+ * So at most as many pages are counted in an extent as the allocator has from the kernel in this
+ * extent. */
 struct residence {
     uint64_t unasked_bytes;   /* never handed out */
-    uint64_t unwritten_bytes; /* of these, all zeroes; estimated from a sample */
-    uint64_t huge_bytes;      /* of the process; see RESIDENCE_HUGE_LEAST */
+    uint64_t unwritten_bytes; /* part of unasked_bytes that is all zeroes; estimated */
+    uint64_t huge_bytes;      /* of the process in huge pages; see RESIDENCE_HUGE_LEAST */
     uint64_t own_bytes;       /* of the allocator, handed out or not */
 };
 

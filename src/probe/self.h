@@ -28,28 +28,29 @@ enum self_guard {
     SELF_ENDED = 4, /* destructors have run, or the file had no room */
 };
 
-/* Reasons why the operation that the thread is in, or its next one, ends on the slow path. One bit
- * each. */
+/* Reasons why the operation that the thread is in, or its next one, ends on the slow path. Each
+ * reason is one bit. */
 enum self_special {
     SELF_TIMED = 1,   /* the operation is timed */
-    SELF_WATCHED = 2, /* the block that it frees or reallocates is watched */
+    SELF_WATCHED = 2, /* the block to be freed or reallocated is watched */
     SELF_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
-    SELF_UNSEEN = 8,  /* its guard was set to SELF_OUTSIDE before its end */
+    SELF_UNSEEN = 8,  /* the guard is SELF_OUTSIDE before the operation ends */
 };
 
 struct self {
     uint8_t guard;   /* enum self_guard */
     uint8_t special; /* enum self_special */
     bool armed;      /* the kernel dispatches this thread's calls */
-    bool calling;    /* the handler makes a call for the allocator */
-    uint8_t kind;    /* enum profile_kind of its operation */
+    bool calling;    /* the handler is making a system call for the allocator */
+    uint8_t kind;    /* enum profile_kind of the thread's operation */
     uint8_t rounds;  /* rounds of destructors that have run */
 
-    /* Number of allocations until the next timed one, and the measurements of that one. */
+    /* Number of allocations until the next timed one. The flags say what is measured in the timed
+     * operation. */
     uint32_t until_timed;
-    bool faults_wanted; /* its page faults */
-    bool alone;         /* its time, with fences around it */
-    bool counted;       /* its events (counters.h) */
+    bool faults_wanted; /* page faults */
+    bool alone;         /* time, with fences around the operation */
+    bool counted;       /* events (counters.h) */
 
     uintptr_t frame;               /* stack pointer in the interposed function */
     struct profile_thread *counts; /* the thread's place in the file */
@@ -60,7 +61,7 @@ struct self {
     uint64_t kernel_ticks;  /* time of these system calls */
     struct watched watched; /* data of `given`, if SELF_WATCHED */
     const void *given;      /* block passed to free or realloc */
-    uint64_t faults;        /* the thread's faults before it; then its own faults */
+    uint64_t faults;        /* faults of the thread before it; then those of it */
 
     /* Sampled critical sections (locks.c). */
     const void *section;    /* lock of the section that is timed, or NULL */
@@ -70,14 +71,14 @@ struct self {
     uint32_t number; /* number of this thread; never 0, never reused */
     struct random random;
 
-    bool has_timer;        /* it has a timer (cpu_timer.h) */
+    bool has_timer;        /* the thread has a timer (cpu_timer.h) */
     int timer;             /* the kernel's number of that timer */
-    uint64_t timer_cpu_ns; /* time of the last signal, by the thread's CPU clock */
+    uint64_t timer_cpu_ns; /* time of the timer's last signal, by the CPU clock */
     uint64_t timer_ns;     /* the same time, by CLOCK_MONOTONIC */
 
     uint8_t counter_slots;          /* slots with an event; see counters.h */
-    int counters[PROFILE_SLOTS];    /* descriptors of its events */
-    uint64_t events[PROFILE_SLOTS]; /* counts before the operation; then of the operation */
+    int counters[PROFILE_SLOTS];    /* descriptors of the events */
+    uint64_t events[PROFILE_SLOTS]; /* counts before the operation; then those of it */
     uint64_t events_missed;         /* ns in which the events were not counted */
 };
 

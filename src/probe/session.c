@@ -63,8 +63,8 @@ static uint64_t page_bytes(void)
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* Returns false if a file of this size is above RLIMIT_FSIZE. Writing to it would raise SIGXFSZ in
- * the program. */
+/* Returns false if a file of `bytes` bytes would be larger than RLIMIT_FSIZE permits. Writing to
+ * such a file would raise SIGXFSZ in the program. */
 static bool may_grow_to(uint64_t bytes)
 {
     struct rlimit limit = {.rlim_cur = 0};
@@ -72,8 +72,9 @@ static bool may_grow_to(uint64_t bytes)
     return bytes <= limit.rlim_cur;
 }
 
-/* Reserves disk blocks for [from, to) of the file. Without them, the first write to a mapped page
- * would kill the program with SIGBUS when the disk is full. Returns false if there is no room. */
+/* Reserves disk blocks for [from, to) of the file. Without reserved blocks, the first write to a
+ * mapped page would kill the program with SIGBUS when the disk is full. Returns false if there is
+ * no room. */
 static bool reserve(int fd, uint64_t from, uint64_t to)
 {
     if (!may_grow_to(to))
@@ -252,8 +253,8 @@ static bool begin(void)
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
     stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
-    /* This call takes the loader's lock. A fork's child must not make it, because another thread of
-     * the parent may have held the lock during the fork. */
+    /* This call takes the loader's lock. A fork's child must not make this call, because another
+     * thread of the parent may have held the lock during the fork. */
     if (!is_child)
         dl_iterate_phdr(find_allocator, NULL);
     copy_path(head->allocator, allocator[0] != '\0' ? allocator : head->program);
@@ -398,7 +399,7 @@ static bool look_is_due(uint64_t resident, uint64_t lived_ns)
 
 /* Calls residence_look() if it is due. The caller does not hold the latch, so that no other thread
  * waits during the look. Returns `unknown` if the look is not due, or if another thread is in
- * it. */
+ * residence_look(). */
 static struct residence look_closely(const struct profile_head *head, uint64_t resident)
 {
     uint64_t begin = clock_now_ns();

@@ -25,10 +25,10 @@ struct session {
     struct profile_samples *samples; /* lies in the same file */
     _Atomic bool parallel;
     uint32_t gap;                       /* one allocation in `gap` is timed, on average */
-    bool timers;                        /* CPU time is sampled; CAIRN_PROBE_TIMER=off: not */
-    bool exact;                         /* CAIRN_PROBE_PATHS=exact: every free finds its owner */
+    bool timers;                        /* CPU time is sampled; CAIRN_PROBE_TIMER=off: false */
+    bool exact;                         /* CAIRN_PROBE_PATHS=exact: see owners.h */
     bool measures;                      /* one library has malloc and malloc_usable_size */
-    _Atomic uint64_t held_bytes;        /* bytes that the allocator mapped and not unmapped */
+    _Atomic uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
     _Atomic uint64_t next_moment_ticks; /* when the next moment is due */
 };
 
@@ -44,12 +44,13 @@ bool session_option_is(const char *name, const char *value);
  * creating the file. */
 bool session_on(void);
 
-/* Gives a thread a place to count in: the place of an ended thread, or a new one. `announced` says
- * that session_thread_comes() has already counted the thread as living. Returns NULL if the file
+/* Gives a thread a place to count in: the place of an ended thread, or a new one. `announced` is
+ * true if session_thread_comes() has already counted the thread as living. Returns NULL if the file
  * cannot grow. */
 struct profile_thread *session_thread_begin(bool announced);
 
-/* Makes the place of an ended thread available to the next one, and counts the thread as ended. */
+/* Makes the place of an ended thread available to the next thread, and counts the thread as
+ * ended. */
 void session_thread_end(struct profile_thread *counts);
 
 /* session_thread_comes() counts a thread as living before pthread_create() makes it. If

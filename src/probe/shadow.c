@@ -55,7 +55,7 @@ bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
 }
 
 /* Returns the end of the extent of `page`, or `last` if `last` comes earlier. Sets `*extent` to the
- * extent. */
+ * index of this extent. */
 static size_t end_in_extent(size_t page, size_t last, size_t *extent)
 {
     *extent = page / SHADOW_EXTENT_PAGES;
@@ -145,9 +145,9 @@ bool shadow_hand_out(const void *block, size_t bytes)
         return false;
     bool is_new = !is_noted(leaf, start);
     struct shadow_leaf *last = leaf_of(end - 1, true);
-    /* The end may be new even if the beginning is not: realloc grew the block, or the last block at
-     * this address was shorter. If both are noted, the first granule still gets a bit of its own,
-     * so that shadow_is_noted() finds it the next time. */
+    /* The end of the block may be new even if its beginning is not: realloc grew the block, or the
+     * last block at this address was shorter. If both are noted, the first granule still gets a bit
+     * of its own, so that shadow_is_noted() finds this bit the next time. */
     if (is_new || (last != NULL && !is_noted(last, end - 1)))
         note_all(start, end);
     else

@@ -11,8 +11,8 @@
  *
  * Any thread may call any function at any time. Updates take no lock. If two threads set bits of
  * neighbouring granules at once, one bit may be lost, and the counts may be wrong by a few pages. A
- * block whose bit is lost counts as new once more. If there is no memory for a leaf, its blocks
- * count as reused. The child of a fork has its own copy of the record.
+ * block whose bit is lost counts as new once more. If there is no memory for a leaf, the blocks in
+ * its 1 GiB count as reused. The child of a fork has its own copy of the record.
  */
 #ifndef CAIRN_PROBE_SHADOW_H
 #define CAIRN_PROBE_SHADOW_H
@@ -66,7 +66,8 @@ bool shadow_hand_out(const void *block, size_t bytes);
 /* Returns the first leaf in the list of all leaves, or NULL if there are none. */
 struct shadow_leaf *shadow_first(void);
 
-/* Returns true if any granule of an OS page is noted. `page` is its index in the leaf. */
+/* Returns true if any granule of an OS page is noted. `page` is the index of the page in the
+ * leaf. */
 bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page);
 
 /* Marks [start, start + bytes) as never handed out. The caller has seen that the kernel took this
@@ -74,7 +75,7 @@ bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page);
 void shadow_forget(uintptr_t start, size_t bytes);
 
 /* shadow_hold() counts pages that the allocator got from the kernel. shadow_let_go() counts pages
- * that it gave back. */
+ * that the allocator gave back to the kernel. */
 void shadow_hold(uintptr_t start, size_t bytes);
 void shadow_let_go(uintptr_t start, size_t bytes);
 

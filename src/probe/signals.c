@@ -47,7 +47,7 @@ INTERPOSED int sighold(int number)
     return number == SIGSYS && kernel_calls_owns_signal() ? 0 : NEXT_ALONE(sighold)(number);
 }
 
-/* BSD's masks are an int with one bit for each of the first 32 signals. */
+/* A mask of BSD is an int with one bit for each of the first 32 signals. */
 static int bits_without_ours(int mask)
 {
     return kernel_calls_owns_signal() ? (int)((unsigned)mask & ~(1u << (SIGSYS - 1))) : mask;
@@ -63,7 +63,7 @@ INTERPOSED int sigsetmask(int mask)
     return NEXT_ALONE(sigsetmask)(bits_without_ours(mask));
 }
 
-/* --- masks for the time of a wait, under which handlers run ----------------------------------- */
+/* --- masks that hold during a wait ------------------------------------------------------------ */
 
 INTERPOSED int sigsuspend(const sigset_t *set)
 {
@@ -120,8 +120,8 @@ INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
 
 /* --- handlers --------------------------------------------------------------------------------- */
 
-/* The mask of a handler is changed even before SIGSYS belongs to the probe, because the handler may
- * run after that. */
+/* The mask of a handler is changed even before SIGSYS belongs to the probe, because SIGSYS may
+ * belong to the probe when the handler runs. */
 INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
 {
     if (number == SIGSYS && kernel_calls_owns_signal()) {

@@ -19,8 +19,8 @@ long stub_call(long number, long a, long b, long c, long d, long e, long f);
 extern const char stub_begin[] __attribute__((visibility("hidden")));
 extern const char stub_end[] __attribute__((visibility("hidden")));
 
-/* The probe's signal handler returns to this function. It ends the signal by a system call that is
- * not dispatched. */
+/* The probe's signal handler returns to this function. The function ends the signal by a system
+ * call that is not dispatched. */
 void stub_restorer(void);
 
 /* Returns from the signal whose stack frame is at `stack`, as the restorer of that signal would. */

@@ -10,12 +10,12 @@
 
 #include "probe/self.h"
 
-/* Called at the beginning of an operation if the guard is not SELF_OUTSIDE. It begins a new thread.
- * The function also notices if the thread left its last operation without passing the probe, for
- * example by a jump. `frame` is the stack pointer in the interposed function. Returns false if the
- * operation must not be counted. There are three reasons: the allocator itself called the
- * interposed function, the probe is off, or the thread has ended. In the last case this function
- * counts the operation as late. */
+/* Called at the beginning of an operation if the guard is not SELF_OUTSIDE. If the thread is new,
+ * the function begins it. The function also notices if the thread left its last operation without
+ * passing the probe, for example by a jump. `frame` is the stack pointer in the interposed
+ * function. Returns false if the operation must not be counted. There are three reasons: the
+ * allocator itself called the interposed function, the probe is off, or the thread has ended. In
+ * the last case this function counts the operation as late. */
 bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function,
                          size_t bytes);
 

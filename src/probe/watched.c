@@ -3,9 +3,9 @@
 #include "probe/latch.h"
 #include "record/profile.h"
 
-/* The table has 64 parts, so that threads seldom wait for the latch of a part. All parts together
- * hold 8,192 blocks. A full table thus fills one in 16 of the 131,072 slots of the filter. So one
- * in 16 frees of unwatched blocks passes the filter and searches the table in vain. */
+/* The table has 64 parts (shards), so that threads seldom wait for the latch of a shard. All shards
+ * together hold 8,192 blocks. A full table thus fills one in 16 of the 131,072 slots of the filter.
+ * So one in 16 frees of unwatched blocks passes the filter and searches the table in vain. */
 enum {
     SHARDS = 1 << WATCHED_SHARDS_SHIFT,
     SHARD_BLOCKS = 128,

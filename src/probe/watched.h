@@ -1,13 +1,13 @@
 /* watched.h - a fair sample of the live blocks, with the thread, the time and the size of each
  * allocation.
  *
- * A block whose allocation is timed is watched until it is freed. All large allocations are timed,
- * and a sample of the small and medium ones. A watched block stands for `weight` blocks of its
- * kind. The table has a fixed size. When a part of the table is full, each small and medium block
- * in this part is dropped with probability one half. The weights of those that stay double, so that
- * sums over the watched blocks remain unbiased estimates (the idea of bottom-k sampling). If this
- * frees no room, the large blocks are treated in the same way. account.c calls these functions from
- * any thread. The thread is inside (self.h). Always:
+ * A block whose allocation is timed is watched until it is freed. All large allocations are timed.
+ * Of the small and medium allocations, a random sample is timed. A watched block stands for
+ * `weight` blocks of its kind. The table has a fixed size. When a part of the table is full, each
+ * small and medium block in this part is dropped with probability one half. The weights of the
+ * blocks that stay are doubled, so that sums over the watched blocks remain unbiased estimates (the
+ * idea of bottom-k sampling). If this frees no room, the large blocks are treated in the same way.
+ * account.c calls these functions from any thread. The thread is inside (self.h). Always:
  *
  *     watched_filter[watched_slot(block)] == 0  =>  the block is not watched
  *     watched_live().bytes                      ==  sum over watched blocks of weight * bytes
@@ -30,7 +30,7 @@ struct watched {
     uint64_t bytes;  /* requested bytes */
     uint64_t usable; /* by malloc_usable_size(); 0: not known */
     uint32_t thread; /* self.number of the thread that allocated it */
-    uint32_t weight; /* number of blocks that it stands for */
+    uint32_t weight; /* number of blocks that this block stands for */
 };
 
 extern _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT]

@@ -5,11 +5,10 @@
  * order of the machine; the reader finds the order from `order`. Counters only grow.
  * docs/profile-format.md has an annotated example. Always:
  *
- *     the file begins with a struct profile_head
- *     everything that the head names by offset lies wholly within `file_bytes`
- *     chunks[k] != 0  =>  at that offset lie PROFILE_CHUNK_THREADS << k structs profile_thread
- *     samples != 0    =>  at that offset lies one struct profile_samples
- *     total over threads == sum over all structs profile_thread
+ *     the file begins with a struct profile_head everything that the head names by offset lies
+ *     wholly within `file_bytes` chunks[k] != 0  =>  at that offset lie PROFILE_CHUNK_THREADS << k
+ *     structs profile_thread samples != 0    =>  at that offset lies one struct profile_samples
+ *     total of a counter over all threads == sum of this counter over all structs profile_thread
  *
  * A struct profile_thread belongs to one thread at a time. When this thread ends, another thread
  * goes on counting in the same struct.
@@ -73,7 +72,7 @@ enum profile_function {
     PROFILE_ALLOCATING, /* number of functions that allocate */
 
     PROFILE_FREE = PROFILE_ALLOCATING, /* also free_sized(), free_aligned_sized() */
-    PROFILE_FREE_NULL,                 /* free and delete of NULL; only counted here */
+    PROFILE_FREE_NULL,                 /* free and delete of NULL, in no other entry */
     PROFILE_DELETE,
     PROFILE_DELETE_ARRAY,
     PROFILE_USABLE_SIZE,
@@ -86,7 +85,7 @@ enum profile_function {
 enum profile_kind {
     PROFILE_KIND_PLAIN, /* malloc and new */
     PROFILE_KIND_CALLOC,
-    PROFILE_KIND_REALLOC, /* and reallocarray */
+    PROFILE_KIND_REALLOC, /* realloc and reallocarray */
     PROFILE_KIND_ALIGNED,
     PROFILE_KIND_RELEASE, /* free and delete */
     PROFILE_KIND_OTHER,   /* malloc_usable_size, malloc_trim */
@@ -205,9 +204,9 @@ struct profile_head {
     /* errno of the refusal, if PROFILE_DISPATCH was wanted and refused. EOPNOTSUPP: the process
      * runs within valgrind. 0: dispatch was not refused. */
     uint32_t dispatch_errno;
-    uint32_t exit_code; /* of a process in PROFILE_ENDED */
+    uint32_t exit_code; /* valid if `state` is PROFILE_ENDED */
 
-    uint64_t gap; /* one allocation in `gap` is timed; all large ones */
+    uint64_t gap; /* one allocation in `gap` is timed, and all large ones */
     uint64_t began_unix_ns;
 
     /* Readings of both clocks at the beginning and at the last moment. */
@@ -234,16 +233,16 @@ struct profile_head {
     uint64_t timers_refused; /* number of threads without a timer */
 
     uint32_t events[PROFILE_SLOTS];       /* 1 + enum profile_event; 0: no event */
-    uint32_t event_errnos[PROFILE_SLOTS]; /* errno of its refusal; 0: not refused */
+    uint32_t event_errnos[PROFILE_SLOTS]; /* errno of a refused event; 0: not refused */
 
     /* Events of an empty operation, for the reader to subtract. Valid if has_event_nothing is 1. */
     uint64_t event_nothing[PROFILE_SLOTS];
     uint64_t has_event_nothing;
 
-    uint64_t threads_started; /* that allocated, or that pthread_create() made */
+    uint64_t threads_started; /* threads that allocated or that pthread_create() made */
     uint64_t threads_live;
     uint64_t threads_most;           /* maximum of threads_live */
-    uint64_t threads_lost;           /* not counted because the file could not grow */
+    uint64_t threads_lost;           /* threads without a place: the file could not grow */
     uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
     uint64_t samples;                /* offset of the samples; 0: none */
 
@@ -272,7 +271,7 @@ struct profile_head {
     char allocator[PROFILE_PATH_BYTES]; /* path of the library that malloc belongs to */
 };
 
-/* A place in which a thread counts. When the thread has ended, another thread uses the place. */
+/* A place in which a thread counts. When the thread has ended, another thread may use the place. */
 struct profile_thread {
     uint32_t thread;      /* kernel's number of its present thread; 0: vacant */
     uint32_t users;       /* number of threads that have counted here */
@@ -295,7 +294,8 @@ struct profile_thread {
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
-/* The timed operations of one path. Each operation is counted in exactly one of three groups:
+/* The timed operations of one path. Each operation whose time is added is counted in exactly one of
+ * three groups:
  *
  *     switched   the thread lost its processor during the operation, which made no system call
  *     alone      timed with fences: the processor did not overlap the operation with the
@@ -314,17 +314,17 @@ struct profile_times {
     uint64_t kernel; /* operations of `count` with a system call */
     uint64_t kernel_ticks;
 
-    /* Number of operations in which page faults were counted, and their faults. Only the large ones
-     * of these operations are in the groups above. */
+    /* Number of operations in which page faults were counted, and their faults. Of these
+     * operations, only the large ones are in the groups above. */
     uint64_t fault_operations;
     uint64_t faults;         /* sum of the faults of each operation */
-    uint64_t faults_squared; /* sum of the squares of these numbers */
+    uint64_t faults_squared; /* sum of the squared faults of each operation */
 
-    /* Number of operations in which events were counted, and their events. Only the large ones of
-     * these operations are in the groups above. */
+    /* Number of operations in which events were counted, and their events. Of these operations,
+     * only the large ones are in the groups above. */
     uint64_t event_operations;
     uint64_t events[PROFILE_SLOTS];         /* sums of the events of each operation */
-    uint64_t events_squared[PROFILE_SLOTS]; /* squares, each number capped at 2^24 */
+    uint64_t events_squared[PROFILE_SLOTS]; /* sums of the squares; each number at most 2^24 */
 
     /* Histogram of the operations in `count` by their ticks: see profile_bucket(). */
     uint32_t buckets[PROFILE_BUCKETS];
@@ -334,17 +334,17 @@ struct profile_times {
 struct profile_moment {
     uint64_t ns;                /* time of the moment since ns_begin */
     uint64_t live_bytes;        /* requested bytes of live blocks; estimated */
-    uint64_t live_usable_bytes; /* usable bytes of these; UINT64_MAX: not known */
-    uint64_t held_bytes;        /* bytes that the allocator mapped and not unmapped */
+    uint64_t live_usable_bytes; /* usable bytes of live blocks; UINT64_MAX: not known */
+    uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
     uint64_t resident_bytes;    /* resident set of the process without file pages */
 
     /* In the next four fields, UINT64_MAX means not measured. All but huge_bytes count resident
      * memory of the allocator, and only in extents of 2 MiB of which at least one page was handed
      * out. */
     uint64_t unasked_bytes;   /* memory that was never handed out */
-    uint64_t unwritten_bytes; /* part of it that is all zeroes; from sampled pages */
-    uint64_t huge_bytes;      /* of the whole process; if unwritten_bytes >= 8 MiB */
-    uint64_t own_bytes;       /* all such memory, handed out or not */
+    uint64_t unwritten_bytes; /* part of unasked_bytes, all zeroes; estimated */
+    uint64_t huge_bytes;      /* of the process, if unwritten_bytes >= 8 MiB */
+    uint64_t own_bytes;       /* memory of the allocator, handed out or not */
 };
 
 struct profile_samples {
@@ -358,7 +358,7 @@ struct profile_samples {
 
     /* Weighted sums over blocks whose allocation was timed. */
     uint64_t usable_bytes; /* usable bytes by malloc_usable_size() */
-    uint64_t asked_bytes;  /* requested */
+    uint64_t asked_bytes;  /* requested bytes */
 
     uint64_t moment_ns; /* least time between two moments */
     struct profile_moment moments[PROFILE_MOMENTS];
@@ -380,7 +380,8 @@ static inline uint32_t profile_bucket(uint64_t ticks)
     return bucket < PROFILE_BUCKETS ? bucket : PROFILE_BUCKETS - 1;
 }
 
-/* Returns the number to add to the first path of a kind of operation (enum profile_path). */
+/* Returns the number to add to the first path of a kind of operation (enum profile_path). The sum
+ * is the path of this size group and phase. */
 static inline uint32_t profile_cell(enum profile_group group, enum profile_phase phase)
 {
     return (uint32_t)group * PROFILE_PHASES + (uint32_t)phase;
