@@ -6,9 +6,9 @@
  * and for arenas of other allocators. Each operation replaces a random block of the --blocks blocks
  * that are alive.
  *
- * It tests the search for an aligned place, the bytes that are lost before and after it, and free()
- * of a block that does not start where its memory starts. It says nothing about threads that free
- * each other's blocks.
+ * The workload tests the search for an aligned place, the bytes that are lost before and after this
+ * place, and free() of a block that does not start where its memory starts. It says nothing about
+ * threads that free each other's blocks.
  */
 #include "common/peak.h"
 #include "common/workload.h"

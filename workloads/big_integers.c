@@ -1,12 +1,13 @@
 /* Arithmetic on integers of any length, as in interpreters and computer algebra. Every result is a
  * fresh block of its own length, and the operands are freed a step later. The program computes
  * factorials, Fibonacci sequences, powers, products of ranges, the digits of e and conversions to
- * decimal. Multiplication is the schoolbook method; from 24 limbs on it is Karatsuba's (1962),
- * whose intermediate results are blocks as well.
+ * decimal. Short numbers are multiplied by the schoolbook method. From 24 limbs on, Karatsuba's
+ * method (1962) is used, whose intermediate results are blocks, too.
  *
- * It tests allocation and free in quick succession. Each block is often a few bytes larger than the
- * one before. It says nothing about large heaps, because few numbers are alive at a time except the
- * last results. A number is structure, which is always written in full, so --touch has no effect.
+ * The workload tests allocation and free in quick succession. Each block is often a few bytes
+ * larger than the one before. It says nothing about large heaps, because few numbers are alive at a
+ * time except the last results. A number is structure, which is always written in full, so --touch
+ * has no effect.
  */
 #include "common/workload.h"
 
@@ -274,8 +275,8 @@ static void replace(struct calculation *calculation, struct number **number, str
     *number = by;
 }
 
-/* Calculations. Each returns a number of about `length` limbs, or a shorter one if no operations
- * are left. */
+/* Calculations. Each of these functions returns a number of about `length` limbs, or a shorter
+ * number if no operations are left. */
 
 static struct number *factorial(struct calculation *calculation, size_t length)
 {

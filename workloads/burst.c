@@ -3,9 +3,9 @@
  * memory should not grow from burst to burst. While all threads are idle, little memory should be
  * resident.
  *
- * It tests more threads than processors, the memory that each thread costs, and the return of
- * memory to the kernel. The threads sleep while they are idle, and no reported time includes this
- * sleep. The workload says nothing about frees by other threads.
+ * The workload tests more threads than processors, the memory that each thread costs, and the
+ * return of memory to the kernel. The threads sleep while they are idle, and no reported time
+ * includes this sleep. The workload says nothing about frees by other threads.
  */
 #include "common/doublings.h"
 #include "common/workload.h"
@@ -25,7 +25,7 @@ static struct parameter own[] = {
 static uint64_t burst;
 static struct doublings sizes;
 static atomic_uint_fast64_t phase_blocks; /* blocks of all threads in this phase */
-/* Worker 0 writes this and the following variables while all other workers wait. */
+/* Worker 0 writes `again` and the following variables while all other workers wait. */
 static bool again;
 static uint64_t phases;
 static uint64_t first_full_bytes;
@@ -42,8 +42,8 @@ static void prepare(void)
     sizes = doublings_of(least, most);
 }
 
-/* Measures memory after all blocks of a phase were allocated and before the first is freed. Only
- * worker 0 calls it. */
+/* Measures the resident memory after all blocks of a phase were allocated and before the first
+ * block is freed. Only worker 0 calls it. */
 static void measure_full(struct worker *worker)
 {
     uint64_t lazy;
@@ -78,7 +78,7 @@ static void work(struct worker *worker)
     }
     struct block *blocks = table_new(burst * sizeof *blocks);
     do {
-        /* 0 if this worker has no operations left, but another worker has */
+        /* The count is 0 if this worker has no operations left, but another worker has. */
         uint64_t count = left < burst ? left : burst;
         left -= count;
         atomic_fetch_add(&phase_blocks, count);

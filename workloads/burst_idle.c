@@ -9,7 +9,7 @@
  * thread ends before the last figure was read. The workload unmaps its own tables before the first
  * figure, except the table of the survivors. It says nothing about programs that continue to work
  * at a low rate. Many allocators return memory only when they are called, so they would return more
- * there.
+ * memory under such a program.
  */
 #include "common/workload.h"
 
@@ -37,7 +37,7 @@ enum { MEAN_BYTES = 370 }; /* mean of size_of_fleet() */
 
 static uint64_t places; /* blocks per burst and worker */
 static uint64_t survivors;
-static atomic_uint_fast64_t live_bytes; /* bytes of all survivors */
+static atomic_uint_fast64_t live_bytes; /* bytes of the survivors that are alive at the end */
 static atomic_uint_fast64_t free_ns;
 static atomic_uint_fast64_t freed_blocks;
 

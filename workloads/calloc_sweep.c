@@ -5,9 +5,9 @@
  * freed blocks, which held other contents. Every block must be zero in the part that --touch
  * selects. Under --touch all, every byte is read before it is written.
  *
- * It tests whether an allocator clears memory that is already zero, from which size on it takes new
- * memory from the kernel instead, and what both cost. It says nothing about blocks that die in
- * another order, or about threads.
+ * The workload tests whether an allocator clears memory that is already zero, from which size on it
+ * takes new memory from the kernel instead of clearing, and how much time clearing and new memory
+ * cost. It says nothing about blocks that die in another order, or about threads.
  */
 #include "common/workload.h"
 

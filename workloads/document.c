@@ -1,12 +1,12 @@
 /* Documents as a JSON library holds them, with one block per node. A document is built as a parser
- * builds it, walked once, and kept together with some dozens of others. When another document takes
- * its place, it is freed node by node. Objects and arrays grow by realloc as members are added.
- * Strings and member names are blocks of their own length.
+ * builds it, walked once, and kept together with some dozens of others. When a new document takes
+ * the place of an old one, the old document is freed node by node. Objects and arrays grow by
+ * realloc as members are added. Strings and member names are blocks of their own length.
  *
- * It tests very small blocks in large numbers, arrays that outgrow their place, and whether blocks
- * that were allocated together are close together. It says nothing about parsing, nor about
- * libraries that use an arena per document. Nodes and arrays are structure and always written;
- * --touch affects strings and names.
+ * The workload tests very small blocks in large numbers, arrays that outgrow their place, and
+ * whether blocks that were allocated together are close together. It says nothing about parsing,
+ * nor about libraries that use an arena per document. Nodes and arrays are structure and always
+ * written; --touch affects strings and names.
  */
 #include "common/workload.h"
 
@@ -150,8 +150,8 @@ static void block_use(struct worker *worker, struct block *block)
     block_read(worker, block);
 }
 
-/* Reads a node and all nodes below it. Frees them if `drops` is true. Subtracts their number from
- * `found->left` and their values from `found->sum`. Both reach 0 if no node was lost. */
+/* Reads a node and all nodes below it. Frees the nodes if `drops` is true. Subtracts the number of
+ * nodes from `found->left` and their values from `found->sum`. Both reach 0 if no node was lost. */
 static void walk(struct builder *found, struct node *node, bool drops)
 {
     void (*visit)(struct worker *, struct block *) = drops ? block_drop : block_use;

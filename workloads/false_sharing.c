@@ -1,6 +1,6 @@
 /* False sharing: threads write small objects of their own again and again. If the allocator put
  * objects of two threads into one cache line, every write takes this line from the other processor.
- * There are two kinds.
+ * The workload has two kinds of false sharing.
  *
  * Active: each thread allocates its objects itself. Objects of two threads share a line only if the
  * allocator places them so. Passive: the first thread allocates adjacent objects and gives them to

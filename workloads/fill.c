@@ -34,8 +34,9 @@ static void prepare(void)
     }
 }
 
-/* Fills once, or repeatedly under --seconds. The generator gives the sizes again, so only the
- * addresses are stored. They take 8 bytes per block, the same for every contender. */
+/* Fills once, or repeatedly under --seconds. The generator gives the sizes again when the blocks
+ * are freed, so only the addresses are stored. The addresses take 8 bytes per block, the same for
+ * every contender. */
 static void work(struct worker *worker)
 {
     uint64_t places =

@@ -1,5 +1,5 @@
 /* Fragmentation: if a program allocates and frees in an unlucky order, more memory is resident than
- * the program holds. The workload measures how much more. There are two kinds.
+ * the program holds. The workload measures the difference. It has two kinds.
  *
  * --kind robson is an adversary after J. M. Robson, "An estimate of the store size necessary for
  * dynamic storage allocation" (JACM 1971). It fills memory with the smallest blocks. Then it
@@ -140,7 +140,7 @@ static void fill(struct robson *robson, uint64_t bytes)
 }
 
 /* Frees all blocks except the oldest block of each region of 2^`shift` units. If `keeps` is false,
- * frees these, too. */
+ * frees the oldest blocks, too. */
 static void thin(struct robson *robson, unsigned shift, bool keeps)
 {
     struct worker *worker = robson->worker;
@@ -218,7 +218,7 @@ static void prepare_robson(void)
     unit = parameter("least");
     if ((unit & (unit - 1)) != 0 || (most & (most - 1)) != 0 || most < unit)
         workload_refuse(
-            "--least %zu and --most %zu must be powers of 2, and --most must not be less",
+            "--least %zu and --most %zu must be powers of 2, and --most not less than --least",
             (size_t)unit, (size_t)most);
     while (unit << doublings < most)
         doublings++;
@@ -245,7 +245,7 @@ struct server {
     struct worker *worker;
     struct session *sessions;
     uint64_t sessions_count;
-    /* The number of sessions that get requests. The others time out. */
+    /* The number of sessions that get requests. All other sessions time out. */
     uint64_t busy;
     uint64_t sweep; /* the next session to check for a timeout */
     /* Present factor for sizes, in 1/256. It drifts from 256 to 256 + DRIFT. */

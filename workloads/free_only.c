@@ -1,10 +1,10 @@
 /* A thread that only frees. Workers allocate one generation of blocks after the other. They hand
  * over each generation, thousands of blocks at once, to one thread that never allocates. Programs
  * with deferred reclamation do this: epochs, read-copy-update, a collector's sweeper, a lazy delete
- * in the background. Each generation has other sizes than the one before, so no request reuses the
- * blocks in the freeing thread's cache soon. The allocator must take these blocks back, although
- * the thread never allocates. The workload says nothing about single blocks that are handed over
- * immediately; producer_consumer does that. */
+ * in the background. Each generation has other sizes than the generation before, so no request
+ * reuses the blocks in the freeing thread's cache soon. The allocator must take these blocks back,
+ * although the thread never allocates. The workload says nothing about single blocks that are
+ * handed over immediately; producer_consumer does that. */
 #include "common/workload.h"
 
 #include <pthread.h>
@@ -13,7 +13,8 @@ enum {
     /* Number of bags of each worker. The worker fills one bag while the freeing thread empties the
      * other. */
     BAGS = 2,
-    /* Generation g has blocks of BAND_LEAST × 2^(g mod bands) bytes, up to twice that. */
+    /* The smallest blocks of generation g have BAND_LEAST × 2^(g mod bands) bytes. The largest ones
+     * have twice as many, less one. */
     BAND_LEAST = 64,
     BANDS_MOST = 15,
 };
@@ -35,9 +36,9 @@ static struct parameter own[] = {
 static uint64_t generation_bytes;
 static uint64_t bands;
 
-/* The blocks of one generation. The generator gives the sizes again, and the first serial number
- * gives the keys, so only the addresses are stored. While `handed` is true, the bag belongs to the
- * freeing thread, otherwise to its worker. */
+/* The blocks of one generation. The generator gives the sizes again when the blocks are freed, and
+ * the first serial number gives the keys, so only the addresses are stored. While `handed` is true,
+ * the bag belongs to the freeing thread, otherwise to its worker. */
 struct bag {
     /* Bytes of the smallest block. The largest block has 2 × least - 1 bytes. */
     size_t least;
@@ -89,8 +90,8 @@ static void bag_await(const struct bag *bag)
     pthread_mutex_unlock(&bags.lock);
 }
 
-/* Returns the oldest bag that was handed over. If there is none, waits for one. Returns NULL if no
- * worker will hand over another bag. */
+/* Returns the oldest bag that was handed over. If there is no such bag, waits for one. Returns NULL
+ * if no worker will hand over another bag. */
 static struct bag *bag_take(void)
 {
     pthread_mutex_lock(&bags.lock);
@@ -177,7 +178,8 @@ static void free_all(struct worker *worker)
     }
 }
 
-/* The last worker frees, the others allocate. Worker 0 is the main thread. */
+/* The last worker frees all blocks, and the other workers allocate them. Worker 0 is the main
+ * thread. */
 static void work(struct worker *worker)
 {
     if (worker->index + 1 < settings.threads)

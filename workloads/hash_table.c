@@ -4,9 +4,9 @@
  * half the size exists beside the old one for a while. Setting an existing key replaces or resizes
  * its value.
  *
- * It tests small blocks of different lifetimes, lookups in blocks that are scattered over memory,
- * and calloc and free of large blocks between them. It says nothing about threads that share a
- * table, nor about tables with chained entries. Entries and arrays are structure and always
+ * The workload tests small blocks of different lifetimes, lookups in blocks that are scattered over
+ * memory, and calloc and free of large blocks between them. It says nothing about threads that
+ * share a table, nor about tables with chained entries. Entries and arrays are structure and always
  * written; --touch affects keys and values.
  */
 #include "common/dictionary.h"
@@ -102,8 +102,8 @@ static void entry_set(struct worker *worker, struct entry *entry, bool in_place)
     entry->value = block_new(worker, size);
 }
 
-/* Does one operation. One operation in eight is a lookup. The others set a key while the table
- * fills, and remove a key while it drains. */
+/* Does one operation. One operation in eight is a lookup. All other operations set a key while the
+ * table fills, and remove a key while the table drains. */
 static void operate(struct worker *worker, struct string_table *table)
 {
     uint64_t bits = random_next(&worker->random);

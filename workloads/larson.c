@@ -4,9 +4,10 @@
  * workload follows Larson and Krishnan, "Memory allocation for long-running server applications"
  * (ISMM 1998), which measured how the memory of a server grows with time and how its speed falls.
  *
- * It tests frees of blocks whose thread has ended, and the reuse of the heaps of such threads.
- * Sizes are uniform, unlike those of real programs. The start and end of a thread count in the busy
- * time, but not in the time per operation; thread_birth measures them.
+ * The workload tests frees of blocks whose thread has ended, and the reuse of the heaps of such
+ * threads. Sizes are uniform, unlike those of real programs. The start and end of a thread count in
+ * the busy time, but not in the time per operation. The workload thread_birth measures the start
+ * and the end.
  */
 #include "common/workload.h"
 
@@ -43,7 +44,7 @@ static void prepare(void)
 /* The state that a thread leaves to its successor. */
 struct session {
     struct worker *worker;
-    struct block *blocks; /* `slots` of them, initially all empty */
+    struct block *blocks; /* `slots` blocks, initially all empty */
 };
 
 static uint64_t smaller(uint64_t a, uint64_t b)

@@ -6,8 +6,9 @@
  * an object falls with its rank r as r^-0.75. Breslau et al., "Web caching and Zipf-like
  * distributions" (INFOCOM 1999), found exponents from 0.64 to 0.83.
  *
- * It says nothing about growth or idleness, nor about threads that share a cache, because each
- * thread has its own. Entries and table are structure and always written; --touch affects values.
+ * The workload says nothing about growth or idleness, nor about threads that share a cache, because
+ * each thread has its own cache. Entries and table are structure and always written; --touch
+ * affects values.
  */
 #include "common/dictionary.h"
 

@@ -1,7 +1,7 @@
 /* Bulk release: OBJECTS blocks of MIN to MAX bytes are allocated and then all released, REPEATS
- * times. If all blocks of a phase die together, an arena needs neither headers nor frees. The
- * environment variable MALLOCTEST_WITH selects the allocator, so that an arena and malloc are
- * contenders of one comparison:
+ * times. If all blocks die together, an arena needs neither headers nor frees. The environment
+ * variable MALLOCTEST_WITH selects the allocator, so that an arena and malloc are contenders of one
+ * comparison:
  *
  *     malloc (or unset)       the process's malloc
  *     arena                   an arena that is reset each time and keeps its pages
@@ -123,7 +123,7 @@ static void release(struct means *means, void **addresses, uint64_t count)
 
 /* Each repetition is one batch. Blocks are read back only in the last repetition, because reading
  * takes the same time for every contender and would hide the time of allocation. Under --seconds
- * they are never read back. */
+ * blocks are never read back. */
 static void work(struct worker *worker)
 {
     uint64_t objects = parameter("objects");

@@ -1,10 +1,11 @@
 /* Mixed churn: memory is filled up to --live bytes. Then every operation frees one live block and
  * allocates another, until --bytes were allocated in total. The founding experiment allocates 3 GB
- * with about 760 MB alive. A long-lived process whose heap does not grow any more behaves so, such
- * as a cache or a compiler server. The order in which blocks die is unrelated to the order of their
- * birth. So free lists are scattered, and freed blocks are not in the processor's caches. Sizes are
- * log-uniform: there are as many blocks of 16 to 32 bytes as of 1 to 2 KiB. It says nothing about
- * blocks above --most, about memory freed by another thread, or about heaps that shrink. */
+ * with about 760 MB alive. A long-lived process whose heap does not grow any more, such as a cache
+ * or a compiler server, allocates in this way. The order in which blocks die is unrelated to the
+ * order of their birth. So free lists are scattered, and freed blocks are not in the processor's
+ * caches. Sizes are log-uniform: there are as many blocks of 16 to 32 bytes as of 1 to 2 KiB. The
+ * workload says nothing about blocks above --most, about memory freed by another thread, or about
+ * heaps that shrink. */
 #include "common/workload.h"
 
 #include <math.h>
@@ -23,12 +24,13 @@ static struct parameter own[] = {
     {.name = "least", .help = "bytes of the smallest block", .value = 16, .least = 8, .most = MIB},
     {.name = "most", .help = "bytes of the largest block", .value = 2048, .least = 8, .most = MIB},
     {.name = "lifetimes",
-     .help = "which block dies next: a random one, or in 7 of 8 cases one of a young sixteenth",
+     .help = "which block dies next: any one, or in 7 of 8 cases one of a sixteenth of all blocks",
      .choices = "alike|generational"},
     {0},
 };
 
-/* Quantiles of the size distribution. Drawing one of them costs less than computing a logarithm. */
+/* Quantiles of the size distribution. Drawing a random quantile costs less than computing a
+ * logarithm. */
 static uint32_t sizes[1024];
 static uint64_t place_count; /* blocks alive at once, over all workers */
 static bool generational;
@@ -85,8 +87,9 @@ static void work(struct worker *worker)
                 block = &blocks[next];
                 next = after_next;
                 after_next = victim(&worker->random, places);
-                /* Prefetching keeps two cache misses out of the time: that of the table, and that
-                 * of the next block, which a real program would just have used. */
+                /* Prefetching keeps two cache misses out of the measured time: the miss in the
+                 * table, and the miss in the next block. A real program would just have used this
+                 * block. */
                 __builtin_prefetch(&blocks[after_next]);
                 __builtin_prefetch(blocks[next].start);
                 block_drop(worker, block);

@@ -1,14 +1,14 @@
 /* A program of phases. It fills --live bytes with small blocks and frees them all. Then it does the
- * same with large blocks, then with medium blocks, and begins again. A compiler that parses,
- * optimises and writes behaves so, and so does the build of an index. At most about --live bytes
- * are alive at any time. The difference between peak_resident_bytes and live_peak_bytes is memory
- * that one phase left free and the next phase could not use (blowup: Berger et al., "Hoard", ASPLOS
- * 2000).
+ * same with large blocks, then with medium blocks, and begins again with small ones. A compiler
+ * that parses, optimises and writes allocates in this way, and so does a program that builds an
+ * index. At most about --live bytes are alive at any time. The difference between
+ * peak_resident_bytes and live_peak_bytes is memory that one phase left free and the next phase
+ * could not use (blowup: Berger et al., "Hoard", ASPLOS 2000).
  *
- * It says nothing about blocks that outlive their phase and pin the memory around them; burst_idle
- * does that. The addresses of the blocks are in a separate table, which has up to 6 % of the live
- * bytes while blocks are small. The sizes are not stored: the generator gives them again when the
- * blocks are freed.
+ * The workload says nothing about blocks that outlive their phase and pin the memory around them.
+ * The workload burst_idle has such blocks. The addresses of the blocks are in a separate table,
+ * which has up to 6 % of the live bytes while blocks are small. The sizes are not stored: the
+ * generator gives them again when the blocks are freed.
  */
 #include "common/peak.h"
 #include "common/workload.h"

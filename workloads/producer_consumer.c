@@ -4,10 +4,10 @@
  * allocator must return the memory to the producers. Otherwise memory grows with the number of
  * messages ever sent, not with the number of messages in the queues.
  *
- * It tests the path of remote frees and says nothing about frees by the owner. The queues are in
- * the workload's own tables. Messages are put and taken in parcels, and a sleeping thread is woken
- * only when half a queue is ready for it. So locks cost only a few ns per message, and the time is
- * mostly that of the allocator.
+ * The workload tests the path of remote frees and says nothing about frees by the owner. The queues
+ * are in the workload's own tables. Messages are put and taken in parcels, and a sleeping thread is
+ * woken only when its queue is half full (a consumer) or half empty (a producer). So locks cost
+ * only a few ns per message, and the time is mostly that of the allocator.
  */
 #include "common/doublings.h"
 #include "common/workload.h"
@@ -109,8 +109,8 @@ static void queue_put(struct queue *queue, const struct block *parcel, unsigned 
         place = place + 1 < depth ? place + 1 : 0;
     }
     queue->count += count;
-    /* If a producer waits, this condition is true: the queue has no room for a parcel, and its room
-     * is at least two parcels. */
+    /* If a producer waits, the following condition is true, because the queue then has no room for
+     * a parcel, and a queue has room for at least two parcels. */
     if (queue->count >= depth / 2)
         pthread_cond_signal(&queue->filled);
     pthread_mutex_unlock(&queue->lock);
@@ -126,7 +126,7 @@ static void queue_close(struct queue *queue)
 }
 
 /* Takes up to PARCEL messages and returns their number. Waits while the queue is empty. Returns 0
- * if it is empty and no producer will put more messages. */
+ * if the queue is empty and no producer will put more messages. */
 static unsigned queue_take(struct queue *queue, struct block *parcel)
 {
     pthread_mutex_lock(&queue->lock);

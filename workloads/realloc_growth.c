@@ -9,8 +9,9 @@
  *
  * After each step the new part is written. When the block is freed, its contents show whether
  * realloc kept the old part. The workload tests growth in place and moving pages instead of bytes
- * (mremap). It also tests the memory of the two copies that exist while bytes are moved: compare
- * peak_resident_bytes with live_peak_bytes. It says nothing about blocks that shrink.
+ * (mremap). It also tests how much memory is resident while realloc copies a block and both copies
+ * exist: compare peak_resident_bytes with live_peak_bytes. It says nothing about blocks that
+ * shrink.
  */
 #include "common/peak.h"
 #include "common/workload.h"
@@ -72,9 +73,9 @@ static void prepare(void)
         settings.operations = settings.threads;
 }
 
-/* Draws the kind of the next operation. In a mixture, of 4096 operations one is of kind doubling,
- * four are of kind step, and the others are of kind small. Each kind then takes about the same
- * time. */
+/* Draws the kind of the next operation. Under --kind mixed, of 4096 operations one is of kind
+ * doubling, four are of kind step, and all others are of kind small. Each kind then takes about the
+ * same time in total. */
 static enum kind kind_of_next(struct random *random)
 {
     if (kind != MIXED)

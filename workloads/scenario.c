@@ -3,11 +3,11 @@
  * machine's regions of 2 MiB, and all of them mixed. Sizes vary by --spread percent around the
  * nominal size. A few blocks are alive at once and die in the order of birth.
  *
- * It tests whether an allocator keeps large blocks that are soon requested again, or returns them
- * to the kernel. The founding measurement is therefore --touch header; under --touch all, memory
- * traffic hides the difference. Batches are small, because the 95th and 99th percentile of the time
- * of an operation are reported. The clock adds about 30 ns to each batch. The workload says nothing
- * about small blocks, nor about how much memory is kept and how long.
+ * The workload tests whether an allocator keeps large blocks that are soon requested again, or
+ * returns them to the kernel. The founding measurement uses --touch header, because under --touch
+ * all the memory traffic hides the difference. Batches are small, because the 95th and 99th
+ * percentile of the time of an operation are reported. The clock adds about 30 ns to each batch.
+ * The workload says nothing about small blocks, nor about how much memory is kept and how long.
  */
 #include "common/workload.h"
 

@@ -6,9 +6,9 @@
  * reads a file and passes the data on.
  *
  * The peak of resident memory is the result; time is less important. For comparison, the owner may
- * free some blocks itself before it sleeps, or end instead of sleeping. It says nothing about
- * owners that continue to allocate; producer_consumer does that. The owner waits on a condition
- * variable while the heir works, so the wall time contains no idle time.
+ * free some blocks itself before it sleeps, or end instead of sleeping. The workload says nothing
+ * about owners that continue to allocate. The workload producer_consumer has such owners. The owner
+ * waits on a condition variable while the heir works, so the wall time contains no idle time.
  */
 #include "common/workload.h"
 
@@ -44,7 +44,7 @@ enum owner { OWNER_SLEEPS, OWNER_ENDS };
 static size_t sizes[2]; /* of the owner's blocks, of the heir's blocks */
 static uint64_t own_frees_one_in;
 static enum owner owner_kind;
-/* Worker 0 writes this and resident_most while all other workers wait. */
+/* Worker 0 writes `again` and `resident_most` while all other workers wait. */
 static bool again;
 /* Highest resident bytes at three points of a round: with the owner's blocks, after the frees, and
  * with the heir's blocks. */

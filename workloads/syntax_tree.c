@@ -4,10 +4,10 @@
  * are cut to size at the end. The last --units units are kept, and an older unit is freed node by
  * node. Interned names live until the end.
  *
- * It tests large numbers of blocks of 24 to 100 bytes, temporary arrays and hash tables between
- * these blocks, and rare blocks that stay alive while all blocks around them die. It says nothing
- * about compilers that use an arena per unit. Nodes, symbols and tables are structure and always
- * written; --touch affects code and the text of names.
+ * The workload tests large numbers of blocks of 24 to 100 bytes, temporary arrays and hash tables
+ * between these blocks, and rare blocks that stay alive while all blocks around them die. It says
+ * nothing about compilers that use an arena per unit. Nodes, symbols and tables are structure and
+ * always written; --touch affects code and the text of names.
  */
 #include "common/dictionary.h"
 
@@ -90,7 +90,7 @@ struct unit {
     struct symbol *symbols;
     struct buffer code;
     struct buffer calls; /* calls whose addresses a linker would fill in */
-    /* The sum over all nodes that are alive. It must be 0 when the last node has been freed. */
+    /* The sum of node_sum() of all live nodes. It must be 0 after the last node has been freed. */
     uint64_t nodes_sum;
 };
 
@@ -184,8 +184,8 @@ static void name_drop(struct worker *worker, uint64_t hash, void *item)
     worker_free(worker, name, sizeof *name + name->length);
 }
 
-/* Returns a random name. A few names are used in most places: name number n occurs as often as
- * log(names / n). */
+/* Returns a random name. A few names are used in most places: the frequency of name number n is
+ * proportional to log(names / n). */
 static const struct name *intern(struct compiler *compiler)
 {
     struct random *random = &compiler->worker->random;
@@ -226,7 +226,7 @@ static struct symbol *resolve(struct compiler *compiler, const struct name *name
 
 /* Tokens. */
 
-/* Returns the next token, where the grammar needs an operand. It chooses a token only if the tokens
+/* Returns the next token, where the grammar needs an operand. A token is chosen only if the tokens
  * that are left are enough to complete all expressions (`owed`). */
 static enum kind next_operand(struct compiler *compiler, unsigned depth)
 {
@@ -241,7 +241,8 @@ static enum kind next_operand(struct compiler *compiler, unsigned depth)
     return kind;
 }
 
-/* Returns whether another item comes. If not, the next token was CLOSE and is consumed. */
+/* Returns whether another item follows in a CALL or BLOCK. If no item follows, the next token was
+ * CLOSE and is consumed. */
 static bool next_is_item(struct compiler *compiler)
 {
     if (compiler->left > compiler->owed &&
@@ -470,7 +471,7 @@ static void unit_drop(struct worker *worker, struct unit *unit)
 static void work(struct worker *worker)
 {
     uint64_t count = parameter("units");
-    uint64_t next = 0; /* the oldest unit; the next new unit replaces it */
+    uint64_t next = 0; /* index of the oldest unit, which is replaced next */
     struct unit *units = table_new(count * sizeof *units);
     struct compiler compiler = {.worker = worker};
     while (worker_goes_on(worker)) {

@@ -1,10 +1,10 @@
 /* Birth and death of threads. Short threads are started one after the other. Each allocates, frees
  * most blocks in the order of birth, and ends. The surviving blocks are freed much later by another
- * thread. A server that starts a thread for each request and keeps the results in a cache behaves
- * so.
+ * thread. A server that starts a thread for each request and keeps the results in a cache allocates
+ * in this way.
  *
- * It tests the work of an allocator when a thread begins and ends. It also tests whether the
- * allocator reuses the memory of dead threads, of which survivors take a small part. The time
+ * The workload tests the work of an allocator when a thread begins and ends. It also tests whether
+ * the allocator reuses the memory of dead threads, of which survivors take a small part. The time
  * includes the kernel's work of starting a thread, which is the same for all contenders. It says
  * nothing about threads that live long.
  */
@@ -66,12 +66,12 @@ static void prepare(void)
     sizes = doublings_of(least, most);
 }
 
-/* The data of one worker. The short thread uses them while it lives, and the worker before and
- * after that. */
+/* The data of one worker. The short thread uses this data while the thread lives. Before and after
+ * that, the worker uses it. */
 struct line {
     struct worker *worker;
     struct block *fresh; /* blocks of the living thread */
-    /* Survivors: `survivors` for each of the last `keep` threads. */
+    /* The surviving blocks: `survivors` blocks for each of the last `keep` threads. */
     struct block *left;
     struct block *inherits; /* place for the survivors of the living thread */
 };

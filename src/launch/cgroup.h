@@ -6,7 +6,8 @@
  *
  * From the moment cgroup_make() returned true until cgroup_remove():
  *
- *     v2: the process is in the new cgroup; v1: the process enters it when it calls cgroup_join()
+ *     v2: the process is in the new cgroup; v1: the process enters the new cgroup when it calls
+ *     cgroup_join()
  *     `folder` is the new cgroup's folder, which has the memory counters
  *     the only other change on the machine is that the parent's cgroup.subtree_control may now
  *     contain "memory" (v2)
@@ -46,8 +47,8 @@ struct cgroup {
 bool cgroup_make(struct cgroup *cgroup, pid_t pid, const char *mountinfo, const char *membership);
 
 /* Moves the calling process into the cgroup. The process must have only one thread. `join` is the
- * field of struct cgroup; if it is empty, there is nothing to do. Returns false with errno set if
- * the move fails. */
+ * field of struct cgroup. If `join` is empty, the function does nothing and returns true. Returns
+ * false with errno set if the move fails. */
 bool cgroup_join(const char *join);
 
 /* Kills every process in the cgroup and in the cgroups below it. Returns false if the kernel has no

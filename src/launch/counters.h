@@ -7,7 +7,8 @@
  *     `scaled` is true if counters shared the hardware; their values are then scaled to
  *     the whole time
  *     `user_mode_only` is true if events inside the kernel may not be counted; events that happen
- *     only in the kernel (context switches, migrations) are absent then, because they would be 0
+ *     only in the kernel (context switches, migrations) are absent then, because their counts would
+ *     be 0
  */
 #ifndef CAIRN_LAUNCH_COUNTERS_H
 #define CAIRN_LAUNCH_COUNTERS_H

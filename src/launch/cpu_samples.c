@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Bytes of the stack in each sample. They must be enough to include the return address of a
- * function of libc that an allocator has called. Of these functions, those that sleep have the
- * largest frames. */
+/* Bytes of the stack in each sample. When an allocator has called a function of libc, the bytes
+ * must include the return address into the allocator. The frames of functions that sleep are the
+ * largest frames before this address. */
 #define STACK_BYTES 256
 
 /* Size of a ring. The largest ring has room for half a second of samples, or for the records of the
@@ -29,8 +29,8 @@
 #define REGISTERS UINT64_C(0) /* cpu_samples.py does not know other registers */
 #endif
 
-/* Limit for the size of the file. Two processors need half an hour to reach it. A larger file could
- * take disk space that the program needs. */
+/* Limit for the size of the file. The samples of two processors reach this size after half an hour.
+ * A larger file could take disk space that the program needs. */
 #define FILE_BYTES_MOST (UINT64_C(1) << 30)
 
 static int open_event(int cpu)

@@ -28,12 +28,12 @@ bool file_read(int fd, char *text, size_t capacity);
 bool file_read_number(int fd, uint64_t *number);
 bool file_write(int fd, const char *text);
 
-/* Finds the first line that begins with `key` and reads the number after it. Blanks may stand
- * between them. `key` must include its separator ("anon ", "RssAnon:"), because "anon" would also
- * match "anon_thp". */
+/* Finds the first line that begins with `key` and reads the number after the key. Blanks may stand
+ * between the key and the number. `key` must include its separator ("anon ", "RssAnon:"), because
+ * "anon" would also match "anon_thp". */
 bool file_field(const char *text, const char *key, uint64_t *number);
 
-/* Returns the text after the first line, or NULL if there is none. */
+/* Returns the text after the first line, or NULL if no text follows. */
 const char *file_next_line(const char *text);
 
 /* Returns whether `word` is in a list separated by blanks, commas or line ends. */
@@ -55,7 +55,7 @@ char *file_lines_next(struct file_lines *lines);
 void file_lines_close(struct file_lines *lines);
 
 /* Calls `visit` for every entry of an open folder whose name begins with a digit. Unlike readdir(),
- * it needs no malloc. Returns false with errno set if the folder cannot be read. */
+ * this function needs no malloc. Returns false with errno set if the folder cannot be read. */
 bool file_each_number(int folder, void (*visit)(void *context, uint64_t number), void *context);
 
 #endif

@@ -13,9 +13,9 @@
 
 #define BATCH_PAGES UINT64_C(64) /* MEMCG_CHARGE_BATCH of the kernel */
 
-/* Page tables are read only if the tree has at most EXACT_PROCESSES_MAX processes and holds at most
- * EXACT_SLACKS times the slack. A tree that holds more does not need them: the error of the
- * statistics is half the slack, which is below 4 % of its memory. */
+/* Page tables are read only if the tree has at most EXACT_PROCESSES_MAX processes, and its memory
+ * is at most EXACT_SLACKS times the slack. With more memory, the statistics are exact enough: their
+ * error is half the slack, which is less than 4 % of the memory of the tree. */
 #define EXACT_PROCESSES_MAX 4
 #define EXACT_SLACKS        16
 
@@ -108,15 +108,15 @@ static bool read_stat(const struct memory *memory, struct peak_reading *reading)
         return false;
     uint64_t cache = file > reading->shmem_bytes ? file - reading->shmem_bytes : 0;
     reading->other_bytes = cache + kernel_bytes(memory, text);
-    /* MADV_FREE moves anonymous pages to the file lists. If these lists hold more than the page
-     * cache, the difference is lazily freed memory. */
+    /* MADV_FREE moves anonymous pages to the file lists. If more bytes are on the file lists than
+     * in the page cache, the difference is lazily freed memory. */
     uint64_t listed = active + inactive;
     reading->lazy_bytes = listed > cache ? listed - cache : 0;
     return true;
 }
 
-/* Adds up the page tables of all members of the cgroup. Returns false if there are more than
- * EXACT_PROCESSES_MAX members, or none. A member that ends meanwhile counts as 0. */
+/* Adds up the memory in the page tables of all members of the cgroup. Returns false if there are
+ * more than EXACT_PROCESSES_MAX members, or none. A member that ends meanwhile counts as 0. */
 static bool look_at_members(int members, struct process_share *sum)
 {
     char text[256];
@@ -148,8 +148,8 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
     uint64_t begin_ns = clock_thread_cpu_ns();
     struct process_share exact;
     if (look_at_members(memory->members, &exact)) {
-        /* Takes the larger number. The page tables are newer, but the statistics include shared
-         * memory that no process maps. */
+        /* Takes the larger of the two numbers. The page tables are newer, but the statistics
+         * include shared memory that no process maps. */
         if (exact.anon_bytes > reading->anon_bytes)
             reading->anon_bytes = exact.anon_bytes;
         if (exact.shmem_bytes > reading->shmem_bytes)
@@ -298,8 +298,9 @@ static bool read_freed_lazily(uint64_t *pages)
            file_field(text, "pglazyfree ", pages);
 }
 
-/* Updates `lazy_bytes` from the page tables, if it is time to read them and some process of the
- * machine has freed pages lazily since the last time. */
+/* Updates `lazy_bytes` from the page tables, if it is time to read them. The page tables are not
+ * read if `lazy_bytes` is 0 and no process of the machine has freed pages lazily since the last
+ * time. */
 static void look_at_lazy(struct memory *memory)
 {
     if (!look_is_due(memory))

@@ -5,15 +5,16 @@
  * memory_close(), always:
  *
  *     the descriptors are open and close-on-exec, so that a reading needs no path lookup
- *     one reading was already made and ignored, so that code and caches are warm for the others
- *     a reading that fails changes nothing; the next one may succeed
+ *     one reading was already made and ignored, so that code and caches are warm for later readings
+ *     a reading that fails changes nothing; the next reading may succeed
  *
  * With a cgroup, the kernel updates the statistics of a cgroup only after about 64 pages per CPU
  * have changed. Until then it returns older numbers. For a tree whose memory is only a few such
  * batches, the error would be large. So for small trees the page tables are read as well, which are
  * exact.
  *
- * The method process by process works everywhere, but is less accurate in three ways:
+ * The method that reads process by process (MEMORY_SAMPLED) works everywhere, but is less accurate
+ * in three ways:
  *
  * - Pages shared since a fork, and shared memory, count in every process that maps them.
  * - A peak between two readings is known only from the highest size that a process ever had. This
@@ -46,7 +47,7 @@ const char *memory_method_name(enum memory_method method);
 /* Maximum number of processes whose highest sizes are tracked. */
 #define MEMORY_FOLLOWED_MAX 64
 
-/* The state of one process at the last reading. Only the method process by process uses it. */
+/* The state of one process at the last reading. Only MEMORY_SAMPLED uses this struct. */
 struct memory_followed {
     pid_t pid; /* 0 if the entry is free */
     bool seen; /* found by the reading in progress */
@@ -89,8 +90,9 @@ struct memory {
  * statistics. The slack is two batches of 64 pages per CPU. */
 uint64_t memory_slack_bytes(void);
 
-/* Opens one method. `folder` is the descriptor of the cgroup's folder. Returns false with errno set
- * if its statistics cannot be read. The first interval of charged_max begins now. */
+/* Opens one method. `folder` is the descriptor of the cgroup's folder. memory_open_sampled() reads
+ * the descendants of `ancestor`. Returns false with errno set if the statistics of the cgroup
+ * cannot be read. The first interval of charged_max begins now. */
 bool memory_open_v2(struct memory *memory, int folder);
 bool memory_open_v1(struct memory *memory, int folder);
 bool memory_open_sampled(struct memory *memory, pid_t ancestor);

@@ -3,7 +3,7 @@
  * main() calls options_parse() once. After it returned OPTIONS_RUN, always:
  *
  *     report_fd >= 0, and command[0] != NULL
- *     edits[0 .. edit_count) are in the order given: "KEY=VALUE" sets, "KEY" removes
+ *     edits[0 .. edit_count) are in the order given: "KEY=VALUE" sets a variable, "KEY" removes one
  *     every string points into argv: nothing was copied or allocated
  *
  * Parsing does not check whether a folder, file or CPU exists. The code that uses the folder, file

@@ -94,8 +94,8 @@ void peak_add(struct peak *peak, const struct peak_reading *reading);
 void peak_end(struct peak *peak);
 
 /* Returns whether the peak was measured. The last reading is taken after the program has ended. If
- * there was no other reading, the peak comes only from closing the gap before it, and counts as
- * measured only if it exceeds the slack. */
+ * there was no other reading, the peak comes only from closing the gap before the last reading. The
+ * peak then counts as measured only if it exceeds the slack. */
 bool peak_is_known(const struct peak *peak);
 
 /* Asserts the equations at the top of this file. */

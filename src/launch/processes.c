@@ -51,7 +51,7 @@ bool processes_is_alive(pid_t pid)
     return read_state(pid, &state, &parent) && state != 'Z' && state != 'X';
 }
 
-/* The last number of /proc/loadavg, as in "0.00 0.01 0.05 1/80 2345". */
+/* Reads the last number of /proc/loadavg, which is 2345 in "0.00 0.01 0.05 1/80 2345". */
 pid_t processes_newest(void)
 {
     char text[128];
@@ -216,7 +216,8 @@ bool processes_parse_memory(const char *text, struct process_memory *memory)
 
 bool processes_read_memory(pid_t pid, struct process_memory *memory)
 {
-    /* The supplementary groups come before the memory, and there may be hundreds of them. */
+    /* In this file the supplementary groups come before the memory, and there may be hundreds of
+     * groups. */
     char text[16384];
     return file_read_at(AT_FDCWD, proc_path(pid, "/status").data, text, sizeof text) &&
            processes_parse_memory(text, memory);

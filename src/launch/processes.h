@@ -15,8 +15,8 @@
 
 #include <sys/types.h>
 
-/* The largest number of descendants that are found. The caller provides the array, so that the
- * caller's code shows its memory. */
+/* The largest number of descendants that the launcher asks for. The caller provides the array, so
+ * that the caller's code shows how much memory the array takes. */
 #define PROCESSES_MAX 1024
 
 /* processes_children() finds the children of a process; processes_descendants() finds all its
@@ -25,8 +25,8 @@
 size_t processes_children(pid_t parent, pid_t *pids, size_t capacity);
 size_t processes_descendants(pid_t ancestor, pid_t *pids, size_t capacity);
 
-/* Always reads all of /proc, even if the kernel has lists of children. Tests compare the two
- * ways. */
+/* Does the same as processes_descendants(), but reads all of /proc even if the kernel has lists of
+ * children. Tests compare the two functions. */
 size_t processes_descendants_by_walk(pid_t ancestor, pid_t *pids, size_t capacity);
 
 /* Returns the number of the newest process or thread on this machine, or 0 if it cannot be read.
@@ -43,8 +43,9 @@ struct process_memory {
     uint64_t highest_bytes; /* highest sum of the three since the last exec */
 };
 
-/* The two functions read the memory of a process. They return false for a zombie, a kernel thread,
- * and a process that does not exist. `text` is the content of /proc/PID/status. */
+/* processes_read_memory() reads the memory of a process. It returns false for a zombie, a kernel
+ * thread, and a process that does not exist. processes_parse_memory() parses `text`, the content of
+ * /proc/PID/status. */
 bool processes_read_memory(pid_t pid, struct process_memory *memory);
 bool processes_parse_memory(const char *text, struct process_memory *memory);
 
@@ -57,8 +58,8 @@ struct process_share {
     uint64_t lazy_bytes; /* given back with MADV_FREE, not yet reclaimed */
 };
 
-/* The two functions read the share of a process. `text` is the content of
- * /proc/PID/smaps_rollup. */
+/* processes_read_share() reads the share of a process. processes_parse_share() parses `text`, the
+ * content of /proc/PID/smaps_rollup. */
 bool processes_read_share(pid_t pid, struct process_share *share);
 bool processes_parse_share(const char *text, struct process_share *share);
 

@@ -35,7 +35,7 @@ struct report {
     uint64_t major_faults;
     uint64_t voluntary_switches;
     uint64_t involuntary_switches;
-    uint64_t largest_process_bytes;
+    uint64_t largest_process_bytes; /* a maximum, not a sum */
     uint64_t reaped;
     uint64_t left_behind;
 

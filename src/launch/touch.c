@@ -24,8 +24,8 @@ bool touch_memory(uint64_t bytes)
         complaint("cannot map the memory for --touch", NULL, errno);
         return false;
     }
-    /* Every machine has small pages. The memory that the host provides for them can later be used
-     * as huge pages, too. */
+    /* Small pages are touched, because every machine has them. The memory that the host provides
+     * for small pages can later be used as huge pages, too. */
     madvise(area, bytes, MADV_NOHUGEPAGE);
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     for (uint64_t at = 0; at < bytes; at += page_bytes)

@@ -45,12 +45,11 @@ struct self {
     uint8_t kind;    /* enum profile_kind of the thread's operation */
     uint8_t rounds;  /* rounds of destructors that have run */
 
-    /* Number of allocations until the next timed one. The flags say what is measured in the timed
-     * operation. */
+    /* Number of allocations until the next timed operation, and flags for this operation. */
     uint32_t until_timed;
-    bool faults_wanted; /* page faults */
-    bool alone;         /* time, with fences around the operation */
-    bool counted;       /* events (counters.h) */
+    bool faults_wanted; /* its page faults are counted */
+    bool alone;         /* its time is measured with fences around it */
+    bool counted;       /* its events are counted (counters.h) */
 
     uintptr_t frame;               /* stack pointer in the interposed function */
     struct profile_thread *counts; /* the thread's place in the file */
@@ -61,7 +60,8 @@ struct self {
     uint64_t kernel_ticks;  /* time of these system calls */
     struct watched watched; /* data of `given`, if SELF_WATCHED */
     const void *given;      /* block passed to free or realloc */
-    uint64_t faults;        /* faults of the thread before it; then those of it */
+    /* During the operation: page faults of the thread before it. At its end: its own faults. */
+    uint64_t faults;
 
     /* Sampled critical sections (locks.c). */
     const void *section;    /* lock of the section that is timed, or NULL */
@@ -76,10 +76,11 @@ struct self {
     uint64_t timer_cpu_ns; /* time of the timer's last signal, by the CPU clock */
     uint64_t timer_ns;     /* the same time, by CLOCK_MONOTONIC */
 
-    uint8_t counter_slots;          /* slots with an event; see counters.h */
-    int counters[PROFILE_SLOTS];    /* descriptors of the events */
-    uint64_t events[PROFILE_SLOTS]; /* counts before the operation; then those of it */
-    uint64_t events_missed;         /* ns in which the events were not counted */
+    uint8_t counter_slots;       /* slots with an event; see counters.h */
+    int counters[PROFILE_SLOTS]; /* descriptors of the events */
+    /* During the operation: the counts at its beginning. At its end: its own events. */
+    uint64_t events[PROFILE_SLOTS];
+    uint64_t events_missed; /* ns in which the events were not counted */
 };
 
 extern __thread struct self self __attribute__((visibility("hidden")));

@@ -5,9 +5,10 @@
  * order of the machine; the reader finds the order from `order`. Counters only grow.
  * docs/profile-format.md has an annotated example. Always:
  *
- *     the file begins with a struct profile_head everything that the head names by offset lies
- *     wholly within `file_bytes` chunks[k] != 0  =>  at that offset lie PROFILE_CHUNK_THREADS << k
- *     structs profile_thread samples != 0    =>  at that offset lies one struct profile_samples
+ *     the file begins with a struct profile_head
+ *     everything that the head names by offset lies wholly within `file_bytes`
+ *     chunks[k] != 0  =>  at that offset lie PROFILE_CHUNK_THREADS << k structs profile_thread
+ *     samples != 0    =>  at that offset lies one struct profile_samples
  *     total of a counter over all threads == sum of this counter over all structs profile_thread
  *
  * A struct profile_thread belongs to one thread at a time. When this thread ends, another thread

@@ -147,7 +147,7 @@ static size_t found_bytes(const char *file)
 }
 
 /* Searches for `file` as execvp does. If Linux cannot execute the file found (ENOEXEC), execvp runs
- * the file with /bin/sh, and posix_spawnp fails. `else_shell` says that the caller is execvp. */
+ * the file with /bin/sh, and posix_spawnp fails. `else_shell` is true if the caller is execvp. */
 static enum target_kind search(const char *file, char *found, size_t capacity, bool else_shell)
 {
     enum target_kind kind =

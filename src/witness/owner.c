@@ -135,7 +135,7 @@ struct owner owner_of_function(const char *name)
     struct owner owner = owner_of_address(address);
     if (owner.path != NULL && owner.path[0] == '\0' && is_only_a_jump(name))
         /* RTLD_NEXT searches the objects after this library. The program, which has the jump, comes
-         * before it. */
+         * before this library. */
         owner = owner_of_address(dlsym(RTLD_NEXT, name));
     return owner;
 }

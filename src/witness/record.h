@@ -38,14 +38,14 @@
  *
  *     starts >= dynamic execs - dynamic exec-faileds + dynamic spawns
  *
- * The command that cairn-launch starts has one start more, because no witness records the exec of
- * the launcher.
+ * The process that cairn-launch starts has at least one start more than this, because no witness
+ * records the exec by the launcher.
  *
- * There may be more starts, because a library does not see every way to start a program: libc
- * itself (system, popen), a static program, and a direct system call start programs without an
- * `exec` or `spawn` line. A fork without exec needs no line, because the child keeps the allocator
- * of its parent. A line that is not valid JSON is incomplete, for example because the disk was
- * full. A file with such a line proves nothing.
+ * There may be more starts than the formula requires, because a library does not see every way to
+ * start a program: libc itself (system, popen), a static program, and a direct system call start
+ * programs without an `exec` or `spawn` line. A fork without exec needs no line, because the child
+ * keeps the allocator of its parent. A line that is not valid JSON is incomplete, for example
+ * because the disk was full. A file with such a line proves nothing.
  */
 #ifndef CAIRN_WITNESS_RECORD_H
 #define CAIRN_WITNESS_RECORD_H

@@ -31,7 +31,8 @@ const char *target_kind_name(enum target_kind kind)
     return "unknown";
 }
 
-/* Examples: ld-linux-x86-64.so.2, ld-2.31.so, ld-musl-x86_64.so.1, ld.so. */
+/* Names of loaders are, for example, ld-linux-x86-64.so.2, ld-2.31.so, ld-musl-x86_64.so.1,
+ * ld.so. */
 bool target_is_loader(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -1,8 +1,8 @@
 /* witness.c - records at the start of a program which object owns malloc and which knobs are set.
  *
  * The library is preloaded before the allocator under test, in every process of a measured tree and
- * under every contender. The baseline is a contender, too, so that the library costs the same time
- * under all of them. The library neither defines nor calls an allocator function.
+ * under every contender. The baseline is such a contender, too, so that the library costs the same
+ * time in all measurements. The library neither defines nor calls an allocator function.
  */
 #define _GNU_SOURCE 1
 #include <assert.h>

@@ -154,7 +154,8 @@ static void help(void)
     exit(0);
 }
 
-/* Returns the name of the plain argument number `place`, or NULL if there are fewer. */
+/* Returns the name of the plain argument number `place`, or NULL if the workload has fewer plain
+ * arguments. */
 static const char *positional_name(unsigned place, char *name, size_t capacity)
 {
     const char *word = workload.positional;

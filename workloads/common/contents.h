@@ -1,9 +1,9 @@
 /* contents.h - fills blocks with contents that can be checked later.
  *
  * The contents of `size` bytes follow from a key. Word i is key + i × CONTENTS_STEP. The bytes
- * after the last whole word are the first bytes of the key. The sum over them has a closed form, so
- * a block can be checked without a second copy. If two blocks overlap, or if realloc moved a block
- * wrongly, the sum is wrong with a probability of 1 - 2^-60.
+ * after the last whole word are the first bytes of the key. The sum of all words, including these
+ * last bytes, has a closed form. So a block can be checked without a second copy. If two blocks
+ * overlap, or if realloc moved a block wrongly, the sum is wrong with a probability of 1 - 2^-60.
  */
 #ifndef WORKLOAD_CONTENTS_H
 #define WORKLOAD_CONTENTS_H
@@ -27,7 +27,7 @@ static inline size_t touch_bytes(enum touch touch, size_t size)
  * these become contents of `size` bytes. `start` is a multiple of 8. */
 void contents_write(void *start, size_t from, size_t size, uint64_t key);
 
-/* Returns the sum over the `size` bytes at `start`. */
+/* Returns the sum of the words in the `size` bytes at `start`. */
 uint64_t contents_sum(const void *start, size_t size);
 
 /* Returns the sum that contents_sum() must return for `size` bytes written with `key`. */

@@ -28,8 +28,8 @@ size_t size_log_uniform(struct random *random, size_t least, size_t most);
 size_t size_of_fleet(struct random *random);
 
 /* Returns a lifetime. Most blocks die young, and the rest live long (the weak generational
- * hypothesis; Ungar, SDE 1984). One lifetime in `old_one_in` has the mean `old_mean`, the others
- * have the mean `young_mean`. Both kinds are exponentially distributed and at least 1. */
+ * hypothesis; Ungar, SDE 1984). One lifetime in `old_one_in` is drawn with the mean `old_mean`, all
+ * others with the mean `young_mean`. Both kinds are exponentially distributed and at least 1. */
 uint64_t lifetime_generational(struct random *random, double young_mean, double old_mean,
                                unsigned old_one_in);
 

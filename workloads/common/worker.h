@@ -5,7 +5,7 @@
 
 #include "common/workload.h"
 
-/* The sums over all workers and the resources used while they ran. */
+/* The sums of the workers' results, and the resources used while the workers ran. */
 struct outcome {
     struct recorder recorder;
     uint64_t checksum;

@@ -99,7 +99,7 @@ struct worker {
     uint64_t damaged; /* number of blocks with wrong contents */
     uint32_t serial;  /* serial number of the next block */
     /* Bytes allocated minus bytes freed since the last flush (worker_end). Frees of blocks that
-     * other threads allocated count, too. */
+     * other threads allocated are subtracted, too. */
     int64_t live;
     int64_t live_most; /* highest value of `live` since the last flush */
     void *own;         /* free for use by the workload */
@@ -112,9 +112,9 @@ struct worker {
  * work is done. */
 uint64_t worker_next(struct worker *worker);
 
-/* The two functions do the same as worker_next() if the workload itself decides the size of a
- * batch. worker_begin() begins a batch. worker_end() ends it after `operations` operations. If
- * `operations` is 0, the time of the batch is not recorded. */
+/* A workload that decides the size of a batch itself calls these two functions instead of
+ * worker_next(). worker_begin() begins a batch. worker_end() ends it after `operations` operations.
+ * If `operations` is 0, the time of the batch is not recorded. */
 void worker_begin(struct worker *worker);
 void worker_end(struct worker *worker, uint64_t operations);
 
@@ -130,9 +130,9 @@ void workload_sleep(uint64_t ns);
 /* Waits until all workers have called this function. May be called repeatedly. */
 void workers_meet(void);
 
-/* Starts a thread that is not a worker, for workloads about the birth and death of threads. The
- * thread runs `body(argument)`. If `stack_bytes` is 0, the stack has the system's default size.
- * Exits with an error if the thread cannot be started. */
+/* Starts a thread that is not a worker. Workloads about the birth and death of threads use such
+ * threads. The thread runs `body(argument)`. If `stack_bytes` is 0, the stack has the system's
+ * default size. Exits with an error if the thread cannot be started. */
 struct thread;
 struct thread *thread_start(void *(*body)(void *argument), void *argument, size_t stack_bytes);
 void thread_join(struct thread *thread);
@@ -203,8 +203,8 @@ void workload_figure(const char *name, double value);
  * the list. */
 uint64_t parameter(const char *name);
 
-/* Returns the resident bytes of this process. Sets `*lazy_bytes` to the part of them that was
- * lazily freed (MADV_FREE). Returns 0 if the bytes cannot be read. The call takes time in
+/* Returns the resident bytes of this process. Sets `*lazy_bytes` to the part of these bytes that
+ * was lazily freed (MADV_FREE). Returns 0 if the bytes cannot be read. The call takes time in
  * proportion to the resident memory, and this time counts as idle. Call it only while no other
  * worker runs. */
 uint64_t resident_bytes(uint64_t *lazy_bytes);
