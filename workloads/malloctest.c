@@ -6,7 +6,7 @@
  *     malloc (or unset)       the process's malloc
  *     arena                   an arena that is reset each time and keeps its pages
  *     bump                    a pointer that moves through one mapping: the lower limit
- *     arena-huge, bump-huge   the same with huge pages
+ *     arena-huge, bump-huge   arena or bump with huge pages
  */
 #include "common/workload.h"
 

@@ -19,7 +19,7 @@ enum { PARCEL = 32 };
 
 static struct parameter own[] = {
     {.name = "consumers",
-     .help = "threads that consume, the others produce; 0: half of the threads",
+     .help = "threads that consume; all others produce; 0: half of the threads",
      .value = 0,
      .most = 1023},
     {.name = "queues",

@@ -4,8 +4,8 @@
  *               in pieces
  *     doubling  vectors grow by factors of 1.5 to 2, like those of C++ and Rust
  *     small     strings grow by 16 bytes, like a text that is appended to
- *     mixed     all three, so that small blocks are placed behind large ones and prevent their
- *               growth
+ *     mixed     all three kinds, so that small blocks are placed behind large ones and prevent
+ *               their growth
  *
  * After each step the new part is written. When the block is freed, its contents show whether
  * realloc kept the old part. The workload tests growth in place and moving pages instead of bytes

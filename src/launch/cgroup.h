@@ -68,7 +68,8 @@ struct cgroup_place {
 };
 
 /* Finds the hierarchy of the given version. A v1 hierarchy without the memory controller is
- * ignored. Returns false if there is none, or if the caller's cgroup is not visible in it. */
+ * ignored. Returns false if there is no such hierarchy, or if the caller's cgroup is not visible in
+ * it. */
 bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mountinfo,
                  const char *membership);
 

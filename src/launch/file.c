@@ -74,7 +74,8 @@ bool file_write_at(int folder, const char *path, const char *text)
     return done;
 }
 
-/* Reads the digits at `s`. Returns false if there are none or if the number does not fit. */
+/* Reads the digits at `s`. Returns false if there are no digits or if the number does not fit into
+ * 64 bits. */
 static bool number_at(const char *s, uint64_t *number)
 {
     uint64_t value = 0;

@@ -366,8 +366,8 @@ static int fail(struct launch *launch)
     return COMPLAINT_EXIT;
 }
 
-/* Called once PROG has ended: measures and ends the rest of the tree, and writes the report.
- * Returns the exit status. */
+/* Called once PROG has ended. Measures and ends the processes that PROG left behind, and writes the
+ * report. Returns the exit status. */
 static int finish(struct launch *launch)
 {
     struct report *report = &launch->report;

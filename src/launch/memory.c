@@ -60,8 +60,8 @@ void memory_begin(struct memory *memory, uint64_t now_ns)
 
 /* Readings from a cgroup. */
 
-/* Names of the same statistics in both versions. v1's "total_" numbers include the cgroups below,
- * as all numbers of v2 do. */
+/* The names of the statistics in cgroup v1 and in cgroup v2. v1's "total_" numbers include the
+ * cgroups below, as all numbers of v2 do. */
 struct stat_names {
     const char *anon;
     const char *shmem;

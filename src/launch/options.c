@@ -43,8 +43,8 @@ const char options_help[] =
     "itself\n"
     "failed.\n";
 
-/* Parses the digits at *s and moves *s past them. Returns false if there are none or if the number
- * does not fit. */
+/* Parses the digits at *s and moves *s past them. Returns false if there are no digits or if the
+ * number does not fit into 64 bits. */
 static bool parse_digits(const char **s, uint64_t *number)
 {
     uint64_t value = 0;

@@ -44,7 +44,7 @@ static uint32_t next_gap(struct self *me)
 void thread_is_idle(struct self *me)
 {
     /* Page faults are counted in one of FAULTS_ONE_IN timed operations. Of the other operations,
-     * one in ALONE_ONE_IN is timed alone. Of the rest, events are counted in one of
+     * one in ALONE_ONE_IN is timed alone. Of all remaining operations, events are counted in one of
      * COUNTED_ONE_IN. */
     enum { FAULTS_ONE_IN = 8, ALONE_ONE_IN = 4, COUNTED_ONE_IN = 2 };
     me->special = session.exact ? SELF_EXACT : 0;
