@@ -67,13 +67,13 @@ class Allocator:
         )
 
     def reads_knob(self, variable: str) -> bool:
-        """Whether the catalog knows that this allocator reads the variable; False if unknown."""
+        """Whether the catalog says that this allocator reads the variable."""
         return variable in self.knobs or variable.startswith(self.knob_prefixes)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All entries, in the order of the file. Every table has this order."""
+    """All entries, in the order of the file. Every printed table has the same order."""
 
     allocators: tuple[Allocator, ...]
 
@@ -112,9 +112,9 @@ class Found:
     sha256: str | None = None
     """The checksum of the library when it came into the cache or was added; None if not cached."""
     source_sha256: str | None = None
-    """The checksum of the package or archive that it came from."""
+    """The checksum of the package or archive that the library came from."""
     problem: str | None = None
-    """Why it cannot be used, as a whole sentence; None when it can."""
+    """Why this copy cannot be used, as a whole sentence; None if it can be used."""
 
     @property
     def title(self) -> str:
@@ -169,7 +169,7 @@ def load_catalog() -> Catalog:
 def read_catalog(text: str) -> Catalog:
     """Reads the text of a catalog and checks every field.
 
-    An unknown key is an error: a misspelt one would otherwise make a fact unknown without notice.
+    An unknown key is an error. Otherwise a misspelt key would make a fact unknown without notice.
     Raises CairnError.
     """
     try:

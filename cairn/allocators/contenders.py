@@ -32,7 +32,10 @@ _OUR_PREFIXES = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE")
 
 @dataclass(frozen=True, slots=True)
 class ContenderSpec:
-    """A parsed `-a`. Whether this machine has its library is not known yet."""
+    """A contender as the user wrote it after -a, parsed.
+
+    Whether its library is on this machine is not known yet.
+    """
 
     name: str
     allocator: str
@@ -45,7 +48,7 @@ class ContenderSpec:
 
 
 def split_contenders(argument: str) -> tuple[str, ...]:
-    """The specs in one `-a`, which commas separate.
+    """Returns the specs in one argument of -a. Commas separate them.
 
     An argument with knobs is one spec, since the values of knobs may contain commas. A path that
     exists is one spec, too. Raises UsageError for a list with knobs, and for an empty spec.
@@ -71,7 +74,7 @@ def split_contenders(argument: str) -> tuple[str, ...]:
 
 
 def _split_name(text: str) -> tuple[str | None, str, str]:
-    """(name, "=", rest), or (None, "", text) without a name.
+    """Returns (name, "=", rest), or (None, "", text) if the text has no name.
 
     The first "=" ends a name unless it is part of a path or of a knob.
     """
@@ -225,7 +228,7 @@ def default_contenders(
 def left_out(found: Sequence[Found]) -> tuple[str, ...]:
     """Sentences that say why cairn's own allocator does not compete; empty if it can compete.
 
-    The user must notice a damaged installation.
+    These sentences are shown because the user must notice a damaged installation.
     """
     return tuple(
         f"{i.allocator.name} is left out: {i.problem}"
@@ -346,7 +349,7 @@ def is_another_build(contender: Contender) -> bool:
 
 
 def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The paths, with links in `folder` in place of those that LD_PRELOAD cannot carry.
+    """Returns the paths, with a link in `folder` for each path that LD_PRELOAD cannot carry.
 
     A home folder or a clone may have a space in its name, and ld.so has no way to quote it.
     `folder` is private to the caller and has a plain name. The function works for libraries and for

@@ -1,8 +1,8 @@
 """Fetches an allocator's package from the distribution into the user's cache, without root.
 
-The package is unpacked, not installed. apt-get fetches the package, with apt's state and cache
-redirected below our folder. apt-get checks every file against the distribution's signed index, and
-knows proxies and mirrors. Nothing outside the cache folder is written, not even as root.
+The package is unpacked, not installed. apt-get fetches the package. Its state and its cache are
+redirected into cairn's cache folder. apt-get checks every file against the distribution's signed
+index, and knows proxies and mirrors. Nothing outside the cache folder is written, not even as root.
 
     cache/.lock                     held during a fetch, so that only one runs at a time
     cache/.apt/                     apt's lists, caches and downloads; partial downloads continue
@@ -93,7 +93,7 @@ def unpack_from_distribution(
     """Fetches the allocator and returns it as it lies in the cache.
 
     If the cache already has the distribution's version, that copy is returned. If the library needs
-    another library that this system lacks, it is returned with a `problem`. Raises CairnError,
+    another library that this system lacks, the returned copy has a `problem`. Raises CairnError,
     which says "not obtainable here" and why.
     """
     apt = apt or Apt()

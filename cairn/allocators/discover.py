@@ -71,7 +71,10 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 def discover(
     catalog: Catalog | None = None, *, names: Iterable[str] | None = None, cache: Path | None = None
 ) -> tuple[Found, ...]:
-    """All copies of the catalog's allocators, usable or not: catalog order, then newest first.
+    """Returns all copies of the catalog's allocators, usable or not.
+
+    The allocators have the order of the catalog. The copies of one allocator are sorted newest
+    first.
 
     names: limits the search to these allocators, so that a run of one allocator does not wait for
     the versions of the others.
@@ -244,8 +247,8 @@ def _matches(name: str, entry: Allocator) -> bool:
 def _inspect(entry: Allocator, path: str) -> Found | None:
     """The library at `path` as a Found, with its problem if it cannot be used.
 
-    Returns None for a library of another architecture, which multiarch systems keep in these
-    folders.
+    Returns None for a library of another architecture. Multiarch systems keep such libraries in the
+    searched folders.
     """
     try:
         library = inspect_library(path)
@@ -322,7 +325,7 @@ def upstream_version(version: str) -> str:
 
 
 def ask(command: Sequence[str]) -> str | None:
-    """The standard output of a tool; None when it is missing or exceeds TOOL_TIMEOUT_S."""
+    """The standard output of a tool; None if the tool is missing or exceeds TOOL_TIMEOUT_S."""
     try:
         answer = subprocess.run(
             command,
@@ -408,7 +411,7 @@ def read_record(path: str) -> dict[str, str]:
 
 
 def write_record(folder: Path, values: Mapping[str, str]) -> None:
-    """Writes the record. A folder in the cache without one counts as unfinished."""
+    """Writes the record. A folder in the cache without a record counts as unfinished."""
     with (folder / RECORD).open("x", encoding="utf-8") as file:
         json.dump({"schema": RECORD_SCHEMA, **values}, file, indent=1, sort_keys=True)
         file.write("\n")

@@ -259,7 +259,7 @@ def _pip() -> list[str] | None:
 
 
 def _by_pip(source: Source, fresh: Path) -> Path:
-    """Downloads the archive with pip, which checks the checksum, too. Raises NotObtained.
+    """Downloads the archive with pip, which itself compares the checksum. Raises NotObtained.
 
     With TMPDIR in the watched folder, run_tool() sees the growing file.
     """

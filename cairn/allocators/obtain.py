@@ -327,7 +327,7 @@ def _task(command: Command, unpacked: Path) -> Task | None:
     makes = folder / command.makes
     if makes.exists():
         return None
-    # Our process id makes the name unique: the compiler of a killed build may still write its own.
+    # Our process id makes the name unique: a compiler of a killed build may still write its draft.
     draft = makes.with_name(f"{makes.name}.{os.getpid()}")
     argv = tuple(os.path.relpath(draft, folder) if word == DRAFT else word for word in command.argv)
     return Task(argv, folder, draft, makes)

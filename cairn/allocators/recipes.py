@@ -95,7 +95,7 @@ def _one_compile(argv: tuple[str, ...], library: str, folder: str = ".") -> Plan
 
 
 def jemalloc(shop: Workshop) -> Plan:
-    """Configures and builds jemalloc. The crate has its generated `configure` in another folder."""
+    """Configures and builds jemalloc. The crate has the generated `configure` in another folder."""
     home = shop.source / "jemalloc"
     shutil.copyfile(shop.source / "configure" / "configure", home / "configure")
     version = shop.release.partition("+")[2]
@@ -353,4 +353,4 @@ RECIPES: dict[str, Callable[[Workshop], Plan]] = {
         hoard,
     )
 }  # fmt: skip
-"""The recipes by the name that `sources.toml` gives."""
+"""The recipes, by the names that `sources.toml` uses for them."""

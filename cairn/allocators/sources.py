@@ -50,7 +50,7 @@ class Source:
     def origin(self) -> str:
         """The origin as printed, without the part of the release after a "+".
 
-        Crates repeat the version of the allocator there.
+        In a crate, that part repeats the version of the allocator.
         """
         return f"{self.kind} {self.package} {self.release.partition('+')[0]}"
 

@@ -87,7 +87,7 @@ class Size:
     replaceable: bool = False
     """True if other allocators of the catalog replace those that are not available here."""
     beside: tuple[str, ...] = ()
-    """More contenders, written as for `-a`. They are added last, and are always available."""
+    """Further contenders, written as for `-a`. They are added last, and are always available."""
     variants: tuple[Variant, ...] = ()
     """The workloads. The tuple is empty if the catalog or `Experiment.prepare` provides them."""
 
@@ -103,7 +103,7 @@ class Experiment:
     quick: Size
     report: Report = "comparison"
     compared: tuple[tuple[str, str], ...] = ()
-    """Pairs of contenders whose CPU times are compared in addition to those with the baseline."""
+    """Pairs of contenders whose CPU times are compared, besides comparisons with the baseline."""
     why: bool = False
     """True if each contender also runs with the probe preloaded. These runs are never ranked."""
     cpu_s: float | None = None
@@ -124,9 +124,9 @@ def _prepare_build(progress: Progress) -> Settings:
 
     The configured source stays in the cache folder for later runs. Before each trial, `ninja -t
     clean` removes the files of the last build. It is a debug build, without optimisation, because
-    developers make that kind most often. Allocations also take a larger share of the compiler's
-    time there than in an optimised build. Raises CairnError if a tool is missing, or if the source
-    cannot be fetched, unpacked or configured.
+    developers make that kind of build most often. A second reason is that allocations take a larger
+    share of the compiler's time in it than in an optimised build. Raises CairnError if a tool is
+    missing, or if the source cannot be fetched, unpacked or configured.
     """
     tools = {name: find_tool(name) for name in ("cmake", "ninja", "cc")}
     missing = [name for name, path in tools.items() if path is None]
@@ -218,7 +218,7 @@ def _malloctest(repeats: int) -> tuple[Variant, ...]:
 
 
 def _fill(gib: float) -> tuple[Variant, ...]:
-    """The workload fill with `gib` GiB of blocks, by one thread and by one for each processor."""
+    """The workload fill with `gib` GiB of blocks, by one thread and by a thread per processor."""
     size = round(gib * _GIB)
     return tuple(
         Variant(
@@ -274,8 +274,8 @@ _FOUNDING_WORKLOADS = (
     ("aget", "larson", "--threads 4 --operations 400K"),
 )
 """The applications of the founding cases. Each comes with a workload that allocates like it: the
-threads that free, the sizes and the lifetimes of the blocks are similar. The rest of the work is
-not similar."""
+blocks have similar sizes and lifetimes, and similar threads free them. The rest of its work is
+different."""
 
 _CALIBRATION_WORKLOADS = (
     ("small", "hash_table", "--operations 1M"),

@@ -49,7 +49,7 @@ kernel's number is only an estimate."""
 _OVERHEAD_S = 0.06
 """Seconds of a trial beyond the workload itself: the launcher, the cgroup, reading the proof."""
 _DURATION_FACTOR = 1.25
-"""Assumed duration of a trial under the average contender, as a multiple of the one under glibc."""
+"""Assumed duration of a trial under the average contender, as a multiple of that under glibc."""
 _TIMEOUT_FACTOR = 60
 """The time limit of a trial, as a multiple of the longest workload's duration under glibc. A trial
 that takes longer is assumed to hang."""
@@ -148,8 +148,8 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
     """Merges `choices` into one run that counts instructions.
 
     The run has the named workloads, and for each experiment all entries of the catalog that use one
-    of its programs. One round is enough, because the warm-up round counts once more and shows
-    whether the counts agree. Raises UsageError for an experiment without built-in workloads.
+    of its programs. One round is enough, because the warm-up round makes a second count, which
+    shows whether the counts agree. Raises UsageError for an experiment without built-in workloads.
     """
     entries: dict[str, workloads.BuiltIn] = {}
     for choice in choices:

@@ -197,17 +197,17 @@ class Image:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it has a dynamic section."""
+        """Whether the file has a dynamic section."""
         return bool(self._tags)
 
     @property
     def is_pie(self) -> bool:
-        """Whether it is a position-independent executable, whose ELF type is that of a library."""
+        """Whether the file is a position-independent executable. Its ELF type is "library"."""
         return bool((self._tag(_DT_FLAGS_1) or 0) & _DF_1_PIE)
 
     @property
     def loader(self) -> str | None:
-        """The path of the dynamic loader that it requests; None for static files and libraries."""
+        """The path of the dynamic loader that the file names; None if it is static or a library."""
         segment = next(self._of_type(_PT_INTERP), None)
         if segment is None:
             return None
@@ -217,12 +217,12 @@ class Image:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of the libraries that it needs."""
+        """The names of the libraries that the file needs."""
         return tuple(self._string(value) for tag, value in self._tags if tag == _DT_NEEDED)
 
     @property
     def soname(self) -> str | None:
-        """The name by which other objects need it; None if it has none."""
+        """The name under which other files need this library; None if it has no such name."""
         offset = self._tag(_DT_SONAME)
         return None if offset is None else self._string(offset)
 
@@ -244,9 +244,9 @@ class Image:
         return None
 
     def defines(self, name: str) -> bool:
-        """Whether the loader would find a definition of this symbol here.
+        """Whether the loader would find a definition of this symbol in this file.
 
-        It searches through the hash table, as the loader does. A walk through the symbol table of a
+        The search uses the hash table, as the loader does. A walk through the symbol table of a
         hostile file might never end.
         """
         if (table := self._tag(_DT_GNU_HASH)) is not None:
@@ -379,7 +379,7 @@ def is_musl_loader(loader: str | None) -> bool:
 
 @functools.cache
 def native() -> tuple[int, str, bool]:
-    """(bits, machine, is musl) of this process. Cairn's own libraries have the same values."""
+    """Returns (bits, machine, is musl) of this process, and thus of cairn's own libraries."""
     try:
         descriptor = os.open("/proc/self/exe", os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cairn.binary import elf
 
 SCAN_BYTES = 64 << 20
-"""The most bytes that are searched of one section, which takes 30 ms.
+"""The largest number of bytes of one section that are searched. Such a search takes 30 ms.
 
 The largest section known, the read-only data of node 20, has 47 MB.
 """
@@ -58,7 +58,7 @@ _COMMON_END, _LONGEST = b"lloc\0", max(map(len, _WANTED))
 
 
 _NAMES_MAX, _HITS_MAX = 100_000, 1000
-"""The most names that end with _COMMON_END, and the most occurrences of a number in the table.
+"""The most names ending with _COMMON_END, and the most occurrences of a number, that are examined.
 
 Chromium has some thousands of such names. The limits end the search in a hostile table that repeats
 a name or a number.
@@ -89,7 +89,7 @@ _IMPORTS = (
     b"\0_Znw",
     b"\0_Zna",
 )
-"""Ends or beginnings of the functions of the C and C++ libraries that allocate memory."""
+"""Ends or beginnings of the names of functions of the C and C++ libraries that allocate memory."""
 
 
 _SANITIZER_LIBRARIES = ("libasan.", "libhwasan.", "libtsan.", "libmsan.", "liblsan.")
@@ -118,7 +118,7 @@ class Inside:
     """Whether CPython itself is linked in."""
     node: bool = False
     stripped: bool = False
-    """Whether it has no symbol table; allocators can then be recognised by texts only."""
+    """Whether the executable has no symbol table. If so, only texts can reveal its allocator."""
 
 
 NOTHING = Inside()

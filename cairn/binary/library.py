@@ -45,7 +45,10 @@ _LOADERS = {
     ("s390x", 64): "/lib/ld64.so.1",
     ("loongarch", 64): "/lib64/ld-linux-loongarch-lp64d.so.1",
 }
-"""glibc's loader by machine. The loader that a file names is never executed: it may be hostile."""
+"""glibc's loader, by machine and word size.
+
+The loader that a file names is never executed: it may be hostile.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,11 @@ class Library:
     truncated: bool
     """Whether its headers promise more bytes than the file has."""
     noexec: bool
-    """Whether it lies on a file system from which no code may be mapped."""
+    """Whether the file lies on a file system from which no code may be mapped."""
 
 
 def is_native(library: Library) -> bool:
-    """Whether it is built for the word size and machine of this process."""
+    """Whether the library is built for the word size and machine of this process."""
     return (library.elf_class, library.machine) == elf.native()[:2]
 
 
@@ -172,7 +175,7 @@ def refuse_library(
 ) -> None:
     """Raises ContenderFailed, with reason and next step, if the library cannot be preloaded.
 
-    program: the program to preload it into; None for any native program.
+    program: the program that will preload the library; None for any native program.
     library_path: folders that will be on LD_LIBRARY_PATH.
     given_by_path: the user named the file, so LD_PRELOAD must be able to carry its path. For a
     library that the catalog found, a link with a plain name is made instead.

@@ -145,8 +145,8 @@ def _find_command(command: str, search: str) -> str:
 def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
     """The binary that runs `file`, and whether `file` is a script.
 
-    The interpreter of a script may be a script, too. Four further scripts are followed at most, as
-    the kernel does.
+    The interpreter of a script may itself be a script. At most four further scripts are followed,
+    like in the kernel.
     """
     for depth in range(5):
         line = _first_line_of_script(file)

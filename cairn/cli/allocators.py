@@ -15,7 +15,7 @@ from cairn.report.view import View
 from cairn.report.words import printable
 
 _PIPED = 1000
-"""Columns of the list if standard output is not a terminal."""
+"""The width of the list in columns, if standard output is not a terminal."""
 
 
 @cli.group(invoke_without_command=True)

@@ -39,7 +39,7 @@ def wants_color(choice: str, stream: Any) -> bool:
 
 
 class _Stderr(Console):
-    """A stderr whose reader may exit: later text is dropped, and the command continues."""
+    """The console on stderr. If the reader of stderr exits, the command continues without text."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -154,7 +154,7 @@ def check_out(out: Path | None, force: bool) -> None:
 def emit(content: str | bytes, out: Path | None, force: bool) -> None:
     """Writes a result to standard output, or to a file, completely or not at all.
 
-    A link is replaced, not followed.
+    If `out` is a link, the link itself is replaced.
 
     Raises UsageError or CairnError if the file cannot be written.
     """

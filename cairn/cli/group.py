@@ -9,7 +9,7 @@ import cairn
 click.rich_click.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 click.rich_click.MAX_WIDTH = 100
 # A range such as [0<=x<=4294967295] does not fit beside an option on 60 columns. The error for a
-# number out of range names it.
+# number out of range names the range.
 click.rich_click.RANGE_STRING = ""
 click.rich_click.OPTION_GROUPS = {
     "cairn compare": [

@@ -1,4 +1,4 @@
-"""Writes the man page and two documents' tables from the program: `python -m cairn.cli.manual`.
+"""Writes the man page and the tables of two documents: `python -m cairn.cli.manual`.
 
 All commands share one man page, so that one search finds everything.
 """
@@ -131,7 +131,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
     Click marks a paragraph that keeps its lines with \b.
 
-    Python indents docstrings before 3.13 and not since, so cleandoc() removes the indent.
+    Before Python 3.13, docstrings keep the indent of the source. cleandoc() removes it.
     """
     for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(text)):
         lines = [line.strip("\n") for line in paragraph.splitlines()]
@@ -225,7 +225,7 @@ def size_classes(library: Path) -> Iterator[SizeClass]:
     could differ from the allocator.
     """
     heap = _Heap(library)
-    # In a small process, classes share slabs. A large block ends that.
+    # In a small process, classes share slabs. The allocation of a large block ends the sharing.
     heap.room(4 << 20)
     heap.close()
     smallest = 1

@@ -71,7 +71,7 @@ def parse_exits(text: str) -> tuple[int, ...]:
 def parse_cpus(text: str) -> str:
     """Checks a list of CPUs such as 0,2-3 and returns it as it is, for the launcher.
 
-    Raises ValueError if this process may not use one of them.
+    Raises ValueError if this process may not use one of these CPUs.
     """
     allowed = os.sched_getaffinity(0)
     chosen: set[int] = set()

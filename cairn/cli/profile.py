@@ -214,7 +214,7 @@ class _Outs:
 
 
 def _predicted(found: Profile) -> tuple[Prediction, ...]:
-    """Returns what the allocators of the last 'cairn calibrate' would save.
+    """Returns the predicted savings of the allocators of the last 'cairn calibrate'.
 
     Returns () for a part of a run, for several processes, and without a calibration.
     """

@@ -30,7 +30,7 @@ def _standing(now: Standing) -> str:
 
 
 class Bar:
-    """A live bar: finished and expected rounds, time left, leading contender, widest interval."""
+    """A live bar. It shows finished and expected rounds, time left, leader and widest interval."""
 
     def __init__(
         self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int
@@ -109,7 +109,7 @@ class Bar:
 
 
 class Lines:
-    """Lines for logs: failures at once, and the progress every half minute, between two runs."""
+    """Prints lines for logs: each failure at once, and the progress every half minute."""
 
     def __init__(
         self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cairn.report.run import Measured
 
 _NAMED_ALONE = 4
-"""Up to this number of programs, each is announced on a line of its own; more share one line."""
+"""The largest number of programs or pictures that are listed one per line. More share a line."""
 
 _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name", "names"}
 
@@ -53,7 +53,7 @@ def refuse_beside_resume() -> None:
 def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
     """Raises the error that sets the exit code, after everything was shown.
 
-    A failed baseline comes first.
+    The error about a failed baseline takes precedence over others.
 
     When instructions are counted, a contender that valgrind cannot run is not measured, and that is
     no failure. A contender that works wrongly under valgrind has failed.
@@ -226,7 +226,7 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
 def carry_out(console: Console, run: Run, folder: store.Folder, command: str) -> None:
     """Measures until the stop rule is met.
 
-    If the user interrupts it, the error names the command that continues.
+    If the user interrupts the measurement, the error names the command that continues it.
     """
     from cairn.cli.progress import Bar, Lines
     from cairn.run.measure import Measurement

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The part of the program's life that is counted. All defaults mean the whole life."""
+    """The part of the program's life that is counted. By default, it is the whole life."""
 
     delay: float | None = None
     """Seconds from the program's start until counting begins."""
@@ -122,7 +122,7 @@ class Counting:
             self._reported = True
 
     def _waited(self, seconds: float | None) -> bool:
-        """Waits for the signal, at most `seconds`. Returns false if the program ended first."""
+        """Waits for the signal, at most `seconds`. Returns False if the program ended meanwhile."""
         try:
             return self._events.get(timeout=seconds) == "signal"
         except Empty:

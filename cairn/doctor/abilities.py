@@ -43,17 +43,17 @@ class Abilities:
     """Why the launcher cannot run `true`, as the end of a sentence; None if it can."""
     paranoid: int | None = None
     """kernel.perf_event_paranoid: 3 and more forbid all counters, 2 allows user mode only, 1 and
-    less allow the kernel, too."""
+    less also allow counting in the kernel."""
     dispatch: bool | None = None
     """Whether syscall user dispatch works, which lets the probe see all system calls of a
     thread."""
     rseq_registered: bool | None = None
-    """Whether glibc registers a restartable sequence for every thread; an allocator cannot register
-    its own then."""
+    """Whether glibc registers a restartable sequence for every thread. If it does, an allocator
+    cannot register its own."""
     reserved_huge_pages: int | None = None
     allocator_problem: str | None = None
-    """Why the contender cairn cannot run, and after the last semicolon what to do; None if it
-    can."""
+    """Why the contender cairn cannot run; None if it can. The part after the last semicolon says
+    what to do."""
 
 
 class _Memory(msgspec.Struct):
@@ -67,7 +67,7 @@ class _LauncherLine(msgspec.Struct):
 
 
 def abilities() -> Abilities:
-    """Tries everything once. Takes about 50 ms."""
+    """Tries each ability once, which takes about 50 ms, and returns the results."""
     line, problem, unseen = _launch_true()
     counters = line.counters or {} if line else {}
     return Abilities(
@@ -97,7 +97,10 @@ def _allocator_problem() -> str | None:
 
 
 def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
-    """Runs `true`: (the launcher's report, why there is none, why there are no clock samples)."""
+    """Runs `true` under the launcher.
+
+    Returns (the launcher's report, why there is no report, why there are no clock samples).
+    """
     command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
     try:
         with tempfile.TemporaryDirectory(prefix="cairn-") as folder:

@@ -12,7 +12,10 @@ from cairn.model import Examined, Host
 def examined(
     diagnosis: Diagnosis | None, now: Conditions, can: Abilities, here: Host
 ) -> tuple[Examined, ...]:
-    """The groups in the order in which they are printed; the program's only with a diagnosis."""
+    """Returns the groups in the order in which they are printed.
+
+    Without a diagnosis, there is no group for the program.
+    """
     groups = [
         Examined("machine", "How noisy is this machine?", judge_machine(now)),
         Examined("instruments", "What can be measured here?", judge_abilities(can, here)),

@@ -70,7 +70,8 @@ second for each CPU. So on two CPUs, half a second can distinguish 1 % from 2 %.
 
 SPINS, SPIN_NS = 20, 10_000_000
 """The number and the length of the pieces of work whose times give the spread. A piece is long
-against the clock's resolution and a timer tick. Together they take a fifth of a second."""
+compared with the clock's resolution and with a timer tick. All pieces together take a fifth of a
+second."""
 
 
 LAUNCHER = "cairn-launch"
@@ -107,7 +108,7 @@ class Conditions:
 
 
 def conditions(here: Host, *, thorough: bool) -> Conditions:
-    """The state of the machine. With `thorough` it also measures for half a second."""
+    """The state of the machine. With `thorough`, also measures stolen time and spread, in 0.5 s."""
     quick = Conditions(
         cpus=here.cpus,
         load=here.load,
@@ -157,7 +158,8 @@ def _swap_used() -> int | None:
 def other_runs() -> int | None:
     """The number of running launchers; None if /proc cannot be read.
 
-    A run of this process counts, too. So call this function before the run starts.
+    A launcher that this process started is counted as well. So call this function before a run
+    starts.
     """
     try:
         processes = [name for name in os.listdir("/proc") if name.isdecimal()]
@@ -167,7 +169,10 @@ def other_runs() -> int | None:
 
 
 def cpu_quota() -> float | None:
-    """The smallest limit of this process's cgroup and those above it, in CPUs; None without one."""
+    """The CPU limit of this process, in CPUs; None without a limit.
+
+    It is the smallest limit of the process's cgroup and of all cgroups above that.
+    """
     limits = []
     for line in (_read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]

@@ -18,7 +18,7 @@ NOISY = 0.028
 1.96 × √2 × 2.8 % ÷ √60 is 1 %.
 """
 STEAL = 0.01
-"""Stolen time above this is a warning. A comparison stops at the same precision by default."""
+"""A share of stolen time above this is a warning. It equals the default of --precision, 1 %."""
 
 
 _SWAP_BYTES = 1 << 20
@@ -31,7 +31,7 @@ _HARDWARE = (
 
 
 def judge_machine(now: Conditions) -> tuple[Check, ...]:
-    """Checks of everything about the machine that makes runs differ."""
+    """Returns the checks of all properties of the machine that make runs differ."""
     return (
         _others(now),
         _load(now),
@@ -260,7 +260,7 @@ def _addresses(now: Conditions) -> list[Check]:
 
 
 def judge_abilities(can: Abilities, here: Host) -> tuple[Check, ...]:
-    """Checks of what a run on this machine can measure."""
+    """Returns the checks that say what a run on this machine can measure."""
     checks = []
     if can.launcher_problem is not None:
         checks.append(

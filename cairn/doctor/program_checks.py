@@ -2,8 +2,8 @@
 
 `ProgramFacts` are facts about the program's files and environment; `judge_program` is a pure
 function from facts to checks. A check that is not fine has a next step. An obstacle means that no
-preloaded allocator can serve the program. A warning lets a comparison begin, but its numbers mean
-less than they seem to.
+preloaded allocator can serve the program. After a warning, a comparison can begin, but its numbers
+mean less than they seem to.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _KNOWN = {
     "firefox": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
     "firefox-esr": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
 }
-"""Stripped programs whose file does not name its allocator: the allocator, and how to build without
-it."""
+"""Stripped programs whose file does not name its allocator, by the name of the file: the allocator,
+and how to build the program without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _libc_version() -> str | None:
 
 
 def judge_program(facts: ProgramFacts) -> Diagnosis:
-    """Checks whether the allocator can be replaced, and whether that would have an effect."""
+    """Checks whether the allocator can be replaced, and whether a replacement has an effect."""
     refusal = _refusal(facts)
     if refusal is not None:
         return Diagnosis((refusal,), facts.program)
@@ -336,7 +336,7 @@ class Reached:
     operations: int
     """Allocations and frees that reached malloc."""
     live_bytes: int | None
-    """The most live bytes of blocks from malloc."""
+    """The largest number of live bytes in blocks from malloc."""
     resident_bytes: int | None
     """The largest resident set of the process, without pages of files."""
 
@@ -346,7 +346,7 @@ def with_a_run(diagnosis: Diagnosis, reached: Reached) -> Diagnosis:
 
     The probe does not see the built-in allocator. It sees the blocks of malloc and the memory of
     the process. A fragmented heap of malloc may take twice the bytes of its live blocks. If the
-    process takes more than that plus OTHERWISE_BYTES, some memory came from elsewhere.
+    process takes more than twice these bytes plus OTHERWISE_BYTES, some memory came from elsewhere.
     """
     facts = diagnosis.carries
     assert facts is not None
@@ -434,7 +434,7 @@ def _is_cpython(facts: ProgramFacts) -> bool:
 
 
 def _python_version(facts: ProgramFacts) -> tuple[str, bool]:
-    """Name and version, and whether it is a free-threaded build, from the names of its files."""
+    """Name and version, and whether it is a free-threaded build, by the program's file names."""
     for name in (*facts.program.needs, facts.base):
         if found := re.match(r"(?:lib)?python(3\.\d+)(t?)", name):
             return f"CPython {found[1]}", bool(found[2])

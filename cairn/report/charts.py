@@ -34,8 +34,8 @@ _COLORS = (
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">", "p", "h", "*", "d")
 _GRID, _FAINT, _GOOD, _BAD = "#dddddd", "#777777", "#117733", "#882255"
 _CUTS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""Possible ends of the axis of ratios. Larger ratios are written at its edge, so that 60 does not
-hide 1.05."""
+"""Possible ends of the axis of ratios. Larger ratios are written as numbers at its edge. A
+longer axis would make ratios such as 1.05 invisible."""
 _BEYOND = 0.03
 """At most this share of the ratios lies beyond the end of the axis."""
 _STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
@@ -44,8 +44,9 @@ _STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 30, 
 def ratios(run: Run, found: Standings, *, title: str, form: str, memory: bool = False) -> bytes:
     """Draws each ratio to the best with its interval: a panel per contender, a row per workload.
 
-    Thirteen colours in one panel could not be distinguished. With panels side by side, the weak
-    spots of a contender are in one column of dots, and a workload is one line across all panels.
+    In a single panel, thirteen colours could not be distinguished. With panels side by side, the
+    weak spots of a contender are in one column of dots, and a workload is one line across all
+    panels.
     """
     from matplotlib.figure import Figure
 
@@ -133,7 +134,7 @@ def _panel(
 def _thinned(steps: Sequence[float], most: int) -> list[float]:
     """Returns at most `most` of the steps, spread evenly on a logarithmic axis.
 
-    The first one stays.
+    The first step is always kept.
     """
     shown = list(steps)
     while len(shown) > most:
@@ -186,7 +187,8 @@ def _dot(
 def time_against_memory(run: Run, found: Standings, *, title: str, form: str) -> bytes:
     """Draws the geometric means of time and memory, with their intervals as crosses.
 
-    Down and left is better. A star marks the best of every workload.
+    Down and left is better. A star marks where a contender would be that is the best on every
+    workload.
     """
     from matplotlib.figure import Figure
 
@@ -238,7 +240,7 @@ def time_against_memory(run: Run, found: Standings, *, title: str, form: str) ->
 
 
 def _ticks(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Labels logarithmic axes with plain numbers, from just below 1."""
+    """Labels logarithmic axes with plain numbers. Each axis starts just below 1."""
     for end, limit, ticks in (
         (max(xs, default=2.0), axes.set_xlim, axes.set_xticks),
         (max(ys, default=2.0), axes.set_ylim, axes.set_yticks),
@@ -253,8 +255,8 @@ def _ticks(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
 def _label(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
     """Writes names near their points so that they cover neither each other nor a point.
 
-    Each name takes the first free place around its point, near ones first. A line connects distant
-    names.
+    Each name takes the first free place around its point. Nearer places are tried before others. A
+    line connects distant names.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.transforms import Bbox
@@ -383,7 +385,10 @@ def _operation(axes: Axes, row: int, entry: Entry) -> None:
 
 
 def _times_axis(axes: Axes, entries: Sequence[Entry]) -> None:
-    """Labels the axis of times with 1, 2, 5, 10 … and units, as many as fit."""
+    """Labels the axis of times at 1, 2, 5, 10 … with units.
+
+    If that makes more than seven labels, only powers of ten are labelled.
+    """
     from cairn import units
 
     known = [

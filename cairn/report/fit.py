@@ -3,7 +3,7 @@
 A table that is too wide is narrowed in steps until it fits:
 
 1. One space instead of two separates the columns; then heads also wrap at their spaces.
-2. Optional parts are left out in the table's order, unless `full`. `Fitted.missing` names them.
+2. Without --full, optional parts are left out, in the table's order. `Fitted.missing` names them.
 3. The table is divided: parts stand side by side while they fit, and the others follow below with
    the row names repeated.
 4. Rows are stacked: the name of a row, and below it one line for each number.
@@ -30,8 +30,8 @@ class Fitted:
     """A table that fits a width."""
 
     parts: tuple[tuple[str, Table], ...]
-    """Tables to draw one below the other, each with a line of text above it (may be empty). Heads
-    may contain line breaks."""
+    """Tables to draw one below the other, each with the line of text above the table, which may be
+    empty. Heads may contain line breaks."""
     missing: tuple[str, ...] = ()
     """Heads of the parts that were left out."""
 
@@ -52,7 +52,7 @@ def fit(table: Table, width: int, *, full: bool = False) -> Fitted:
 
 
 def _divided(table: Table, parts: Sequence[int], width: int) -> Iterator[tuple[str, Table]]:
-    """Step 3, and step 4 for a part that is too wide by itself."""
+    """Yields the tables of step 3, and those of step 4 for a part that is too wide by itself."""
     chosen: list[int] = []
     for part in parts:
         if chosen and _width(_narrowed(_of_parts(table, [*chosen, part]))) > width:
@@ -104,7 +104,7 @@ def _narrowed(table: Table) -> Table:
 
 
 def _wrapped(head: str, width: int) -> str:
-    """Returns the head with line breaks, at most `width` or the longest piece wide."""
+    """Returns the head with line breaks, as wide as `width` or as the longest piece at most."""
     return "\n".join(wrapped(head, max(width, *map(cell_len, pieces(head)))))
 
 

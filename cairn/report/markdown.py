@@ -1,4 +1,4 @@
-"""Reports as Markdown, for an issue or a wiki. They have the same content as on the terminal."""
+"""Reports as Markdown, for an issue or a wiki. The terminal shows the same content."""
 
 from __future__ import annotations
 

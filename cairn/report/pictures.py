@@ -22,7 +22,7 @@ _USER, _SYSTEM, _PLAIN, _BASELINE = "#4477aa", "#99c1de", "#4477aa", "#bbbbbb"
 
 @contextlib.contextmanager
 def without_glyph_warnings() -> Iterator[None]:
-    """Silences the warnings about letters that the font lacks. They are drawn as boxes."""
+    """Silences the warnings about letters that the font lacks. Such letters are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield

@@ -48,7 +48,7 @@ class Measured:
     """The run's name in a command, quoted for a shell."""
     kind: Kind = "comparison"
     pairs: tuple[tuple[str, str], ...] = ()
-    """Pairs that the experiment compares in addition to each contender with the baseline."""
+    """Pairs of contenders to compare, besides the comparisons with the baseline."""
     bench: str | None = None
     """The arguments of 'cairn bench' that repeat the run; None for a user's own program."""
     predicts: bool = False
@@ -213,7 +213,10 @@ def _instructions(measured: Measured, view: View) -> str:
 
 
 def _standings(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """Returns means over all workloads and the explained gaps; `full` adds each workload."""
+    """Returns means over all workloads, and the explained gaps.
+
+    The full view also has a part for each workload.
+    """
     from cairn.report import markdown, run_json, terminal, why
 
     run = measured.run
@@ -238,7 +241,10 @@ def _standings(measured: Measured, found: Sequence[Comparison], view: View) -> s
 
 
 def _scenarios(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """Returns the ranking by points; `full` adds each scenario's wall time and memory."""
+    """Returns the ranking by points.
+
+    The full view also has the wall time and the memory in each scenario.
+    """
     from cairn.report import markdown, run_json, terminal
 
     run, samples, stopped = measured.run, measured.samples, measured.stopped
@@ -256,7 +262,7 @@ def _scenarios(measured: Measured, found: Sequence[Comparison], view: View) -> s
 
 
 def _calibration(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """Returns the costs of each allocator; `full` adds each workload."""
+    """Returns the costs of each allocator. The full view also has a part for each workload."""
     from cairn.report import markdown, terminal
     from cairn.report.prediction import board as drawn_up
     from cairn.why import prediction
@@ -272,7 +278,10 @@ def _calibration(measured: Measured, found: Sequence[Comparison], view: View) ->
 def _founding(
     measured: Measured, found: Sequence[Comparison], whys: Sequence[Why], view: View
 ) -> str:
-    """Returns recorded and found causes; `full` adds each workload."""
+    """Returns the table of causes: those recorded for the founding cases and those in this run.
+
+    The full view also has a part for each workload.
+    """
     from cairn.report import markdown, terminal
     from cairn.report.founding import board as drawn_up
     from cairn.why import founding

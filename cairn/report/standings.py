@@ -14,7 +14,7 @@ from cairn.report import words
 from cairn.report.tables import Cell, Table, name_of
 
 BEST, MAYBE, FAILED, UNKNOWN = "▸", "≈", "✘", "–"
-"""Signs in a matrix: apparent best; may be the best, too; failed; not measured."""
+"""Signs in a matrix: the apparent best; another one that may be the best; failed; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = Non
 
 
 def _standings_say(found: Standings) -> Iterator[str]:
-    """Yields the fastest and the leanest contender, those that may be, and those without a mean."""
+    """Yields who is fastest and leanest, who may be as fast or as lean, and who has no mean."""
     first = found.places[0]
     if first.time is None:
         yield "No allocator has a mean over all workloads; the tables say why."
@@ -168,7 +168,7 @@ def _no_mean(place: Place) -> str:
 
 
 def _against(difference: Difference | None) -> str:
-    """Returns the difference with its interval, or that none is shown."""
+    """Returns the difference with its interval as text, or says that no difference is shown."""
     if difference is None:
         return ""
     if difference.interval is None:
@@ -420,7 +420,7 @@ def _or_unknown(number: float | None, written: Callable[[float], str]) -> str:
 
 
 def _against_all(found: Ranking, matrix: Matrix) -> Table:
-    """Returns the ratios of one contender's median to every other one's, a row per scenario."""
+    """Returns one contender's median divided by that of each of the others, a row per scenario."""
 
     def written(difference: Difference | None) -> Cell:
         if difference is None:

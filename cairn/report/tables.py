@@ -23,7 +23,7 @@ class Table:
     """Rows of cells under heads. The first column names the rows; the others hold numbers."""
 
     title: str
-    """May be empty."""
+    """The text above the table; may be empty."""
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     """Each as long as the heads."""
@@ -82,7 +82,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
 
 
 def name_of(title: str, name: str) -> str:
-    """Returns the user's name of a contender, with the library's title unless that is clear."""
+    """Returns a contender's name, followed by the library's title unless the name implies it."""
     if title.lower().startswith(name.lower() + " "):
         return words.printable(title)
     if name.partition(" ")[0] in ("system", title.partition(" ")[0]):
@@ -119,7 +119,7 @@ def _changes(
 ) -> Table:
     """Returns medians and changes of metrics.
 
-    If `optional`, a narrow screen may leave out all but the first.
+    If `optional`, a narrow screen may leave out all metrics but the first.
     """
     compared = len(comparison.rows) > 1
     heads = [""]
@@ -153,9 +153,9 @@ def _changes(
 
 
 def _against(comparison: Comparison) -> Table:
-    """Returns ratios of CPU time to contenders other than the baseline.
+    """Returns the changes in CPU time of the experiment's additional pairs of contenders.
 
-    Numbers near 1 read well as ratios.
+    They are written as ratios, because numbers near 1 read well as ratios.
     """
     rows: dict[str, list[Cell]] = {}
     for pair in comparison.against:

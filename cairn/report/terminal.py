@@ -128,7 +128,7 @@ class Screen:
     def line(self, text: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
         """Adds a paragraph, wrapped at spaces.
 
-        All lines but the first are indented by `hanging` more.
+        All lines but the first are indented by `hanging` more columns.
         """
         for part in text.split("\n"):
             lines = words.wrapped(part, self._view.width - indent - hanging)
@@ -139,7 +139,7 @@ class Screen:
     def entry(self, heads: Sequence[tuple[str, int, str]], text: str, style: str = "") -> None:
         """Adds a paragraph at the right of its heads, or below them if there is no room.
 
-        A head is a text, its columns and its style.
+        A head is a text, its width in columns, and its style.
         """
         beside = sum(columns + 1 for _, columns, _ in heads)
         left = Text()

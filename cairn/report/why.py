@@ -47,7 +47,7 @@ def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
 
 
 def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
-    """Returns the number of gaps among all pairs, how many are explained, and how to see each."""
+    """Returns the number of gaps in all pairs, how many are explained, and how to see each gap."""
     gaps, told = accounted(found)
     what = f"{gaps} gap{'s' * (gaps != 1)} in CPU time above {GAP_LEAST * 100:.0f} %"
     share = f" ({units.percent(told / gaps, signed=False)})" if gaps else ""

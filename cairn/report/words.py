@@ -79,7 +79,7 @@ def times_interval(interval: Interval | None) -> str:
 
 
 def median(summary: Summary | None, metric: Metric) -> str:
-    """Returns the median of a column, or that it was not measured."""
+    """Returns the median with its unit, or NOT_MEASURED without a summary."""
     return quantity(summary.median, metric) if summary else NOT_MEASURED
 
 
@@ -133,7 +133,7 @@ def spread(summary: Summary | None, metric: Metric) -> str:
 
 
 def extremes(summary: Summary | None, metric: Metric) -> str:
-    """Returns the smallest and the largest run."""
+    """Returns the smallest and the largest value of all runs."""
     return (
         f"{quantity(summary.minimum, metric)} … {quantity(summary.maximum, metric)}"
         if summary

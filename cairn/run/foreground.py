@@ -62,7 +62,7 @@ def run(
 ) -> Ended:
     """Runs `command` under `contender` until it ends.
 
-    probe: the variables for the probe, if the contender runs behind it.
+    probe: the environment variables of the probe; needed if the contender runs behind the probe.
     ours: signals that are not passed on to the program, with the function to call instead.
 
     Raises ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError
@@ -76,7 +76,7 @@ def run(
             used, carried_witness(scratch), witness, os.environ
         ) | dict(probe or {})
         reading, writing = os.pipe()
-        # In a pipeline, other programs use the terminal, too: `cairn run -- prog | less`.
+        # In a pipeline such as `cairn run -- prog | less`, other programs use the terminal as well.
         alone = os.isatty(0) and os.isatty(1)
         options = [
             *(["--terminal"] if alone else []),

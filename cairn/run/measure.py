@@ -32,7 +32,7 @@ _WARM_LIMIT = 0.7
 _LOOKS_ALL = 100
 """The number of rounds up to which the stopping rule looks at the results after every round."""
 _LOOKS_GROWTH = 1.05
-"""After that, the factor from the rounds of one look to those of the next; see _look()."""
+"""Beyond _LOOKS_ALL rounds, the rounds grow by this factor from look to look; see _look()."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,16 @@ class Progress:
     """The state of a run after a round."""
 
     rounds: int
-    """Complete rounds of the slowest workload: the one that needs the most further rounds."""
+    """The number of complete rounds of the slowest workload.
+
+    The slowest workload is the one that needs the most further rounds.
+    """
     rounds_expected: int
     """The estimated number of complete rounds at which the slowest workload is finished."""
     seconds_left: float | None
     """The estimated time that all workloads still need."""
     half_width: float | None
-    """Half the length of the slowest workload's widest interval; None while one is missing."""
+    """Half the length of the slowest workload's widest interval; None until it is known."""
     leading: str | None
     """The contender that is furthest ahead of the baseline.
 
@@ -98,7 +101,9 @@ class Measurement:
         self._stretch_s = [0.0] * len(run.settings.workloads)
         """By workload: the time that all contenders together took in its last round."""
         self._looks: dict[int, tuple[int, int, stats.Look]] = {}
-        """By workload: the numbers of rounds and of contenders at the last look, and its answer."""
+        """By workload: the number of rounds at its last look, the number of contenders that were
+        compared with the baseline in that look, and the answer of that look.
+        """
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -111,8 +116,8 @@ class Measurement:
         self._began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
         """The moment from which the time budget counts, on the monotonic clock.
 
-        In a resumed run it lies before the resume by the wall times of the earlier trials. The time
-        between those trials does not count, because it is not known.
+        In a resumed run, this moment is the time of the resume minus the wall times of all earlier
+        trials. The time between those trials does not count, because it is not known.
         """
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._warm = {_cell(sample) for sample in before if sample.started_at > booted}
@@ -268,8 +273,9 @@ class Measurement:
     def _verified(self, sample: Sample) -> Sample:
         """The sample, marked as failed if its output differs from that of the baseline.
 
-        The reference is the baseline's first trial that did not fail. With --verify same-output the
-        whole output must be the same, and for built-in workloads the checksum of the report.
+        The reference is the baseline's first trial that did not fail. With --verify same-output,
+        the whole output must be the same. For built-in workloads, the checksum in the report must
+        be the same.
         """
         settings = self._run.settings
         first = self._first.get((sample.trial.workload, self._run.baseline), sample)
@@ -374,9 +380,9 @@ class Measurement:
         return comparison.wall_ratios(self._of[workload], names, self._run.baseline)
 
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
-        """The number of complete rounds.
+        """The number of complete rounds of this workload.
 
-        If no ratios exist, it is the least number of counted trials that any contender has.
+        Without ratios, it is the number of counted trials of the contender that has the fewest.
         """
         rounds = {
             contender.name: 0
@@ -443,12 +449,12 @@ def _cell(sample: Sample) -> tuple[int, str]:
 def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
     """The stopping rule for one workload of a suite. It looks at the widths of intervals alone.
 
-    `stats.look` is for a comparison with a verdict of its own. With ten contenders, its intervals
-    exist from nine rounds on. A suite ends in means over dozens of workloads, and each workload
-    contributes its estimates only. So here each contender's mean log ratio has its own 95 %
-    interval by Student's t. The workload stops when all these intervals are as narrow as
+    `stats.look` is for a comparison with a verdict of its own. With ten contenders, the intervals
+    of `stats.look` exist from nine rounds on. A suite ends in means over dozens of workloads, and
+    each workload contributes its estimates only. So here each contender's mean log ratio has its
+    own 95 % interval by Student's t. The workload stops when all these intervals are as narrow as
     `precision` demands. A rule that looks at widths alone leaves the estimates unbiased. It lowers
-    the coverage of such intervals by three percentage points at most (tests/python/test_bench.py).
+    the coverage of these intervals by three percentage points at most (tests/python/test_bench.py).
     """
     rounds = min(len(differences) for differences in ratios.values())
     widths = (

@@ -26,7 +26,7 @@ from cairn.model import Check, Contender, Host, Settings
 MARK = "doctor: "
 """The beginning of a note that comes from doctor.
 
-On the terminal these notes come first; in reports they are notes like others.
+The terminal shows these notes before all other notes. Reports do not distinguish them.
 """
 
 
@@ -154,7 +154,7 @@ def _diagnosed(settings: Settings, specs: Sequence[ContenderSpec]) -> Diagnosis:
     """Doctor's diagnosis of the program of the first workload.
 
     The programs of all workloads are checked, in an environment with the knobs that all contenders
-    share. Raises ContenderFailed if one of them keeps preloaded allocators out.
+    share. Raises ContenderFailed if one of the programs keeps preloaded allocators out.
     """
     commands = (
         [("/bin/sh",)] if settings.shell else [workload.command for workload in settings.workloads]
@@ -196,7 +196,7 @@ def _settled_by_run(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def sentence(check: Check) -> str:
-    """A check with its next step, on one line."""
+    """Returns the text of the check, followed by its next step if it has one, on one line."""
     return f"{check.says}. {check.next_step}" if check.next_step else check.says
 
 

@@ -19,7 +19,7 @@ import msgspec
 from cairn.model import Contender, Proof, Unreached
 
 _NAMED_AT_MOST = 50
-"""The most unreached programs that are kept."""
+"""The largest number of unreached programs that a proof lists."""
 _OUR_OWN = (
     "CAIRN_WITNESS",
     "CAIRN_LAUNCH",
@@ -30,7 +30,8 @@ _OUR_OWN = (
 )
 """Beginnings of names of cairn's own variables.
 
-Other variables that begin with CAIRN_ are knobs of cairn's allocator, like those of any allocator.
+Other variables that begin with CAIRN_ are knobs of cairn's allocator. They are treated like the
+knobs of any other allocator.
 """
 
 
@@ -188,7 +189,7 @@ def _read(lines: Sequence[bytes]) -> tuple[list[_Record], int]:
 def lost_preload(content: bytes) -> str | None:
     """The error message if a program was started with an environment that drops the preload.
 
-    None if there is no such program. The runner asks during a trial, to end the trial early.
+    None if there is no such program. The runner calls this during a trial, to end the trial early.
     """
     records, _ = _read(content.splitlines())
     for record in records:
@@ -207,7 +208,7 @@ def _environment(path: str) -> str:
 def judge(
     content: bytes, contender: Contender, main_pid: int, resolve: Callable[[str], str]
 ) -> Proof:
-    """Judges whether every process that can load the contender proved that it did.
+    """Judges whether every process that can load the contender proved that it loaded it.
 
     content: the witness's file.
     main_pid: the process id of the command.

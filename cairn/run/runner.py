@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from cairn.profile.tally import ProcessProfile, Tree
 
 _TAIL_BYTES = 4096
-"""The size of the end of stderr that is kept."""
+"""The number of bytes at the end of stderr that are kept."""
 _POLL_S = 0.05
 """The interval at which the witness's file of a watched trial is read."""
 _GRACE_S = 1.0
 """The time to wait for the launcher after the first request to end; see _end()."""
 _LAST_GRACE_S = 12.0
-"""The same after the second request."""
+"""The time to wait for the launcher after the second request to end."""
 
 _VALGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
 """The command that counts instructions.
@@ -58,7 +58,7 @@ Callgrind does not replace malloc, so the preloaded allocator runs and the witne
 usual.
 """
 _VALGRIND_BYTES = 256 * 1024
-"""The size of the end of stderr to read under valgrind.
+"""The number of bytes at the end of stderr that are read under valgrind.
 
 Valgrind's report of a crash follows the program's output. One line of the report may hold a
 kilobyte of C++ names.
@@ -285,10 +285,11 @@ class Runner:
     def _behind_probe(
         self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
     ) -> tuple[Proof, ProbeSummary | None]:
-        """Reads and deletes the probe's files. Returns the completed proof and a summary.
+        """Reads and deletes the probe's files. Returns the proof completed by them, and a summary.
 
         The witness sees that the probe owns malloc. The probe's own files say which allocator is
-        behind it. The summary is None without --why, and if no file of the probe can be read.
+        behind the probe. The summary is None without --why, and if no file of the probe can be
+        read.
         """
         # Imported here: numpy takes longer to load than most programs take to run.
         from cairn.profile import reader
@@ -410,8 +411,8 @@ class Runner:
 
         problem: the sentence that says why the proof is missing; None if there is a proof.
 
-        The reason is `problem`, or the rest of a sentence that begins with the program. If the
-        program failed and the proof is missing, too, the failure of the program is returned.
+        Returns `problem`, or the rest of a sentence that begins with the program. If the program
+        failed and also gave no proof, the failure of the program is returned.
         """
         settings = self._settings
         why = f": {last_line(errors)}" if last_line(errors) else ""
@@ -467,10 +468,11 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
     """The launcher's report on memory, corrected for built-in workloads.
 
     Between two readings the launcher uses the cgroup's peak counter, which may include page cache.
-    A tree of one process cannot have held more than its largest resident set, which the kernel
-    counts exactly. Built-in workloads do not fork, so this resident set limits their numbers. Other
-    programs may fork without executing a program, so their numbers stay as they are: four forked
-    children of 100 MB are a tree of 421 MB whose largest process has 103 MB.
+    A tree of one process cannot have held more memory than the largest resident set of that
+    process, which the kernel counts exactly. Built-in workloads do not fork, so this resident set
+    limits their numbers. Other programs may fork without executing a program, so their numbers stay
+    as they are: four forked children of 100 MB are a tree of 421 MB whose largest process has 103
+    MB.
     """
     measured = launched.memory
     alone = workload and proof.processes == 1 and not proof.unreached and launched.left_behind == 0
@@ -518,7 +520,7 @@ def command_line(settings: Settings, workload: int) -> list[str]:
 
 
 def ending(status: int) -> str:
-    """The end of a process in words, from Python's return code: negative for a signal."""
+    """Describes how a process ended. `status` is Python's return code: negative for a signal."""
     if status >= 0:
         return f"exit code {status}"
     names = {
@@ -606,9 +608,9 @@ def _reported(path: Path) -> tuple[Reported | None, str | None, str | None]:
 
 
 def _counted(errors: str) -> tuple[float | None, str]:
-    """Callgrind's count for the command itself, over all its threads, and the command's own stderr.
+    """Returns callgrind's count of the instructions of the command itself, and its own stderr.
 
-    The count is None if callgrind printed none.
+    The count covers all threads of the command. It is None if callgrind printed no count.
     """
     counts = re.findall(r"^==\d+== Collected : (\d+)$", errors, re.MULTILINE)
     own_errors = re.sub(r"^==\d+==.*\n?", "", errors, flags=re.MULTILINE)
@@ -623,7 +625,7 @@ def _digest(path: Path) -> str:
 def _watch(pipe: int, report: Path | None) -> str | None:
     """Waits for the launcher's report. Returns early, with the reason, if a preload is lost.
 
-    report: the witness's file; with None it returns at once.
+    report: the witness's file; with None the function returns at once.
     """
     if report is None:
         return None

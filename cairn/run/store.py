@@ -8,8 +8,9 @@ Measuring appends to them, and reports read them. No other state exists.
     ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
     ROOT/ID/failed/…        the standard error of a failed trial
 
-An interrupted run continues in its folder. An incomplete last line of samples.jsonl is removed
-then. While a process measures a run, it holds an exclusive flock(2) on run.json.
+An interrupted run continues in its folder. Before it continues, an incomplete last line of
+samples.jsonl is removed. While a process measures a run, it holds an exclusive flock(2) on
+run.json.
 """
 
 from __future__ import annotations
@@ -123,8 +124,7 @@ class Folder(StoredRun):
     def append(self, sample: Sample) -> None:
         """Appends one trial. Removes `stopped`, because measuring continues.
 
-        After an error, the file ends with a whole line or with an incomplete one, which readers
-        leave out.
+        After an error, the last line of the file may be incomplete. Readers ignore such a line.
         """
         path = self.path / SAMPLES
         line = msgspec.json.encode(sample) + b"\n"

@@ -44,7 +44,7 @@ class StoredRun(ABC):
     def content(self, name: str) -> bytes | None:
         """Returns one part of the run; None if it is absent.
 
-        Raises CairnError if it cannot be read or is larger than LARGEST_FILE.
+        Raises CairnError if the part cannot be read or is larger than LARGEST_FILE.
         """
 
     def _needed(self, name: str) -> bytes:
@@ -56,7 +56,7 @@ class StoredRun(ABC):
     def run(self) -> Run:
         """Returns the settings of the run.
 
-        Raises CairnError if they are damaged or of an unknown version.
+        Raises CairnError if the settings are damaged or have an unknown version.
         """
         path, content = self.path / RUN, self._needed(RUN)
         schema = _decode(_Versioned, content, path).schema
@@ -71,7 +71,7 @@ class StoredRun(ABC):
     def samples(self) -> tuple[Sample, ...]:
         """Returns all trials so far, in the order in which they ran.
 
-        Raises CairnError if one is damaged.
+        Raises CairnError if a sample is damaged.
         """
         path, content = self.path / SAMPLES, self._needed(SAMPLES)
         whole = content[: content.rfind(b"\n") + 1]
@@ -111,7 +111,11 @@ _RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
         ("trial",): {"block": "round"},
     },
 }
-"""Keys of version 1 and their current names, by the path of the record that holds them."""
+"""The keys of version 1 that were renamed, with their current names.
+
+They are grouped by the record that holds them. The record is given by its kind and by the path of
+keys that leads to it.
+"""
 
 
 def _renewed(kind: type, record: object) -> object:

@@ -36,7 +36,7 @@ The longest report has a tenth of this length.
 _LARGEST_NUMBER = 1e15
 """The limit of all numbers in a report: eleven days in nanoseconds, or nearly a pebibyte.
 
-`stored_run` refuses larger metrics, counters and figures, too.
+`stored_run` applies the same limit to metrics, counters and figures.
 """
 
 GROUP_TITLES = {
@@ -77,7 +77,10 @@ def words(arguments: str, cpus: int) -> tuple[str, ...]:
 
 @functools.cache
 def load() -> tuple[BuiltIn, ...]:
-    """The catalog that cairn was installed with, in the order of the file and of every table."""
+    """The catalog that cairn was installed with.
+
+    Its entries have the order of the file, which is the order of all printed tables.
+    """
     path = Path(__file__).with_name("workloads.toml")
     try:
         return read(path.read_text(encoding="utf-8"))
