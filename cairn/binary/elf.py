@@ -202,12 +202,15 @@ class Image:
 
     @property
     def is_pie(self) -> bool:
-        """Whether the file is a position-independent executable. Its ELF type is "library"."""
+        """Whether the file is a position-independent executable.
+
+        Its ELF type is ET_DYN, as that of a library.
+        """
         return bool((self._tag(_DT_FLAGS_1) or 0) & _DF_1_PIE)
 
     @property
     def loader(self) -> str | None:
-        """The path of the dynamic loader that the file names; None if it is static or a library."""
+        """The path of the requested dynamic loader; None for static files and libraries."""
         segment = next(self._of_type(_PT_INTERP), None)
         if segment is None:
             return None

@@ -58,10 +58,11 @@ _COMMON_END, _LONGEST = b"lloc\0", max(map(len, _WANTED))
 
 
 _NAMES_MAX, _HITS_MAX = 100_000, 1000
-"""The most names ending with _COMMON_END, and the most occurrences of a number, that are examined.
+"""The most names ending with _COMMON_END that are examined, and the most places in the symbol table
+that are examined because they may hold the offset of one name.
 
-Chromium has some thousands of such names. The limits end the search in a hostile table that repeats
-a name or a number.
+Chromium has some thousands of such names. The limits end the search in a hostile file that repeats
+a name or an offset.
 """
 
 

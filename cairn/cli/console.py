@@ -39,7 +39,10 @@ def wants_color(choice: str, stream: Any) -> bool:
 
 
 class _Stderr(Console):
-    """The console on stderr. If the reader of stderr exits, the command continues without text."""
+    """The console on stderr.
+
+    If the reader of stderr exits, later text is dropped and the command continues.
+    """
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

@@ -36,7 +36,7 @@ class Abilities:
     memory_reason: str | None = None
     """Why peak memory is sampled, or not measured."""
     counters: Mapping[str, bool] = field(default_factory=dict)
-    """For each performance counter by name whether it works."""
+    """For each performance counter, by its name: whether the counter works."""
     clock_problem: str | None = None
     """Why there are no clock samples, as the end of a sentence; None if they work."""
     launcher_problem: str | None = None

@@ -108,7 +108,11 @@ class Conditions:
 
 
 def conditions(here: Host, *, thorough: bool) -> Conditions:
-    """The state of the machine. With `thorough`, also measures stolen time and spread, in 0.5 s."""
+    """The state of the machine.
+
+    Without `thorough`, some fields are None, such as `steal` and `spread`. Measuring these two
+    takes half a second.
+    """
     quick = Conditions(
         cpus=here.cpus,
         load=here.load,
@@ -171,7 +175,7 @@ def other_runs() -> int | None:
 def cpu_quota() -> float | None:
     """The CPU limit of this process, in CPUs; None without a limit.
 
-    It is the smallest limit of the process's cgroup and of all cgroups above that.
+    It is the smallest limit of the process's cgroup and of all cgroups above that cgroup.
     """
     limits = []
     for line in (_read("/proc/self/cgroup") or "").splitlines():

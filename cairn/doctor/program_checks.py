@@ -42,8 +42,8 @@ _KNOWN = {
     "firefox": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
     "firefox-esr": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
 }
-"""Stripped programs whose file does not name its allocator, by the name of the file: the allocator,
-and how to build the program without it."""
+"""For stripped programs whose file does not name its allocator, by the name of the file: the
+allocator, and how to build the program without it."""
 
 
 @dataclass(frozen=True, slots=True)

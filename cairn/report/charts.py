@@ -34,8 +34,8 @@ _COLORS = (
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">", "p", "h", "*", "d")
 _GRID, _FAINT, _GOOD, _BAD = "#dddddd", "#777777", "#117733", "#882255"
 _CUTS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""Possible ends of the axis of ratios. Larger ratios are written as numbers at its edge. A
-longer axis would make ratios such as 1.05 invisible."""
+"""Possible ends of the axis of ratios. Larger ratios are written as numbers at its edge. A longer
+axis would make ratios such as 1.05 invisible."""
 _BEYOND = 0.03
 """At most this share of the ratios lies beyond the end of the axis."""
 _STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)

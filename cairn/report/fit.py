@@ -104,7 +104,10 @@ def _narrowed(table: Table) -> Table:
 
 
 def _wrapped(head: str, width: int) -> str:
-    """Returns the head with line breaks, as wide as `width` or as the longest piece at most."""
+    """Returns the head with line breaks.
+
+    No line is wider than `width`, or than the longest piece if that is wider.
+    """
     return "\n".join(wrapped(head, max(width, *map(cell_len, pieces(head)))))
 
 

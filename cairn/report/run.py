@@ -278,7 +278,7 @@ def _calibration(measured: Measured, found: Sequence[Comparison], view: View) ->
 def _founding(
     measured: Measured, found: Sequence[Comparison], whys: Sequence[Why], view: View
 ) -> str:
-    """Returns the table of causes: those recorded for the founding cases and those in this run.
+    """Returns the founding cases, with the recorded causes and the causes found in this run.
 
     The full view also has a part for each workload.
     """

@@ -14,7 +14,7 @@ from cairn.report import words
 from cairn.report.tables import Cell, Table, name_of
 
 BEST, MAYBE, FAILED, UNKNOWN = "▸", "≈", "✘", "–"
-"""Signs in a matrix: the apparent best; another one that may be the best; failed; not measured."""
+"""Signs in a matrix: the apparent best; a contender that may be the best; failed; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,11 @@ def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = Non
 
 
 def _standings_say(found: Standings) -> Iterator[str]:
-    """Yields who is fastest and leanest, who may be as fast or as lean, and who has no mean."""
+    """Yields the conclusions.
+
+    They name the fastest and the leanest contender, the contenders that may be as fast or as lean,
+    and those that have no mean because they failed.
+    """
     first = found.places[0]
     if first.time is None:
         yield "No allocator has a mean over all workloads; the tables say why."
@@ -420,7 +424,7 @@ def _or_unknown(number: float | None, written: Callable[[float], str]) -> str:
 
 
 def _against_all(found: Ranking, matrix: Matrix) -> Table:
-    """Returns one contender's median divided by that of each of the others, a row per scenario."""
+    """Returns the ratios of one contender's median to the medians of all others, by scenario."""
 
     def written(difference: Difference | None) -> Cell:
         if difference is None:

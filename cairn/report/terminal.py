@@ -98,8 +98,8 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
 
 
 _BESIDE_LEAST, _BELOW = 34, 4
-"""The least columns for a paragraph at the right of its heads, and its indent if it stands below
-them."""
+"""The least width of a paragraph that stands at the right of its heads, and the indent of a
+paragraph that stands below them."""
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
 """Spaces at the end of a line, with colour codes among them. Only the spaces are removed."""
 _UNBOUNDED = 100_000

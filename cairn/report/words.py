@@ -95,7 +95,7 @@ def sign(change: Change) -> str:
 
 
 def change(change: Change | None) -> str:
-    """Returns the estimate with the sign of what is shown."""
+    """Returns the estimate in percent, after a sign for what is shown."""
     return f"{sign(change)} {units.percent(change.estimate)}" if change else ""
 
 
@@ -112,7 +112,7 @@ def interval(change: Change | None) -> str:
 
 
 def good(change: Change | None, metric: Metric) -> bool | None:
-    """Returns True for a shown change in the wanted direction, False for the other, else None."""
+    """Returns True if a wanted change is shown, False if an unwanted one is shown, else None."""
     if change is None or metric.direction in (Direction.NEITHER, Direction.UNKNOWN):
         return None
     match change.shown:

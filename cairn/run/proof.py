@@ -208,7 +208,7 @@ def _environment(path: str) -> str:
 def judge(
     content: bytes, contender: Contender, main_pid: int, resolve: Callable[[str], str]
 ) -> Proof:
-    """Judges whether every process that can load the contender proved that it loaded it.
+    """Judges whether every process that can load the contender proved to have loaded it.
 
     content: the witness's file.
     main_pid: the process id of the command.

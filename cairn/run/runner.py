@@ -608,7 +608,7 @@ def _reported(path: Path) -> tuple[Reported | None, str | None, str | None]:
 
 
 def _counted(errors: str) -> tuple[float | None, str]:
-    """Returns callgrind's count of the instructions of the command itself, and its own stderr.
+    """Returns callgrind's count of the command's instructions, and the command's own stderr.
 
     The count covers all threads of the command. It is None if callgrind printed no count.
     """

@@ -87,7 +87,7 @@ class StoredRun(ABC):
     def stopped(self) -> tuple[str, ...]:
         """Returns why measuring ended: one reason for each workload, or one for all.
 
-        Returns () while the run is measured, and if it was cut short.
+        Returns () while the run is being measured, and if the run was cut short.
         """
         content = self.content(STOPPED)
         if content is None:
