@@ -71,7 +71,7 @@ mutants: all .venv/tested ## plant faults, report those no test notices: SEED=n 
 	  $(SEED:%=--seed %) $(COUNT:%=--count %) $(ONLY:%=--only %)
 
 bench: all ## measure what the launcher and the witness cost
-	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/cost.py
+	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/launch_cost.py
 
 man: all ## regenerate man/ and the tables of workloads and size classes in docs/
 	$(PY) -P -m cairn.cli.manual man docs/workloads.md docs/allocator-reference.md

@@ -11,8 +11,8 @@ from cairn.allocators import catalog, discover
 from cairn.cli.console import end_like_ctrl_c, output_of, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, UsageError
+from cairn.report.formatting import printable
 from cairn.report.view import View
-from cairn.report.words import printable
 
 _PIPED = 1000
 """The width of the list in columns, if standard output is not a terminal."""
@@ -48,17 +48,17 @@ def list_(context: click.Context, as_json: bool, full: bool) -> None:
 
 
 def _list_allocators(as_json: bool, full: bool) -> None:
-    from cairn.cli import inventory
+    from cairn.cli import allocator_list
 
     known = discover.known_catalog()
     found = discover.discover(known)
     if as_json:
-        click.echo(inventory.document(known, found))
+        click.echo(allocator_list.document(known, found))
         return
     view = output_of("text", full, "auto", None, False).view
     if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         view = View(full=True, width=_PIPED)  # for grep and awk, each allocator is one line
-    click.echo(inventory.render(known, found, view), nl=False)
+    click.echo(allocator_list.render(known, found, view), nl=False)
 
 
 @allocators.command()

@@ -15,8 +15,8 @@ from cairn.cli.console import given, output_of, say, stderr
 from cairn.cli.group import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST, StopRule
+from cairn.report.formatting import printable
 from cairn.report.view import Form
-from cairn.report.words import printable
 from cairn.run import store
 
 if TYPE_CHECKING:

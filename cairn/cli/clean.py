@@ -14,7 +14,7 @@ from cairn.allocators.tools import bytes_below
 from cairn.cli import options
 from cairn.cli.group import cli
 from cairn.errors import UsageError
-from cairn.report.words import printable
+from cairn.report.formatting import printable
 from cairn.run import store
 
 

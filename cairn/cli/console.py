@@ -18,8 +18,8 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from cairn.errors import CairnError, UsageError
+from cairn.report.formatting import printable
 from cairn.report.view import WIDTH, Form, View
-from cairn.report.words import printable
 from cairn.run.run_file import ENDING
 from cairn.run.stored_run import cannot
 

@@ -13,7 +13,7 @@ import rich_click as click
 from cairn import units
 from cairn.compare.sweep import parse_parameter
 from cairn.model import Pattern
-from cairn.report.words import printable
+from cairn.report.formatting import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 

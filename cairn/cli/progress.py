@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from cairn import units
 from cairn.compare.plan import WARM_UP
 from cairn.model import Sample, StopRule, Trial
-from cairn.report.words import printable
+from cairn.report.formatting import printable
 from cairn.run.measure import Progress as Standing
 
 _QUIET_EVERY_S = 30.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import rich_click as click
 
 from cairn.cli.group import cli
-from cairn.report.words import printable
+from cairn.report.formatting import printable
 
 if TYPE_CHECKING:
     from cairn.profile.sites import Document, Site

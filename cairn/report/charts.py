@@ -20,8 +20,8 @@ from cairn.compare.ranking import Entry, Ranking
 from cairn.compare.ratios import Ratio
 from cairn.compare.standings import Place, Standings, WorkloadResult
 from cairn.model import Run
+from cairn.report.formatting import printable, times
 from cairn.report.pictures import without_glyph_warnings
-from cairn.report.words import printable, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 
 from cairn.model import SCHEMA, Examined, State
+from cairn.report.formatting import printable
 from cairn.report.terminal import Screen
 from cairn.report.view import View
-from cairn.report.words import printable
 
 SIGNS: dict[State, str] = {"fine": "✔", "warning": "▲", "obstacle": "✘", "unknown": "?"}
 

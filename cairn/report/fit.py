@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
+from cairn.report.formatting import pieces, wrapped
 from cairn.report.tables import Cell, Table
-from cairn.report.words import pieces, wrapped
 
 WIDE_GAP, NARROW_GAP = 2, 1
 """Spaces between two columns."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cairn import units
+from cairn.report.formatting import NOT_MEASURED, printable
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
-from cairn.report.words import NOT_MEASURED, printable
 from cairn.why.founding import Judged
 from cairn.why.gap import Why
 

@@ -9,7 +9,7 @@ import msgspec
 
 from cairn.compare.instructions import Count, counts, remarks, said
 from cairn.model import SCHEMA, Run, Sample
-from cairn.report import markdown, terminal, words
+from cairn.report import formatting, markdown, terminal
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.report.view import View
@@ -33,7 +33,7 @@ def render(run: Run, samples: Sequence[Sample], view: View) -> str:
         title="",
         says=(),
         tables=(table,),
-        footer=tuple(f"▲ {words.printable(line)}" for line in _notes(run, found)),
+        footer=tuple(f"▲ {formatting.printable(line)}" for line in _notes(run, found)),
         failures=(),
     )
     return f"{TITLE}\n\n{terminal.drawn(board, view).rstrip()}\n"
@@ -76,8 +76,10 @@ def document(run: Run, samples: Sequence[Sample]) -> str:
 def _rows(run: Run, found: Sequence[Count]) -> tuple[list[str], list[tuple[str, list[str]]]]:
     rows: dict[str, list[str]] = {}
     for count in found:
-        rows.setdefault(words.printable(count.workload), []).append(said(count))
-    return [words.printable(contender.name) for contender in run.contenders], list(rows.items())
+        rows.setdefault(formatting.printable(count.workload), []).append(said(count))
+    return [formatting.printable(contender.name) for contender in run.contenders], list(
+        rows.items()
+    )
 
 
 def _notes(run: Run, found: Sequence[Count]) -> list[str]:

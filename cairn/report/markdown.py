@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
+from cairn.report import formatting, tables, why
 from cairn.report import standings as boards
-from cairn.report import tables, why, words
 from cairn.report.standings import Board
 from cairn.why.gap import Why
 
@@ -19,7 +19,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@])")
 def escape(text: str) -> str:
     """Returns the text with all characters escaped that Markdown or HTML would interpret."""
     return (
-        _SPECIAL.sub(r"\\\1", words.printable(text)).replace("\\<", "&lt;").replace("\\>", "&gt;")
+        _SPECIAL.sub(r"\\\1", formatting.printable(text))
+        .replace("\\<", "&lt;")
+        .replace("\\>", "&gt;")
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cairn import model
 from cairn.model import Comparison, Metric, Row, Run
 from cairn.report import tables
-from cairn.report.words import printable
+from cairn.report.formatting import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from cairn import units
+from cairn.report.formatting import printable
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
-from cairn.report.words import printable
 from cairn.why.prediction import Costs, Prediction
 
 TELL_FROM = 0.05

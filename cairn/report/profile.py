@@ -58,11 +58,11 @@ from cairn.profile.tally import (
     one_or_more,
 )
 from cairn.report import terminal
+from cairn.report.formatting import NOT_MEASURED, printable, wrapped
 from cairn.report.prediction import sentences
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
 from cairn.report.view import View
-from cairn.report.words import NOT_MEASURED, printable, wrapped
 from cairn.why.prediction import Prediction
 
 _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")

@@ -48,9 +48,9 @@ from cairn.profile.tally import (
     call_name,
     cut_short,
 )
+from cairn.report.formatting import printable
 from cairn.report.profile import allocator_of, notes, program_of
 from cairn.report.run_csv import inert
-from cairn.report.words import printable
 from cairn.why.prediction import Prediction
 
 _QUANTILES = ("median_ns", "p95_ns", "p99_ns", "p999_ns")

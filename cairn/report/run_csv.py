@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import StringIO
 
 from cairn.model import Run, Sample, value
-from cairn.report.words import printable
+from cairn.report.formatting import printable
 
 _COLUMNS = (
     "run", "workload", "round", "position", "contender", "title", "counts", "failure", "started_at",

@@ -10,7 +10,7 @@ from cairn.compare.ranking import Matrix, Ranking, Scenario
 from cairn.compare.ratios import Difference, Ratio
 from cairn.compare.standings import LARGE_BYTES, Contest, Place, Standings, WorkloadResult
 from cairn.model import INTERRUPTED, TIME_BUDGET, Run
-from cairn.report import words
+from cairn.report import formatting
 from cairn.report.tables import Cell, Table, name_of
 
 BEST, MAYBE, FAILED, UNKNOWN = "▸", "≈", "✘", "–"
@@ -98,14 +98,14 @@ def _may_be_best(mean: Ratio | None) -> bool:
 
 
 def _named(place: Place) -> str:
-    return words.printable(place.contender)
+    return formatting.printable(place.contender)
 
 
 def _mean(ratio: Ratio) -> str:
     interval = (
-        words.times_interval(ratio.interval) if ratio.interval else "(one round: no interval)"
+        formatting.times_interval(ratio.interval) if ratio.interval else "(one round: no interval)"
     )
-    return f"{words.times(ratio.estimate)} times {interval}"
+    return f"{formatting.times(ratio.estimate)} times {interval}"
 
 
 def _times(found: Standings) -> Table:
@@ -160,7 +160,7 @@ def _over_best(level: float) -> str:
 
 def _with_interval(ratio: Ratio | None) -> str:
     return (
-        f"{words.times(ratio.estimate)} {words.times_interval(ratio.interval)}"
+        f"{formatting.times(ratio.estimate)} {formatting.times_interval(ratio.interval)}"
         if ratio
         else UNKNOWN
     )
@@ -168,7 +168,7 @@ def _with_interval(ratio: Ratio | None) -> str:
 
 def _no_mean(place: Place) -> str:
     """Returns why the contender has no mean, in a few words. Sentences below the table say more."""
-    return "not measured: failed" if place.failed_on else words.NOT_MEASURED
+    return "not measured: failed" if place.failed_on else formatting.NOT_MEASURED
 
 
 def _against(difference: Difference | None) -> str:
@@ -202,12 +202,12 @@ def _matrix(found: Standings, head: str, of: Callable[[WorkloadResult], Ratio | 
     names = [place.contender for place in found.places]
     rows = tuple(
         (
-            Cell(words.printable(contest.name)),
+            Cell(formatting.printable(contest.name)),
             *(_cell(found.cells[contest.workload, name], of) for name in names),
         )
         for contest in found.contests
     )
-    heads = [words.printable(name) for name in names]
+    heads = [formatting.printable(name) for name in names]
     return Table("", (head, *heads), rows, tight=True)
 
 
@@ -218,13 +218,13 @@ def _cell(cell: WorkloadResult, of: Callable[[WorkloadResult], Ratio | None]) ->
     if ratio is None:
         return Cell(UNKNOWN)
     sign = BEST if ratio.best else MAYBE if ratio.interval and ratio.interval.low <= 1 else ""
-    return Cell(sign + words.times(ratio.estimate), good=True if ratio.best else None)
+    return Cell(sign + formatting.times(ratio.estimate), good=True if ratio.best else None)
 
 
 def _contests(found: Standings) -> Table:
     rows = tuple(
         (
-            Cell(words.printable(contest.name)),
+            Cell(formatting.printable(contest.name)),
             Cell(str(contest.rounds)),
             Cell(
                 UNKNOWN
@@ -249,7 +249,7 @@ def _best(
     number = of(found.cells[contest.workload, name]) if name is not None else None
     if name is None or number is None:
         return Cell(UNKNOWN), Cell("")
-    return Cell(written(number)), Cell(words.printable(name))
+    return Cell(written(number)), Cell(formatting.printable(name))
 
 
 def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
@@ -263,7 +263,7 @@ def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
     memory = f" · peak: anonymous + shared, {', '.join(methods)}" if methods else ""
     yield (
         f"{ran} of each workload, each in random order · time: wall time without deliberate sleep"
-        f"{words.printable(memory)}"
+        f"{formatting.printable(memory)}"
     )
     yield (
         f"1.00: the best of the workload · {BEST} apparent best · {MAYBE} may be the best, too · "
@@ -293,13 +293,13 @@ def _standings_failures(found: Standings) -> Iterator[str]:
         for contest in found.contests:
             failure = found.cells[contest.workload, place.contender].failure
             if failure is not None:
-                yield words.printable(f"{place.contender} {failure} on {contest.name}")
+                yield formatting.printable(f"{place.contender} {failure} on {contest.name}")
     reasons: dict[str, list[str]] = {}
     for contest in found.contests:
         if contest.memory_missing is not None:
             reasons.setdefault(contest.memory_missing, []).append(contest.name)
     for reason, names in reasons.items():
-        yield words.printable(f"no memory ratios on {', '.join(names)}: {reason}")
+        yield formatting.printable(f"no memory ratios on {', '.join(names)}: {reason}")
 
 
 def _cut_short(stopped: Sequence[str] | None, rounds: Sequence[int], noun: str) -> Iterator[str]:
@@ -339,7 +339,7 @@ def scenarios(
             *_scenarios_footer(run, found),
         ),
         failures=tuple(
-            words.printable(f"{entry.contender} {entry.failure} in {scenario.name}")
+            formatting.printable(f"{entry.contender} {entry.failure} in {scenario.name}")
             for scenario in found.scenarios
             for entry in scenario.entries
             if entry.failure is not None
@@ -353,7 +353,7 @@ def _scenarios_say(found: Ranking) -> Iterator[str]:
         yield "No ranking: no allocator completed all scenarios."
         return
     yield (
-        f"First by points: {words.printable(first.contender)}, {first.points:g} points, at "
+        f"First by points: {formatting.printable(first.contender)}, {first.points:g} points, at "
         f"{_mean(first.ratio)} the median of each scenario's best."
     )
     ranked = [rank for rank in found.ranks[1:] if rank.points is not None]
@@ -361,17 +361,18 @@ def _scenarios_say(found: Ranking) -> Iterator[str]:
         rank.contender for rank in ranked if rank.over_above is None or not rank.over_above.more
     ]
     if unclear:
-        yield f"Not shown to be slower than the row above: {words.printable(', '.join(unclear))}."
+        names = formatting.printable(", ".join(unclear))
+        yield f"Not shown to be slower than the row above: {names}."
     failed = [rank.contender for rank in found.ranks if rank.failed_on]
     if failed:
-        yield f"Not ranked, because a scenario failed: {words.printable(', '.join(failed))}."
+        yield f"Not ranked, because a scenario failed: {formatting.printable(', '.join(failed))}."
 
 
 def _ranks(found: Ranking) -> Table:
     rows = []
     for number, rank in enumerate(found.ranks, 1):
         slower = rank.over_above is not None and rank.over_above.more
-        why = "not measured: failed" if rank.failed_on else words.NOT_MEASURED
+        why = "not measured: failed" if rank.failed_on else formatting.NOT_MEASURED
         cells = (Cell(why), Cell(""), Cell(""))
         if rank.points is not None:
             against = Cell(_against(rank.over_above), False if slower else None)
@@ -392,7 +393,7 @@ def _scenario(scenario: Scenario, level: float) -> Table:
     rows = []
     for place, entry in enumerate(scenario.entries):
         cells = [
-            Cell("failed" if entry.failure else words.NOT_MEASURED),
+            Cell("failed" if entry.failure else formatting.NOT_MEASURED),
             *(Cell("") for _ in range(5)),
         ]
         if entry.median_ns is not None:
@@ -402,13 +403,13 @@ def _scenario(scenario: Scenario, level: float) -> Table:
                 Cell((f"{MAYBE} " if unclear else "") + _with_interval(entry.median_ratio)),
                 Cell(_or_unknown(entry.p95_ns, units.time)),
                 Cell(_or_unknown(entry.p99_ns, units.time)),
-                Cell(_or_unknown(entry.faults, words.share)),
+                Cell(_or_unknown(entry.faults, formatting.share)),
                 Cell(_or_unknown(entry.points, "{:g}".format)),
             ]
         sign = BEST if place == 0 and entry.median_ns is not None else " "
-        rows.append((Cell(f"{sign} {words.printable(entry.contender)}"), *cells))
+        rows.append((Cell(f"{sign} {formatting.printable(entry.contender)}"), *cells))
     heads = (
-        words.printable(scenario.name),
+        formatting.printable(scenario.name),
         "median",
         _over_best(level),
         "P95",
@@ -432,14 +433,14 @@ def _against_all(found: Ranking, matrix: Matrix) -> Table:
         sign = "▲" if difference.more else "▼" if difference.less else MAYBE
         good = False if difference.more else True if difference.less else None
         return Cell(
-            f"{sign} {words.times(difference.estimate)} "
-            f"{words.times_interval(difference.interval)}",
+            f"{sign} {formatting.times(difference.estimate)} "
+            f"{formatting.times_interval(difference.interval)}",
             good,
         )
 
     rows = [
         (
-            Cell(words.printable(s.name)),
+            Cell(formatting.printable(s.name)),
             *(written(matrix.cells.get((s.workload, other))) for other in matrix.others),
         )
         for s in found.scenarios
@@ -447,7 +448,10 @@ def _against_all(found: Ranking, matrix: Matrix) -> Table:
     rows.append(
         (Cell("geometric mean"), *(written(matrix.means.get(other)) for other in matrix.others))
     )
-    heads = (f"{words.printable(matrix.contender)} ÷", *map(words.printable, matrix.others))
+    heads = (
+        f"{formatting.printable(matrix.contender)} ÷",
+        *map(formatting.printable, matrix.others),
+    )
     return Table("", heads, tuple(rows))
 
 

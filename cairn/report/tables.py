@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cairn import model
 from cairn.model import Comparison, Direction, Metric, Row, Run
-from cairn.report import words
+from cairn.report import formatting
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,14 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
 def name_of(title: str, name: str) -> str:
     """Returns a contender's name, followed by the library's title unless the name implies it."""
     if title.lower().startswith(name.lower() + " "):
-        return words.printable(title)
+        return formatting.printable(title)
     if name.partition(" ")[0] in ("system", title.partition(" ")[0]):
-        return words.printable(name)
-    return words.printable(f"{name} ({title})")
+        return formatting.printable(name)
+    return formatting.printable(f"{name} ({title})")
 
 
 def _against_head(baseline: str) -> str:
-    text = words.printable(baseline)
+    text = formatting.printable(baseline)
     return f"against {text}" if len(text) <= _HEAD_MAX else "change"
 
 
@@ -125,7 +125,7 @@ def _changes(
     heads = [""]
     parts: list[int] = []
     for metric in metrics:
-        heads.append(words.printable(metric.title))
+        heads.append(formatting.printable(metric.title))
         if compared and metric.direction is not Direction.NEITHER:
             heads += [_against_head(comparison.baseline), "95 %"]
         parts.append(len(heads) - 1 - sum(parts))
@@ -133,15 +133,18 @@ def _changes(
     for place, row in enumerate(_alive(comparison)):
         cells = [Cell(("▸ " if place == 0 and compared else "  ") + names[row.contender])]
         for metric in metrics:
-            cells.append(Cell(words.median(row.summaries.get(metric.key), metric)))
+            cells.append(Cell(formatting.median(row.summaries.get(metric.key), metric)))
             if not compared or metric.direction is Direction.NEITHER:
                 continue
             change = row.changes.get(metric.key)
-            good = words.good(change, metric)
+            good = formatting.good(change, metric)
             if row.contender == comparison.baseline:
                 cells += [Cell("baseline"), Cell("")]
             else:
-                cells += [Cell(words.change(change), good), Cell(words.interval(change), good)]
+                cells += [
+                    Cell(formatting.change(change), good),
+                    Cell(formatting.interval(change), good),
+                ]
         rows.append(tuple(cells))
     return Table(
         title="",
@@ -162,18 +165,21 @@ def _against(comparison: Comparison) -> Table:
         change = pair.change
         ends = "too few rounds"
         if change.interval is not None:
-            ends = (
-                f"[{words.times(1 + change.interval.low)}, {words.times(1 + change.interval.high)}]"
-            )
-        text = f"÷ {words.printable(pair.other)} {words.times(1 + change.estimate)} {ends}"
-        rows.setdefault(pair.contender, []).append(Cell(text, words.good(change, model.CPU_TIME)))
+            low, high = change.interval.low, change.interval.high
+            ends = f"[{formatting.times(1 + low)}, {formatting.times(1 + high)}]"
+        text = (
+            f"÷ {formatting.printable(pair.other)} {formatting.times(1 + change.estimate)} {ends}"
+        )
+        rows.setdefault(pair.contender, []).append(
+            Cell(text, formatting.good(change, model.CPU_TIME))
+        )
     most = max(len(cells) for cells in rows.values())
     heads = ("CPU time: user + system", "[95 %], each pair by itself", *[""] * (most - 1))
     return Table(
         title="",
         heads=heads,
         rows=tuple(
-            (Cell("  " + words.printable(name)), *cells, *[Cell("")] * (most - len(cells)))
+            (Cell("  " + formatting.printable(name)), *cells, *[Cell("")] * (most - len(cells)))
             for name, cells in rows.items()
         ),
     )
@@ -183,22 +189,22 @@ def _spread(comparison: Comparison, metric: Metric, names: dict[str, str]) -> Ta
     rows = tuple(
         (
             Cell("  " + names[row.contender]),
-            Cell(words.spread(summary, metric)),
-            Cell(words.median(summary, metric)),
-            Cell(words.extremes(summary, metric)),
+            Cell(formatting.spread(summary, metric)),
+            Cell(formatting.median(summary, metric)),
+            Cell(formatting.extremes(summary, metric)),
             Cell(str(summary.runs) if summary else "0"),
         )
         for row in _alive(comparison)
         for summary in [row.summaries.get(metric.key)]
     )
-    title = words.printable(metric.title)
+    title = formatting.printable(metric.title)
     return Table(title=title, heads=(title, "mean ± σ", "median", "min … max", "runs"), rows=rows)
 
 
 def failures(comparison: Comparison) -> list[str]:
     """Returns a sentence for each failure of a contender."""
     return [
-        words.printable(f"{row.contender} {sentence}")
+        formatting.printable(f"{row.contender} {sentence}")
         for row in comparison.rows
         for sentence in row.failures
     ]
@@ -209,7 +215,7 @@ def footer(comparison: Comparison) -> str:
     parts = [f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}"]
     why = comparison.stopped_because
     if why and why != parts[0]:
-        parts[0] += f" ({words.printable(why)})"
+        parts[0] += f" ({formatting.printable(why)})"
     if len(_alive(comparison)) > 1:
         parts.append("paired Hodges–Lehmann, Holm-adjusted")
     loaded = min(
@@ -226,4 +232,4 @@ def footer(comparison: Comparison) -> str:
 
 def remarks(run: Run, comparison: Comparison) -> list[str]:
     """Returns the notes of the run and of the comparison."""
-    return [words.printable(line) for line in (*run.notes, *comparison.notes)]
+    return [formatting.printable(line) for line in (*run.notes, *comparison.notes)]

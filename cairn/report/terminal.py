@@ -14,8 +14,8 @@ from rich.text import Text
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
+from cairn.report import formatting, tables, why
 from cairn.report import standings as boards
-from cairn.report import tables, why, words
 from cairn.report.fit import fit
 from cairn.report.standings import Board
 from cairn.report.view import View
@@ -27,7 +27,7 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
     screen = Screen(view)
     for index, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
-            title = words.printable(run.settings.workloads[index].name)
+            title = formatting.printable(run.settings.workloads[index].name)
             screen.line(f"\n{title}" if index else title, "bold")
         _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
     return screen.text()
@@ -59,7 +59,7 @@ def whys(run: Run, found: Sequence[Why], view: View) -> str:
 
 
 def _board(run: Run, board: Board, view: View) -> str:
-    notes = tuple(words.printable(note) for note in run.notes)
+    notes = tuple(formatting.printable(note) for note in run.notes)
     return drawn(replace(board, footer=(*board.footer, *notes)), view)
 
 
@@ -90,11 +90,11 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
         screen.line(f"✘ {line}", "red", indent=2)
     screen.line()
     for place, sentence in enumerate(comparison.verdict):
-        screen.line(words.printable(sentence), "bold" if place == 0 else "")
+        screen.line(formatting.printable(sentence), "bold" if place == 0 else "")
     if comparison.not_tested:
-        screen.line(f"Not tested: {words.printable('; '.join(comparison.not_tested))}.")
+        screen.line(f"Not tested: {formatting.printable('; '.join(comparison.not_tested))}.")
     if comparison.next_steps:
-        screen.line(f"Next: {words.printable(' · '.join(comparison.next_steps))}")
+        screen.line(f"Next: {formatting.printable(' · '.join(comparison.next_steps))}")
 
 
 _BESIDE_LEAST, _BELOW = 34, 4
@@ -131,7 +131,7 @@ class Screen:
         All lines but the first are indented by `hanging` more columns.
         """
         for part in text.split("\n"):
-            lines = words.wrapped(part, self._view.width - indent - hanging)
+            lines = formatting.wrapped(part, self._view.width - indent - hanging)
             for place, line in enumerate(lines):
                 left = " " * (indent + (hanging if place else 0))
                 self._console.print(Text(left + line, style), soft_wrap=True)
@@ -150,7 +150,7 @@ class Screen:
             if left.plain.strip():
                 self._console.print(left, soft_wrap=True)
             left, indent = Text(" " * _BELOW), _BELOW
-        for line in words.wrapped(text, self._view.width - indent):
+        for line in formatting.wrapped(text, self._view.width - indent):
             self._console.print(left.append(line, style), soft_wrap=True)
             left = Text(" " * indent)
 

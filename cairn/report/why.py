@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.model import Finding, Run
+from cairn.report.formatting import NOT_MEASURED, printable
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
-from cairn.report.words import NOT_MEASURED, printable
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
 
 _TELL_FROM = 0.01

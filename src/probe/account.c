@@ -3,17 +3,17 @@
 #include "base/ticks.h"
 #include "probe/canary.h"
 #include "probe/counters.h"
+#include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
 #include "probe/owners.h"
-#include "probe/stub.h"
 
 #include <sys/resource.h>
 
 static uint64_t thread_faults(void)
 {
     struct rusage usage;
-    if (stub_failed(stub_call3(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0)))
+    if (direct_failed(direct_call3(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0)))
         return 0;
     return (uint64_t)(usage.ru_minflt + usage.ru_majflt);
 }

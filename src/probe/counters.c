@@ -1,7 +1,7 @@
 #include "probe/counters.h"
 
+#include "probe/direct_syscall.h"
 #include "probe/session.h"
-#include "probe/stub.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,10 +63,10 @@ void counters_begin(void)
 static long move_up(long fd)
 {
     enum { HIGH = 700 };
-    long high = stub_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
-    if (stub_failed(high))
+    long high = direct_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
+    if (direct_failed(high))
         return fd;
-    stub_call3(SYS_close, fd, 0, 0);
+    direct_call3(SYS_close, fd, 0, 0);
     return high;
 }
 
@@ -81,8 +81,8 @@ static long open_event(uint32_t event, long leader)
         .exclude_kernel = 1,
         .exclude_hv = 1,
     };
-    long fd = stub_call(SYS_perf_event_open, (long)&attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC, 0);
-    return stub_failed(fd) ? fd : move_up(fd);
+    long fd = direct_call(SYS_perf_event_open, (long)&attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC, 0);
+    return direct_failed(fd) ? fd : move_up(fd);
 }
 
 /* Returns the number of events in the thread's group. me->counters holds their descriptors in the
@@ -98,7 +98,7 @@ static void open_group(struct self *me)
         if (wanted[slot] == 0)
             continue;
         long fd = open_event(wanted[slot] - 1, me->counter_slots != 0 ? me->counters[0] : -1);
-        if (stub_failed(fd)) {
+        if (direct_failed(fd)) {
             __atomic_store_n(&session.head->event_errnos[slot], (uint32_t)-fd, __ATOMIC_RELAXED);
             continue;
         }
@@ -138,14 +138,14 @@ void counters_arm(struct self *me)
 static bool is_event(int fd)
 {
     uint64_t id;
-    return !stub_failed(stub_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
+    return !direct_failed(direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
 }
 
 void counters_disarm(struct self *me)
 {
     for (unsigned i = 0; i < group_size(me); i++)
         if (is_event(me->counters[i]))
-            stub_call3(SYS_close, me->counters[i], 0, 0);
+            direct_call3(SYS_close, me->counters[i], 0, 0);
     me->counter_slots = 0;
 }
 
@@ -162,7 +162,7 @@ struct group {
 static bool read_group(const struct self *me, struct group *group)
 {
     long bytes = (long)(offsetof(struct group, values) + group_size(me) * sizeof(uint64_t));
-    return stub_call3(SYS_read, me->counters[0], (long)group, bytes) == bytes;
+    return direct_call3(SYS_read, me->counters[0], (long)group, bytes) == bytes;
 }
 
 /* Replaces each number x in me->events by v - x, where v is the group's present value. Before the

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "probe/canary.h"
+#include "probe/direct_syscall.h"
 #include "probe/session.h"
-#include "probe/stub.h"
 
 #include <signal.h>
 #include <string.h>
@@ -21,7 +21,7 @@ enum {
 static uint64_t now_ns(clockid_t clock)
 {
     struct timespec now = {.tv_sec = 0};
-    stub_call3(SYS_clock_gettime, clock, (long)&now, 0);
+    direct_call3(SYS_clock_gettime, clock, (long)&now, 0);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
@@ -37,12 +37,12 @@ void cpu_timer_arm(struct self *me)
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = SIGSYS;
     event.sigev_value.sival_ptr = &cpu_timer_mark;
-    event._sigev_un._tid = (pid_t)stub_call0(SYS_gettid);
+    event._sigev_un._tid = (pid_t)direct_call0(SYS_gettid);
     long made =
-        stub_call3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, (long)&event, (long)&me->timer);
+        direct_call3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, (long)&event, (long)&me->timer);
     /* The usual reason is RLIMIT_SIGPENDING, which limits the number of timers of all threads
      * together. */
-    if (stub_failed(made)) {
+    if (direct_failed(made)) {
         session.head->timer_errno = (uint32_t)-made;
         session_add(&session.head->timers_refused, 1);
         return;
@@ -51,13 +51,13 @@ void cpu_timer_arm(struct self *me)
     me->timer_cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
     me->timer_ns = now_ns(CLOCK_MONOTONIC);
     session.head->timer_ns = INTERVAL_NS;
-    stub_call(SYS_timer_settime, me->timer, 0, (long)&when, 0, 0, 0);
+    direct_call(SYS_timer_settime, me->timer, 0, (long)&when, 0, 0, 0);
 }
 
 void cpu_timer_disarm(struct self *me)
 {
     if (me->has_timer)
-        stub_call3(SYS_timer_delete, me->timer, 0, 0);
+        direct_call3(SYS_timer_delete, me->timer, 0, 0);
     me->has_timer = false;
 }
 

@@ -2,8 +2,8 @@
 
 #include "base/ticks.h"
 #include "probe/cpu_timer.h"
+#include "probe/direct_syscall.h"
 #include "probe/shadow.h"
-#include "probe/stub.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -197,7 +197,7 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     /* brk() reports a failure by returning the old end. EAGAIN of a futex call is no failure. It
      * means that the value of the futex had changed. */
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
-    if (refused || (stub_failed(result) && result != -EAGAIN))
+    if (refused || (direct_failed(result) && result != -EAGAIN))
         session_add(&counts->failed, 1);
     else
         session_add(&counts->bytes, follow(kind, arguments, result));
@@ -262,7 +262,7 @@ static void let_go(greg_t *registers)
 static uint64_t thread_cpu_ns(void)
 {
     struct timespec now = {.tv_sec = 0};
-    stub_call3(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now, 0);
+    direct_call3(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now, 0);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
@@ -299,8 +299,8 @@ static void pass_to_program(int signal, siginfo_t *info, void *context)
         now.sa_sigaction(signal, info, context);
     } else if (now.sa_handler == SIG_DFL) {
         struct kernel_action fatal = {.handler = NULL};
-        stub_call(SYS_rt_sigaction, SIGSYS, (long)&fatal, 0, MASK_BYTES, 0, 0);
-        stub_call3(SYS_tgkill, stub_call0(SYS_getpid), stub_call0(SYS_gettid), SIGSYS);
+        direct_call(SYS_rt_sigaction, SIGSYS, (long)&fatal, 0, MASK_BYTES, 0, 0);
+        direct_call3(SYS_tgkill, direct_call0(SYS_getpid), direct_call0(SYS_gettid), SIGSYS);
     } else if (now.sa_handler != SIG_IGN) {
         now.sa_handler(signal);
     }
@@ -323,7 +323,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     long number = info->si_syscall;
     switch (number) {
     case SYS_rt_sigreturn:
-        stub_return_from_signal((uintptr_t)registers[REG_RSP]);
+        direct_return_from_signal((uintptr_t)registers[REG_RSP]);
     case SYS_rt_sigprocmask:
         registers[REG_RAX] = change_mask(context, registers);
         return;
@@ -349,8 +349,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     uint64_t cpu_before_ns = waiting ? thread_cpu_ns() : 0;
     self.calling = true;
     uint64_t before = ticks_before();
-    long result = stub_call(number, arguments[0], arguments[1], arguments[2], registers[REG_R10],
-                            registers[REG_R8], registers[REG_R9]);
+    long result = direct_call(number, arguments[0], arguments[1], arguments[2], registers[REG_R10],
+                              registers[REG_R8], registers[REG_R9]);
     uint64_t ticks = ticks_after() - before;
     self.calling = false;
     uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;
@@ -367,23 +367,23 @@ void kernel_calls_arm(struct self *me)
 {
     if (how != PROFILE_DISPATCH)
         return;
-    stub_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
-    me->armed =
-        !stub_failed(stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
-                               (long)stub_begin, stub_end - stub_begin, (long)&me->guard, 0));
+    direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
+    me->armed = !direct_failed(direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH,
+                                           PR_SYS_DISPATCH_ON, (long)direct_begin,
+                                           direct_end - direct_begin, (long)&me->guard, 0));
 }
 
 void kernel_calls_unblock(const struct self *me)
 {
     if (me->armed)
-        stub_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
+        direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
 }
 
 bool kernel_calls_disarm(struct self *me)
 {
     if (me->armed)
-        me->armed = stub_failed(
-            stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
+        me->armed = direct_failed(
+            direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
     return !me->armed;
 }
 
@@ -399,7 +399,7 @@ static uint64_t calibrate(struct self *me)
     kernel_calls_arm(me);
     for (size_t i = 0; i < TRIES; i++) {
         uint64_t start = ticks_before();
-        stub_call0(SYS_getppid);
+        direct_call0(SYS_getppid);
         uint64_t plain = ticks_after() - start;
         start = ticks_before();
         (void)syscall(SYS_getppid);
@@ -443,20 +443,20 @@ static bool dispatch_begin(struct self *me)
         return false;
     }
     volatile uint8_t outside = SELF_OUTSIDE;
-    long tried = stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
-                           (long)stub_begin, stub_end - stub_begin, (long)&outside, 0);
-    if (stub_failed(tried)) {
+    long tried = direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+                             (long)direct_begin, direct_end - direct_begin, (long)&outside, 0);
+    if (direct_failed(tried)) {
         session.head->dispatch_errno = (uint32_t)-tried;
         return false;
     }
-    stub_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
+    direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
     struct kernel_action ours = {
         .handler = on_signal,
         .flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTORER_FLAG,
-        .restorer = stub_restorer,
+        .restorer = direct_restorer,
     };
     struct kernel_action before = {.handler = NULL};
-    stub_call(SYS_rt_sigaction, SIGSYS, (long)&ours, (long)&before, MASK_BYTES, 0, 0);
+    direct_call(SYS_rt_sigaction, SIGSYS, (long)&ours, (long)&before, MASK_BYTES, 0, 0);
     if (before.handler != on_signal && before.handler != NULL) {
         theirs.sa_flags = (int)before.flags;
         theirs.sa_sigaction = before.handler;
@@ -525,7 +525,7 @@ void kernel_calls_begin(struct self *me)
     session.head->dispatch_ticks = cost_ticks;
     uintptr_t unknown = 0;
     if (how != PROFILE_UNSEEN)
-        atomic_compare_exchange_strong(&break_end, &unknown, (uintptr_t)stub_call0(SYS_brk));
+        atomic_compare_exchange_strong(&break_end, &unknown, (uintptr_t)direct_call0(SYS_brk));
 }
 
 bool kernel_calls_interposed(void)

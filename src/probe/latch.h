@@ -4,14 +4,14 @@
  * that holds a latch has a guard other than SELF_OUTSIDE (self.h), or the latch is one that no
  * allocation takes (process.c). Suppose that a signal handler interrupts the holder and allocates.
  * Because of the guard, the allocation is not counted and takes no latch, so it cannot wait for its
- * own thread. A waiting thread sleeps in the kernel by a call of stub.h, which the probe does not
- * count.
+ * own thread. A waiting thread sleeps in the kernel by a call of direct_syscall.h, which the probe
+ * does not count.
  */
 #ifndef CAIRN_PROBE_LATCH_H
 #define CAIRN_PROBE_LATCH_H
 
 #include "base/cpu.h"
-#include "probe/stub.h"
+#include "probe/direct_syscall.h"
 
 #include <stdatomic.h>
 
@@ -30,7 +30,7 @@ static inline void latch_take(struct latch *latch)
         cpu_relax();
     }
     while (atomic_exchange_explicit(&latch->state, 2, memory_order_acquire) != 0)
-        stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAIT_PRIVATE, 2);
+        direct_call3(SYS_futex, (long)&latch->state, FUTEX_WAIT_PRIVATE, 2);
 }
 
 /* Tries to take the latch. Returns false if the latch was not free in 1,000 tries. Code that may
@@ -44,7 +44,7 @@ static inline bool latch_take_soon(struct latch *latch)
         if (atomic_compare_exchange_strong_explicit(&latch->state, &free, 1, memory_order_acquire,
                                                     memory_order_relaxed))
             return true;
-        stub_call0(SYS_sched_yield);
+        direct_call0(SYS_sched_yield);
     }
     return false;
 }
@@ -53,7 +53,7 @@ static inline void latch_drop(struct latch *latch)
 {
     enum { FUTEX_WAKE_PRIVATE = 129 };
     if (UNLIKELY(atomic_exchange_explicit(&latch->state, 0, memory_order_release) == 2))
-        stub_call3(SYS_futex, (long)&latch->state, FUTEX_WAKE_PRIVATE, 1);
+        direct_call3(SYS_futex, (long)&latch->state, FUTEX_WAKE_PRIVATE, 1);
 }
 
 /* Frees a latch in the child of a fork. Returns true if the latch was held. The thread that held it

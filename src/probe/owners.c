@@ -1,6 +1,6 @@
 #include "probe/owners.h"
 
-#include "probe/stub.h"
+#include "probe/direct_syscall.h"
 
 #include <stdatomic.h>
 
@@ -23,11 +23,11 @@ static _Atomic uint32_t *word_of(const void *block)
     struct leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf == NULL) {
         struct leaf *other = NULL;
-        leaf = stub_map(sizeof *leaf);
+        leaf = direct_map(sizeof *leaf);
         if (leaf == NULL)
             return NULL;
         if (!atomic_compare_exchange_strong(place, &other, leaf)) {
-            stub_call3(SYS_munmap, (long)leaf, sizeof *leaf, 0);
+            direct_call3(SYS_munmap, (long)leaf, sizeof *leaf, 0);
             leaf = other;
         }
     }

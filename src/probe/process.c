@@ -2,10 +2,10 @@
  * jumps, and libc's memory functions.
  */
 #include "base/ticks.h"
+#include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/latch.h"
 #include "probe/next.h"
-#include "probe/stub.h"
 #include "probe/thread.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 static void note_exit(int code, void *nothing)
 {
     (void)nothing;
-    if (session.head != NULL && (uint32_t)stub_call0(SYS_getpid) == session.head->process)
+    if (session.head != NULL && (uint32_t)direct_call0(SYS_getpid) == session.head->process)
         session.head->exit_code = (uint32_t)code;
 }
 
@@ -54,7 +54,7 @@ INTERPOSED void _exit(int code)
     if (LIKELY(pthread_self() != 0))
         thread_end_process(code);
     for (;;)
-        stub_call3(SYS_exit_group, code, 0, 0);
+        direct_call3(SYS_exit_group, code, 0, 0);
 }
 
 INTERPOSED void _Exit(int code)
@@ -81,7 +81,7 @@ static struct start *start_take(void)
     latch_take(&starts_latch);
     struct start *start = starts;
     if (start == NULL) {
-        start = stub_map(BYTES);
+        start = direct_map(BYTES);
         for (size_t i = 0; start != NULL && i + 1 < BYTES / sizeof *start; i++)
             start[i].next = &start[i + 1];
     }

@@ -1,7 +1,7 @@
 #include "probe/residence.h"
 
+#include "probe/direct_syscall.h"
 #include "probe/shadow.h"
-#include "probe/stub.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,19 +18,19 @@ static uint64_t page_bytes(void)
 
 static long open_own(const char *path)
 {
-    return stub_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    return direct_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
 }
 
 /* Reads the beginning of a /proc file as text. Returns false if it cannot be opened or read. */
 static bool read_text(const char *path, char *text, size_t bytes)
 {
     long fd = open_own(path);
-    if (stub_failed(fd))
+    if (direct_failed(fd))
         return false;
-    long length = stub_call3(SYS_read, fd, (long)text, (long)bytes - 1);
-    stub_call3(SYS_close, fd, 0, 0);
-    text[stub_failed(length) ? 0 : length] = '\0';
-    return !stub_failed(length);
+    long length = direct_call3(SYS_read, fd, (long)text, (long)bytes - 1);
+    direct_call3(SYS_close, fd, 0, 0);
+    text[direct_failed(length) ? 0 : length] = '\0';
+    return !direct_failed(length);
 }
 
 uint64_t residence_bytes(void)
@@ -74,8 +74,8 @@ static bool read_page(uintptr_t page, void *copy)
 {
     struct iovec to = {.iov_base = copy, .iov_len = PAGE_BYTES};
     struct iovec from = {.iov_base = (void *)page, .iov_len = PAGE_BYTES};
-    return stub_call(SYS_process_vm_readv, stub_call0(SYS_getpid), (long)&to, 1, (long)&from, 1,
-                     0) == PAGE_BYTES;
+    return direct_call(SYS_process_vm_readv, direct_call0(SYS_getpid), (long)&to, 1, (long)&from, 1,
+                       0) == PAGE_BYTES;
 }
 
 static void tally_page(uintptr_t page)
@@ -96,12 +96,12 @@ static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_E
 {
     static uint64_t entries[SHADOW_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
-    long got = stub_call(SYS_pread64, pagemap, (long)entries, sizeof entries,
-                         (long)(page * sizeof entries[0]), 0, 0);
+    long got = direct_call(SYS_pread64, pagemap, (long)entries, sizeof entries,
+                           (long)(page * sizeof entries[0]), 0, 0);
     memset(resident, 0, SHADOW_EXTENT_PAGES / 8);
-    for (size_t i = 0; !stub_failed(got) && i < (size_t)got / sizeof entries[0]; i++)
+    for (size_t i = 0; !direct_failed(got) && i < (size_t)got / sizeof entries[0]; i++)
         resident[i / 64] |= (uint64_t)((entries[i] & (present | of_file)) == present) << i % 64;
-    return !stub_failed(got);
+    return !direct_failed(got);
 }
 
 /* Adds one extent to the tally. The allocator owns at most `held` pages there. Of these, `noted`
@@ -136,7 +136,7 @@ struct residence residence_look(void)
     if (page_bytes() != PAGE_BYTES)
         return found;
     long pagemap = open_own("/proc/self/pagemap");
-    if (stub_failed(pagemap))
+    if (direct_failed(pagemap))
         return found;
     /* The first look reads one page in 16, which is 128 pages of 8 MiB. The more pages a look
      * found, the smaller is the part that the next look reads. */
@@ -145,7 +145,7 @@ struct residence residence_look(void)
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
         for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
             tally_extent(pagemap, leaf, extent);
-    stub_call3(SYS_close, pagemap, 0, 0);
+    direct_call3(SYS_close, pagemap, 0, 0);
     found.own_bytes = tally.own << SHADOW_PAGE_SHIFT;
     found.unasked_bytes = tally.pages << SHADOW_PAGE_SHIFT;
     if (tally.pages < tally.stride)

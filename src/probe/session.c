@@ -68,7 +68,7 @@ static uint64_t page_bytes(void)
 static bool may_grow_to(uint64_t bytes)
 {
     struct rlimit limit = {.rlim_cur = 0};
-    stub_call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&limit, 0, 0);
+    direct_call(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&limit, 0, 0);
     return bytes <= limit.rlim_cur;
 }
 
@@ -79,13 +79,13 @@ static bool reserve(int fd, uint64_t from, uint64_t to)
 {
     if (!may_grow_to(to))
         return false;
-    long result = stub_call(SYS_fallocate, fd, 0, (long)from, (long)(to - from), 0, 0);
+    long result = direct_call(SYS_fallocate, fd, 0, (long)from, (long)(to - from), 0, 0);
     if (result != -EOPNOTSUPP && result != -ENOSYS)
-        return !stub_failed(result);
+        return !direct_failed(result);
     static const char zeroes[4096];
     for (uint64_t at = from; at < to;) {
         uint64_t bytes = to - at < sizeof zeroes ? to - at : sizeof zeroes;
-        long written = stub_call(SYS_pwrite64, fd, (long)zeroes, (long)bytes, (long)at, 0, 0);
+        long written = direct_call(SYS_pwrite64, fd, (long)zeroes, (long)bytes, (long)at, 0, 0);
         if (written <= 0)
             return false;
         at += (uint64_t)written;
@@ -97,17 +97,17 @@ static bool reserve(int fd, uint64_t from, uint64_t to)
  * that fails. */
 static void *extend(int flags, uint64_t bytes)
 {
-    long fd = stub_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags,
-                        0600, 0, 0);
-    if (stub_failed(fd))
+    long fd = direct_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags,
+                          0600, 0, 0);
+    if (direct_failed(fd))
         return NULL;
     bytes = round_up(bytes, page_bytes());
     long start = -ENOSPC;
     if (reserve((int)fd, file_bytes, file_bytes + bytes))
-        start = stub_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                          (long)file_bytes);
-    stub_call3(SYS_close, fd, 0, 0);
-    if (stub_failed(start))
+        start = direct_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                            (long)file_bytes);
+    direct_call3(SYS_close, fd, 0, 0);
+    if (direct_failed(start))
         return NULL;
     file_bytes += bytes;
     return (void *)start;
@@ -135,7 +135,7 @@ static bool name_file(const char *folder)
     struct text text = text_over(path, sizeof path);
     text_add(&text, folder);
     text_add_char(&text, '/');
-    text_add_unsigned(&text, (uint64_t)stub_call0(SYS_getpid));
+    text_add_unsigned(&text, (uint64_t)direct_call0(SYS_getpid));
     text_add_char(&text, '.');
     text_add_unsigned(&text, clock_now_ns());
     text_add(&text, ".probe");
@@ -242,8 +242,8 @@ static bool begin(void)
     head->samples_bytes = sizeof(struct profile_samples);
     head->state = PROFILE_RUNNING;
     head->file_bytes = file_bytes;
-    head->process = (uint32_t)stub_call0(SYS_getpid);
-    head->parent = (uint32_t)stub_call0(SYS_getppid);
+    head->process = (uint32_t)direct_call0(SYS_getpid);
+    head->parent = (uint32_t)direct_call0(SYS_getppid);
     head->forked = is_child;
     head->gap = session.gap;
     head->exact = session.exact;
@@ -252,7 +252,7 @@ static bool begin(void)
     head->alone_pair_ticks = pair_ticks(true);
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
-    stub_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
+    direct_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
     /* This call takes the loader's lock. A fork's child must not make this call, because another
      * thread of the parent may have held the lock during the fork. */
     if (!is_child)
@@ -348,7 +348,7 @@ struct profile_thread *session_thread_begin(bool announced)
     latch_take(&latch);
     struct profile_thread *counts = take_counts();
     if (counts != NULL) {
-        counts->thread = (uint32_t)stub_call0(SYS_gettid);
+        counts->thread = (uint32_t)direct_call0(SYS_gettid);
         counts->users++;
         counts->since_ticks = ticks_now();
     } else {
@@ -438,7 +438,7 @@ static size_t thin(struct profile_samples *samples)
 static void update_head(struct profile_head *head)
 {
     struct rusage usage;
-    if (!stub_failed(stub_call3(SYS_getrusage, RUSAGE_SELF, (long)&usage, 0))) {
+    if (!direct_failed(direct_call3(SYS_getrusage, RUSAGE_SELF, (long)&usage, 0))) {
         head->minor_faults = (uint64_t)usage.ru_minflt;
         head->major_faults = (uint64_t)usage.ru_majflt;
         head->user_us =
@@ -498,8 +498,8 @@ void session_moment(struct watched_live live)
  * goes on and may still write to these addresses. */
 static void leave_piece(void *piece, uint64_t bytes)
 {
-    stub_call(SYS_mmap, (long)piece, (long)round_up(bytes, page_bytes()), PROT_READ | PROT_WRITE,
-              MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    direct_call(SYS_mmap, (long)piece, (long)round_up(bytes, page_bytes()), PROT_READ | PROT_WRITE,
+                MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
 void session_forked(void)

@@ -1,6 +1,6 @@
 #include "probe/shadow.h"
 
-#include "probe/stub.h"
+#include "probe/direct_syscall.h"
 
 #include <string.h>
 
@@ -23,13 +23,13 @@ static struct shadow_leaf *leaf_of(uintptr_t address, bool make)
     struct shadow_leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf != NULL || !make)
         return leaf;
-    leaf = stub_map(sizeof *leaf);
+    leaf = direct_map(sizeof *leaf);
     if (leaf == NULL)
         return NULL;
     leaf->start = address & ~(LEAF_BYTES - 1);
     struct shadow_leaf *other = NULL;
     if (!atomic_compare_exchange_strong(place, &other, leaf)) {
-        stub_call3(SYS_munmap, (long)leaf, sizeof *leaf, 0);
+        direct_call3(SYS_munmap, (long)leaf, sizeof *leaf, 0);
         return other;
     }
     leaf->next = atomic_load_explicit(&leaves, memory_order_relaxed);
@@ -170,8 +170,8 @@ void shadow_forget(uintptr_t start, size_t bytes)
         /* The bits of a whole leaf are given back to the kernel rather than filled with zeroes,
          * because many of their pages may never have been touched. */
         if (to - from == LEAF_BYTES) {
-            stub_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted),
-                       4 /* MADV_DONTNEED */);
+            direct_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted),
+                         4 /* MADV_DONTNEED */);
             memset((void *)leaf->noted, 0, sizeof leaf->noted);
             continue;
         }

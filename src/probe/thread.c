@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "probe/counters.h"
 #include "probe/cpu_timer.h"
+#include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
-#include "probe/stub.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -71,9 +71,9 @@ static void prepare(void)
     done = true;
     has_key = pthread_key_create(&key, on_thread_end) == 0;
     pthread_atfork(NULL, NULL, on_fork);
-    void *page = stub_map(4096);
+    void *page = direct_map(4096);
     if (page != NULL &&
-        !stub_failed(stub_call3(SYS_madvise, (long)page, 4096, 18 /* MADV_WIPEONFORK */))) {
+        !direct_failed(direct_call3(SYS_madvise, (long)page, 4096, 18 /* MADV_WIPEONFORK */))) {
         fork_mark = page;
         *fork_mark = 1;
     }
@@ -203,7 +203,7 @@ void thread_end_process(int exit_code)
     if (guard == SELF_UNKNOWN || guard == SELF_BEGINNING)
         return;
     /* A child of vfork shares its memory and the file with its parent. It must not end the file. */
-    if (stub_call0(SYS_getpid) != session.head->process)
+    if (direct_call0(SYS_getpid) != session.head->process)
         return;
     if (guard == SELF_OUTSIDE)
         self.guard = SELF_INSIDE;

@@ -58,7 +58,7 @@ def instructions(program: Program, what: str, of: str) -> float:
 def test_an_operation_takes_few_instructions(
     program: Callable[..., Program], mode: str, what: str, most: float
 ) -> None:
-    built = program("operations.c", mode)
+    built = program("counted_operations.c", mode)
     taken = (
         instructions(built, what, "allocator")
         - instructions(built, what, "nothing")

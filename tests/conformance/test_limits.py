@@ -233,9 +233,9 @@ def test_a_background_thread_that_cannot_start_is_reported_and_harmless(
 
 @in_both
 def test_memory_can_be_freed_lazily(program: Callable[..., Program], mode: str) -> None:
-    lazily, wrong = map(int, program("lazy.c", mode).succeed(CAIRN_PURGE="free").split())
+    lazily, wrong = map(int, program("lazily_freed.c", mode).succeed(CAIRN_PURGE="free").split())
     assert lazily >= 60 << 10 and wrong == 0
-    lazily, wrong = map(int, program("lazy.c", mode).succeed().split())
+    lazily, wrong = map(int, program("lazily_freed.c", mode).succeed().split())
     assert lazily == 0 and wrong == 0
 
 

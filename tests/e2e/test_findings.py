@@ -167,7 +167,7 @@ def test_growing_blocks_and_the_programs_own_mappings_do_not_count_as_waste(
 ) -> None:
     program, out = tmp_path / "neighbours", tmp_path / "raw"
     flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
-    subprocess.run(["gcc", *flags, PROGRAMS / "probe_neighbours.c", "-o", program], check=True)
+    subprocess.run(["gcc", *flags, PROGRAMS / "probe_own_mappings.c", "-o", program], check=True)
     out.mkdir()
     preload = [carried(native.probe()), *([carried(over)] if over else [])]
     environment = {**os.environ, "CAIRN_PROBE": str(out), "LD_PRELOAD": ":".join(preload)}

@@ -20,7 +20,7 @@ from cairn.allocators.catalog import Found
 from cairn.allocators.contenders import ContenderSpec
 from cairn.binary.library import carries
 from cairn.binary.program import inspect_program
-from cairn.cli import inventory
+from cairn.cli import allocator_list
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.report.view import View
 
@@ -437,7 +437,7 @@ def test_a_release_with_a_known_fault_is_usable_and_says_so(
         for v in ("2.0.9", "2.3.2")
     ]
     assert ["misaligned" in " ".join(contender.caveats) for contender in resolved] == [True, False]
-    listed = inventory.render(catalog.load_catalog(), found, View())
+    listed = allocator_list.render(catalog.load_catalog(), found, View())
     assert "▲ mimalloc 2.0.9: its aligned_alloc returns misaligned blocks" in listed
     assert "▲ mimalloc 2.3.2" not in listed
 

@@ -19,7 +19,7 @@ from cairn import native
 from cairn.allocators import catalog, contenders, discover, obtain, register
 from cairn.allocators.catalog import Found
 from cairn.bench import experiments, runs
-from cairn.cli import inventory
+from cairn.cli import allocator_list
 from cairn.doctor import abilities, machine, machine_checks
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Settings, Workload
@@ -119,10 +119,10 @@ def test_a_missing_library_is_reported_wherever_it_would_be_used() -> None:
     found = alone()
     assert found.problem is not None
     assert "lacks lib/libcairn.so.0; install it again" in found.problem
-    assert "✘ cairn: this installation" in inventory.render(
+    assert "✘ cairn: this installation" in allocator_list.render(
         catalog.load_catalog(), (found,), View()
     )
-    assert "get cairn" not in inventory.render(catalog.load_catalog(), (found,), View())
+    assert "get cairn" not in allocator_list.render(catalog.load_catalog(), (found,), View())
     for spec in ("cairn", f"cairn@{cairn.__version__}"):
         with pytest.raises(ContenderFailed, match="install it again"):
             contenders.resolve(contenders.parse_contender(spec), (found,))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cairn.allocators import catalog, contenders, discover, register
-from cairn.cli import inventory
+from cairn.cli import allocator_list
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.report.view import View
 
@@ -98,7 +98,9 @@ def test_a_library_that_changed_since_it_was_added_is_reported(cache: Path, tmp_
     build(library, MALLOC + "int more;\n")
     contender = contenders.resolve(contenders.parse_contender("mine"), discover.discover())
     assert ["has changed since it was added" in caveat for caveat in contender.caveats] == [True]
-    assert "has changed" in inventory.render(discover.known_catalog(), discover.discover(), View())
+    assert "has changed" in allocator_list.render(
+        discover.known_catalog(), discover.discover(), View()
+    )
     register.add("mine", str(library), silent)
     assert contenders.resolve(contenders.parse_contender("mine"), discover.discover()).caveats == ()
 
@@ -189,10 +191,10 @@ def test_a_damaged_library_in_the_cache_is_reported(cache: Path) -> None:
     library = unpacked(cache, "5.3.0")
     known = discover.known_catalog()
     found = discover.find_cached(known, cache)
-    assert "has changed since" not in inventory.render(known, found, View())
+    assert "has changed since" not in allocator_list.render(known, found, View())
     build(library, MALLOC + "int more;\n")
-    assert "has changed since it came into the cache" in inventory.render(known, found, View())
-    item = json.loads(inventory.document(known, found))["found"][0]
+    assert "has changed since it came into the cache" in allocator_list.render(known, found, View())
+    item = json.loads(allocator_list.document(known, found))["found"][0]
     assert item["recorded_sha256"] != item["sha256"] == discover.file_sha256(library)
 
 

@@ -15,7 +15,7 @@ from support.widths import at_all_widths
 
 from cairn.compare import comparison
 from cairn.model import SCHEMA, Contender, CpuSamples, Memory, Run, Sample, Workload
-from cairn.report import markdown, run_csv, run_json, tables, terminal, words
+from cairn.report import formatting, markdown, run_csv, run_json, tables, terminal
 from cairn.report.view import View
 
 
@@ -205,5 +205,5 @@ def test_the_footer_names_the_method_and_the_proof() -> None:
 
 
 def test_printable_keeps_ordinary_text() -> None:
-    assert words.printable("Käse ▲ 日本 a b") == "Käse ▲ 日本 a b"
-    assert words.printable("a\nb\tc\x00") == "a\\nb\\tc\\x00"
+    assert formatting.printable("Käse ▲ 日本 a b") == "Käse ▲ 日本 a b"
+    assert formatting.printable("a\nb\tc\x00") == "a\\nb\\tc\\x00"

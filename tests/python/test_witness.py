@@ -675,7 +675,7 @@ def test_a_limit_on_file_sizes_does_not_kill(
 
 def test_a_process_without_a_free_descriptor_runs_normally(bench: Bench, child: Path) -> None:
     """The program itself lowers its limit, because the loader needs a descriptor before that."""
-    program = bench.helper("witness_full.c")
+    program = bench.helper("witness_no_descriptors.c")
     seen = bench.run(program, child)
     assert seen.code == 0
     assert [record["event"] for record in seen.records] == ["start", "start"]

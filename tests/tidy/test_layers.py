@@ -73,7 +73,7 @@ C_ORDER: dict[str, list[str]] = {
         "glibc",
         "cairn",
         "dlopen",
-        "thread_shared",
+        "background_shared",
         "cxx_shared",
         "cxx_archive",
     ],
@@ -97,7 +97,7 @@ C_ORDER: dict[str, list[str]] = {
     "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
     "probe": [
         *(
-            "stub",
+            "direct_syscall",
             "latch",
             "next",
             "watched",

@@ -12,10 +12,10 @@ from cairn.allocators import obtain
 from cairn.allocators.catalog import Catalog, Found
 from cairn.allocators.discover import file_sha256
 from cairn.model import SCHEMA
+from cairn.report.formatting import printable
 from cairn.report.tables import Cell, Table
 from cairn.report.terminal import Screen
 from cairn.report.view import View
-from cairn.report.words import printable
 
 _UNKNOWN = "unknown"
 

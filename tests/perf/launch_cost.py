@@ -1,6 +1,6 @@
 """Measures how much longer a program of 50 ms takes with the launcher, the witness, and both.
 
-    .venv/bin/python tests/perf/cost.py [ROUNDS]
+    .venv/bin/python tests/perf/launch_cost.py [ROUNDS]
 
 Each round runs the program in all ways, in random order. The time includes the start of the
 launcher, and is measured from outside. Exits with 1 if both together cost more than 3 %.

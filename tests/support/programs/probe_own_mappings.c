@@ -1,4 +1,4 @@
-/* probe_neighbours.c - grows 64 blocks to 2 MiB each, in place if possible, and makes other
+/* probe_own_mappings.c - grows 64 blocks to 2 MiB each, in place if possible, and makes other
  * mappings between them by mmap. The program writes to all this memory and keeps it for a tenth of
  * a second. */
 #include <stdlib.h>

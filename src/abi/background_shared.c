@@ -1,4 +1,4 @@
-/* thread_shared.c - lets the shared library start its background thread. The library may do so
+/* background_shared.c - lets the shared library start its background thread. The library may do so
  * because it is never unloaded. It calls the next pthread_create() after the program's own, so that
  * a wrapper of the program does not see this thread. */
 #include "abi/abi.h"

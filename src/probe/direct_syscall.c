@@ -1,0 +1,58 @@
+#include "probe/direct_syscall.h"
+
+#if defined(__x86_64__)
+
+/* The kernel checks that the address after the `syscall` instruction lies between direct_begin and
+ * direct_end. So each `syscall` is followed by another instruction before direct_end. */
+__asm__(
+    ".pushsection .text\n"
+    ".globl direct_begin, direct_end, direct_call, direct_restorer, direct_return_from_signal\n"
+    ".hidden direct_begin, direct_end, direct_call, direct_restorer, direct_return_from_signal\n"
+    ".balign 64\n"
+    "direct_begin:\n"
+    ".type direct_call, @function\n"
+    "direct_call:\n"
+    ".cfi_startproc\n"
+    "  mov %rdi, %rax\n"
+    "  mov %rsi, %rdi\n"
+    "  mov %rdx, %rsi\n"
+    "  mov %rcx, %rdx\n"
+    "  mov %r8, %r10\n"
+    "  mov %r9, %r8\n"
+    "  mov 8(%rsp), %r9\n"
+    "  syscall\n"
+    "  ret\n"
+    ".cfi_endproc\n"
+    ".size direct_call, . - direct_call\n"
+    ".type direct_return_from_signal, @function\n"
+    "direct_return_from_signal:\n"
+    "  mov %rdi, %rsp\n"
+    "  mov $15, %eax\n"
+    "  syscall\n"
+    "  ud2\n"
+    "  nop\n" /* unwinders look at the byte before direct_restorer */
+    ".type direct_restorer, @function\n"
+    "direct_restorer:\n"
+    "  mov $15, %rax\n"
+    "  syscall\n"
+    "  ud2\n"
+    ".balign 64\n"
+    "direct_end:\n"
+    ".popsection\n");
+
+#else
+
+#include <errno.h>
+#include <unistd.h>
+
+long direct_call(long number, long a, long b, long c, long d, long e, long f)
+{
+    int error = errno;
+    long result = syscall(number, a, b, c, d, e, f);
+    if (result == -1)
+        result = -errno;
+    errno = error;
+    return result;
+}
+
+#endif

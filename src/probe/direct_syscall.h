@@ -1,0 +1,54 @@
+/* direct_syscall.h - system calls for the probe itself. They bypass libc and the probe's dispatch.
+ *
+ * The kernel does not dispatch a call whose instruction lies between direct_begin and direct_end
+ * (kernel_calls.h). The functions here allocate nothing and take no lock. They are no cancellation
+ * points and do not change errno. They work in a signal handler and in a child of vfork.
+ */
+#ifndef CAIRN_PROBE_DIRECT_SYSCALL_H
+#define CAIRN_PROBE_DIRECT_SYSCALL_H
+
+#include "base/base.h"
+
+#include <sys/syscall.h>
+
+/* Makes a system call and returns its result. If the call fails, the result is -errno. */
+long direct_call(long number, long a, long b, long c, long d, long e, long f);
+
+#if defined(__x86_64__)
+
+extern const char direct_begin[] __attribute__((visibility("hidden")));
+extern const char direct_end[] __attribute__((visibility("hidden")));
+
+/* The probe's signal handler returns to this function. The function ends the signal by a system
+ * call that is not dispatched. */
+void direct_restorer(void);
+
+/* Returns from the signal whose stack frame is at `stack`, as the restorer of that signal would. */
+_Noreturn void direct_return_from_signal(uintptr_t stack);
+
+#endif
+
+static inline long direct_call0(long number)
+{
+    return direct_call(number, 0, 0, 0, 0, 0, 0);
+}
+
+static inline long direct_call3(long number, long a, long b, long c)
+{
+    return direct_call(number, a, b, c, 0, 0, 0);
+}
+
+static inline bool direct_failed(long result)
+{
+    return (unsigned long)result > -4096UL;
+}
+
+/* Maps `bytes` of private memory filled with zeroes. Returns NULL if the kernel refuses. */
+static inline void *direct_map(size_t bytes)
+{
+    long start = direct_call(SYS_mmap, 0, (long)bytes, 3 /* read, write */,
+                             0x22 /* private, anonymous */, -1, 0);
+    return direct_failed(start) ? NULL : (void *)start;
+}
+
+#endif
