@@ -1,5 +1,6 @@
 /* counted_operations.c - counted_operations WHAT OF COUNT: runs COUNT operations, to count their
- * instructions. OF is "allocator", or "nothing" for functions that do nothing in place of malloc and free. WHAT is
+ * instructions. OF is "allocator", or "nothing" for functions that do nothing in place of malloc
+ * and free. WHAT is
  *
  *     32, 2000, …    pairs of malloc and free of that many bytes
  *     mixed          one of 64 blocks of 16 to 1,024 bytes is freed and another allocated, in turn

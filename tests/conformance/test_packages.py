@@ -101,7 +101,7 @@ def test_no_file_of_the_allocator_contains_the_path_of_its_build(prefix: Path) -
 def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
     assert pkg_config(moved, "--modversion", "cairn") == [__version__]
     flags = pkg_config(moved, "--cflags", "--libs", "cairn")
-    program = tmp_path / "api"
+    program = tmp_path / "statistics"
     call(
         "gcc",
         "-D_GNU_SOURCE",
@@ -121,7 +121,7 @@ def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None
     options = ["add_definitions(-D_GNU_SOURCE)", f'include_directories("{ROOT}/tests/unit")']
     sources = [HERE / "statistics.c", HERE / "operators.cpp"]
     build = built_by_cmake(tmp_path, moved, f"cairn {__version__}", target, sources, *options)
-    for program in ("api", "operators"):
+    for program in ("statistics", "operators"):
         assert "0 failed" in call(build / program)
 
 
