@@ -94,9 +94,9 @@ class Result:
 
     @property
     def sentence(self) -> str:
-        """The last failure on stderr. Such a line begins with ✘."""
+        """The last line on stderr that reports a failure, which is a line that begins with ✘."""
         lines = [line for line in self.err.splitlines() if line.startswith("✘")]
-        assert lines, f"no failure told:\n{self.err}"
+        assert lines, f"no failure reported:\n{self.err}"
         return lines[-1]
 
     @property
@@ -159,7 +159,7 @@ class Command:
 
     @property
     def results(self) -> Path:
-        """The folder of its runs."""
+        """The folder in which the command stores its runs."""
         return self.home / "results"
 
 

@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 
 class Block(NamedTuple):
-    """The facts about a block that are known when it is requested."""
+    """The facts about a block that are known when the program requests the block."""
 
     slices: int
     caller: int
@@ -44,7 +44,7 @@ class Block(NamedTuple):
 class Cache(ABC):
     """A cache of freed blocks, which have at most `most` bytes together.
 
-    A block that does not fit evicts the oldest ones.
+    If the cache is full, a new block evicts the oldest ones.
     """
 
     def __init__(self, most: int) -> None:
@@ -92,7 +92,7 @@ class Cache(ABC):
 
 
 class Ring(Cache):
-    """Sets of four slots each, by a key. The slot that was filled first is replaced first."""
+    """Sets of four slots each. A block's key selects the set. A full set drops its oldest block."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -107,7 +107,7 @@ class Ring(Cache):
         return self.sets[hash(self.key(block)) % SETS]
 
     def find(self, block: Block) -> int | None:
-        """Returns the newest block of the key."""
+        """Returns the age of the newest block with the same key, or None."""
         here = (
             age
             for age in reversed(self.slots(block))
@@ -136,14 +136,14 @@ class Sites(Ring):
 
 
 class Fit(Cache):
-    """A list for each size. The block that was freed last is taken first."""
+    """A cache with a list for each size. The block that was freed last is taken first."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
         self.lists: defaultdict[int, list[int]] = defaultdict(list)
 
     def find(self, block: Block) -> int | None:
-        """Returns the smallest block that fits, at most a quarter larger than requested."""
+        """Returns the age of the smallest block that fits, at most a quarter larger, or None."""
         counts = range(block.slices, block.slices + block.slices // 4 + 1)
         return next((self.lists[count][-1] for count in counts if self.lists[count]), None)
 

@@ -9,8 +9,8 @@ finding is about the time of threads. The gain includes everything that the othe
 better, and not only the cause of the finding.
 
 Prints one line for each finding. Then prints how many gains are within a factor of two of the
-claimed effect, and how many are within a factor of two of its range. Findings from the comparison
-of two allocators do not count: each is part of a measured difference, and the tests with
+claimed effect, and how many are within a factor of two of the effect's range. Findings from the
+comparison of two allocators do not count: each is part of a measured difference, and the tests with
 tests/support/ill check these findings.
 """
 

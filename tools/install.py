@@ -1,8 +1,8 @@
 """Installs under a prefix what `make` has built, and removes it again.
 
-`make install` and `make uninstall` call it. The environment gives PREFIX, the folder in which the
-files are used, and DESTDIR, the folder in which packagers assemble a package. Files are written
-below DESTDIR, and no file contains its path. After an installation, always:
+`make install` and `make uninstall` call this script. The environment gives PREFIX, the folder in
+which the files are used, and DESTDIR, the folder in which packagers assemble a package. Files are
+written below DESTDIR, and no file contains the path of DESTDIR. After an installation, always:
 
     PREFIX/lib/cairn is a private Python environment, which only this script writes
     PREFIX/lib/cairn/manifest.txt lists all other files, and the folders that were made for them
@@ -53,7 +53,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The prefix that installed programs see, and the folder below which the script writes it.
+    """The prefix that installed programs see, and the folder in which the script writes the files.
 
     The two are the same folder unless DESTDIR is set.
     """

@@ -8,7 +8,7 @@ much CPU time the other one saves. The plain runs of both show the measured savi
 
 Prints one line for each workload and pair: the predicted saving, its range, and the measured
 saving. Then prints how many of the savings of 5 % and more were predicted to within 5 points, and
-how many predictions of 5 % and more had a smaller saving.
+how many of the smaller savings were predicted as 5 % and more.
 """
 
 from __future__ import annotations

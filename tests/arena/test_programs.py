@@ -164,8 +164,8 @@ def test_a_header_compiles_by_itself(
 def test_the_inline_path_is_short(tmp_path: Path, compiler: str) -> None:
     """An allocation takes nine instructions and a return, or seven if the size is constant.
 
-    The nine are two loads, one to compute the room, a comparison, a branch, two to round the size,
-    an addition and a store.
+    The nine instructions are: two loads, one that computes the room, a comparison, a branch, two
+    that round the size up, an addition and a store.
     """
     source = tmp_path / "path.c"
     source.write_text(

@@ -1,6 +1,6 @@
 """Fixtures for programs that use libcairn: preloaded, linked, or with the archive built in.
 
-The library is the installed one, or that in the folder $CAIRN_MALLOC, such as build/gcc/src/abi.
+The library is the installed one, or the one in the folder $CAIRN_MALLOC, such as build/gcc/src/abi.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_every_alignment_holds_with_every_size(program: Callable[..., Program], 
 def test_mallopt_returns_the_same_as_that_of_the_c_library(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """Known parameters are accepted without an effect.
+    """The allocator's mallopt has no effect, but it refuses the same values as that of glibc.
 
     So a program that checks the result continues.
     """
@@ -67,13 +67,16 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(
 def test_a_heap_without_memory_does_not_block_other_threads(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """Such a heap searches all other heaps. Meanwhile no other thread can use the list of heaps."""
+    """Such a heap once searched all other heaps while its own lock was taken.
+
+    Statistics lock the list of heaps and then each heap. So both threads waited forever.
+    """
     program("full_heap.c", mode).succeed(timeout=60)
 
 
 @in_both
 def test_a_limit_in_the_environment_holds(program: Callable[..., Program], mode: str) -> None:
-    """The program gets the limit, or 1 MiB less, because small blocks need a part of it."""
+    """The program can allocate 59 or 60 of 60 MiB, because small blocks also count."""
     run = program("limited.c", mode)
     assert run.succeed(100).split() == ["100", "100"]
     for size in ("60M", str(60 << 20), "61440K"):

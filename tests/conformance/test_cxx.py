@@ -1,6 +1,6 @@
 """Tests that the operators of C++ behave as the standard says, under any C++ runtime.
 
-A program in C must need none of them.
+A program in C must need none of these operators.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tests of the number of instructions per operation.
 
-Unlike times, these numbers repeat exactly on a busy machine. They exceed the goals of the design
-(36, 48, 42, 60 and 60). docs/decisions/0007-key-covers-the-link.md says what the additional
-instructions are for.
+Unlike times, these numbers repeat exactly on a busy machine. They exceed the goals of the design,
+which are 36, 48, 42, 60 and 60 instructions. docs/decisions/0007-key-covers-the-link.md says what
+the additional instructions are for.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .conftest import MODES, Program
 NOTHING = {"remote": 1}
 """By kind of operation: the instructions of the empty function that takes the allocator's place.
 
-The loop with the empty function is subtracted, but this function is no part of the loop. So its
-instructions are added again; the default is 3.
+The test subtracts a loop that calls the empty function. Only the loop is to be subtracted, so the
+test adds the instructions of the empty function again. Their default number is 3.
 """
 SHORT, LONG = 20_000, 60_000
 
 
 def instructions(program: Program, what: str, of: str) -> float:
-    """Returns the instructions of one operation, including the loop around it.
+    """Returns the number of instructions of one operation and of the loop around the operation.
 
-    The function subtracts a short run from a long one, so that start and end of the program cancel
-    out.
+    The function subtracts the count of a short run from that of a long run, so that the start and
+    the end of the program cancel out.
     """
     counted = []
     for count in (SHORT, LONG):

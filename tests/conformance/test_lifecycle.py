@@ -37,9 +37,10 @@ def test_ten_thousand_children_end(
 def test_fork_handlers_registered_before_ours_may_allocate(
     program: Callable[..., Program], compiled_here: Callable[..., Path], library: Library
 ) -> None:
-    """These handlers run directly before and after the fork, inside those of the allocator.
+    """The allocator is initialised before all other libraries, and registers its handlers first.
 
-    So the allocator must have its locks open while they run.
+    So its handlers hold its locks only while no other handler runs, in whatever order the
+    libraries are preloaded.
     """
     handlers = compiled_here("handlers.c", *SHARED)
     run = program("fork.c", "preloaded")
@@ -57,7 +58,7 @@ def test_programs_can_be_started_in_every_way_while_threads_allocate(
 
 @pytest.mark.skipif(not shutil.which("php"), reason="php is not here")
 def test_php_starts_and_works(library: Library) -> None:
-    """PHP opens its extensions with RTLD_DEEPBIND, which makes them prefer libc's own malloc."""
+    """PHP opens its extensions with RTLD_DEEPBIND, so that they prefer libc's malloc."""
     php = Program(Path(shutil.which("php") or ""), library.shared)
     said = php.succeed(
         "-r",
@@ -69,7 +70,7 @@ def test_php_starts_and_works(library: Library) -> None:
 def test_an_auditor_does_no_harm(
     program: Callable[..., Program], compiled_here: Callable[..., Path]
 ) -> None:
-    """An auditor of the loader has a libc of its own, which starts before that of the program."""
+    """An auditor of the loader has a libc of its own. It starts before the libc of the program."""
     program("early.c", "preloaded").succeed(LD_AUDIT=str(compiled_here("auditor.c", *SHARED)))
 
 
@@ -81,10 +82,10 @@ def test_an_auditor_does_no_harm(
 def test_memory_stays_flat_over_many_short_threads(
     program: Callable[..., Program], mode: str, count: int
 ) -> None:
-    """Threads return, exit or are cancelled. Their destructors allocate. Blocks outlive threads.
+    """The program's threads return, exit or are cancelled. Their destructors allocate.
 
-    The resident memory depends on how many threads live at once: it is 4 to 9 MB. One OS page for
-    each thread that ended would add 26 MB and more.
+    Some blocks outlive their threads. The resident memory depends on how many threads live at once:
+    it is 4 to 9 MB. If each ended thread left one OS page behind, 26 MB and more would be added.
     """
     early, late = map(int, program("threads.c", mode).succeed(count, timeout=900).split())
     assert late <= early + 6144, (
@@ -101,7 +102,7 @@ def test_a_plugin_comes_and_goes(
 ) -> None:
     """With RTLD_DEEPBIND, the plugin would free our blocks with libc's free.
 
-    Debian's php crashes for that reason under other allocators.
+    Debian's php crashes for that reason under every other preloaded allocator.
     """
     plugin = compiled_here("plugin.c", *SHARED)
     host = program("host.c", "preloaded")
@@ -129,7 +130,7 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
     flags: tuple[str, ...],
     preloaded: bool,
 ) -> None:
-    """Threads that used a library end after the program closed the library. Then it forks."""
+    """Threads that used a library end after the program has closed it. Then the program forks."""
     first = compiled_here("plugin.c", *flags, library.archive, *SHARED)
     second = tmp_path / "second.so"
     shutil.copy(first, second)
@@ -140,9 +141,9 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
 def test_the_caller_s_runpath_holds_through_our_dlopen(
     library: Library, compiled_here: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """The loader takes the run path of the library that contains the return address of dlopen.
+    """The dlopen of libc searches the run path of the library that contains its return address.
 
-    So our dlopen must not be the caller.
+    So that address must be in the library that called our dlopen, and not in ours.
     """
     shelf = tmp_path / "shelf"
     shelf.mkdir()

@@ -1,6 +1,6 @@
 """Tests of the allocator under limits: little memory, locked memory, and few system calls.
 
-When the memory ends, malloc must return NULL. When there is memory again, it must succeed.
+When no memory is left, malloc must return NULL. When there is memory again, malloc must succeed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .conftest import HERE, MODES, Library, Program
 in_both = pytest.mark.parametrize("mode", MODES)
 MIB = 1 << 20
 GIB = 1 << 30
-OWN_CALLS_MAX = 3  # two for records, one for the block's memory
+OWN_CALLS_MAX = 3  # system calls: two for records, one for the block
 OWN_RSS_KB_MAX = 160
 
 
@@ -58,7 +58,8 @@ def test_locked_memory_stays_near_the_memory_in_use(
         pytest.skip("mlockall is not allowed here")
     resident_kb, asked = map(int, said.split())
     assert resident_kb < 48_000
-    # After eight refusals, the allocator asks again only after a quarter of a second.
+    # `asked` counts system calls that return memory. After eight refusals, the allocator makes the
+    # next one only after a quarter of a second.
     assert 0 < asked < 30
 
 
@@ -226,7 +227,7 @@ def test_a_background_thread_that_cannot_start_is_reported_and_harmless(
     if ended.out == "not allowed\n":
         pytest.skip("a filter is not allowed here")
     assert ended.code == 0
-    # The parent reports it once. The child does not report it again.
+    # The parent reports the missing thread once. Its forked child does not report it again.
     assert ended.err.count("\n") == 1 and "no thread could be created" in ended.err
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
@@ -262,10 +263,10 @@ def test_memory_that_is_needed_repeatedly_is_kept_unless_learning_is_frozen(
 def test_memory_that_was_returned_gradually_does_not_raise_the_limit_of_idle_memory(
     program: Callable[..., Program],
 ) -> None:
-    """The program frees a third of its memory over several epochs, which return some of it.
+    """The program frees a third of its memory over several epochs. Each epoch returns some of it.
 
-    Then it frees the rest at once. The program grew before, but that does not show that it needs
-    this memory again. So the limit of idle memory must not rise.
+    Then the program frees the rest at once. The program grew before, but that does not show that it
+    needs the freed memory again. So the limit of idle memory must not rise.
     """
     learnt, held, purged, idle = map(int, program("learning.c", "linked")("slowly").out.split())
     assert learnt == 0 and held == 128 * MIB

@@ -1,6 +1,6 @@
 """Tests of misuse: double, invalid and interior frees, and writes after free.
 
-The allocator must report each in one line and abort, or it must be harmless.
+The allocator must report each misuse in one line and abort, or the misuse must be harmless.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from .conftest import HERE, WARNINGS
 MAP = (ROOT / "src" / "abi" / "exports.map").read_text()
 HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
-"""Names that work only in a library that the loader searches before libc, so not in the archive."""
+"""Names that the archive lacks: they work only in a library that precedes libc in the loader."""
 
 FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv": 41}
 """By function: the most instructions before the first return. For free, that includes the jumps to
@@ -42,8 +42,8 @@ COLD_DOORS = {
 }
 """By function: the slow function that it must reach by a jump and not by a call.
 
-After a jump, the return address of the slow function is that of the program. The allocator records
-it as the call site of a large block (src/alloc/site.h).
+After a jump, the slow function returns directly to the program. The allocator records this return
+address as the call site of a large block (src/alloc/site.h).
 """
 
 
@@ -136,7 +136,7 @@ def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
 
 
 def test_the_archive_defines_no_other_global_name(prefix: Path) -> None:
-    """The archive lacks the loader's names, and the nothrow forms of C++, which its runtime has."""
+    """The archive lacks FOR_THE_LOADER and the nothrow operators, which the C++ runtime defines."""
     lines = call(
         "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a"
     ).splitlines()
@@ -194,7 +194,7 @@ def test_functions_reach_their_slow_functions_by_a_jump(prefix: Path) -> None:
         pytest.skip("looked for on x86-64 alone")
     for function, door in COLD_DOORS.items():
         body = parts(listing, function)
-        # The target may be a copy that the compiler made, or an entry of the loader's table.
+        # A jump may lead to a copy that the compiler made, or to an entry of the loader's table.
         target = rf".*<{re.escape(door)}(\.\w+)*(@\w+)*>"
         assert re.search(rf"\bj\w+\s{target}", body), f"{function} does not jump to {door}\n{body}"
         assert not re.search(rf"\bcall\w*\s{target}", body), f"{function} calls {door}\n{body}"
@@ -226,7 +226,7 @@ def test_the_header_compiles_by_itself(tmp_path: Path, compiler: str, standard: 
 def test_programs_in_c_need_no_c_plus_plus(
     compiled_here: Callable[..., Path], prefix: Path
 ) -> None:
-    """This also holds for the archive, in which the operators of C++ are a separate object."""
+    """The archive has the operators of C++ in an object of their own, which such programs lack."""
     program = compiled_here("one_block.c", prefix / "lib" / "libcairn.a")
     with program.open("rb") as file:
         needed = [

@@ -1,7 +1,7 @@
 """Tests that make random calls and compare the allocator with a shadow of its blocks.
 
-They check contents, overlap, alignment, usable size and errno. The program prints its seed, which
-makes the same calls again.
+They check contents, overlap, alignment, usable size and errno. The program prints its seed. With
+the same seed, it makes the same calls again.
 """
 
 from __future__ import annotations

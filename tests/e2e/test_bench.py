@@ -111,7 +111,7 @@ def test_a_workload_can_be_compared_with_why(cairn) -> None:
 def test_the_exit_code_says_if_the_baseline_or_another_contender_failed(cairn) -> None:
     """One contender fails on bulk-release alone: only this workload reads MALLOCTEST_WITH.
 
-    It refuses an unknown value of the variable.
+    The workload refuses an unknown value of this variable.
     """
     names = ("bulk-release", "scenario-json", "-r", 1)
     result = cairn("bench", *names, *ALIKE, "-a", "bad=system:MALLOCTEST_WITH=nonsense")

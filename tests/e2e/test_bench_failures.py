@@ -194,7 +194,7 @@ def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(
 
 
 def test_a_suite_stops_on_active_time(standin: Path, tmp_path: Path) -> None:
-    """The rule judges the time without deliberate sleep, which is noisier than the whole time."""
+    """The rule judges the active time (without deliberate sleep). It is noisier than wall time."""
     rule = StopRule(precision=0.9, min_rounds=4, max_rounds=6, judged="active")
     settings_run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(1000,))
     command = (str(standin), "1000", "30")
@@ -250,7 +250,7 @@ def test_long_lines_of_valgrind_do_not_hide_the_message_of_a_failed_program(
 ) -> None:
     """After a crash, valgrind prints lines of up to a kilobyte.
 
-    A tail of the usual length would contain only these lines, and not the program's message.
+    The usual part of stderr that Cairn keeps would contain only these lines, and no message.
     """
     program = tmp_path / "prog"
     program.write_text(

@@ -224,7 +224,7 @@ def test_rust_with_an_allocator_of_its_own(
 def allocator_lines(result) -> list[str]:
     """Returns doctor's lines about the allocator inside carries.c.
 
-    Checks for the line that announces the run behind the probe, and leaves it out.
+    One more line announces the run behind the probe. This function checks it and removes it.
     """
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line
@@ -307,7 +307,7 @@ def test_a_program_linked_with_an_allocator(
 
 @pytest.fixture
 def python() -> str:
-    """A CPython that is neither a shim nor a script."""
+    """The path of a CPython that is neither a shim nor a script."""
     for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
         if Path(path).exists():
             return path
@@ -383,7 +383,7 @@ def test_every_line_that_is_not_fine_has_a_next_step(cairn, churn: Path) -> None
 
 
 def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
-    """Another cairn counts as measuring while its program waits."""
+    """Doctor reports that another cairn measures, even while the other's program only sleeps."""
     other = subprocess.Popen(
         [*cairn.argv, "compare", "-r", "1", "-a", "system", "--", "sleep", "60"], env=cairn.env,
         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -403,9 +403,9 @@ def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
 
 
 def test_looking_at_a_program_is_quick(cairn, churn: Path) -> None:
-    """Measuring the noise of the machine takes half a second.
+    """Of the limit of 5 s, the measurement of the machine's noise takes half a second.
 
-    The rest of the time is for starting Python and for running 'true'.
+    The rest is for starting Python and for running 'true'.
     """
     began = time.monotonic()
     cairn("doctor", churn)

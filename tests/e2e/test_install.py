@@ -1,8 +1,8 @@
 """Tests of `make install` and `make uninstall`.
 
 Tools must find each installed file, and each file must work without the source tree. The installed
-command uses the Python packages of the test environment, so that no test needs the network. `make
-fresh` installs these packages, too (tests/fresh/).
+command uses the Python packages of the test environment, so that no test needs the network. Only
+`make fresh` also installs these packages (tests/fresh/).
 """
 
 from __future__ import annotations
@@ -195,14 +195,14 @@ def test_the_command_works_without_the_tree(prefix: Path, churn: Path, tmp_path:
 
 
 def run_linked(prefix: Path, package: str, program: Path) -> None:
-    """Runs a program. Its source says how it proves which allocator it uses."""
+    """Runs a program. Its output must show that it uses the package, as its source explains."""
     said = call(program, LD_LIBRARY_PATH=str(prefix / "lib"))
     expected = {"first": "998001", "containers": "1000 numbers"}
     assert expected.get(program.name, "") in said
 
 
 def libraries_of(prefix: Path, program: Path) -> str:
-    """Returns which library the loader uses for each name."""
+    """Returns the output of ldd: the library file that the loader takes for each needed name."""
     return call("ldd", program, LD_LIBRARY_PATH=str(prefix / "lib"))
 
 

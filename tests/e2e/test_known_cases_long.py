@@ -1,6 +1,7 @@
-"""Tests of --why on allocators with known weaknesses, each against an allocator without it.
+"""Tests of --why on allocators with known weaknesses.
 
-The expectations were written before the first measurement.
+Each is compared with an allocator that does not have its weakness. The expectations were written
+before the first measurement.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ CASES = {
 
 
 NOT_SO = {
-    "glibc, which grows and trims": "by perf, too, four fifths of the gap are its own code",
-    "snmalloc, blocks of 2 MiB": "by perf, too, the program itself holds most of the gap",
-    "google-tcmalloc without rseq": "by perf, too, the program itself holds half of the gap",
+    "glibc, which grows and trims": "perf finds four fifths of the gap in glibc's own code, too",
+    "snmalloc, blocks of 2 MiB": "perf finds most of the gap in the program itself, too",
+    "google-tcmalloc without rseq": "perf finds half of the gap in the program itself, too",
 }
 """Cases whose expectation was wrong on the machine where they ran, and the reason.
 
@@ -73,7 +74,7 @@ perf's samples confirm each reason (docs/findings.md).
 def cases() -> list[object]:
     """Returns all cases, of which those in NOT_SO are expected to fail.
 
-    They stay as they were written, because more CPUs or other versions may confirm them.
+    The cases in NOT_SO stay in the list, because more CPUs or other versions may confirm them.
     """
     marks = {name: [pytest.mark.xfail(reason=why, strict=False)] for name, why in NOT_SO.items()}
     return [pytest.param(name, marks=marks.get(name, [])) for name in CASES]

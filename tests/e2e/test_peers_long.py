@@ -1,4 +1,4 @@
-"""Tests that fetch every peer by name through this machine's registries, and prove its load."""
+"""Tests that every peer can be fetched by name through this machine's registries, and is loaded."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_peer_is_fetched_by_name_and_proves_its_load(
     version = next(
         item["version"] for item in listed if item["allocator"] == name and item["cached"]
     )
-    # A newer version that the system has would be used without the version in the spec.
+    # Without the version in the spec, Cairn would use a newer version that the system has.
     spec = f"{name}@{version}"
     file = tmp_path / "file.c"
     file.write_text(PROGRAM)
@@ -70,7 +70,7 @@ def test_a_peer_is_fetched_by_name_and_proves_its_load(
 
 
 def test_all_fetched_peers_are_listed(cairn: Any, environment: dict[str, str]) -> None:
-    """The tests above fetched the peers. The list must contain each with its checksums."""
+    """The tests above fetched the peers. The list must contain each of them with its checksums."""
     listed = cairn("allocators", "list", "--json", **environment).json["found"]
     cached = {item["allocator"]: item for item in listed if item["cached"]}
     assert sorted(cached) == sorted(PEERS)

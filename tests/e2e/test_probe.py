@@ -1,4 +1,4 @@
-"""Tests of the probe in programs that know what they allocate. The profile must agree with them."""
+"""Tests of the probe in programs that print their allocations. The profile must agree with that."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def paths(compiled: Compiled) -> Path:
 
 
 def called(profile: ProcessProfile | Profile) -> dict[str, int]:
-    """Returns the number of calls by function, of both phases and of ending threads."""
+    """Returns the calls of each function: in both phases, and those of threads at their end."""
     tally = profile.tally
     counts = [
         *(int(calls.sum()) for calls in tally.calls),
@@ -200,7 +200,7 @@ def test_system_calls_are_those_of_a_trace(
         r"--- SIGSYS .*si_syscall=__NR_(\w+)", trace.read_text().split("close(-77)")[1]
     )
     dispatched = Counter(everything)
-    # With these calls, the probe measures the cost of a dispatched call.
+    # The probe itself makes these five calls, to measure the cost of a dispatched call.
     dispatched["getppid"] -= 5
     counted = kernel(read(file))
     for name, kinds in SYSTEM_CALLS.items():
@@ -232,7 +232,7 @@ def test_known_paths_of_an_allocator_are_found(probed: Probed, sizes: Path, path
     found = kernel(probed.only)
     assert found["sleep"] == 500
     assert found["sched_yield"] == 300
-    assert found["mmap"] == 200 + 1  # one more for the arena
+    assert found["mmap"] == 200 + 1  # one more mmap for the arena
     assert found["munmap"] == 200
     assert set(found) == {"sleep", "sched_yield", "mmap", "munmap"}
     fresh = probed.only.tally.fresh
@@ -256,8 +256,9 @@ def test_counters_count_the_events_of_an_operation(
     found = {line.name: line for line in event_lines(probed.profile)}
     faults = found["new"].per_operation("page-faults")
     assert found["new"].looked_at > 200
-    # An allocation causes three page faults, and those of the block itself. The sample is random,
-    # so the test allows an error of a whole interval, which is exceeded once in 10,000 runs.
+    # An allocation causes three page faults in the allocator, and those at the first use of the
+    # block. The sample is random, so the test allows an error of the interval's whole length. A
+    # larger error happens once in 10,000 runs.
     width = faults.interval.high - faults.interval.low
     assert faults.value == pytest.approx(3 + 192 / 4096, abs=width)
     assert width < 0.2
@@ -309,7 +310,7 @@ def test_locks_within_the_allocator_are_counted(probed: Probed, sizes: Path, pat
     assert list(locks.refused) == [1000, 0, 0]
     assert list(locks.contended) == [0, 0, 0]
     assert probed.only.tally.contended_locks == 0
-    assert 30 <= int(locks.sections.sum()) <= 120  # one in 64 of 4000 on average
+    assert 30 <= int(locks.sections.sum()) <= 120  # one in 64 of 4000 sections, on average
 
 
 def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -> None:
@@ -390,7 +391,7 @@ def test_cpu_time_in_the_allocator_is_found_by_timers_too(
     """By the clock of its threads, the program spends half of its CPU time in the allocator.
 
     The timers and the timed operations must both find that. A host that takes the processor away
-    disturbs the timers, so one of four tries must be right. A real error would be in all of them.
+    disturbs the timers, so only one of four tries must be right. A real error would be in all four.
     """
     apart = []
     for _ in range(4):
@@ -421,7 +422,7 @@ def test_without_dispatch_or_by_choice_there_is_no_timer(probed: Probed, sizes: 
 def test_a_long_operation_is_timed_although_a_timer_interrupts_it(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
-    """Each operation takes a tenth of a second. On a busy machine most of them are preempted."""
+    """Each operation takes a tenth of a second. On a busy machine, most of these are preempted."""
     probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
     tally = probed.only.tally
     assert int(tally.cpu_samples_inside[0]) > 100

@@ -52,7 +52,7 @@ def test_the_file_of_a_process_that_was_killed_at_any_moment_is_readable(
 ) -> None:
     """The test kills 500 processes at random moments.
 
-    They are in the loader, at work in threads, in forks, or at their end.
+    At that moment, a process is in the loader, works in threads, forks, or ends.
     """
     lot = random.Random(20261122)
     kept = 0

@@ -1,4 +1,4 @@
-"""Tests of `cairn profile`: it behaves like the program, and reports after the program ended."""
+"""Tests of `cairn profile`: the command behaves like the program, and reports after its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_kept_profile_is_read_again(cairn, known: Path, tmp_path: Path) -> Non
     result = cairn("profile", "--keep", keep, "--", known, "counts", 1000)
     again = cairn("profile", "--read", keep)
     assert (result.code, again.code) == (0, 0)
-    # The first lines differ: the one read again names the allocator by its file.
+    # Only the first lines differ: the report from the kept files names the allocator's file.
     assert again.out.splitlines()[1:] == result.err.splitlines()[1:]
     rows = cairn("profile", "--read", keep, "--csv", "-").out.splitlines()
     assert "counted,memalign,small,parallel,4000" in {",".join(row.split(",")[:5]) for row in rows}

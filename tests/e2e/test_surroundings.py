@@ -1,6 +1,6 @@
 """Tests that unusual surroundings do not break the command.
 
-They are strange arguments, locales, closed pipes, full disks and damaged files.
+Such surroundings are strange arguments, locales, closed pipes, full disks and damaged files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_a_locale_without_our_signs_gets_escapes(cairn, churn: Path) -> None:
 
 
 def test_the_reader_of_stderr_may_close_the_pipe(cairn, churn: Path) -> None:
-    """Cairn once ended there without a message and without a result."""
+    """With a closed pipe, Cairn once ended without a message and without a result."""
     read, write = os.pipe()
     os.close(read)
     command = [*cairn.argv, "compare", "--json", "-r", "2", "-a", "system", "--", str(churn), "10"]
@@ -117,7 +117,7 @@ def test_damaged_runs_do_not_disturb_a_profile(cairn, churn: Path) -> None:
 def test_a_malloc_that_the_user_preloads_comes_behind_the_allocator(
     cairn, compiled, forward: Path, how: tuple[object, ...]
 ) -> None:
-    """This holds for the program and for its child.
+    """The order must be the same in the program and in its child.
 
     With the opposite order, the proof of load would fail.
     """

@@ -28,9 +28,9 @@ def wall(result: Any) -> dict[str, Any]:
 
 
 def test_system_against_itself_rarely_has_a_winner(cairn, spin: Path) -> None:
-    """By chance, 3 of 60 comparisons have a winner.
+    """By chance, about 3 of 60 comparisons have a winner.
 
-    With all runs of A before all runs of B there were 8 to 10.
+    When all runs of A preceded all runs of B, 8 to 10 of 60 comparisons had a winner.
     """
     winners = 0
     for repeat in range(60):

@@ -111,7 +111,8 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
 ) -> None:
     """The list SLOW has no pair of slow_new and the server's sessions.
 
-    Their blocks grow in number and not in bytes, so that slow_new would slow down reused memory.
+    The sessions' live blocks grow in number and not in bytes. The illness slow_new, which acts if a
+    thread has more live blocks than before, would then slow down reused memory.
     """
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *WORKLOADS[program])

@@ -58,8 +58,8 @@ def test_each_place_gets_the_time_that_was_spent_there(
     seen = {place: getattr(found, place) * found.period_ns for place in PLACES}
     for place in ("own", "calls", "program"):
         assert seen[place] == pytest.approx(spent[place], rel=0.2, abs=10e6), place
-    # The program also returns the pages that it touched. This system call takes a tenth of the time
-    # of the page faults or more, so that the two parts are compared together.
+    # The program also returns the pages that it touched. This system call takes at least a tenth of
+    # the time of the page faults. So the test compares the sum of both parts.
     in_kernel = spent["faults"] + spent["others"]
     assert seen["faults"] + seen["others"] == pytest.approx(in_kernel, rel=0.2, abs=10e6)
     assert seen["faults"] > 0.5 * spent["faults"] and seen["others"] > 0.8 * spent["others"]
@@ -92,8 +92,8 @@ def test_short_processes_and_threads_have_their_share_of_clock_samples(
 ) -> None:
     """Each process and thread lives for less than one period of the clock.
 
-    A clock that began with each of them would give no clock sample, or one at the same moment of
-    each life.
+    A clock that began anew with each life would give no clock sample, or would give one at the same
+    moment of each life.
 
     The program does not know how long its many threads take to begin and end. On a busy machine,
     the clock samples of one run had 24 % more time than the program reported.

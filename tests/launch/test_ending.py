@@ -1,4 +1,4 @@
-"""Tests of how a command and its tree of processes end, and of the launcher's report about that."""
+"""Tests of how a command and its tree of processes end, and of the launcher's report on it."""
 
 from __future__ import annotations
 

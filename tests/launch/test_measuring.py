@@ -84,8 +84,8 @@ def test_a_file_that_is_read_is_not_memory(
     The kernel charges the cgroup for the page cache of the file, which is not the program's memory.
 
     One of three runs may have another peak. In 3 of 380 runs on Linux 6.18, the kernel released a
-    few MiB of page cache between two readings without having counted them as such. That looks like
-    a burst of the program. The cause is unknown.
+    few MiB of page cache between two readings without having counted them as page cache. That looks
+    like a burst of the program. The cause is unknown.
     """
     if is_sanitized(launch.path):
         pytest.skip("a sanitizer slows the launcher down")
@@ -153,7 +153,7 @@ def test_sampling_stays_within_its_budget(launch: Launch, hold: str, method: str
     if is_sanitized(launch.path):
         pytest.skip("a sanitizer slows the launcher down")
     report = launch("--memory", method, "--", hold, "spin", "0", "2000").told
-    # The first readings of each kind may take this much CPU time together.
+    # All first readings together may take this much CPU time in addition.
     early_ns = 1.5e6
     assert report["memory"]["sampling_cpu_ns"] - early_ns < 0.005 * report["wall_ns"]
     assert report["memory"]["samples"] >= 20

@@ -228,7 +228,7 @@ def test_without_terminal_the_program_cannot_reach_it(launch: Launch) -> None:
 
 
 def test_a_background_job_does_not_take_the_terminal(launch: Launch) -> None:
-    """The shell's process group stays in the foreground, and the program's must not get there."""
+    """The shell's process group must stay in the foreground while the program runs."""
     pid, master = pty.fork()
     if pid == 0:
         job = os.fork()

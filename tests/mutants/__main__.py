@@ -28,7 +28,7 @@ from mutants.lane import BUILD, LANES, Unready, kept_of, results_of, work
 
 
 def lane(language: str, seed: int, count: int, only: str | None) -> None:
-    """The body of a lane's process."""
+    """Runs one lane, in a process of its own. Exits with a message if the lane cannot begin."""
     try:
         work(language, seed, count, only)
     except Unready as problem:

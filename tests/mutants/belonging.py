@@ -45,7 +45,7 @@ PROBE = [
 
 @dataclass(frozen=True)
 class Part:
-    """The tests of a folder of src: prefixes of programs of ctest, and files of pytest."""
+    """The tests of a folder of src: prefixes of names of ctest programs, and files of pytest."""
 
     programs: tuple[str, ...]
     files: Sequence[str] = ()
@@ -86,7 +86,7 @@ def files_of(tests: Iterable[str]) -> list[str]:
 
 
 def digest(*tops: str, but: Sequence[str] = ()) -> str:
-    """Returns a digest of the names and contents of files."""
+    """Returns a digest of the tracked files `tops` and below `tops`, without the files `but`."""
     result = hashlib.sha256()
     for name in tracked():
         if any(name == top or name.startswith(f"{top}/") for top in tops) and name not in but:
@@ -95,7 +95,7 @@ def digest(*tops: str, but: Sequence[str] = ()) -> str:
 
 
 def limit_of(seconds: float) -> float:
-    """Returns the time limit of a test: a minute more than it usually takes, or ten times that."""
+    """Returns the time limit of a test that usually takes `seconds`, in seconds."""
     return max(seconds + 60, 10 * seconds)
 
 
@@ -183,7 +183,7 @@ class Sources:
 
     @cached_property
     def importers(self) -> dict[str, set[str]]:
-        """File → files that import it."""
+        """For each file, the files that import it."""
         found: dict[str, set[str]] = defaultdict(set)
         for path, tree in self.trees.items():
             for node in ast.walk(tree):

@@ -1,7 +1,7 @@
 """A copy of the tree with an environment of its own, in which faults are planted and tests are run.
 
-The working tree is only read. The environment of a copy imports the package of the copy, also in
-the command `cairn`. Everything else is imported from the environment of the working tree.
+The working tree is only read. The Python and the command `cairn` of a copy's environment import the
+package of the copy. Everything else is imported from the environment of the working tree.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Copy:
 
     folder: Path
     written: float = 0.0
-    """The time of the last written file.
+    """The time at which the last file was written, in seconds.
 
     Python recognizes a changed file by its time in seconds, so that each version gets a second of
     its own.
@@ -192,7 +192,7 @@ def adopt() -> None:
 def end_children() -> None:
     """Kills and reaps all descendants of this process.
 
-    adopt() makes the orphans among them its children in turn.
+    After adopt(), orphans become children of this process. The next turn of the loop kills them.
     """
     while True:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()

@@ -1,7 +1,8 @@
 """Faults for C: small changes of one line.
 
-Regular expressions find them in the code without comments and strings. These rely on the layout of
-clang-format: a binary operator has a space on either side, and the star of a pointer does not.
+Regular expressions find the places in the code without comments and strings. They rely on the
+layout of clang-format: a binary operator has a space on either side, and the star of a pointer does
+not.
 Weaker memory orders are not among the faults, because they make no difference on x86. tests/model
 covers them.
 """
@@ -138,7 +139,7 @@ def replaced(lines: list[str], index: int, change: Change) -> str:
 
 
 def candidates(text: str) -> dict[int, dict[str, list[Callable[[], str]]]]:
-    """Returns every fault that a file can have."""
+    """Returns every fault that a file can have, by line and kind of fault."""
     result: dict[int, dict[str, list[Callable[[], str]]]] = defaultdict(lambda: defaultdict(list))
     lines = text.splitlines(keepends=True)
     for index, line in enumerate(masked(text).splitlines()):

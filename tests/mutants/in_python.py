@@ -1,8 +1,8 @@
 """Faults for Python: those of mutmut, and two others.
 
-This module uses only the operators of mutmut, and not its program. The program changes functions
-without decorators in one process. But the faults here are also in commands and properties, and the
-processes that tests start must find the changed file on disk.
+This module uses only the operators of mutmut, and not its program. That program changes only
+functions without decorators, and only within its own process. But the faults here are also in
+commands and properties, and the processes that tests start must find the changed file on disk.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def negated(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 
 
 def dropped(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """Replaces a call whose value is not used by `pass`."""
+    """Changes a call to `pass`, if the value of the call is not used."""
     if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
         yield cst.Pass(semicolon=node.semicolon)
 
 
 def once(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """Yields one other text for a string, which is the first one that mutmut has.
+    """Yields the first of the texts to which mutmut changes a string.
 
-    mutmut's other texts change only upper and lower case. Names of encodings and the like would
-    stay valid with these.
+    The other texts differ from the string only in upper and lower case. With these, names of
+    encodings and the like would stay valid.
     """
     if isinstance(node, cst.BaseString):
         yield from list(operator_string(node))[:1]
@@ -59,7 +59,7 @@ OPERATORS: list[tuple[type, str, Operator]] = [
 
 
 class Changes(cst.CSTVisitor):
-    """Collects (node, kind, new node).
+    """Collects the possible changes, as (node, kind of fault, new node).
 
     It skips annotations, decorators, imports, docstrings and `__all__`.
     """

@@ -36,7 +36,7 @@ NOTICED, SURVIVED, REFUSED = "noticed", "survived", "refused"
 LONG_S = 20.0
 """A program of ctest that takes more seconds than this runs after all other tests."""
 DRAWN_FOR_EACH = 10
-"""The number of faults that are drawn for each requested one. The compiler and mypy refuse some."""
+"""The number of faults to draw for each requested fault: the compiler and mypy refuse some."""
 LIBRARIES = [
     *("cairn-malloc", "cairn-malloc-static", "cairn-arena", "cairn-arena-static"),
     *("cairn-launch", "cairn-witness", "cairn-probe", "malloctest"),
@@ -55,7 +55,7 @@ class Planted:
     after: tuple[str, ...]
     outcome: str
     by: str
-    """The test that noticed it, or the reason why it was not tested."""
+    """The test that noticed the fault, or the reason why the fault was not tested."""
     seconds: float
     tests: int
     """The number of tests chosen for the fault."""
@@ -70,7 +70,7 @@ class Planted:
 
 
 class Unready(Exception):
-    """The tree without faults does not pass its tests."""
+    """Raised if the tree without faults does not pass its tests."""
 
 
 class Lane:
@@ -179,7 +179,7 @@ class PythonLane(Lane):
     def prepare(self, faults: Sequence[Fault]) -> None:
         """Checks the types, and runs all tests to record the lines that they run.
 
-        These are the same for any faults.
+        The recorded lines do not depend on `faults`.
         """
         del faults
         self.copy.make()
@@ -315,7 +315,7 @@ class CLane(Lane):
         return [*found, *super().failing_without_faults(noticed)]
 
     def judge(self, fault: Fault) -> tuple[str, str, int]:
-        """Runs the folder's quick programs, then its files of pytest, then its slow programs."""
+        """Runs the folder's quick ctest programs, then its pytest files, then its slow programs."""
         part = C_PARTS[Path(fault.path).parts[1]]
         programs = [
             name for prefix in part.programs for name in self.programs if name.startswith(prefix)
@@ -354,7 +354,7 @@ def kept_of(path: Path, sources: str) -> dict[tuple[str, ...], Planted]:
 
 
 def results_of(language: str, seed: int, only: str | None) -> Path:
-    """Returns the file to which a lane writes each result at once."""
+    """Returns the file to which a lane appends each result as soon as it is known."""
     words = [str(seed), language, *([only.replace("/", "-")] if only else [])]
     return BUILD / f"{'-'.join(words)}.jsonl"
 

@@ -16,7 +16,7 @@ Key = tuple[str, str, str]
 
 
 class Stale(Exception):
-    """An explanation belongs to a line that no longer exists."""
+    """Raised if an explanation belongs to a line that no longer exists."""
 
 
 def explained(file: Path = EQUIVALENT, root: Path = ROOT) -> dict[Key, str]:

@@ -80,7 +80,7 @@ def drawn(folder: Path, path: str, text: str, candidates: Candidates, seed: int)
 def seed_for(
     folder: Path, path: str, text: str, candidates: Candidates, after: str
 ) -> tuple[int, int]:
-    """Returns a seed, and a number of faults at which the fault that gives `after` is the last."""
+    """Returns a seed and n: with this seed, the n-th fault changes a line to `after`."""
     for seed in range(1000):
         for index, fault in enumerate(drawn(folder, path, text, candidates, seed)):
             if fault.after and fault.after[0].strip() == after:
@@ -278,7 +278,7 @@ def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: P
 def test_a_tree_that_fails_without_faults_is_refused_and_its_processes_are_ended(
     tmp_path: Path,
 ) -> None:
-    """A fault can keep a program from ending. It would then slow down all later tests."""
+    """A fault can keep a program from ending. That program would slow down all later tests."""
     folder = python_tree(tmp_path / "tree")
     (folder / "tests" / "python" / "test_left.py").write_text(
         "import subprocess\nfrom pathlib import Path\n\n\n"

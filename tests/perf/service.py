@@ -4,9 +4,9 @@
 
 It is a program for over_time.py and for 'cairn compare'. A request is a JSON document. The service
 parses and changes the document, puts it into a cache of bounded size, and writes it again. Every
-two seconds the load changes: many small documents, few large ones, almost none. The number of
-requests is fixed and does not depend on their time, so that the allocator with the least CPU time
-is the fastest.
+two seconds the load changes: many small documents, few large ones, almost no documents. The number
+of requests is fixed and does not depend on their time, so that the allocator with the least CPU
+time is the fastest.
 """
 
 import json

@@ -311,7 +311,7 @@ def connected(path: Path) -> socket.socket:
 
 
 def listens(path: Path) -> bool:
-    """Returns whether a server accepts connections. Its socket may exist before it does."""
+    """Returns whether a server accepts connections. The socket may exist before that."""
     try:
         connected(path).close()
     except (FileNotFoundError, ConnectionRefusedError):
@@ -359,7 +359,7 @@ def _allocator(name: str, folder: Path) -> tuple[Path | None, tuple[tuple[str, s
 def both(injected: Injected) -> Callable[..., str]:
     """Returns both(session, *reached, user=…, own_malloc=…), which runs a session on both stages.
 
-    `reached` names programs of which at least one process must prove its malloc.
+    For each program that `reached` names, at least one process must prove its malloc.
     """
 
     def hold(

@@ -1,4 +1,4 @@
-"""Tests of compilers. Every pass is a process of its own. The output must be equal to the byte."""
+"""Tests of compilers. Every pass is a process of its own. The output must be the same bytes."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_the_addresses_of_javas_heap_leave_room_for_our_region(both: Callable[..
 
 
 def test_go_with_c(both: Callable[..., str], tmp_path: Path) -> None:
-    """Go's tools are static programs, so that they run without libcairn."""
+    """Go's tools are static programs, into which libcairn cannot be preloaded."""
     own = {
         "HOME": str(tmp_path),
         "GOCACHE": str(tmp_path / "cache"),

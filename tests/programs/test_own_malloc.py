@@ -1,6 +1,6 @@
 """Tests of programs with their own malloc, which the loader finds before ours.
 
-Our functions that such a program lacks must work with its blocks.
+If such a program lacks a function (such as reallocarray), ours must work with its blocks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of PHP, which opens its extensions with RTLD_DEEPBIND.
 
-For that reason, it crashes under other allocators.
+For that reason, PHP crashes under every other preloaded allocator. libcairn removes the flag.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def test_memcached(both: Callable[..., str]) -> None:
 def test_postgres(both: Callable[..., str]) -> None:
     """The server has a process for each client, and several for one query.
 
-    It refuses to run as root.
+    The server refuses to run as root.
     """
     programs = {name: path_of(name) for name in ("postgres", "initdb", "psql", "pgbench")}
 

@@ -9,7 +9,7 @@ from .conftest import INPUTS, Stage, path_of
 
 
 def test_rows_indexes_and_vacuum(both: Callable[..., str]) -> None:
-    """The database file must be equal to the byte."""
+    """With and without libcairn, the database file must have the same bytes."""
     sqlite = path_of("sqlite3")
 
     def session(stage: Stage) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import Injected, path_of
 
-# php is not among them, because it closes stderr before it ends.
+# php is not among these commands, because it closes stderr before it ends.
 COMMANDS = {
     "python3": ["-c", "kept = [str(i) * 9 for i in range(5000)]"],
     "gcc": ["-O1", "-c", "small.c"],

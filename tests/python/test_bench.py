@@ -1,4 +1,4 @@
-"""The plan of `cairn bench`, and the precision of a suite."""
+"""Tests of the plan of `cairn bench`, and of the precision of a suite."""
 
 from __future__ import annotations
 

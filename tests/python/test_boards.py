@@ -1,4 +1,4 @@
-"""Reports of standings and scenarios from invented runs. Nothing runs."""
+"""Tests of the reports of standings and scenarios, with invented runs. No program runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from cairn.report.view import WIDTH, View
 
 
 def full() -> tuple[Run, list[Sample]]:
-    """13 allocators on 26 workloads, with slow cells and two failures."""
+    """Returns a run of 13 allocators on 26 workloads, with slow cells and two failures."""
     run = a_suite(WORKLOADS, ALLOCATORS)
     return run, lively(run)
 
 
 def two() -> tuple[Run, list[Sample]]:
-    """`fast` is twice as fast as `system` on both workloads, and both use the same memory."""
+    """Returns a run with two workloads and two contenders, which use the same memory.
+
+    On both workloads, `fast` is twice as fast as `system`.
+    """
     run = a_suite(("w0", "w1"), ("system", "fast"))
     return run, exact(
         run, {(w, name): ms for w in (0, 1) for name, ms in (("system", 100.0), ("fast", 50.0))}
@@ -288,7 +291,7 @@ class TestRows:
 def test_the_list_of_equally_fast_contenders_does_not_depend_on_which_one_leads_by_luck() -> None:
     """Chance decides which of four equal contenders leads.
 
-    When each contender was compared with the leader, one of them was often reported as slower.
+    When each contender was compared with the leader, an equal one was often reported as slower.
     """
     names = ("a", "b", "c", "d")
     wrong = 0
@@ -337,12 +340,12 @@ def test_a_run_that_was_cut_short_does_not_look_finished(
 
 
 def elsewhere(run: Run) -> Run:
-    """The same run on a machine with 8 processors, wherever the test runs."""
+    """Returns the run as if a machine with 8 processors had made it."""
     return replace(run, host=replace(run.host, cpus=8))
 
 
 def test_the_tables_of_standings_are_golden(golden: Callable[[str, str], None]) -> None:
-    """Two contenders are alike, and one fails. One workload's memory was measured in two ways."""
+    """Two contenders are alike, and one fails. On one workload, memory was measured in two ways."""
     run = a_suite(("json", "parse", "sort"), ("system", "fast", "alike", "broken"))
     ms = {"system": 100.0, "fast": 50.0, "alike": 50.2, "broken": 80.0}
     samples = []

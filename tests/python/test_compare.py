@@ -39,7 +39,7 @@ def contender(name: str, **more: object) -> Contender:
 def sample(
     name: str, round_: int, wall: float = 10.0, peak: float | None = 100 * MIB, **more: object
 ) -> Sample:
-    """The sample of one run. `wall` is in seconds, `peak` in bytes."""
+    """Returns the sample of one run. `wall` is in seconds, `peak` in bytes."""
     peak_bytes = None if peak is None else round(peak)
     made = Sample(
         trial=Trial(round_, 0, name),
@@ -70,7 +70,7 @@ def runs(
     noise: float = 0.002,
     seed: int = 1,
 ) -> list[Sample]:
-    """Rounds of runs whose wall time and peak scatter by `noise` around the given medians."""
+    """Returns rounds of runs. Wall time and peak scatter by `noise` around the given medians."""
     rng = random.Random(seed)
     made = []
     for round_ in range(1, rounds + 1):

@@ -86,9 +86,9 @@ def whole(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def complete(check: Check) -> Check:
-    """Returns the check.
+    """Returns the check, which must have a sentence in one line.
 
-    Each must have a sentence in one line. Each that is not "fine" must also have a next step.
+    A check that is not "fine" must also have a next step.
     """
     assert check.says and "\n" not in check.says and not check.says.endswith("."), check
     if check.state != "fine":

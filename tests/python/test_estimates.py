@@ -293,9 +293,10 @@ def test_remote_frees_are_a_share_with_wilsons_interval(tmp_path: Path) -> None:
 def test_page_faults_are_scaled_by_strata_and_not_by_the_large_blocks_that_are_timed_all(
     tmp_path: Path,
 ) -> None:
-    """All 100 operations on large blocks cause a page fault, and one in 1,000 on small blocks.
+    """All 100 operations on large blocks cause a page fault each.
 
-    An estimate without strata would be 5,900 faults instead of 164.
+    Of the operations on small blocks, one in 1,000 causes a page fault. An estimate without strata
+    would be 5,900 faults instead of 164.
     """
     made = Made()
     made.called("malloc", "small", 64_000, 100)

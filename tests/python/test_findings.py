@@ -120,7 +120,7 @@ def test_moving_pages_by_mremap_is_no_finding(tmp_path: Path) -> None:
 def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) -> None:
     made = busy()
     made.threads["since_ticks"][0] = 7
-    # Another thread lived before, equally long. Each lived one second.
+    # Another thread lived before, for the same time. Each of the two lived one second.
     made.threads["lived_ticks"][0] = 2_000_000_000
     made.kernel("futex wait", 200, 1_000_000)
     (found,) = find(gathered(tmp_path, made))
@@ -143,7 +143,7 @@ def test_waits_without_wakes_are_no_waits_for_a_lock(tmp_path: Path) -> None:
 
 
 def test_a_system_call_that_waits_counts_only_by_its_cpu_time(tmp_path: Path) -> None:
-    """Of 200 ms of system time, calls that return memory took 100 and sched_yield took 80.
+    """Of 200 ms of system time, calls that return memory took 100 ms, and sched_yield took 80 ms.
 
     So 20 ms are left for 20,000 page faults.
     """

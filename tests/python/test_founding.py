@@ -18,7 +18,7 @@ TRIM = CASES[0]
 def part(
     name: str, change: float | None, half: float = 1.0, evidence: tuple[str, ...] = ()
 ) -> Part:
-    """A part that took 100 ms under the reference and `change` ms more under the contender."""
+    """Returns a part: 100 ms under the reference, and `change` ms more under the contender."""
     if change is None:
         return Part(name, None, None, None, None)
     ends = Interval((change - half) * NS, (change + half) * NS, 0.95)

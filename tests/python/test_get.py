@@ -1,4 +1,4 @@
-"""Tests of fetching from a distribution. A package repository on this machine stands in for it."""
+"""Tests of fetching from a distribution, for which a local package repository stands in."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_the_ratio_of_timed_operations_is_corrected_by_the_timers() -> None:
 def test_the_range_contains_the_system_time_of_every_calibrated_workload() -> None:
     """For a peak of 100 MiB, one of six workloads took 20 ms in the kernel, and five took no time.
 
-    On that one, the allocator returned memory that it needed again.
+    On that workload, the allocator returned memory that it needed again.
     """
     dear = {0: 20 * MS / (100 * MIB)} | dict.fromkeys(range(1, 6), 0.0)
     known = {

@@ -67,7 +67,7 @@ def test_the_report_ends_with_the_most_that_another_allocator_can_save(tmp_path:
 def test_the_report_of_a_profile_is_golden(
     full: bool, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    """Two reports: of a program with locks and CPU timers, and of one without seen system calls."""
+    """One program has locks and CPU timers. The system calls of the other one were not seen."""
     made = locking()
     made.timed_alone("reused", "small", [90] * 300)
     made.moments(

@@ -16,7 +16,7 @@ from cairn.run.measure import Progress
 def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A round of the suite takes minutes. Cairn once printed nothing until the round ended."""
+    """A round of the suite takes minutes. Cairn once printed nothing until a round ended."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     said = io.StringIO()

@@ -221,7 +221,7 @@ def test_behind_the_probe_a_link_is_followed() -> None:
 
 
 def test_a_child_whose_malloc_is_in_another_library_is_a_problem() -> None:
-    """A child is only named, and is no problem, if the allocator is inside its own file."""
+    """It would be no problem if the allocator were inside the child's own file."""
     result = proof(
         start(10), executed(11, path="/bin/own"), start(11, "/opt/libthird.so", exe="/bin/own")
     )

@@ -24,7 +24,7 @@ def named(found: Standings, name: str) -> Place:
 
 
 def simple() -> tuple[Run, list[Sample]]:
-    """Two workloads. `fast` is best on the first, `system` on the second."""
+    """Returns a run of two workloads. `fast` is best on the first, and `system` on the second."""
     run = a_suite(("w0", "w1"), THREE)
     times = {(0, "system"): 100.0, (0, "fast"): 50.0, (0, "slow"): 200.0}
     times |= {(1, "system"): 100.0, (1, "fast"): 200.0, (1, "slow"): 300.0}

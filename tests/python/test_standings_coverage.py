@@ -4,9 +4,9 @@ All runs of a round share a drift three times as large as the noise. The noise h
 (Student's t, 3 degrees of freedom) and an exponential disturbance in 2 % of the runs. The loudest
 workload has four times the noise of the quietest one.
 
-The reference is what makes these intervals difficult: the best contender is unknown, and of several
-equal contenders the luckiest looks best. So the simulated differences range from none, over steps
-as large as the standard error, to obvious ones.
+These intervals are difficult because they refer to the best contender, which is unknown: of several
+equal contenders, the luckiest looks best. So the simulated differences between contenders are zero,
+or steps as large as the standard error, or obvious.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOISE = 0.01
 
 @dataclass(frozen=True)
 class Outcome:
-    """Shares of intervals, and errors and lengths of the means over the workloads.
+    """The shares of intervals with the truth, and errors and lengths of means over the workloads.
 
     The unit of errors and lengths is the standard error that a mean would have if the best
     contender of each workload were known.
@@ -40,7 +40,7 @@ class Outcome:
     means: float
     """Share of the intervals of all contenders' means that contain the truth."""
     worst: float
-    """Share of the intervals of one contender's mean that contain the truth; the lowest share."""
+    """Like `means`, but of the one contender for which this share is the lowest."""
     cells: float
     """Share of the intervals of one workload that contain the truth."""
     differences: float
@@ -170,7 +170,7 @@ def test_intervals_contain_the_truth(
 
 
 def test_the_apparent_best_alone_would_mislead() -> None:
-    """The simulation must notice intervals that ignore the luck of the apparently best one."""
+    """The simulation must notice if intervals ignore the luck of the apparently best contender."""
     outcome = simulate("alike", 26, 13, 8, series=40)
     assert outcome.from_apparent_best < 0.1
     assert outcome.bias_from_apparent_best > 4

@@ -473,7 +473,7 @@ def widths(differences: list[float], margin: float) -> tuple[float, float]:
 
 
 class TestExpectedRounds:
-    """The expected rounds after 13 rounds.
+    """Tests of the expected number of rounds, as look() reports it after 13 rounds.
 
     An interval that must become k times as narrow needs k * k times the rounds.
     """

@@ -4,8 +4,9 @@ Runs follow each other in time. The log wall time of a run is the sum of a drift
 its neighbours (AR(1), rho 0.8), noise with heavy tails (Student's t, 3 degrees of freedom), and an
 exponential disturbance in 2 % of the runs.
 
-The tests vary the noise. With the least noise a comparison is precise at its first look, with the
-most it runs to the maximum of rounds. Between these it looks most often, which makes most errors.
+The tests vary the noise. With the least noise, a comparison is precise at its first look. With the
+most noise, no look stops it before the maximum of rounds. With noise between these, a comparison
+can stop at any of several looks, and errors are most frequent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=60, margin=0.01)
 
 @dataclass(frozen=True)
 class Outcome:
-    """Shares of all series, or of all contenders in all series."""
+    """Shares and means over all series, or over all contenders in all series."""
 
     coverage: float
     """Share of the contenders' intervals that contain the truth."""

@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> store.Folder:
 
 
 def resumable(folder: store.Folder) -> store.Folder:
-    """The same run after its first process has ended."""
+    """Returns the folder of a run whose first process has ended, as its next process opens it."""
     assert folder._lock is not None
     os.close(folder._lock)
     return store.Folder(folder.path)

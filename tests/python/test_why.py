@@ -49,7 +49,7 @@ MIB = 1 << 20
 def an_account(**more: object) -> ProbeSummary:
     """Returns the probe's summary of a run of 100 ms user and 20 ms system time.
 
-    40 of 120 ms are in the allocator. 6 of these 40 ms are in its system calls.
+    40 of these 120 ms are in the allocator. 6 of these 40 ms are in its system calls.
     """
     made = ProbeSummary(
         operations=3_000_000,
@@ -148,7 +148,7 @@ def test_with_clock_samples_the_parts_come_from_the_plain_runs() -> None:
         (CALLING, 5 * MS, 5 * MS),
         (PROGRAM, 55 * MS, 55 * MS),
     ]
-    # Of 100 ms, 99 have a clock sample; of 110 ms, 109 have one.
+    # Clock samples cover 99 of 100 ms under `fast`, and 109 of 110 ms under `system`.
     assert found.unexplained.change == pytest.approx(0, abs=0.1 * MS)
     assert sum(one.change or 0.0 for one in found.parts) == pytest.approx(found.whole.change)
 
@@ -203,7 +203,7 @@ def test_a_note_names_the_source_of_the_parts() -> None:
 def test_detours_of_the_probe_belong_to_neither_allocator_nor_program() -> None:
     """The probe's detours take 8 of 20 ms of system time.
 
-    The CPU timers find a quarter of that in the allocator, and the rest in the probe.
+    The CPU timers find a quarter of these 8 ms in the allocator, and the rest in the probe.
     """
     found = gap([*trials("system", detours_ns=8 * MS), *trials("fast")])
     assert part(found, OWN).other == pytest.approx((40 - 6 - 6 / 7 - 2) * MS)
@@ -717,7 +717,7 @@ def test_the_effects_are_as_uncertain_as_the_time_of_the_allocators_own_code() -
 def test_a_kind_that_is_faster_does_not_increase_the_effect_of_the_others() -> None:
     """Freeing takes 60 ms longer, new memory takes 60 ms longer, and reuse takes 14 ms less.
 
-    The allocator's own code takes 12 ms longer, which is all that both findings get together.
+    The allocator's own code takes 12 ms longer. So both effects together must not exceed 12 ms.
     """
     found = beside.beside(
         beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0))

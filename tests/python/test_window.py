@@ -58,7 +58,7 @@ def test_counts_from_before_the_window_do_not_count(tmp_path: Path) -> None:
 def test_threads_live_through_the_whole_window_even_if_the_file_is_old(tmp_path: Path) -> None:
     """Three threads began long before the window.
 
-    The clocks in the file have the time at which the probe last looked, and do not advance.
+    The clocks in the file show when the probe last looked at them, and do not advance.
     """
     made = running()
     made.start["threads_most"] = 3

@@ -127,7 +127,7 @@ def test_a_real_allocator_owns_malloc(bench: Bench, child: Path) -> None:
 
 
 def test_a_process_without_standard_input_is_recorded(bench: Bench, child: Path) -> None:
-    """Descriptor 0 is free there, so that the witness's file gets it."""
+    """Descriptor 0 is free in such a process, so that the witness's file becomes descriptor 0."""
     record = only_start(bench.run(child, preexec_fn=partial(os.close, 0)))
     assert record["exe"] == str(child)
 
@@ -545,7 +545,7 @@ def test_file_capabilities_count_except_for_root(
 
 
 def test_a_process_with_gained_privileges_writes_nothing(bench: Bench, forms: Path) -> None:
-    """The loader does not preload a library there, but this program is linked with the witness."""
+    """The loader preloads no library into such a process, but this program links the witness."""
     flags = ("-Wl,--no-as-needed", str(bench.witness), f"-Wl,-rpath,{bench.folder}")
     linked = bench.build("linked", CHILD, *flags)
     program = privileged(bench, "linked-set-id", linked, SOMEBODY, 0o4755)
@@ -674,7 +674,7 @@ def test_a_limit_on_file_sizes_does_not_kill(
 
 
 def test_a_process_without_a_free_descriptor_runs_normally(bench: Bench, child: Path) -> None:
-    """The program itself lowers its limit, because the loader needs a descriptor before that."""
+    """The program lowers its own limit of descriptors, after the loader has used a descriptor."""
     program = bench.helper("witness_no_descriptors.c")
     seen = bench.run(program, child)
     assert seen.code == 0
@@ -750,7 +750,7 @@ def test_the_witness_calls_no_allocator_function(witness: Path) -> None:
 def test_the_witness_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
     """The cost is the median of paired differences.
 
-    The test also prints the cost of an empty library, which any preload has.
+    The test also prints the cost of an empty library, which every preloaded library has at least.
     """
     empty = bench.library("libempty.so", "int empty;")
     program = bench.helper("witness_busy.c")

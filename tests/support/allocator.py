@@ -1,4 +1,4 @@
-"""Finds libcairn: the installed one, or that in $CAIRN_MALLOC, such as build/gcc/src/abi."""
+"""Finds libcairn: the installed one, or the one in $CAIRN_MALLOC, such as build/gcc/src/abi."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Library:
 
 
 def under_test(scratch: Path) -> Library:
-    """Returns the library, at a path without spaces and colons, which LD_PRELOAD cannot carry."""
+    """Returns the library at a path without spaces and colons, as LD_PRELOAD requires."""
     folder = Path(
         os.environ.get("CAIRN_MALLOC") or Path(native.__file__).parent / "native" / "lib"
     ).resolve()

@@ -89,7 +89,7 @@ class Made:
         self.threads["bytes"][place] += count * size
 
     def fresh(self, group: str, count: int, phase: str = "serial") -> None:
-        """Sets how many of the calls of malloc and new got new memory."""
+        """Counts `count` more of the calls of malloc and new as calls that got new memory."""
         self.threads["fresh"][0, PHASES.index(phase), GROUPS.index(group)] += count
 
     def released(self, function: str, count: int, phase: str = "serial") -> None:
@@ -119,7 +119,7 @@ class Made:
     ) -> None:
         """Adds `looked_at` timed operations with `faults` page faults.
 
-        `squared` is the sum of squares of their faults. Without it, no operation has more than one.
+        `squared` is the sum of squares of their faults. By default, no operation has more than one.
         """
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["fault_operations"] += looked_at
@@ -161,7 +161,7 @@ class Made:
     def locked(
         self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0
     ) -> None:
-        """Adds `taken` taken locks. `waits` has the ticks of those that had to wait.
+        """Adds `taken` taken locks. `waits` has the ticks of each wait for a lock.
 
         One critical section in ten is timed, and takes 300 ticks.
         """
@@ -188,8 +188,9 @@ class Made:
     def moments(self, *of: tuple[int, ...]) -> None:
         """Adds moments of the process, as tuples (ns, live, held, resident) with sizes in bytes.
 
-        If the probe examined the pages, (unasked, unwritten, huge) follow, and all held memory is
-        the allocator's. The usable size of live blocks is an eighth more than the requested one.
+        If the probe examined the pages, the tuple has three more sizes (unasked, unwritten, huge),
+        and all held memory is the allocator's. The usable size of live blocks is an eighth more
+        than the requested size.
         """
         unknown = 2**64 - 1
         told = [
@@ -239,9 +240,9 @@ class Made:
 
 
 def busy(**about: object) -> Made:
-    """The file of a program that allocates and frees 64,000 blocks of 100 bytes and 10 large ones.
+    """Returns the file of a program with 64,000 blocks of 100 bytes and 10 large blocks.
 
-    An operation on a small block takes 50 ns.
+    It allocates and frees each block once. An operation on a small block takes 50 ns.
     """
     made = Made(**about)  # type: ignore[arg-type]
     made.called("malloc", "small", 64_000, 100)

@@ -52,7 +52,7 @@ class Seen:
         """Returns the processes with too few records "start", by the rule of record.h.
 
         Each dynamic program that a process executes must write "start". A process whose first
-        program no record announces (the command itself, a shell of system()) has one more.
+        program no record announces (the command itself, a shell of system()) has one more "start".
         """
         balance: Counter[int] = Counter()
         for record in self.records:

@@ -1,4 +1,4 @@
-"""Tests that each layer of the code sees only those that its table allows.
+"""Tests that each layer of the code sees only the layers that the tables here allow.
 
 docs/architecture.md gives the reasons.
 """

@@ -19,8 +19,8 @@ from support.compiling import ROOT
 from support.packages import call, needs_cmake
 
 NOT_SHIPPED = {
-    "src/policy/policy.c": "no knob needed it: docs/decisions/0021-no-knob-is-worth-learning.md",
-    "src/policy/policy.h": "no knob needed it: docs/decisions/0021-no-knob-is-worth-learning.md",
+    "src/policy/policy.c": "no setting uses it: docs/decisions/0021-no-knob-is-worth-learning.md",
+    "src/policy/policy.h": "no setting uses it: docs/decisions/0021-no-knob-is-worth-learning.md",
 }
 """Files that only tests build, with the reason to keep them."""
 

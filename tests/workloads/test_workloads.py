@@ -25,7 +25,7 @@ def test_the_catalog_names_every_program_and_no_other(work: Work) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_the_seed_determines_the_contents(work: Work, name: str) -> None:
-    """The same seed gives the same contents, and another seed gives others.
+    """The same seed gives the same contents, and another seed gives other contents.
 
     That holds even for workloads that only fill memory in the order of addresses.
     """

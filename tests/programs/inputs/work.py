@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def build(seed):
-    """Makes, changes and drops objects of many sizes. Returns a digest of the remaining ones."""
+    """Makes, changes and drops objects of many sizes. Returns a digest of the remaining objects."""
     words = [f"word{(i * 7919 + seed) % 5003}" * (1 + i % 9) for i in range(4000)]
     index = {}
     for place, word in enumerate(words):
