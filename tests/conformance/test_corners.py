@@ -76,7 +76,7 @@ def test_a_heap_without_memory_does_not_block_other_threads(
 
 @in_both
 def test_a_limit_in_the_environment_holds(program: Callable[..., Program], mode: str) -> None:
-    """The program can allocate 59 or 60 of 60 MiB, because small blocks also count."""
+    """With a limit of 60 MiB, the program gets 59 or 60 blocks of 1 MiB, and a few small blocks."""
     run = program("limited.c", mode)
     assert run.succeed(100).split() == ["100", "100"]
     for size in ("60M", str(60 << 20), "61440K"):

@@ -37,10 +37,10 @@ def test_ten_thousand_children_end(
 def test_fork_handlers_registered_before_ours_may_allocate(
     program: Callable[..., Program], compiled_here: Callable[..., Path], library: Library
 ) -> None:
-    """The allocator is initialised before all other libraries, and registers its handlers first.
+    """The allocator registers its handlers first, because the loader initialises it first.
 
-    So its handlers hold its locks only while no other handler runs, in whatever order the
-    libraries are preloaded.
+    So the allocator's handlers run last before a fork and first after a fork. No other handler runs
+    while they hold its locks, in whatever order the two libraries are preloaded.
     """
     handlers = compiled_here("handlers.c", *SHARED)
     run = program("fork.c", "preloaded")
@@ -58,7 +58,7 @@ def test_programs_can_be_started_in_every_way_while_threads_allocate(
 
 @pytest.mark.skipif(not shutil.which("php"), reason="php is not here")
 def test_php_starts_and_works(library: Library) -> None:
-    """PHP opens its extensions with RTLD_DEEPBIND, so that they prefer libc's malloc."""
+    """PHP opens its extensions with RTLD_DEEPBIND, so that the extensions prefer libc's malloc."""
     php = Program(Path(shutil.which("php") or ""), library.shared)
     said = php.succeed(
         "-r",
@@ -70,7 +70,7 @@ def test_php_starts_and_works(library: Library) -> None:
 def test_an_auditor_does_no_harm(
     program: Callable[..., Program], compiled_here: Callable[..., Path]
 ) -> None:
-    """An auditor of the loader has a libc of its own. It starts before the libc of the program."""
+    """An auditor of the loader has its own libc, which starts before the libc of the program."""
     program("early.c", "preloaded").succeed(LD_AUDIT=str(compiled_here("auditor.c", *SHARED)))
 
 

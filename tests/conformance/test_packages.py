@@ -22,7 +22,10 @@ from .conftest import HERE, WARNINGS
 MAP = (ROOT / "src" / "abi" / "exports.map").read_text()
 HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
-"""Names that the archive lacks: they work only in a library that precedes libc in the loader."""
+"""Names that the archive lacks.
+
+They work only in a library that the loader searches before libc.
+"""
 
 FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv": 41}
 """By function: the most instructions before the first return. For free, that includes the jumps to
@@ -226,7 +229,7 @@ def test_the_header_compiles_by_itself(tmp_path: Path, compiler: str, standard: 
 def test_programs_in_c_need_no_c_plus_plus(
     compiled_here: Callable[..., Path], prefix: Path
 ) -> None:
-    """The archive has the operators of C++ in an object of their own, which such programs lack."""
+    """In the archive, the operators of C++ are a separate object, which no C program links."""
     program = compiled_here("one_block.c", prefix / "lib" / "libcairn.a")
     with program.open("rb") as file:
         needed = [

@@ -224,7 +224,7 @@ def test_rust_with_an_allocator_of_its_own(
 def allocator_lines(result) -> list[str]:
     """Returns doctor's lines about the allocator inside carries.c.
 
-    One more line announces the run behind the probe. This function checks it and removes it.
+    One of the lines must announce the run behind the probe. It is not returned.
     """
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line

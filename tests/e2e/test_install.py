@@ -195,7 +195,7 @@ def test_the_command_works_without_the_tree(prefix: Path, churn: Path, tmp_path:
 
 
 def run_linked(prefix: Path, package: str, program: Path) -> None:
-    """Runs a program. Its output must show that it uses the package, as its source explains."""
+    """Runs a program. The program's source says how it proves that it uses the package."""
     said = call(program, LD_LIBRARY_PATH=str(prefix / "lib"))
     expected = {"first": "998001", "containers": "1000 numbers"}
     assert expected.get(program.name, "") in said

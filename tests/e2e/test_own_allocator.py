@@ -20,7 +20,7 @@ LIBRARY = str(native.allocator().resolve())
 
 @pytest.fixture
 def jemalloc(cairn, forward: Path) -> None:
-    """Adds a library named jemalloc that forwards to glibc, if the machine has no jemalloc."""
+    """Adds a library that forwards to glibc as "jemalloc", so that every machine has a jemalloc."""
     folder = cairn.home / ".cache" / "cairn" / "allocators" / "jemalloc" / "99"
     folder.mkdir(parents=True)
     shutil.copy(forward, folder / "lib.so")

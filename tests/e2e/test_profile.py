@@ -1,4 +1,4 @@
-"""Tests of `cairn profile`: the command behaves like the program, and reports after its end."""
+"""Tests of `cairn profile`: the command behaves like the program, and then reports."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_a_slow_free_is_found_in_the_allocators_own_code(cairn, tmp_path: Path) 
     assert result.code == 0, result.err
     assert "each also with the probe" in result.err
     assert "of CPU" in result.out and "ill against system: Free is slow" in result.out
-    assert "system+probe" not in result.out  # it is never ranked
+    assert "system+probe" not in result.out  # a probed run is never ranked
     document = cairn("report", "--json").json
     assert [row["contender"] for row in document["comparisons"][0]["rows"]] == ["system", "ill"]
     (why,) = document["whys"]

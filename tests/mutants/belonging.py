@@ -95,7 +95,7 @@ def digest(*tops: str, but: Sequence[str] = ()) -> str:
 
 
 def limit_of(seconds: float) -> float:
-    """Returns the time limit of a test that usually takes `seconds`, in seconds."""
+    """Returns the time limit in seconds of a test that usually takes `seconds`."""
     return max(seconds + 60, 10 * seconds)
 
 

@@ -3,8 +3,8 @@
     .venv/bin/python tests/perf/launch_cost.py [ROUNDS]
 
 Each round runs the program in all ways, in random order. The time includes the start of the
-launcher, and is measured from outside. Exits with 1 if launcher and witness together
-add more than 3 % to the program's time.
+launcher, and is measured from outside. Exits with 1 if launcher and witness together add more than
+3 % to the program's time.
 """
 
 from __future__ import annotations

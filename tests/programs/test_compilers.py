@@ -1,4 +1,7 @@
-"""Tests of compilers. Every pass is a process of its own. The output must be the same bytes."""
+"""Tests of compilers, which start a process for every pass.
+
+With and without libcairn, the output must be the same bytes.
+"""
 
 from __future__ import annotations
 

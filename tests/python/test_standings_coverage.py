@@ -31,7 +31,7 @@ NOISE = 0.01
 
 @dataclass(frozen=True)
 class Outcome:
-    """The shares of intervals with the truth, and errors and lengths of means over the workloads.
+    """Shares of intervals that contain the truth, and errors and lengths of means over workloads.
 
     The unit of errors and lengths is the standard error that a mean would have if the best
     contender of each workload were known.

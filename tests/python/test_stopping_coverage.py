@@ -5,8 +5,9 @@ its neighbours (AR(1), rho 0.8), noise with heavy tails (Student's t, 3 degrees 
 exponential disturbance in 2 % of the runs.
 
 The tests vary the noise. With the least noise, a comparison is precise at its first look. With the
-most noise, no look stops it before the maximum of rounds. With noise between these, a comparison
-can stop at any of several looks, and errors are most frequent.
+most noise, it runs to the maximum of rounds. With noise between these, the differences decide at
+several looks whether it stops. Each such look adds some error, so most errors happen with such
+noise.
 """
 
 from __future__ import annotations

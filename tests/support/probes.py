@@ -119,7 +119,8 @@ class Made:
     ) -> None:
         """Adds `looked_at` timed operations with `faults` page faults.
 
-        `squared` is the sum of squares of their faults. By default, no operation has more than one.
+        `squared` is the sum of squares of their faults. By default, no operation has more than one
+        fault.
         """
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["fault_operations"] += looked_at
@@ -242,7 +243,7 @@ class Made:
 def busy(**about: object) -> Made:
     """Returns the file of a program with 64,000 blocks of 100 bytes and 10 large blocks.
 
-    It allocates and frees each block once. An operation on a small block takes 50 ns.
+    The program allocates and frees each block once. An operation on a small block takes 50 ns.
     """
     made = Made(**about)  # type: ignore[arg-type]
     made.called("malloc", "small", 64_000, 100)
