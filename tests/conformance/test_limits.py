@@ -73,7 +73,7 @@ def test_a_growing_program_gets_huge_pages_unless_they_are_turned_off(
     except OSError:
         enabled = "[never]"
     if "[madvise]" not in enabled:
-        pytest.skip(f"huge pages are not asked for here: {enabled.strip()}")
+        pytest.skip(f"programs cannot request huge pages here: {enabled.strip()}")
     run = program("growing.c", mode)
     huge, full, huge_left, left = map(int, run.succeed(200, CAIRN_HUGE_PAGES="1").split())
     some, full_with_some, _, left_with_some = map(int, run.succeed(200).split())
@@ -84,7 +84,7 @@ def test_a_growing_program_gets_huge_pages_unless_they_are_turned_off(
     assert some > 0, "the allocator asks for at least one huge page, to measure how long it takes"
     assert max(full, full_with_some) <= 1.02 * full_without + 2048
     assert left_with_some <= 1.02 * left_without + 2048
-    assert left <= 1.02 * left_without + 2048, f"{huge_left} KB of it huge"
+    assert left <= 1.02 * left_without + 2048, f"{huge_left} KB are left in huge pages"
 
 
 @in_both
@@ -164,7 +164,7 @@ def test_one_block_costs_little_memory(
     own = statistics.median(
         resident_kb(path, library.shared) - resident_kb(path, None) for _ in range(25)
     )
-    assert own <= OWN_RSS_KB_MAX, f"{own} KB over no allocator"
+    assert own <= OWN_RSS_KB_MAX, f"{own} KB more than without the allocator"
 
 
 def test_the_table_of_options_has_every_variable_that_is_read() -> None:
@@ -193,7 +193,7 @@ def test_lasting_memory_gets_huge_pages_without_growing(
     lasting = program("lasting.c", mode)
     said = lasting.succeed(8 << 10)
     if said == "unsupported\n":
-        pytest.skip("the kernel makes no huge page of what is resident")
+        pytest.skip("the kernel cannot merge resident pages into a huge page")
     before, after, huge = map(int, said.split())
     assert huge >= 8 << 10
     assert after <= 1.03 * before + 1024
@@ -210,7 +210,7 @@ def test_the_background_thread_returns_memory_while_the_program_sleeps(
     assert forked == "1"
     for threads, before, after in (map(int, line.split()) for line in (parent, child)):
         assert threads == 2
-        # `after` was 6.5 MB when the thread still kept its runs and empty slabs.
+        # If the sleeping thread kept its runs and empty slabs, `after` would be 6.5 MB.
         assert before > 60 << 10 and after < 11 << 9  # in kB
     parent, _, _ = background.succeed().splitlines()
     threads, before, after = map(int, parent.split())

@@ -179,7 +179,7 @@ def test_the_fast_paths_are_short_and_call_nothing(prefix: Path) -> None:
 def test_the_loader_s_functions_end_in_a_jump(prefix: Path) -> None:
     listing = call("objdump", "-d", "--no-show-raw-insn", prefix / "lib" / "libcairn.so")
     if "x86-64" not in listing:
-        pytest.skip("looked for on x86-64 alone")
+        pytest.skip("the test reads code of x86-64 only")
     for function in FOR_THE_LOADER:
         body = listing.split(f"<{function}>:\n")[1].split("\n\n")[0]
         assert re.search(r"\bjmp\s+\*", body), body
@@ -194,7 +194,7 @@ def parts(listing: str, function: str) -> str:
 def test_functions_reach_their_slow_functions_by_a_jump(prefix: Path) -> None:
     listing = call("objdump", "-d", "--no-show-raw-insn", prefix / "lib" / "libcairn.so")
     if "x86-64" not in listing:
-        pytest.skip("looked for on x86-64 alone")
+        pytest.skip("the test reads code of x86-64 only")
     for function, door in COLD_DOORS.items():
         body = parts(listing, function)
         # A jump may lead to a copy that the compiler made, or to an entry of the loader's table.

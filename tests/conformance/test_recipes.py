@@ -214,7 +214,7 @@ class Follower:
                 if words[0] != "apt-get":
                     self.call(rest)
             case _:
-                pytest.fail(f"{name} is new: say here what it does")
+                pytest.fail(f"Follower does not know the instruction {name}: add it")
 
     def within(self, root: Path, path: str) -> Path:
         return (

@@ -35,7 +35,7 @@ ALONE = ("hash_table", "lru_cache", "fragmentation")
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 needs_huge_pages = pytest.mark.skipif(
     not HUGE.exists() or "[never]" in HUGE.read_text(),
-    reason="the kernel has no huge pages for who asks",
+    reason="the kernel gives programs no huge pages",
 )
 ILLNESSES = [
     ("madvise_storm", 32, "returns-what-it-needs"),

@@ -132,7 +132,7 @@ def test_sleeps_of_the_allocator_count_as_its_system_calls(
     launch("--cpu-samples", str(file), "--", program, "20000", "library-sleeps")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
     if found.calls + found.others < 8:
-        pytest.skip(f"{found.calls + found.others} notes tell nothing")
+        pytest.skip(f"only {found.calls + found.others} clock samples (8 needed)")
     assert found.calls > found.others
 
 

@@ -121,7 +121,7 @@ def test_nothing_is_lazily_freed_without_madvise(launch: Launch, hold: str, meth
 
 @pytest.mark.parametrize("method", METHODS, indirect=True)
 def test_a_short_burst_is_seen(launch: Launch, hold: str, method: str) -> None:
-    # Without a cgroup, the launcher reads the peak of each process from /proc while it lives.
+    # Without a cgroup, the launcher reads each process's peak from /proc while the process lives.
     after_ms = "50" if method == "cgroup" else "400"
     for _ in range(3):
         memory = launch("--memory", method, "--", hold, "burst", "200", after_ms).memory

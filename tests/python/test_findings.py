@@ -80,7 +80,7 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
     [
         # The program touched none of the returned memory again.
         lambda made: made.start.__setitem__("minor_faults", 5_000),
-        # There was no page fault at all, which can be in a window of a program's life.
+        # There was no page fault at all, which is possible in a window of a program's life.
         lambda made: made.start.__setitem__("minor_faults", 0),
         # The allocator returned no memory.
         lambda made: made.start["calls"]["calls"].__setitem__(0, 0),

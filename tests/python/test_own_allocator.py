@@ -127,7 +127,7 @@ def test_a_missing_library_is_reported_wherever_it_would_be_used() -> None:
         with pytest.raises(ContenderFailed, match="install it again"):
             contenders.resolve(contenders.parse_contender(spec), (found,))
     said: list[str] = []
-    # On some machines no other allocator is installed, and contenders() fails.
+    # On some machines no other allocator is installed. Then contenders() fails.
     with contextlib.suppress(ContenderFailed):
         assert "cairn" not in runs.contenders(experiments.EXPERIMENTS[-1].full, said.append)
     assert [line for line in said if line.startswith("cairn is left out: this installation")]

@@ -69,8 +69,8 @@ def test_each_workload_of_a_round_and_each_seed_has_an_order_of_its_own() -> Non
     first = orders(7, 0)
     for other in (orders(7, 1), orders(8, 0)):
         alike = sum(one == another for one, another in zip(first, other, strict=True))
-        # There are 24 orders, so about 4 of 100 rounds have the order of the round before by
-        # chance.
+        # There are 24 orders. So by chance, the two orders of a round are equal in about 4 of 100
+        # rounds.
         assert alike < 20
 
 

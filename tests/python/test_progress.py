@@ -34,6 +34,6 @@ def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
             trial(round_, position)
         lines.round_ended(Progress(round_, 4, 90.0, None, None))
     told = said.getvalue().splitlines()
-    assert len(told) == 6, "two runs of 20 s each time"
+    assert len(told) == 6, "each line reports two more runs of 20 s"
     assert told[0] == "warm-up  2 of 6 runs"
     assert told[3].startswith("rounds   2 of 24 runs, in round 1")

@@ -176,7 +176,9 @@ def test_a_library_that_was_built_anew_is_another_contender() -> None:
     record = start(10)
     for build_id, fine in (("ab" * 20, True), ("cd" * 20, False), (None, True)):
         record["malloc"]["build_id"] = build_id
-        assert proof(record).problem is None, "of a library without one, any build will do"
+        assert proof(record).problem is None, (
+            "without an expected build id, every build of the library is accepted"
+        )
         assert (proof(record, contender=contender).problem is None) == fine
 
 

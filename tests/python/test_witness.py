@@ -51,7 +51,7 @@ void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
 def witness() -> Path:
     path = Path(os.environ.get("CAIRN_WITNESS_LIB") or native.witness())
     if not path.is_file():
-        pytest.fail(f"no {path.name} there; build it first, or name it in CAIRN_WITNESS_LIB")
+        pytest.fail(f"{path} is missing; run 'make', or name the library in CAIRN_WITNESS_LIB")
     return path.resolve()
 
 
