@@ -58,9 +58,9 @@ OUTCOMES = {
     "C": {"caught"},
     "h": {"harmless"},
     "-": {"none"},
-    # To start a thread, glibc allocates a block, which gets the memory of the freed block. The second
-    # free then frees a block in use, which the allocator cannot detect. Another libc may start a
-    # thread without an allocation.
+    # To start a thread, glibc allocates a block, which gets the memory of the freed block. The
+    # second free then frees a block in use, which the allocator cannot detect. Another libc may
+    # start a thread without an allocation.
     "?": {"caught", "harmless"},
 }
 

@@ -364,8 +364,8 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
 
     If the tests have changed since then, only the faults that survived are planted again.
     """
-    # A process in the background may ignore SIGHUP, SIGQUIT and SIGINT. The programs under test would
-    # inherit that.
+    # A process in the background may ignore SIGHUP, SIGQUIT and SIGINT. The programs under test
+    # would inherit that.
     for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

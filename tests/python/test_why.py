@@ -256,8 +256,8 @@ def test_the_parts_add_up_to_the_gap_and_the_rest_is_unexplained() -> None:
     found = gap([*trials("system"), *trials("fast", 78.0, samples_inside=30)])
     assert found.whole.change == pytest.approx(-12 * MS)
     assert part(found, OWN).change == pytest.approx(-10 * MS)
-    # With the probe, both contenders took equally long. So the 10 ms that the allocator's code saves
-    # count as additional time of the program.
+    # With the probe, both contenders took equally long. So the 10 ms that the allocator's code
+    # saves count as additional time of the program.
     assert part(found, PROGRAM).change == pytest.approx(10 * MS)
     assert found.unexplained.change == pytest.approx(-12 * MS)
     known = [one.change for one in found.parts]
