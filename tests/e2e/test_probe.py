@@ -106,7 +106,7 @@ def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
 
 
 def test_refused_requests_are_counted(probed: Probed, known: Path) -> None:
-    """A realloc to 0 bytes that returns NULL freed its block, so it does not count as refused."""
+    """A realloc to 0 bytes that returns NULL has freed its block. Such a call is not refused."""
     probed(known, "refused", 1000)
     refused = dict(zip(ALLOCATING, map(int, probed.only.tally.failed), strict=True))
     assert {name: count for name, count in refused.items() if count} == {

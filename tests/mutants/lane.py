@@ -60,7 +60,7 @@ class Planted:
     tests: int
     """The number of tests chosen for the fault."""
     tested: str
-    """A digest of the tests."""
+    """A digest of all files in tests/ when the fault was tested."""
 
     @staticmethod
     def read(line: str) -> Planted:

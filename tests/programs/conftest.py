@@ -5,10 +5,10 @@ the probe: each program runs under the allocator NAME (a name for `cairn -a`) wi
 probe. The allocator is fetched into the tests' cache. A test is skipped if its program does not run
 under the allocator alone.
 
-Each test is a session: a function that runs programs and returns their answers. It runs on two
-stages, the first without and the second with libcairn. On the second stage the witness is
-preloaded, too, so that every process reports which library owns malloc. A process without that
-report is a failure: a failed preload is silent, so that glibc would be tested.
+Each test is a session: a function that runs programs and returns their answers. The session is
+called on two stages, the first without and the second with libcairn. On the second stage the
+witness is also preloaded, so that every process reports which library owns malloc. A process
+without that report is a failure: a failed preload is silent, and the test would test glibc.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class Injected:
     def proven(self, report: Path, pid: int, own_malloc: Sequence[str]) -> Counter[str]:
         """Returns how often each program proved that our library owns its malloc.
 
-        Fails for a process without that proof. A program in `own_malloc` may also own its malloc.
+        Fails for a process without that proof. The malloc of a program in `own_malloc` may belong
+        to the program itself instead.
         """
         written = report.read_bytes()
         owners = (os.path.realpath(self.first), *own_malloc)
@@ -285,7 +286,7 @@ class Stage:
     def serving(
         self, *command: str | Path, ready: Callable[[], bool], **environment: str
     ) -> Iterator[Started]:
-        """Starts a server and waits until it is ready. The server must end with the block."""
+        """Starts a server and waits until it is ready. The `with` statement must end the server."""
         server = self.start(*command, **environment)
         try:
             assert wait_until(lambda: ready() or server.process.poll() is not None, 30), (

@@ -41,9 +41,9 @@ Build = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Returns the file that gcc builds from a source.
+    """Returns build(name, source, *flags), which builds a file with gcc and returns its path.
 
-    Skips if this gcc lacks a feature that the flags need.
+    That function skips the test if this gcc lacks a feature that the flags need.
     """
     folder = tmp_path_factory.mktemp("built")
 

@@ -16,7 +16,7 @@ KERNEL, USER = 1, 2
 EXECUTED = 1 << 13
 LIBC = "/lib/libc.so.6"
 ALLOCATOR = __file__
-"""Any readable file."""
+"""The path of the allocator in these tests. The path may be that of any readable file."""
 OWN = cpu_samples.AllocatorCode(frozenset({ALLOCATOR}))
 CODE, MINE, C = 0x400000, 0x7F0000000000, 0x7F1000000000
 CALLED = 0x120
@@ -206,7 +206,7 @@ def test_clock_samples_of_another_process_with_a_reused_id_do_not_count(libc: st
 
 
 def test_records_of_several_processors_are_sorted_by_time(libc: str) -> None:
-    """The file holds the second processor's records of turn 1 behind the first one's of turn 2."""
+    """Between two marks, one processor's records may follow later records of another processor."""
     mark = record(cpu_samples.MARK, 0, b"")
     one = (note(MINE + 5, when=100), note(MINE + 5, when=290), mark)
     two = (

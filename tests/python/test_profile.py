@@ -249,7 +249,7 @@ def test_a_chunk_that_ends_behind_the_file_is_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["chunks", "samples"])
 def test_a_place_within_the_head_is_damage(tmp_path: Path, name: str) -> None:
-    """Every part of the file must lie behind the head. It may begin directly behind it."""
+    """Every part of the file must lie behind the head. A part may begin where the head ends."""
     fields = reader.layouts("<").head.fields
     assert fields is not None
     head, at = reader.layouts("<").head.itemsize, fields[name][1]

@@ -144,7 +144,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
         "bench",
     },
 }
-"""Each folder of cairn/ and the folders that it sees. They are all above it in this table."""
+"""Each folder of cairn/ and the folders that it sees, which must be above it in this table."""
 
 PURE = {"compare", "findings", "why", "report", "profile"}
 """Folders that may use no file, clock or process, except for the modules in `READERS`."""
