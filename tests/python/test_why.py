@@ -508,7 +508,7 @@ def test_a_finding_is_reported_if_more_than_half_of_the_trials_have_it(
 ) -> None:
     """There are eight trials, and the finding has another effect in each.
 
-    The finding with the median effect is reported. Of an even number of effects, the lower one of the
+    The finding with the median effect is reported. Of an even number of effects, the lower of the
     two in the middle counts as the median.
     """
     effects = [0.02 * (1 + k * 5 % 8) for k in range(8)]
