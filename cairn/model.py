@@ -115,9 +115,9 @@ class Proof:
     """The object that owned malloc in the command itself."""
     unreached: tuple[Unreached, ...] = ()
     knobs: Mapping[str, str] = field(default_factory=dict)
-    """The environment variables that an allocator may read, as the command saw them.
+    """Other environment variables that an allocator may read, as the command saw them.
 
-    The contender's knobs and cairn's own variables are left out.
+    Variables that the contender sets are not among them, nor are cairn's own.
     """
     problem: str | None = None
     """Why this trial does not count, as a sentence; None when the proof is complete."""

@@ -1,12 +1,12 @@
-/* Birth and death of threads. Short threads are started one after the other. Each allocates, frees
- * most blocks in the order of birth, and ends. The surviving blocks are freed much later by another
- * thread. A server that starts a thread for each request and keeps the results in a cache allocates
- * in this way.
+/* Birth and death of threads. Short-lived threads are started one after the other. Each thread
+ * allocates blocks, frees most of them in the order in which it allocated them, and ends. The
+ * surviving blocks are freed much later by another thread. A server that starts a thread for each
+ * request and keeps the results in a cache allocates in this way.
  *
  * The workload tests the work of an allocator when a thread begins and ends. It also tests whether
  * the allocator reuses the memory of dead threads, of which survivors take a small part. The time
- * includes the kernel's work of starting a thread, which is the same for all contenders. It says
- * nothing about threads that live long.
+ * includes the kernel's work of starting a thread, which is the same for all contenders. The
+ * workload says nothing about threads that live long.
  */
 #include "common/doublings.h"
 #include "common/workload.h"

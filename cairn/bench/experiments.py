@@ -1,8 +1,8 @@
 """The built-in experiments as data: workloads, contenders, number of rounds, and kind of report.
 
-There are three kinds of experiments. Most of them run built-in workloads at sizes of their own
-(`Size.variants`). The experiment `suite` runs the catalog of `cairn/run/workloads.toml`. The
-experiment `build` runs a command for which its function `Experiment.prepare` fetches the source.
+Most experiments run built-in workloads at sizes of their own (`Size.variants`). The experiment
+`suite` runs the catalog of `cairn/run/workloads.toml`. The experiment `build` runs a build command;
+`Experiment.prepare` fetches the source for it.
 `cairn.bench.runs` turns an experiment into a run, which is then stored and reported like any other.
 """
 

@@ -155,8 +155,8 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
     for choice in choices:
         if choice.experiment.prepare is not None:
             raise UsageError(
-                f"--instructions counts built-in workloads only, and {choice.experiment.name} runs "
-                "none; 'cairn bench list' shows them."
+                f"--instructions works only with built-in workloads, and {choice.experiment.name} "
+                "runs none; 'cairn bench list' shows the built-in workloads."
             )
         programs = {variant.program for variant in choice.variants}
         entries |= {

@@ -2,8 +2,8 @@
 
 No other package prints or exits.
 
-`group` holds the command itself. Each subcommand has a module of its own. `console` writes to the
-terminal.
+`root_command` holds the command itself. Each subcommand has a module of its own. `console`
+writes to the terminal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cairn.cli import (
     sites,
 )
 from cairn.cli.console import fail
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 
 __all__ = [

@@ -9,7 +9,7 @@ import rich_click as click
 
 from cairn.allocators import catalog, discover
 from cairn.cli.console import end_like_ctrl_c, output_of, say, stderr
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.errors import CairnError, UsageError
 from cairn.report.formatting import printable
 from cairn.report.view import View

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from cairn import units
+from cairn.cli import measurement as making
 from cairn.cli import options
-from cairn.cli import runs as making
 from cairn.cli.console import given, output_of, say, stderr
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST, StopRule
 from cairn.report.formatting import printable
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     help="Use these contenders instead of the experiment's own; written as for 'cairn compare'.",
 )
 @click.option(
-    "--quick", is_flag=True, help="Take minutes: fewer contenders and rounds, smaller sizes."
+    "--quick",
+    is_flag=True,
+    help="Finish in minutes: use fewer contenders and rounds, and smaller sizes.",
 )
 @click.option(
     "--plan", is_flag=True, help="Print what would run and how long it would take; run nothing."

@@ -8,7 +8,7 @@ import rich_click as click
 
 from cairn.cli import options
 from cairn.cli.bench import bench
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.report.view import Form
 
 

@@ -12,7 +12,7 @@ from cairn import units
 from cairn.allocators import discover
 from cairn.allocators.tools import bytes_below
 from cairn.cli import options
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.errors import UsageError
 from cairn.report.formatting import printable
 from cairn.run import store

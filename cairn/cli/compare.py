@@ -9,8 +9,8 @@ import rich_click as click
 
 from cairn.cli import options
 from cairn.cli.console import output_of, stderr, was_given
-from cairn.cli.group import cli
-from cairn.cli.runs import conduct, new_run, refuse_beside_resume, resumed
+from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
+from cairn.cli.root_command import cli
 from cairn.errors import UsageError
 from cairn.model import ROUNDS_MOST, Pattern, Settings, StopRule, Workload
 from cairn.report.view import Form

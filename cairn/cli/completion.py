@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rich_click as click
 
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.errors import CairnError
 
 

@@ -10,7 +10,7 @@ import rich_click as click
 import cairn
 from cairn.cli import options
 from cairn.cli.console import output_of
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.errors import ContenderFailed
 
 

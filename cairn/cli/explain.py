@@ -8,8 +8,8 @@ import rich_click as click
 
 from cairn.cli import options
 from cairn.cli.console import output_of
-from cairn.cli.group import cli
-from cairn.cli.runs import measured
+from cairn.cli.measurement import measured
+from cairn.cli.root_command import cli
 from cairn.errors import UsageError
 from cairn.report.view import Form
 from cairn.run import store

@@ -17,7 +17,7 @@ import rich_click as click
 import cairn
 from cairn.cli import options
 from cairn.cli.console import check_out, emit, fail, given, say, stderr, wants_color, width_of
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.cli.run import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
 from cairn.cli.window import Counting, Span
 from cairn.errors import CairnError, ContenderFailed, UsageError

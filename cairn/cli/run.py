@@ -13,7 +13,7 @@ from cairn.allocators import discover
 from cairn.allocators.contenders import parse_contender, resolve
 from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
 from cairn.cli.console import fail, say, stderr
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.errors import (
     CairnError,
     ContenderFailed,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import rich_click as click
 
-from cairn.cli.group import cli
+from cairn.cli.root_command import cli
 from cairn.report.formatting import printable
 
 if TYPE_CHECKING:

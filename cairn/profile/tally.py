@@ -202,7 +202,7 @@ class Locks:
     refused: Exact
     """Failed trylocks; they are not in `taken`."""
     contended: Exact
-    """Locks of `taken` for which the thread waited."""
+    """The part of `taken` for which the thread had to wait."""
     wait_ticks: Exact
     most_wait_ticks: Exact
     sections: Exact

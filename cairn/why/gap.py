@@ -98,9 +98,9 @@ class Part:
     differences: tuple[float, ...] = ()
     """`own - other` of each round; empty if not measured."""
     borne_out: bool = True
-    """False if page faults took more time while their number fell, or the reverse. Only checked
-    without clock samples: the kernel's ticks then split user and system time, and this split is
-    coarse."""
+    """False if page faults took more time while their number fell, or the reverse. It is checked
+    only if there are no clock samples. User and system time are then told apart by the kernel's
+    ticks, which is coarse."""
 
     @property
     def shown(self) -> bool:

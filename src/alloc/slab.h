@@ -225,8 +225,8 @@ static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t l
     return until == 0;
 }
 
-/* (owner only) Like slab_free(), for `count` blocks at once, at most `until`. They are linked from
- * `first` to `last` and marked as free. */
+/* (owner only) Like slab_free(), for `count` blocks at once. `count` must not exceed the slab's
+ * `until`. The blocks are linked from `first` to `last` and marked as free. */
 static inline bool slab_free_many(struct slab *slab, struct block *first, struct block *last,
                                   uint32_t count)
 {

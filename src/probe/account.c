@@ -154,8 +154,8 @@ static void note_timed(struct self *me, struct profile_times *times, enum profil
         note_times(me, times, end);
 }
 
-/* Returns the first path (enum profile_path) of this function's allocations. `is_new` is true if
- * the memory was never handed out before. */
+/* Returns the first of the paths (enum profile_path) that allocations by this function can take.
+ * `is_new` is true if the memory was never handed out before. */
 static uint32_t path_of(enum profile_function function, bool is_new)
 {
     switch (profile_kind(function)) {

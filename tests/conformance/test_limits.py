@@ -244,7 +244,7 @@ def test_memory_can_be_freed_lazily(program: Callable[..., Program], mode: str) 
 def test_memory_that_is_needed_repeatedly_is_kept_unless_learning_is_frozen(
     program: Callable[..., Program], mode: str
 ) -> None:
-    fill = program("learning.c", mode)
+    fill = program("fill_and_empty.c", mode)
     learning, frozen = (
         fill("swings", CAIRN_TRACE="1"),
         fill("swings", CAIRN_TRACE="1", CAIRN_POLICY="frozen"),
@@ -268,7 +268,9 @@ def test_memory_that_was_returned_gradually_does_not_raise_the_limit_of_idle_mem
     Then the program frees the rest at once. The program grew before, but that does not show that it
     needs the freed memory again. So the limit of idle memory must not rise.
     """
-    learnt, held, purged, idle = map(int, program("learning.c", "linked")("slowly").out.split())
+    learnt, held, purged, idle = map(
+        int, program("fill_and_empty.c", "linked")("slowly").out.split()
+    )
     assert learnt == 0 and held == 128 * MIB
     assert purged > 300 * MIB and idle <= 130 * MIB
 
@@ -276,5 +278,5 @@ def test_memory_that_was_returned_gradually_does_not_raise_the_limit_of_idle_mem
 def test_memory_that_was_needed_once_is_not_kept(
     program: Callable[..., Program],
 ) -> None:
-    _, held, _, idle = map(int, program("learning.c", "linked")("once").out.split())
+    _, held, _, idle = map(int, program("fill_and_empty.c", "linked")("once").out.split())
     assert idle <= held < 500 * MIB

@@ -24,7 +24,7 @@ from support.places import PROGRAMS
 from cairn import __version__
 
 PACKAGED = {
-    "cairn": [PROGRAMS / "counted.c", PROGRAMS / "counted_new.cpp"],
+    "cairn": [PROGRAMS / "installed_c.c", PROGRAMS / "installed_cxx.cpp"],
     "cairn-arena": [
         ROOT / "examples" / "arena" / "first.c",
         ROOT / "examples" / "arena" / "containers.cpp",

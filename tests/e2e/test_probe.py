@@ -141,7 +141,7 @@ def test_a_thread_that_blocked_all_signals_by_a_direct_system_call_still_ends(
     When the thread ends, it frees a block, for which the allocator makes a system call.
     """
     program = tmp_path / "blocked"
-    source = PROGRAMS / "probe_blocked.cpp"
+    source = PROGRAMS / "probe_blocked_signals.cpp"
     subprocess.run(
         ["g++", "-std=c++17", "-O1", "-fno-builtin", str(source), "-o", str(program), "-pthread"],
         check=True,

@@ -33,7 +33,7 @@ LAUNCHER = [
     "tests/e2e/test_compare.py",
 ]
 WITNESS = [
-    "tests/python/test_witness.py",
+    "tests/python/test_witness_library.py",
     "tests/python/test_proof.py",
     "tests/e2e/test_surroundings.py",
 ]

@@ -187,7 +187,7 @@ def test_postgres(both: Callable[..., str]) -> None:
 
         options = f"-D data -k {home} -c listen_addresses= -c fsync=off -c log_min_messages=fatal"
         with stage.serving(programs["postgres"], *options.split(), ready=ready) as server:
-            answers = [asked((INPUTS / "tables.sql").read_text())]
+            answers = [asked((INPUTS / "postgres.sql").read_text())]
             pressed("-i -q -I dtGp", talks=r"^(dropping|NOTICE|creating|generating|done)")
             assert "900/900" in pressed(
                 "-n -c 6 -j 2 -t 150 --random-seed=7", talks="^pgbench: setting random seed"

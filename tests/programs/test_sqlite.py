@@ -13,7 +13,7 @@ def test_rows_indexes_and_vacuum(both: Callable[..., str]) -> None:
     sqlite = path_of("sqlite3")
 
     def session(stage: Stage) -> str:
-        said = stage.run(sqlite, "-bail", "rows.db", stdin=(INPUTS / "rows.sql").read_text())
+        said = stage.run(sqlite, "-bail", "rows.db", stdin=(INPUTS / "sqlite.sql").read_text())
         return said + hashlib.sha256((stage.folder / "rows.db").read_bytes()).hexdigest()
 
     assert "\n160000|1|199999|" in both(session, "sqlite3")

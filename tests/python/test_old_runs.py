@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.cli.runs import measured
+from cairn.cli.measurement import measured
 from cairn.report.run import comparisons, rendered
 from cairn.report.view import View
 from cairn.run import store

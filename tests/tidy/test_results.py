@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli.runs import measured
+from cairn.cli.measurement import measured
 from cairn.report.run import comparisons, rendered
 from cairn.report.view import Form, View
 from cairn.run.run_file import ENDING, RunFile

@@ -19,7 +19,7 @@ from cairn.run import workloads
 
 @pytest.fixture(scope="session")
 def ill(compiled: Callable[..., Path]) -> str:
-    return str(compiled("ill_malloc.c", "-shared"))
+    return str(compiled("flawed_malloc.c", "-shared"))
 
 
 def caught(sick: Outcome, well: Outcome) -> bool:

@@ -67,8 +67,8 @@ static void print_result(const struct outcome *outcome)
 
 int main(int argc, char **argv)
 {
-    /* Without a buffer given here, stdio would allocate one after all work is done. In this
-     * allocation some allocators would return memory that they had kept. */
+    /* Without this buffer, stdio would allocate one after all work is done. During that allocation
+     * some allocators would give memory that they had kept back to the kernel. */
     static char line[4096];
     setvbuf(stdout, line, _IOFBF, sizeof line);
     arguments_read(argc, argv);

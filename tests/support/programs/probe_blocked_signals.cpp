@@ -1,5 +1,5 @@
-// probe_blocked.cpp - threads block every signal by a direct system call and then end. Each frees a
-// large block when it ends.
+// probe_blocked_signals.cpp - threads block every signal by a direct system call and then end. Each
+// frees a large block when it ends.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// counted_new.cpp - exits with 0 if the statistics of libcairn count an object of operator new.
+// installed_cxx.cpp - exits with 0 if the statistics of libcairn count an object of operator new.
 #include <cairn/cairn.h>
 #include <cstdlib>
 #include <vector>

@@ -1,4 +1,4 @@
-/* learning.c - fills and empties memory. Prints four fields of the statistics: `learnt`, held
+/* fill_and_empty.c - fills and empties memory. Prints four fields of the statistics: `learnt`, held
  * bytes, purged bytes and idle bytes. The argument chooses how:
  *
  *     swings   fills and empties the memory in turns, each several times shorter than an epoch

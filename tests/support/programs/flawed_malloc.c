@@ -1,5 +1,5 @@
-/* ill_malloc.c - an allocator with one flaw, which the variable ILL names. A workload must notice
- * each of these flaws.
+/* flawed_malloc.c - an allocator with one flaw, which the variable ILL names. A workload must
+ * notice each of these flaws.
  *
  * Wrong results, on top of an allocator that never reuses memory (it is correct if ILL is "none"):
  *

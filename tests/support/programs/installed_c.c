@@ -1,4 +1,4 @@
-/* counted.c - exits with 0 if the statistics of libcairn count a block of malloc(). */
+/* installed_c.c - exits with 0 if the statistics of libcairn count a block of malloc(). */
 #include <cairn/cairn.h>
 #include <stdlib.h>
 

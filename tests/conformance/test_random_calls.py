@@ -39,7 +39,7 @@ def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[st
 
 
 def test_random_calls_do_what_the_shadow_says(program: Callable[..., Program]) -> None:
-    run = program("shadow.c", "preloaded", "-O2")
+    run = program("random_calls.c", "preloaded", "-O2")
     assert sum(hold(run, *arguments) for arguments in QUICK) >= 25_000_000
 
 
@@ -47,13 +47,13 @@ def test_random_calls_do_what_the_shadow_says(program: Callable[..., Program]) -
 def test_random_calls_do_what_the_shadow_says_with_the_archive(
     program: Callable[..., Program], flags: tuple[str, ...]
 ) -> None:
-    run = program("shadow.c", "archive", "-O2", *flags)
+    run = program("random_calls.c", "archive", "-O2", *flags)
     hold(run, 50, 1_000_000, 1, ("fork", "limit"))
     hold(run, 51, 1_000_000, 4, ("fork", "limit"))
 
 
 def test_the_same_seed_makes_the_same_calls(program: Callable[..., Program]) -> None:
-    run = program("shadow.c", "preloaded", "-O2")
+    run = program("random_calls.c", "preloaded", "-O2")
     assert len({run.succeed(52, 100_000, 1, "fork") for _ in range(2)}) == 1
 
 
@@ -67,4 +67,4 @@ def test_a_billion_random_calls_do_what_the_shadow_says(
     threads: int,
     words: tuple[str, ...],
 ) -> None:
-    hold(program("shadow.c", mode, "-O2"), seed, operations, threads, words)
+    hold(program("random_calls.c", mode, "-O2"), seed, operations, threads, words)

@@ -1,6 +1,7 @@
-/* shadow.c - compares random calls with a model: contents, overlap, alignment, usable size, errno.
+/* random_calls.c - compares random calls with a model: contents, overlap, alignment, usable size,
+ * errno.
  *
- *     shadow SEED OPERATIONS THREADS [fork] [limit]
+ *     random_calls SEED OPERATIONS THREADS [fork] [limit]
  *
  * Each thread has blocks of its own. Now and then it swaps some with other threads, so that blocks
  * are freed and resized by threads that did not allocate them. Threads end, and new ones go on with
@@ -16,31 +17,15 @@
  * pattern of each block. OPERATIONS does not count the operations of children, nor those that use
  * up a limit.
  */
-#include "conformance.h"
-
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-
-enum {
-    SLOTS = 512, /* of each thread */
-    SHARED = 256,
-    LIVES = 8,       /* threads that use the same blocks in turn */
-    EDGE = 1024,     /* larger blocks are filled only at both ends */
-    CHUNK = 1 << 16, /* bytes that one entry of the map covers */
-    CHUNKS = 1 << 16,
-    WORDS = CHUNK / 16 / 64,
-    CHECK_EVERY = 50000,
-    FORK_EVERY = 20000,
-    LIMIT_EVERY = 20000,
-    CHILD_CALLS = 1000, /* by each thread of a child */
-    LIMITED_CALLS = 500,
-    GREEDY = 400, /* blocks of 1 to 4 MiB: more than can be idle */
+SHARED = 256, LIVES = 8, /* threads that use the same blocks in turn */
+    EDGE = 1024,         /* larger blocks are filled only at both ends */
+    CHUNK = 1 << 16,     /* bytes that one entry of the map covers */
+    CHUNKS = 1 << 16, WORDS = CHUNK / 16 / 64, CHECK_EVERY = 50000, FORK_EVERY = 20000,
+              LIMIT_EVERY = 20000, CHILD_CALLS = 1000, /* by each thread of a child */
+    LIMITED_CALLS = 500, GREEDY = 400, /* blocks of 1 to 4 MiB: more than can be idle */
     HANGS_AFTER_S = 100,
-};
+}
+;
 
 struct slot {
     unsigned char *p;
