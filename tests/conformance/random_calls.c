@@ -17,15 +17,31 @@
  * pattern of each block. OPERATIONS does not count the operations of children, nor those that use
  * up a limit.
  */
-SHARED = 256, LIVES = 8, /* threads that use the same blocks in turn */
-    EDGE = 1024,         /* larger blocks are filled only at both ends */
-    CHUNK = 1 << 16,     /* bytes that one entry of the map covers */
-    CHUNKS = 1 << 16, WORDS = CHUNK / 16 / 64, CHECK_EVERY = 50000, FORK_EVERY = 20000,
-              LIMIT_EVERY = 20000, CHILD_CALLS = 1000, /* by each thread of a child */
-    LIMITED_CALLS = 500, GREEDY = 400, /* blocks of 1 to 4 MiB: more than can be idle */
+#include "conformance.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+enum {
+    SLOTS = 512, /* of each thread */
+    SHARED = 256,
+    LIVES = 8,       /* threads that use the same blocks in turn */
+    EDGE = 1024,     /* larger blocks are filled only at both ends */
+    CHUNK = 1 << 16, /* bytes that one entry of the map covers */
+    CHUNKS = 1 << 16,
+    WORDS = CHUNK / 16 / 64,
+    CHECK_EVERY = 50000,
+    FORK_EVERY = 20000,
+    LIMIT_EVERY = 20000,
+    CHILD_CALLS = 1000, /* by each thread of a child */
+    LIMITED_CALLS = 500,
+    GREEDY = 400, /* blocks of 1 to 4 MiB: more than can be idle */
     HANGS_AFTER_S = 100,
-}
-;
+};
 
 struct slot {
     unsigned char *p;
