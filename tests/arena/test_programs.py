@@ -42,7 +42,7 @@ def test_every_example_compiles_and_does_what_its_document_says(
 ) -> None:
     built = program(source, compiler)
     said = succeed("bash", "-c", f"printf 'a b\\nthe quick brown fox\\nc' | {built}")
-    document = (ROOT / "docs" / "arena.md").read_text()
+    document = " ".join((ROOT / "docs" / "arena.md").read_text().split())
     for line in said.splitlines():
         assert line in document, f"{source.name} says {line!r}"
 
