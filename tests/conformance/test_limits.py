@@ -30,7 +30,9 @@ OWN_RSS_KB_MAX = 160
 def test_a_limit_on_addresses_does_no_harm_below_it(
     program: Callable[..., Program], mode: str, limit: int
 ) -> None:
-    program("random_calls.c", mode, "-O2").succeed(7, 100_000, 2, limits={resource.RLIMIT_AS: limit})
+    program("random_calls.c", mode, "-O2").succeed(
+        7, 100_000, 2, limits={resource.RLIMIT_AS: limit}
+    )
 
 
 @in_both
