@@ -356,7 +356,8 @@ def test_resident_memory_is_divided_between_the_allocator_and_the_program(probed
     # At the peak, the program has written every entry of the table.
     full = max(looked_at, key=lambda one: one.live_usable_bytes or 0)
     assert full.own_bytes is not None and full.live_usable_bytes is not None
-    assert full.own_bytes > 0.98 * full.live_usable_bytes
+    # The program may still write to its last places while the resident memory is read.
+    assert full.own_bytes > 0.95 * full.live_usable_bytes
 
 
 def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Path) -> None:
