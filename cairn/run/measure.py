@@ -1,6 +1,6 @@
 """Measures a run: the warm-up, random complete rounds, and the decision to stop.
 
-It prints nothing. An observer is told about each trial and round.
+It prints nothing. It calls an observer for each trial and each round.
 """
 
 from __future__ import annotations

@@ -417,7 +417,7 @@ static uint64_t calibrate(struct self *me)
 }
 
 /* Returns true within valgrind. Valgrind makes the program's system calls from its own code. So the
- * calls of stub.h would be dispatched too, and the first of them would kill the process. The
+ * calls of direct_syscall.h would be dispatched too. The first of them would kill the process. The
  * instructions are a "client request" from valgrind's manual: four rotations that cancel out, and
  * an exchange of a register with itself. */
 static bool within_valgrind(void)
