@@ -1,11 +1,11 @@
 /* one_block.c - allocates one block and frees it. Then prints, without another allocation, the
- * resident kilobytes while the block was live, as the kernel counts them by walking the page
- * tables. Only private pages and pages of libcairn count. Nothing is given back before that moment,
- * so this number is also the peak.
+ * kilobytes that the program needed while the block was live: its resident private pages, as the
+ * kernel counts them by walking the page tables, and the whole of libcairn's file. Nothing is given
+ * back before that moment, so this number is also the peak.
  *
- * Pages of the C library do not count, because the page cache decides how many of them one page
- * fault makes resident. With Linux 6.18 the same file had 64 KB or 192 KB resident, depending on
- * whether it was read from the disk or had just been written.
+ * Every page of libcairn's file counts, and none of the C library's file. How many of a file's pages
+ * one page fault makes resident depends on the page cache: with Linux 6.18 the same file had 64 KB
+ * or 192 KB resident, depending on whether it was read from the disk or had just been written.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
         if (isxdigit((unsigned char)line[0]) && strchr(line, '-') != NULL)
             ours = strstr(line, "/libcairn") != NULL;
-        else if (strncmp(line, ours ? "Rss:" : "Anonymous:", ours ? 4 : 10) == 0)
+        else if (strncmp(line, ours ? "Size:" : "Anonymous:", ours ? 5 : 10) == 0)
             kilobytes += number_of(line);
     char said[32];
     int end = (int)sizeof said;
