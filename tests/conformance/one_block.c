@@ -3,9 +3,9 @@
  * kernel counts them by walking the page tables, and the whole of libcairn's file. Nothing is given
  * back before that moment, so this number is also the peak.
  *
- * Every page of libcairn's file counts, and none of the C library's file. How many of a file's pages
- * one page fault makes resident depends on the page cache: with Linux 6.18 the same file had 64 KB
- * or 192 KB resident, depending on whether it was read from the disk or had just been written.
+ * Every page of libcairn's file counts, and no page of the C library's file. The page cache decides
+ * how many pages of a file one page fault makes resident: with Linux 6.18 the same file had 64 KB or
+ * 192 KB resident, depending on whether it was read from the disk or had just been written.
  */
 #include <ctype.h>
 #include <fcntl.h>

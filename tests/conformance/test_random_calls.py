@@ -18,7 +18,7 @@ KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
 """Each entry: the number of threads, and words for the program. "fork" makes children that use
 inherited blocks, and "limit" makes phases without more address space."""
 
-QUICK = [(seed, 1_100_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
+QUICK = [(seed, 550_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
 LONG = [
     (seed, 20_000_000, MODES[seed // len(KINDS) % 2], *KINDS[seed % len(KINDS)])
     for seed in range(100, 150)
@@ -40,7 +40,7 @@ def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[st
 
 def test_random_calls_do_what_the_shadow_says(program: Callable[..., Program]) -> None:
     run = program("random_calls.c", "preloaded", "-O2")
-    assert sum(hold(run, *arguments) for arguments in QUICK) >= 25_000_000
+    assert sum(hold(run, *arguments) for arguments in QUICK) >= 12_500_000
 
 
 @pytest.mark.parametrize("flags", [(), ("-static",)], ids=["dynamic", "static"])

@@ -86,7 +86,7 @@ def test_several_workloads_are_one_run_with_a_table_of_means(cairn) -> None:
 
 def test_a_workload_can_be_compared_with_why(cairn) -> None:
     result = cairn(
-        "bench", "sleeping-owner", "fill-threads", "--why", "-r", 2, "-a", "system,cairn"
+        "bench", "sleeping-owner", "fill-threads", "--why", "-r", 1, "-a", "system,cairn"
     )
     assert result.code == 0, result.err
     assert "each also with the probe" in result.err and "+probe" not in result.out

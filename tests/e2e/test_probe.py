@@ -353,11 +353,12 @@ def test_resident_memory_is_divided_between_the_allocator_and_the_program(probed
         )
         assert one.unasked_bytes <= one.own_bytes < 1.02 * one.resident_bytes
         assert 1 <= one.live_usable_bytes / one.live_bytes < 1.5
-    # At the peak, the program has written every entry of the table.
-    full = max(looked_at, key=lambda one: one.live_usable_bytes or 0)
+    # The program writes the pages of the last and largest table one after the other, and some
+    # moments lie before it has written all of them. At the moment with the most resident memory, it
+    # has.
+    full = max(looked_at, key=lambda one: one.own_bytes or 0)
     assert full.own_bytes is not None and full.live_usable_bytes is not None
-    # The program may still write to its last places while the resident memory is read.
-    assert full.own_bytes > 0.95 * full.live_usable_bytes
+    assert full.own_bytes > 0.98 * full.live_usable_bytes
 
 
 def test_times_of_known_length_are_right(probed: Probed, sizes: Path, paths: Path) -> None:
@@ -423,11 +424,19 @@ def test_without_dispatch_or_by_choice_there_is_no_timer(probed: Probed, sizes: 
 def test_a_long_operation_is_timed_although_a_timer_interrupts_it(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
-    """Each operation takes a tenth of a second. On a busy machine, most of these are preempted."""
-    probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
-    tally = probed.only.tally
-    assert int(tally.cpu_samples_inside[0]) > 100
-    assert int(tally.timed.count[0] + tally.timed.alone[0]) >= 1
+    """Each operation takes a tenth of a second.
+
+    An operation during which the thread is preempted is not timed. On a busy machine this can
+    happen to all 24 operations of a run, so the test allows several runs.
+    """
+    timed = runs = 0
+    while timed == 0 and runs < 5:
+        probed(sizes, 1, 77, 24, allocator=paths, CAIRN_PROBE_GAP="1")
+        tally = probed.only.tally
+        assert int(tally.cpu_samples_inside[0]) > 100
+        timed = int(tally.timed.count[0] + tally.timed.alone[0])
+        runs += 1
+    assert timed >= 1
 
 
 def test_every_free_is_classified_with_exact_paths(probed: Probed, known: Path) -> None:

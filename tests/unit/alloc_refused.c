@@ -28,11 +28,11 @@ enum {
     AT_ONCE = 3,
     ENDED_WELL = 17,
 #if defined(__SANITIZE_THREAD__)
-    EVERY = 480, /* a process takes a second under this sanitizer */
+    EVERY = 960, /* a process takes a second under this sanitizer */
 #elif defined(__SANITIZE_ADDRESS__)
     EVERY = 40,
 #else
-    EVERY = 8,
+    EVERY = 16,
 #endif
 };
 
