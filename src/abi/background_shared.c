@@ -1,6 +1,7 @@
 /* background_shared.c - lets the shared library start its background thread. The library may do so
- * because it is never unloaded. It calls the next pthread_create() after the program's own, so that
- * a wrapper of the program does not see this thread. */
+ * because it is never unloaded. It calls the pthread_create() of the libraries that come after it
+ * in the loader's order. So a pthread_create() that the program itself defines does not see this
+ * thread. */
 #include "abi/abi.h"
 #include "alloc/background.h"
 

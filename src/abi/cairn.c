@@ -1,5 +1,5 @@
-/* cairn.c - the functions of cairn.h, the options at the start, and the statistics at the end of
- * the process. */
+/* cairn.c - the functions of cairn.h. Also reads the options when the library is loaded, and writes
+ * the statistics when the process ends. */
 #include <cairn/cairn.h>
 
 #include "abi/abi.h"

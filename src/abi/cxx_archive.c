@@ -1,7 +1,7 @@
 /* cxx_archive.c - the operators in libcairn.a: an object of its own, which needs the C++ runtime
  * and cairn.h alone.
  *
- * The forms with std::nothrow are the runtime's own. They call the forms here and catch the
+ * The forms with std::nothrow come from the C++ runtime. They call the forms here and catch the
  * exception, which C cannot do.
  *
  * No function of cairn.h takes a caller. While sites are counted (alloc/site.h), all large blocks

@@ -12,10 +12,11 @@
  *
  * The names are those of the Itanium C++ ABI where size_t is unsigned long. The standard says which
  * form of an operator calls which other form ([new.delete]). A program that replaces only `operator
- * new(size_t)` and `operator delete(void *)` has then replaced all forms but the aligned ones. So
- * the forms call each other by their public names, which the program may own. Such a call is the
- * last act of a function, so that the return address stays that of the caller. All definitions here
- * are weak, so that definitions of the program win against those of an archive.
+ * new(size_t)` and `operator delete(void *)` thereby also replaces all other forms except the
+ * aligned ones. So the forms call each other by their public names, which the program may define.
+ * Such a call is the last act of a function, so that the return address stays that of the caller.
+ * All definitions here are weak, so that definitions of the program win against those of an
+ * archive.
  */
 #include "abi/abi.h"
 #include "abi/cxx.h"
@@ -58,7 +59,7 @@ OPERATOR void *_Znam(size_t size)
     return _Znwm(size);
 }
 
-/* (size_t, align_val_t) */
+/* operator new(size_t, align_val_t), and the same for new[] */
 OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t alignment)
 {
     void *p = power_of_two(alignment) ? cxx_quick_aligned(alignment, size) : NULL;
@@ -81,7 +82,7 @@ OPERATOR void _ZdaPv(void *p)
     _ZdlPv(p);
 }
 
-/* (void *, size_t) */
+/* operator delete(void *, size_t), and the same for delete[] */
 OPERATOR void _ZdlPvm(void *p, size_t size)
 {
     (void)size;
@@ -94,7 +95,7 @@ OPERATOR void _ZdaPvm(void *p, size_t size)
     _ZdaPv(p);
 }
 
-/* (void *, nothrow_t const &) */
+/* operator delete(void *, nothrow_t const &), and the same for delete[] */
 OPERATOR void _ZdlPvRKSt9nothrow_t(void *p, const void *nothrow)
 {
     (void)nothrow;
@@ -107,7 +108,7 @@ OPERATOR void _ZdaPvRKSt9nothrow_t(void *p, const void *nothrow)
     _ZdaPv(p);
 }
 
-/* (void *, align_val_t) */
+/* operator delete(void *, align_val_t), and the same for delete[] */
 OPERATOR void _ZdlPvSt11align_val_t(void *p, size_t alignment)
 {
     (void)alignment;
@@ -119,7 +120,7 @@ OPERATOR void _ZdaPvSt11align_val_t(void *p, size_t alignment)
     _ZdlPvSt11align_val_t(p, alignment);
 }
 
-/* (void *, size_t, align_val_t) */
+/* operator delete(void *, size_t, align_val_t), and the same for delete[] */
 OPERATOR void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t alignment)
 {
     (void)size;
@@ -132,7 +133,7 @@ OPERATOR void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t alignment)
     _ZdaPvSt11align_val_t(p, alignment);
 }
 
-/* (void *, align_val_t, nothrow_t const &) */
+/* operator delete(void *, align_val_t, nothrow_t const &), and the same for delete[] */
 OPERATOR void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *nothrow)
 {
     (void)nothrow;

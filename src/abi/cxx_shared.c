@@ -57,7 +57,7 @@ static function find(const char *name)
         if (runtime == NULL)
             continue;
         found.object = dlsym(runtime, name);
-        dlclose(runtime); /* the code that loaded it still holds it */
+        dlclose(runtime); /* stays loaded for the code that loaded it */
     }
     return found.function;
 }

@@ -19,7 +19,8 @@ EXPORT int mallopt(int parameter, int value)
 }
 
 /* Translates our statistics into glibc's terms. The "arena" holds the small blocks. An "hblk" is a
- * large block, which glibc would have mapped. The resident rest of the arena counts as free. */
+ * large block, which glibc would have mapped. All other resident memory counts as free memory of
+ * the arena. */
 static struct mallinfo2 info(void)
 {
     struct cairn_stats stats;
@@ -99,7 +100,7 @@ static void attribute(struct text *text, const char *name, uint64_t value)
 static void sizes(struct text *text, const struct cairn_stats *stats)
 {
     text_add(text, "<sizes>\n");
-    size_t smaller = 0; /* block size of the class before */
+    size_t smaller = 0; /* block size of the next smaller class */
     for (size_t i = 0; i < CAIRN_CLASS_COUNT; i++) {
         const struct cairn_class_stats *class = &stats->classes[i];
         size_t free_blocks = class->block_count - class->live_count;

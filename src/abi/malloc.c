@@ -1,5 +1,5 @@
-/* malloc.c - the names of ISO C and POSIX, and their predecessors. They add the rules for arguments
- * and errno. */
+/* malloc.c - the names of ISO C and POSIX, and their predecessors. The functions here check the
+ * arguments and set errno as the standards require. alloc/alloc.h does the work. */
 #include "abi/abi.h"
 #include "os/os.h"
 

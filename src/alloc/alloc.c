@@ -15,9 +15,9 @@ static bool has_heap(void)
 }
 
 /* Called when an allocation found no memory, before its second and last attempt. Gives the kept
- * runs and the empty slabs of this thread back to the page heap. Does the same with every slab, of
- * any heap, whose live blocks are all posted (remote.h). After the call, the lists of this thread's
- * heap are empty. */
+ * runs and the empty slabs of this thread back to the page heap. Also gives back every slab, of any
+ * heap, whose live blocks were all freed by threads that do not own the slab (posted blocks, see
+ * remote.h). After the call, the lists of this thread's heap are empty. */
 static __attribute__((noinline, cold)) void reclaim(void)
 {
     if (has_heap())
@@ -25,7 +25,8 @@ static __attribute__((noinline, cold)) void reclaim(void)
     heap_sweep();
 }
 
-/* Takes a small block from the thread's heap, whose list of the class is empty. */
+/* Takes a small block from the thread's heap. The caller has found the heap's list of this class
+ * empty. Returns NULL if there is no memory. */
 static void *allocate_small(struct heap *heap, unsigned class)
 {
     void *block = heap_refill(heap, class);
@@ -36,7 +37,7 @@ static void *allocate_small(struct heap *heap, unsigned class)
     return block;
 }
 
-/* Takes a large block from the page heap. */
+/* Takes a large block from the page heap. Returns NULL if there is no memory. */
 static void *allocate_new(size_t size, size_t alignment, bool *zero)
 {
     void *p = large_allocate(size, alignment, zero);
@@ -57,8 +58,9 @@ bool alloc_count_sites(void)
 }
 
 /* Counts the new large block `p` for the call site of `caller` (site.h), if sites are counted and
- * the block is the next sample. `hit` is true if the block lies in a run that the thread had kept.
- * Returns `p`, which may be NULL. */
+ * the block is the next sample. If sites are not counted, lets alloc_reuse_large() serve the next
+ * SITE_TURN_LONG blocks. `hit` is true if the block lies in a run that the thread had kept. Returns
+ * `p`, which may be NULL. */
 static inline void *count_for_site(void *p, size_t size, const void *caller, bool hit)
 {
     struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
@@ -77,8 +79,8 @@ static inline void *count_for_site(void *p, size_t size, const void *caller, boo
 
 /* Turns a run that the thread kept into a block of `size` bytes, and returns the block. Unlike
  * alloc_reuse_large(), does not check whether a site counts the block. Returns NULL if no kept run
- * fits. An aligned block takes only the long run, because taking it from the lists gained nothing
- * (docs/decisions/0008-runs-kept-by-length.md). */
+ * fits. An aligned block may take the one long run of run_cache.h, but no run from its lists,
+ * because that gained nothing (docs/decisions/0008-runs-kept-by-length.md). */
 static void *reuse_any(size_t size, size_t alignment)
 {
     size_t slices = large_slices(size);
@@ -221,7 +223,7 @@ void alloc_free_slow(void *p)
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
-    if (slab->kind == RUN_LARGE) /* another thread has just made this block */
+    if (slab->kind == RUN_LARGE) /* made by another thread after the first check */
         free_large(slab);
     else
         broken("a block is freed twice", p);

@@ -17,9 +17,9 @@
 
 #include <string.h>
 
-/* Slow path of alloc_malloc(): for a small size if the list of its class is empty or the first
- * block on that list was written to, and for a large size that alloc_reuse_large() did not
- * serve. */
+/* Slow path of alloc_malloc(). It serves a small size if the list of its class is empty, or if the
+ * program wrote to the first block on that list after freeing the block. It serves a large size if
+ * alloc_reuse_large() returned NULL. */
 void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline));
 
 /* Slow path of alloc_free() for NULL, and for pointers to no block. */
@@ -85,8 +85,8 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
     }
     struct heap *heap = thread_heap;
     struct slab *slab = slab_at(index);
-    /* The block is not read before it is known to be small. Reading an untouched large block would
-     * cause a page fault. */
+    /* The owner is checked first: only a small block has a thread's heap as its owner, and only a
+     * small block may be read. Reading an untouched large block would cause a page fault. */
     struct block *block = p;
     uintptr_t last = slab_key(block, NULL);
     if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap &&

@@ -10,9 +10,9 @@
 #include <sys/prctl.h>
 
 enum {
-    PERIOD_MS = 260, /* a little more than an epoch of purge.c */
+    PERIOD_MS = 260, /* a little more than EPOCH_MS of purge.c */
     PERIOD_MOST_MS = 5000,
-    STACK_BYTES = 1 << 20, /* includes the program's thread-local data */
+    STACK_BYTES = 1 << 20, /* must also hold the program's thread-local data */
 };
 
 _Atomic bool background_due;
@@ -81,7 +81,7 @@ static background_create *find_create(void)
 }
 
 /* Creates the thread. The thread does not inherit the priority of its creator, because its work can
- * wait. Returns false if the thread cannot be created. */
+ * wait, and it blocks all signals. Returns false if the thread cannot be created. */
 static bool begin(void)
 {
     pthread_attr_t attributes;

@@ -1,15 +1,15 @@
 /* background.h - an optional thread that gives free memory back while the program sleeps.
  *
- * Without the thread, only calls that free or allocate look for idle memory. A program that frees
- * much and then sleeps keeps the memory that was idle for less than a quarter of a second. With the
- * thread, the program's threads keep neither runs nor empty slabs, because no other thread could
- * give these back while the thread that keeps them sleeps.
+ * Without the thread, only calls that free or allocate look for idle memory, and they return memory
+ * that was idle for a quarter of a second. A program that frees much and then sleeps makes no such
+ * call, and keeps the memory. With the thread, the program's threads keep neither runs nor empty
+ * slabs, because no other thread could give these back while the thread that keeps them sleeps.
  *
  * The thread begins when 2 MiB are in use, and blocks all signals. While no memory is idle, the
- * thread sleeps until a run is freed. The thread also wakes every few seconds and sweeps the slabs
- * that wait for a sleeping thread (heap_sweep()). After a fork, the child has no such thread until
- * it allocates. The thread never ends. A plugin that contains this allocator and may be closed
- * therefore starts no such thread.
+ * thread sleeps until a run is freed. The thread also wakes every few seconds and calls
+ * heap_sweep(), which gives back slabs whose blocks are all free although the slab's own thread
+ * sleeps. After a fork, the child has no such thread until it allocates. The thread never ends. A
+ * plugin that contains this allocator and may be closed therefore starts no such thread.
  */
 #ifndef CAIRN_ALLOC_BACKGROUND_H
 #define CAIRN_ALLOC_BACKGROUND_H
@@ -37,10 +37,11 @@ static inline void background_look(void)
         background_begin();
 }
 
-/* background_next_create points to a function that returns the next pthread_create() after the
- * program's own. The program's own is avoided, because it may take locks of the program. A library
- * that is never unloaded sets this pointer. The pointer is NULL if the allocator is part of a
- * program, or of a library that can be closed. */
+/* background_next_create points to a function that returns the pthread_create() of the libraries
+ * that come after this one in the loader's order. A pthread_create() that the program itself
+ * defines is thereby skipped, because it may take locks of the program. A library that is never
+ * unloaded sets this pointer. The pointer is NULL if the allocator is part of a program, or of a
+ * library that can be closed. */
 typedef int background_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 extern background_create *(*background_next_create)(void)__attribute__((visibility("hidden")));
 

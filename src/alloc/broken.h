@@ -1,8 +1,9 @@
 /* broken.h - ends the program when its heap is corrupt: one line on stderr, and abort().
  *
  * Any thread may call broken(). It is async-signal-safe and allocates nothing. Hot paths call it
- * only where they branch anyway. CHECK_THAT serves the functions that assert a contract
- * (page_heap_check …). Those functions run in tests, and in programs that call cairn_check().
+ * only in branches that they need for another reason. CHECK_THAT serves the functions that assert a
+ * contract (page_heap_check …). Those functions run in tests, and in programs that call
+ * cairn_check().
  */
 #ifndef CAIRN_ALLOC_BROKEN_H
 #define CAIRN_ALLOC_BROKEN_H

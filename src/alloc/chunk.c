@@ -3,11 +3,11 @@
 #include "alloc/broken.h"
 
 enum {
-    CHANGED = 1, /* the list of changed chunks */
+    CHANGED = 1, /* the list of changed chunks; below list 4 * 1 */
     DENSITIES = 4,
 
-    /* List 4 * n + d holds the chunks whose longest free run has n slices, 1 to 127. Densely used
-     * chunks have a low d. */
+    /* List 4 * n + d holds the chunks whose longest free run has n slices, 1 to 127. A low d means
+     * a densely used chunk. Lists 0 to 3 would be for n == 0. */
     LISTS = CHUNK_SLICES * DENSITIES,
     LIST_WORDS = LISTS / 64,
 };

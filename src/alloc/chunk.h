@@ -1,10 +1,10 @@
 /* chunk.h - the records of chunks, and a search for the chunk in which a short run fits best.
  *
  * A chunk has 128 slices, with one bit per slice in each of its maps. Partly used chunks are on
- * lists. The longest free runs of all chunks of one list have the same length, and the shares of
- * their slices in use lie in the same quarter (below 25 %, below 50 %, and so on). A short run goes
- * to a chunk whose longest free run is the shortest that fits. Of such chunks, a densely used one
- * is taken, so that sparsely used chunks become empty.
+ * lists. There is one list for each pair of a length, which is that of the chunk's longest free
+ * run, and a density: less than 25 % of the slices in use, 25 to 50 %, and so on. A short run goes
+ * to a chunk whose longest free run is the shortest that fits. If there are several, the run goes
+ * to one of the most densely used, so that sparsely used chunks become empty.
  *
  * A chunk that has changed is put on its list only when the next search begins, because a program
  * that requests only long runs never needs the lists. Until then, free_map.h holds an upper bound
@@ -28,8 +28,8 @@
 struct chunk {
     _Alignas(RECORD_BYTES) struct bits used;
     struct bits dirty;   /* slices that may have been touched: page_heap.h */
-    uint8_t huge;        /* the last request was for a huge page */
-    uint8_t small;       /* the last request was for small pages */
+    uint8_t huge;        /* the last advice to the kernel: huge pages */
+    uint8_t small;       /* the last advice to the kernel: small pages */
     uint8_t inside;      /* its first slice belongs to a run from an earlier chunk */
     uint16_t used_count; /* bits set in `used` */
     uint16_t list;       /* see chunk.c; 0: on no list */
@@ -43,12 +43,12 @@ struct chunk {
     /* Times that the whole chunk was handed out at once while all its slices were dirty. */
     uint8_t reused;
 
-    /* Calls of page_heap_take_reused() for the chunk. Each call doubles the reuses that the chunk
-     * needs to be found again. */
+    /* Calls of page_heap_take_reused() for the chunk. Each call doubles the number of reuses after
+     * which page_heap_find_reused() returns the chunk again. */
     uint8_t told;
 
-    /* Part of the chunk was offered to the kernel: slices that are not dirty may be resident and
-     * still hold their old content. */
+    /* Part of the chunk was offered to the kernel (os_offer()). A slice that is not dirty may then
+     * be resident and still hold its old content. */
     uint8_t offered;
 };
 _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
@@ -85,7 +85,7 @@ static inline void chunk_gave_all(size_t number)
 unsigned chunk_exactly(size_t number);
 
 /* Returns the partly used chunk whose longest free run is the shortest of at least `slices`, or
- * CHUNK_NONE. If several qualify, returns a densely used one. */
+ * CHUNK_NONE. If there are several, returns one of the most densely used. */
 size_t chunk_find(size_t slices);
 
 /* Asserts the contract of one chunk. */

@@ -7,8 +7,8 @@
 
 enum {
     /* A huge page is slow if its touch takes more than this many times as long as the touches of
-     * all the small pages that it replaces. It may take somewhat longer than these, because later
-     * accesses to it are faster. */
+     * all the small pages that it replaces. The factor is above 1, because later accesses to a huge
+     * page are faster. */
     HUGE_SLOW = 2,
 
     PATIENCE_LEAST = 8, /* chunks */

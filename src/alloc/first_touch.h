@@ -3,9 +3,9 @@
  * A huge page saves 511 page faults. But on a virtual machine whose host supplies memory on demand,
  * the host may first have to find 2 MiB. On such a machine, a huge page took 0.24 ms if the host
  * had the memory, and 3 to 17 ms if not. 512 small pages took 0.5 to 1.5 ms, because the kernel
- * takes them from the pages that were used last. So first touches are timed. After a slow huge
- * page, no huge page is requested for a number of chunks. The number doubles after each slow huge
- * page, until a huge page comes quickly.
+ * takes them from the pages that were used last, which the host has supplied already. So first
+ * touches are timed. After a slow huge page, no huge page is requested for a number of chunks. The
+ * number doubles after each slow huge page, until a huge page comes quickly.
  *
  * Any thread may call these functions. They take no lock: a lost update loses one measurement of
  * many.

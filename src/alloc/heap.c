@@ -17,7 +17,7 @@ static _Atomic uint32_t heaps_in_use; /* with a thread or shared; written under 
 static size_t heaps_fresh;            /* slice that new heaps are cut from; 0: none */
 static size_t heaps_cut;              /* heaps cut from that slice */
 
-static _Atomic uint64_t posts_gone; /* heap_posts_gone() */
+static _Atomic uint64_t posts_gone; /* the result of heap_posts_gone() */
 
 /* --- lists of slabs; the caller holds the heap's lock ----------------------------------------- */
 
@@ -76,9 +76,9 @@ static void give_back(struct slab *slab)
 /* --- the owner's side ------------------------------------------------------------------------- */
 
 /* Moves `rest` into `until`, so that `until` counts all live blocks. The caller holds the heap's
- * lock, so that no claim sees only one of the two stores. A poster may read the two fields without
- * the lock. Between the two stores, the poster sees too few live blocks, never too many. It then
- * reads both fields again under the lock. */
+ * lock, so that no claim sees only one of the two stores. A thread that posts a block (remote.h)
+ * may read the two fields without the lock. Between the two stores, that thread sees too few live
+ * blocks, never too many. It then takes the lock and reads both fields again. */
 static uint32_t fold(struct slab *slab)
 {
     uint32_t live = atomic_load_explicit(&slab->until, memory_order_relaxed) +
@@ -88,8 +88,9 @@ static uint32_t fold(struct slab *slab)
     return live;
 }
 
-/* Makes the current slab, which has no free block left, FULL. Returns false if blocks were posted
- * to the slab meanwhile. The slab then stays current. */
+/* Makes the current slab, which has no free block left, FULL (remote.h). Sets `until` to an eighth
+ * of the slab's blocks: after that many local frees, heap_event() parks the slab. Returns false if
+ * blocks were posted to the slab meanwhile. The slab then stays current. */
 static bool put_aside(struct heap *heap, struct slab *slab)
 {
     lock_take(&heap->lock);
@@ -351,7 +352,7 @@ void heap_event(struct heap *heap, struct slab *slab)
         return; /* the owner will allocate from the empty slab */
     lock_take(&heap->lock);
     uint32_t *list = list_of(heap, slab);
-    unsigned class = slab->class; /* read now: without the lock, the slab may end */
+    unsigned class = slab->class; /* read under the lock: later, the slab may be gone */
     uint32_t live = fold(slab);
     bool over = live == 0 || remote_has_all(slab);
     heap->runs.most = run_share();

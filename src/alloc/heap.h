@@ -13,10 +13,10 @@
  *     empty(c)    number of slabs on partial[c] without a live block: 0 or 1
  *
  * Borrowing: while the process is small, fewer slabs should share its pages. So the first blocks of
- * a class are borrowed from a larger class. `lent[c]` counts the bytes borrowed for class c.
- * `lent[c]` becomes HEAP_LENT_MOST when class c begins to use slabs of its own: after 16 KiB of
- * borrowed blocks, or when the region has a second chunk. Until then the heap does not use slabs of
- * class c that it inherited.
+ * a class are borrowed from a larger class. `lent[c]` counts the bytes borrowed for class c, in
+ * units of 64 bytes. `lent[c]` becomes HEAP_LENT_MOST when class c begins to use slabs of its own:
+ * after 16 KiB of borrowed blocks, or when the region has a second chunk. Until then the heap does
+ * not use the slabs of class c that it inherited from an ended thread.
  *
  * When a thread ends, its heap becomes idle and keeps its slabs. The next thread that begins takes
  * over the whole heap. Until then, other heaps take slabs from the idle heap before they make new
@@ -53,7 +53,7 @@ struct heap_statistics {
     _Atomic uint64_t slabs_adopted; /* slabs taken from idle heaps */
     _Atomic uint64_t posts;         /* posted blocks that the owner collected */
     uint64_t wakes;                 /* full slabs that got room by remote frees */
-    uint64_t claims;                /* slabs whose last live block came by a remote free */
+    uint64_t claims;                /* slabs given back because all live blocks were posted */
 };
 
 struct heap {
@@ -64,7 +64,7 @@ struct heap {
      * because the fast path of large blocks reads both. */
     struct site_turn site_turn;
     struct run_cache runs; /* (owner only) */
-    uint32_t long_reuses;  /* (owner only) calls of heap_reuse_long() with a run */
+    uint32_t long_reuses;  /* (owner only) heap_reuse_long() calls that had a run */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT];    /* first slab of each list, by slice index */
     uint32_t full;                         /* first full slab; 0: none */
@@ -115,7 +115,8 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
         heap->list[class] = block;
         return;
     }
-    /* Without volatile, the compiler turns the decrement above into a read, a test and a write. */
+    /* Without volatile, the compiler would replace the decrement above, one instruction, by a read,
+     * a test and a write. */
     ++*(volatile int32_t *)&heap->room[class];
     if (UNLIKELY(slab_free(slab, block, last)))
         heap_event(heap, slab);
@@ -131,8 +132,8 @@ static inline void *heap_pop(struct heap *heap, unsigned class, struct block *bl
     return block;
 }
 
-/* (owner only) Sets the room of a list that was empty and now has `count` blocks, none of them
- * freshly carved. */
+/* (owner only) Sets the room of a list that has just been filled. `count` is the number of its
+ * blocks without those that the refill carved. */
 static inline void heap_set_room(struct heap *heap, unsigned class, uint32_t count)
 {
     int32_t most = heap->warm >> class & 1 ? heap_hot(class) : 0;
@@ -184,9 +185,9 @@ void heap_destroy(struct heap *heap);
  * kept runs back, and gives slabs without a live block back. */
 void heap_collect(struct heap *heap);
 
-/* Claims every slab, of any heap, whose live blocks are all posted (remote.h says why there are
- * such slabs). Returns the number of slabs that it claimed. Before the sweep, makes the heap of the
- * last heap_leave() idle. Any thread that holds no lock may call this function. */
+/* Gives back every slab, of any heap, whose live blocks are all posted (remote.h says why there are
+ * such slabs). Returns the number of these slabs. Before the sweep, makes the heap of the last
+ * heap_leave() idle. Any thread that holds no lock may call this function. */
 size_t heap_sweep(void);
 
 /* (owner only) Frees the run of a large block, or of a slab that has ended, after run_cache_put()

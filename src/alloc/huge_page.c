@@ -25,7 +25,7 @@ static _Atomic unsigned refusals;    /* by the kernel, in a row */
 static _Atomic unsigned wait;        /* epochs to wait after a refusal */
 
 /* Returns whether collapsing has so far taken less than one part in `share` of the time since the
- * first look. */
+ * first look. The first call stores `now` as that time and returns false. */
 static bool has_time(uint64_t now, unsigned share)
 {
     uint64_t began = 0;

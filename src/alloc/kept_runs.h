@@ -9,9 +9,9 @@
 #include "alloc/large.h"
 #include "alloc/run_cache.h"
 
-/* Takes a free run, of a large block or of a slab that has ended. Keeps it, and evicts other runs
- * until it fits, or gives it to the page heap if it is too long. From now on the cache may keep
- * `most` slices. */
+/* Takes over a free run, of a large block or of a slab that has ended. A run that is too long to be
+ * kept goes to the page heap. For any other run, evicts kept runs until the new run fits, and keeps
+ * the new run. From now on the cache may keep `most` slices. */
 void kept_runs_free(struct run_cache *cache, struct slab *run, uint32_t most);
 
 /* Takes a run of exactly `slices` for a slab, and returns its slice index. Returns 0 if the thread
@@ -23,8 +23,9 @@ size_t kept_runs_take(struct run_cache *cache, size_t slices);
 /* Turns the kept long run into a block of `size` bytes, which is more than the lists of run_cache.h
  * serve, and returns the block. A run that is too short is lengthened. A run that is too long
  * serves as it is, if two conditions hold: it is less than twice as long as requested, and the
- * slack of all such blocks in use stays within run_cache_long_most(). Returns NULL if the thread
- * keeps no long run, or if that run does not serve. A run that does not serve is given back. */
+ * slack (slices that the program did not request) of all such blocks in use stays within
+ * run_cache_long_most(). Returns NULL if the thread keeps no long run, or if that run does not
+ * serve. A run that does not serve is given back. */
 void *kept_runs_take_long(struct run_cache *cache, size_t size);
 
 /* Gives all kept runs back. */

@@ -58,8 +58,8 @@ void *large_allocate_to_grow(size_t size)
 
 enum {
     MOVE_SLICES_MIN = 64, /* below 1 MiB, copying is as fast as moving pages */
-    /* At most this many moved blocks live at once: each is a mapping of its own, and Linux allows a
-     * process 65,530 mappings. */
+    /* At most this many moved blocks live at once. Each of them is a mapping of its own, and Linux
+     * allows a process only 65,530 mappings by default. */
     MOVED_MAX = 1000,
 };
 
@@ -105,7 +105,7 @@ void *large_move(struct slab *slab, size_t size)
         site_give_back(slab);
     count_not_moved(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
-    if (moved == OS_MOVED) /* otherwise the old place is lost for good */
+    if (moved == OS_MOVED) /* else the old addresses are no longer mapped */
         page_heap_free_renewed(from, have);
     slab_at(to)->moved = true;
     return make_block(to, want, 0);
@@ -126,7 +126,7 @@ static void release(bool moved, size_t index, size_t slices)
 void large_free(struct slab *slab)
 {
     if (UNLIKELY(site_is_counted()))
-        site_give_back(slab); /* matters only if heap_destroy() calls */
+        site_give_back(slab); /* for heap_destroy(); other callers have done it */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;

@@ -38,7 +38,8 @@ enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRON
  * library may not have set `environ` yet when our constructor runs. */
 enum options_limit options_limit(char **environment, size_t *bytes);
 
-/* The constructor calls the following functions, too, and passes the same `environment`. */
+/* The library's constructor also calls the following functions, and passes the same
+ * `environment`. */
 enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
 enum options_huge options_huge_pages(char **environment);
 bool options_sites(char **environment);

@@ -209,7 +209,8 @@ enum {
     /* Slices by which the program must have grown since the last purge to count as growing. */
     HUGE_GROWTH = (64 << 20) / SLICE_BYTES,
 
-    /* A run that is longer than this many slices leaves gaps in the chunks before it. */
+    /* A run longer than this often does not fit into the rest of a chunk, which then stays
+     * unused. */
     HUGE_RUN_MOST = (128 << 10) / SLICE_BYTES,
 
     /* A program must use this many chunks before pages are touched to measure the time of a page

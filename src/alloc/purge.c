@@ -107,7 +107,8 @@ static size_t slack_of(struct page_heap_use use)
     return use.used / 32 > slack_least ? use.used / 32 : slack_least;
 }
 
-/* Does what is due at the end of an epoch. */
+/* Called at the end of an epoch. Gives back the memory that was not needed, and lets huge_page.h
+ * collapse dense chunks. */
 static void look(void)
 {
     struct page_heap_level level = page_heap_epoch();

@@ -2,13 +2,13 @@
  *
  * The range is not reserved. Its base is drawn at random in a window far from the addresses that
  * the kernel uses. At first nothing is mapped. The region then grows upwards in adjacent pieces, so
- * that a limit on address space only counts memory in use. A chunk that overlaps a foreign mapping
- * is skipped forever.
+ * that a limit on address space (ulimit -v) counts only what the region uses. A chunk that overlaps
+ * a foreign mapping is skipped forever.
  *
  * The region consists of slices of 16 KiB; 128 slices are a chunk of 2 MiB. At a fixed distance
  * below the slices lie their records, and below these the records of the chunks. The records are
- * packed. Headers within the slices would share a few cache sets: a walk over addresses 64 KiB
- * apart takes ten times as long as a walk over packed records.
+ * packed. Headers within the slices would compete for a few sets of the processor's cache: a walk
+ * over addresses 64 KiB apart takes ten times as long as a walk over packed records.
  *
  *     base - REGION_SLICE_SPAN - REGION_CHUNK_SPAN: chunk records, 64 bytes each
  *     base - REGION_SLICE_SPAN:                     slice records, 64 bytes each

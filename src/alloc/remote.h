@@ -1,7 +1,8 @@
 /* remote.h - frees by threads that do not own the slab: one atomic word per slab.
  *
- * Such a free posts the block: it pushes the block onto a list in the slab. The atomic word holds
- * the first posted block, the number of posted blocks, and the state of the slab:
+ * A thread that frees a block of another owner's slab posts the block: it pushes the block onto a
+ * list in the slab, from which the owner later collects it. The atomic word holds the first posted
+ * block, the number of posted blocks, and the state of the slab:
  *
  *     CURRENT   the owner's heap allocates from it; it is on no list
  *     PARKED    on the owner's list for its class: it may have room
@@ -125,8 +126,9 @@ struct block *remote_collect(struct slab *slab, uint32_t *count);
  * meanwhile. */
 void remote_set_state(struct slab *slab, enum remote_state state);
 
-/* Called under the lock of the owner's heap after slab_live() has changed. Any thread that is about
- * to post a block then reads slab_live() again. */
+/* Called under the lock of the owner's heap after slab_live() has changed. Sets the state to the
+ * state that the slab has, which changes the word. So the compare-and-swap of a thread that is
+ * about to post a block fails, and the thread reads slab_live() again. */
 static inline void remote_look_again(struct slab *slab)
 {
     remote_set_state(slab,

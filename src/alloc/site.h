@@ -1,5 +1,5 @@
-/* site.h - counts large blocks by the place of the program that allocates them. CAIRN_SITES=1 turns
- * it on.
+/* site.h - counts large blocks by the place in the program that allocates them. CAIRN_SITES=1 turns
+ * the counting on.
  *
  * A site is the return address of the call, the number of slices requested, and eight bits of the
  * stack depth. The depth distinguishes callers of the same wrapper without unwinding the stack.
@@ -20,9 +20,9 @@
  *
  * Before site_begin(), nothing is counted. The only cost is then a check in slow paths, and a
  * countdown when a large block reuses a kept run. After site_begin(), every counted block is
- * allocated in a slow path, even if the thread had kept its run. Unless the block belongs to a
- * heap, site_keeps() is true of its owner, so that its free takes a slow path, too. Between calls,
- * always, for every row:
+ * allocated in a slow path, even if the thread had kept its run. The owner of a counted block is an
+ * ownerless heap or the mark of site_keeps(), so that the free of the block takes a slow path, too.
+ * Between calls, always, for every row:
  *
  *     hits <= blocks, freed <= blocks, and counted <= blocks
  *     sum of lives[] == freed
@@ -77,7 +77,7 @@ struct site {
 struct site_turn {
     uint32_t left;    /* blocks before the next counted one */
     uint32_t counted; /* blocks counted so far */
-    uint32_t behind;  /* blocks after the last sample in its group */
+    uint32_t behind;  /* blocks that follow the last sample in its group */
     struct random random;
 };
 enum { SITE_TURN_LONG = 1 << 16 };

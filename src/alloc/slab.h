@@ -6,8 +6,8 @@
  * blocks by posting them to the slab (remote.h).
  *
  * A block is in exactly one place: in use by the program, on the list of the owner's heap, on
- * `free`, among the posted blocks, or not yet carved. A live block is one that is in use, on the
- * heap's list, or posted. Between calls, always:
+ * `free`, among the posted blocks, or not yet carved (made from memory that was never handed out).
+ * A live block is one that is in use, on the heap's list, or posted. Between calls, always:
  *
  *     until + rest == number of live blocks: slab_live()
  *     carved - slab_live() == length(free)
@@ -181,7 +181,7 @@ static inline void slab_mark(struct block *block, struct block *next)
     block->key = slab_key(block, next);
 }
 
-/* The next two are slab_is_marked() and slab_mark() for a caller that knows `last` ==
+/* The next two functions are slab_is_marked() and slab_mark() for a caller that knows `last` ==
  * slab_key(block, NULL). The secret is then read only once. */
 static inline bool slab_is_marked_by(const struct block *block, uintptr_t last)
 {

@@ -81,7 +81,7 @@ static void add_members(struct text *text, const struct member *members, size_t 
 /* --- JSON with sites -------------------------------------------------------------------------- */
 
 enum {
-    SITE_TEXT_BYTES = 510, /* of a site, with the longest numbers */
+    SITE_TEXT_BYTES = 510, /* the JSON of one site with the longest numbers */
     END_BYTES = 32,        /* the closing brackets, and a newline */
 };
 _Static_assert(CAIRN_SITES_BYTES > CAIRN_JSON_BYTES + SITE_MOST * SITE_TEXT_BYTES,

@@ -23,7 +23,7 @@ static struct heap *late_heap;
 /* The low bits of the key's value count how often this thread's destructors have been run so
  * far. */
 enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS };
-_Static_assert((ROUNDS & (ROUNDS - 1)) == 0 && ROUNDS <= 16, "heaps are aligned to more");
+_Static_assert((ROUNDS & (ROUNDS - 1)) == 0 && ROUNDS <= 16, "a heap's low bits are zero");
 
 /* Destructor of the key. Keeps the heap until the last round of destructors, because destructors of
  * other libraries may still allocate. */

@@ -1,4 +1,4 @@
-/* base.h - macros and constants that every C file here may use. */
+/* base.h - macros and constants for all C files of the project. */
 #ifndef CAIRN_BASE_H
 #define CAIRN_BASE_H
 

@@ -4,7 +4,8 @@
  * The lock has three states, so that a thread which does not have to wait makes no system call
  * (Drepper, "Futexes Are Tricky", mutex 3). The lock is not recursive and not fair. The next
  * lock_take() sees everything that was written before lock_drop(). The lock may be used within
- * malloc. A fork handler may take it before the fork, and another drop it after.
+ * malloc. A fork handler may take the lock before the fork, and another handler may drop it after
+ * the fork.
  *
  * While glibc says that the process has only one thread, the lock uses no atomic exchange, because
  * an atomic exchange takes as long as twenty other instructions. No thread may be created while a

@@ -42,8 +42,8 @@ bool os_unmap(void *start, size_t bytes);
 bool os_give_back(void *start, size_t bytes);
 
 /* Offers the pages to the kernel, which takes them when it needs memory. Until then they stay
- * resident. From now on each page reads as before or as zero. A kernel before Linux 4.5 takes the
- * pages at once. */
+ * resident. From now on each page reads as before, or as zero if the kernel took it. A kernel
+ * before Linux 4.5 takes the pages at once. */
 bool os_offer(void *start, size_t bytes);
 
 /* Moves pages from `from` to `to` without copying bytes. `to` must be mapped, and its content is

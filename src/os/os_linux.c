@@ -181,7 +181,8 @@ void *os_map(size_t bytes, size_t alignment, size_t offset_bytes)
 uint64_t os_random(void)
 {
     uint64_t random = 0;
-    /* 16 random bytes from the kernel. The first 8 are the stack canary of the C library. */
+    /* The kernel passes 16 random bytes. The C library uses the first 8 as its stack canary, so the
+     * last 8 are taken here. */
     const void *sixteen = (const void *)getauxval(AT_RANDOM);
     if (sixteen != NULL)
         memcpy(&random, (const char *)sixteen + 8, sizeof random);
