@@ -25,7 +25,7 @@ int main()
         std::printf("%zu of us\n", ages.size());
     }
 
-    // Any other container takes an allocator. This saves the virtual calls.
+    // Any other container takes an allocator, which makes no virtual calls.
     std::vector<int, cairn::arena_allocator<int>> numbers(arena);
     numbers.assign(1000, 7);
 

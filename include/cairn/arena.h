@@ -41,9 +41,9 @@ enum {
     CAIRN_ARENA_OWN_BYTES = 256, /* most bytes that an arena needs for itself */
 };
 
-/* The part of an arena that the inline path below needs. The rest lies behind it in the library, so
- * an arena exists only where cairn_arena_create() put it. Any code may read the members, but only
- * this header and the library write them. Between calls, always:
+/* The part of an arena that the inline path below needs. The library's own data lies directly
+ * behind it, so an arena must not be copied or moved. Any code may read the members, but only this
+ * header and the library write them. Between calls, always:
  *
  *     next is a multiple of CAIRN_ARENA_ALIGNMENT, and so is end - next
  *     the bytes from next to end are free
@@ -66,8 +66,8 @@ enum cairn_arena_huge {
 
 /* A checked arena fills freed memory with a pattern. It verifies the pattern when it hands the
  * memory out again and when it is reset or destroyed. So it finds writes to freed memory, writes
- * past the end of a block, and rewinds to a mark that was rewound past before. Every allocation is
- * then slow, and takes up to 48 bytes more.
+ * past the end of a block, and rewinds to a mark that an earlier rewind, or a reset, has ended.
+ * Every allocation is then slow, and takes up to 48 bytes more.
  *
  * In a program that is built with AddressSanitizer, the sanitizer finds the same mistakes at once,
  * and `checked` has no effect. The library detects the sanitizer by itself, and need not be built
@@ -149,8 +149,8 @@ char *cairn_arena_strndup(struct cairn_arena *arena, const char *text, size_t ma
  * the smaller size. The block stays in place if it shrinks, or if it is the newest block and there
  * is room. Otherwise it is copied to a new block, aligned to CAIRN_ARENA_ALIGNMENT, and the old one
  * is lost until the arena is rewound. Returns NULL if there is no memory; the block is then
- * unchanged. A `block` of NULL has no bytes. If the newest block shrinks, the arena reuses the
- * freed end of the block, or the whole block if `new_size` is 0.
+ * unchanged. If `block` is NULL, the function allocates a new block. If the newest block shrinks,
+ * the arena reuses the freed end of the block, or the whole block if `new_size` is 0.
  *
  * The block must not be older than a mark to which the arena will be rewound. The rewind would free
  * the bytes that the block has gained since the mark. */
@@ -283,7 +283,8 @@ void cairn_pool_reset(struct cairn_pool *pool);
 struct cairn_pool_stats {
     size_t object_bytes; /* bytes per object, with rounding */
     size_t used_count;   /* handed out and not given back */
-    /* The highest value of used_count so far, or up to 4 KiB of objects more. */
+    /* The highest value of used_count so far. The number may be too high by up to 4 KiB of objects,
+     * because objects are made ready in batches. */
     size_t high_water_count;
     size_t reserved_bytes; /* taken from the arena */
 };

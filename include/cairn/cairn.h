@@ -68,9 +68,9 @@ struct cairn_class_stats {
 };
 
 /* A block is live from malloc() to free(), and counts with its usable size. Free blocks that
- * another thread keeps ready count as live, too. A thread keeps at most the rest of one slab of
- * each class ready, or 16 blocks and an OS page of blocks. While threads allocate, different
- * members may be of slightly different moments. */
+ * another thread keeps ready count as live, too. For each class, a thread keeps at most this many
+ * blocks ready: the free blocks of one slab, or 16 blocks and one OS page of blocks. While threads
+ * allocate, different members may describe slightly different moments. */
 struct cairn_stats {
     size_t live_bytes;
     size_t live_count;
@@ -154,11 +154,11 @@ bool cairn_walk(cairn_visitor visit, void *context);
 /* --- heaps: blocks that can be freed all at once ---------------------------------------------- */
 
 /* A heap is a set of blocks that can be freed together. Any thread may allocate in it; the threads
- * take turns. Any thread may free, resize or measure its blocks by the functions above or those of
- * C. A heap holds at least one slab per size that was requested, so it is meant for many blocks. An
- * arena (arena.h) is cheaper still if no block is freed alone. A call with a heap that was
- * destroyed or released writes one line to stderr and calls abort(), until its memory serves
- * another heap. */
+ * take turns. Any thread may free or resize its blocks, or ask for their usable size, by the
+ * functions above or those of C. A heap holds at least one slab per size that was requested, so it
+ * is meant for many blocks. An arena (arena.h) is cheaper still if no block is freed alone. A call
+ * with a heap that was destroyed or released writes one line to stderr and calls abort(). Once the
+ * memory of that heap serves a new heap, such a call is no longer noticed. */
 struct cairn_heap;
 
 /* Returns NULL with errno ENOMEM if there is no memory. */
@@ -189,9 +189,9 @@ bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context
 
 /* --- memory and the kernel -------------------------------------------------------------------- */
 
-/* Makes the free memory that this thread keeps ready available to all threads. Does the same with
- * memory of any heap that other threads have freed and that only waits for the heap's owner. Gives
- * no memory back to the kernel: cairn_purge() does that. */
+/* Makes the free memory that this thread keeps ready available to all threads. Also makes slabs of
+ * any heap available whose blocks were all freed by other threads, and which otherwise wait for the
+ * heap's owner. Gives no memory back to the kernel: cairn_purge() does that. */
 void cairn_collect(void);
 
 /* Gives idle memory back to the kernel until at most `keep_bytes` of it are left. Returns how many
@@ -206,8 +206,8 @@ size_t cairn_purge(size_t keep_bytes);
 size_t cairn_limit(size_t bytes);
 
 /* Asserts the allocator's invariants as far as this thread can see them: for its own blocks, for
- * heaps of no thread, for the slabs that ended threads left, for the lists of all other threads,
- * and for all slices. */
+ * heaps that belong to no thread, for the slabs that ended threads left, for the lists of all other
+ * threads, and for all slices. */
 void cairn_check(void);
 
 #pragma GCC visibility pop

@@ -35,7 +35,8 @@ struct arena {
 /* Lies at the end of a watched block, after its rounded size. A mark is a watched block of 0
  * bytes. */
 struct trailer {
-    /* `next` as it was before the block, and before the gap that aligned it. */
+    /* The value of the arena's `next` before this block and before the gap that aligns the
+     * block. */
     char *before;
     size_t size;
     size_t serial; /* serial of a mark; 0: this is a block */
@@ -48,7 +49,7 @@ static_assert(HEADER_BYTES + 2 * CHUNK_ALIGNMENT <= CAIRN_ARENA_OWN_BYTES,
               "an arena's own data fits into the bytes that arena.h promises");
 static_assert(sizeof(struct trailer) % CHUNK_ALIGNMENT == 0, "the next block may follow at once");
 static_assert(CAIRN_ARENA_ALIGNMENT == CHUNK_ALIGNMENT,
-              "a chunk's room is made of whole units of the inline path");
+              "chunks have the alignment that arena.h promises");
 
 /* The external definitions of the inline functions, for callers that do not compile the header. */
 extern inline void *cairn_arena_alloc(struct cairn_arena *arena, size_t size);
@@ -209,7 +210,8 @@ static void cover_from(struct arena *arena, struct chunk *chunk, char *next)
     }
 }
 
-/* Begins to watch a chunk, all of which is idle. */
+/* Begins to watch a chunk, all of which is idle. A pattern is written only to memory that was
+ * touched before, so that the other pages stay untouched. */
 static void cover_new(const struct arena *arena, struct chunk *chunk)
 {
     char *end = arena->guard == GUARD_ASAN ? chunk->end : chunk->touched;
@@ -406,7 +408,7 @@ static bool resize_newest_watched(struct arena *arena, char *block, size_t old_s
     if (old_size > trailer.size)
         complain(arena, "a block was resized that has fewer bytes than the given old size,", block);
     /* The sizes differ if `block` is a block of 0 bytes at the address of the newest block, or if
-     * it was shrunk while it was not the newest block. */
+     * `block` was shrunk while another block was the newest one. */
     if (round_up(old_size) != round_up(trailer.size))
         return false;
     size_t room = (size_t)(chunk->end - block) - sizeof(struct trailer);
@@ -445,9 +447,9 @@ void *cairn_arena_resize(struct cairn_arena *face, void *block, size_t old_size,
 
 /* --- marks ------------------------------------------------------------------------------------ */
 
-/* Returns the serial of a mark at the present place. A mark that is already at this place serves
- * again, so that setting a mark and rewinding to it any number of times takes no more memory.
- * Returns 0 if there is no memory for a new mark. */
+/* Returns the serial of a mark at the arena's `next`. A mark that is already there serves again, so
+ * that setting a mark and rewinding to it any number of times takes no more memory. Returns 0 if
+ * there is no memory for a new mark. */
 static size_t set_mark(struct arena *arena)
 {
     const struct trailer *newest = trailer_before(arena->current, arena->face.next);
@@ -479,7 +481,7 @@ void cairn_arena_rewind(struct cairn_arena *face, struct cairn_arena_point mark)
 {
     struct arena *arena = (struct arena *)face;
     if (arena->guard != GUARD_NONE && !mark_is_valid(arena, mark))
-        complain(arena, "rewound to a mark that was rewound past before,", mark.next);
+        complain(arena, "rewound to a mark that is no longer valid,", mark.next);
     note_peak(arena);
     cover_from(arena, mark.chunk, mark.next);
     set_current(arena, mark.chunk, mark.next);

@@ -8,7 +8,7 @@ static_assert(sizeof(struct chunk) % CHUNK_ALIGNMENT == 0, "room may follow the 
 struct shape {
     size_t alignment;
     size_t offset_bytes; /* from the record to the room */
-    size_t mapped_bytes; /* 0: it overflows */
+    size_t mapped_bytes; /* 0: the size overflows */
 };
 
 static struct shape shape_of(size_t header_bytes, size_t room_bytes, size_t alignment, bool huge)

@@ -1,8 +1,8 @@
 /* chunk.h - a piece of memory that an arena fills from its start to its end.
  *
- * The record lies in front of the room that it describes. For huge pages or a large alignment, the
- * room begins at the next OS page, so that reading the record does not touch the room. Between
- * calls, always:
+ * The record, struct chunk, lies in front of the room, which is the memory for the blocks. For huge
+ * pages or a large alignment, the room begins at the next OS page, so that reading the record does
+ * not touch the room. Between calls, always:
  *
  *     start <= touched <= end, and start and end are multiples of CHUNK_ALIGNMENT
  *     the bytes from `touched` to `end` read as zero, unless they were handed out since the chunk
@@ -20,7 +20,7 @@ struct chunk {
     char *start;
     char *end;
     char *touched;
-    size_t before_bytes; /* handed out from earlier chunks; valid while in use */
+    size_t before_bytes; /* handed out from earlier chunks; set while in use */
     size_t mapped_bytes; /* taken from the kernel; 0: the caller's memory */
 };
 

@@ -1,10 +1,11 @@
 /* guard.h - watches idle memory, which no user may write to.
  *
- * There are three ways to watch, and an arena keeps the same way for all its life:
+ * Each arena and each pool watches its idle memory in one of three ways, from its creation to its
+ * end:
  *
  *     GUARD_NONE     idle memory is not watched
  *     GUARD_PATTERN  idle memory holds a pattern, which is verified later
- *     GUARD_ASAN     the program has AddressSanitizer, which knows what is idle
+ *     GUARD_ASAN     the program has AddressSanitizer, which is told what is idle
  *                    and reports a write at once
  *
  * The linker looks the sanitizer's functions up by weak references, so that the same library works
@@ -26,9 +27,9 @@ enum guard {
 /* Marks a function that reads or writes idle memory. */
 #define GUARD_MAY_LOOK __attribute__((no_sanitize("address")))
 
-/* Chooses the way: AddressSanitizer if the program has it, otherwise the pattern if `pattern` is
- * true, otherwise none. With `ask_environment`, CAIRN_ARENA_CHECKED decides instead of
- * `pattern`. */
+/* Returns GUARD_ASAN if the program has AddressSanitizer, otherwise GUARD_PATTERN if `pattern` is
+ * true, otherwise GUARD_NONE. If `ask_environment` is true, the environment variable
+ * CAIRN_ARENA_CHECKED decides instead of `pattern`. */
 enum guard guard_choose(bool pattern, bool ask_environment);
 
 /* Marks memory as idle from now on. */
@@ -46,7 +47,8 @@ void guard_abandon(enum guard guard, void *start, size_t bytes);
  * is no pattern. */
 const void *guard_disturbed(enum guard guard, const void *start, size_t bytes);
 
-/* Writes "cairn: <noun> <address>: <what> at <address>" to stderr, and aborts. */
+/* Writes "cairn: NOUN OWNER: WHAT at WHERE" to stderr, with OWNER and WHERE as addresses, and
+ * aborts. */
 _Noreturn void guard_complain(const char *noun, const void *owner, const char *what,
                               const void *where);
 

@@ -3,9 +3,10 @@
  * through the objects.
  *
  * While idle memory is watched (guard.h), a tag follows every object. The tag says whether the
- * object is in use, and links to the next idle one. So no data of ours lies where a user may still
- * write. Objects are then made ready one by one, and the object that was freed first is handed out
- * first: the longer it stays idle, the more late writes to it are found.
+ * object is in use, and links to the next idle one. So the pool's own data never lies within an
+ * object, where the user may still write. Objects are then made ready one by one, and the object
+ * that was freed first is handed out first: the longer it stays idle, the more late writes to it
+ * are found.
  */
 #include "arena/chunk.h"
 #include "arena/guard.h"
@@ -50,7 +51,7 @@ struct pool {
 
 /* Lies behind a watched object. */
 struct tag {
-    /* Covers the state and `later`. The seal comes first in the tag, because most writes past an
+    /* A checksum of the state and `later`. It comes first in the tag, because most writes past an
      * object's end are short. */
     uintptr_t seal;
     char *later; /* the object freed next after this one, or NULL */
@@ -209,7 +210,8 @@ GUARD_MAY_LOOK static bool tag_says(const struct pool *pool, char *object, enum 
     return tag->seal == seal_of(pool, object, tag->later, state);
 }
 
-/* Returns the idle object after this one. The caller has verified the tag. */
+/* Returns the next object on the list of idle objects. The caller has verified the tag of
+ * `object`. */
 GUARD_MAY_LOOK static char *idle_after(const struct pool *pool, char *object)
 {
     return tag_of(pool, object)->later;

@@ -20,14 +20,14 @@ MISTAKES = {
     "read-after-giving-back": "use-after-poison",
     "write-after-giving-back-to-a-shared-pool": "use-after-poison",
     "write-the-first-word-after-giving-back": "use-after-poison",
-    "rewind-twice": "rewound to a mark that was rewound past",
+    "rewind-twice": "rewound to a mark that is no longer valid",
     "give-back-twice": "given back twice",
 }
 CHECKED = {
     "write-after-rewind": "written to after it was rewound or reset",
     "write-after-giving-back-to-a-shared-pool": "written to after it was given back",
     "write-the-first-word-after-giving-back": "written to after it was given back",
-    "rewind-twice": "rewound to a mark that was rewound past",
+    "rewind-twice": "rewound to a mark that is no longer valid",
     "give-back-twice": "given back twice",
 }
 
