@@ -10,7 +10,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Returns `p`. Sets errno to ENOMEM if it is NULL. */
+/* Returns `p`. Sets errno to ENOMEM if `p` is NULL. */
 static inline void *or_enomem(void *p)
 {
     if (UNLIKELY(p == NULL))

@@ -6,9 +6,9 @@
  *     void *cxx_allocate_aligned(size_t alignment, size_t size, const void *caller)
  *     void cxx_release(void *p)
  *
- * The quick ones are fast paths. If one returns NULL, the matching cxx_allocate function must be
- * called. The cxx_allocate function returns NULL only if there is no memory. `alignment` is a power
- * of two.
+ * The two quick functions are fast paths. If one returns NULL, the matching cxx_allocate function
+ * must be called. The cxx_allocate functions return NULL only if there is no memory. `alignment` is
+ * a power of two.
  *
  * The names are those of the Itanium C++ ABI where size_t is unsigned long. The standard says which
  * form of an operator calls which other form ([new.delete]). A program that replaces only `operator

@@ -3,11 +3,11 @@
 #include "alloc/broken.h"
 
 enum {
-    CHANGED = 1, /* the list of changed chunks; below list 4 * 1 */
+    CHANGED = 1, /* the list of changed chunks */
     DENSITIES = 4,
 
     /* List 4 * n + d holds the chunks whose longest free run has n slices, 1 to 127. A low d means
-     * a densely used chunk. Lists 0 to 3 would be for n == 0. */
+     * a densely used chunk. n is never 0, so list 1 is free for the changed chunks. */
     LISTS = CHUNK_SLICES * DENSITIES,
     LIST_WORDS = LISTS / 64,
 };

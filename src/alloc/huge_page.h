@@ -11,9 +11,10 @@
  * - if the 2 MiB that the kernel needs for the copy are at most a twentieth of the memory in use.
  *
  * The kernel is not asked which pages are resident, because a sandbox may kill the process for that
- * system call. Instead the records are read. A slab of blocks of at most an OS page has been
- * touched as far as it is carved. Nothing is known about the pages of a large block, or of a run
- * that was a large block. At most a thirty-second of a chunk may be such memory.
+ * system call. Instead the records of the slices are read. If the blocks of a slab are not larger
+ * than an OS page, all its pages up to the last carved block have been touched. Nothing is known
+ * about the pages of a large block, or of a run that was a large block. At most a thirty-second of
+ * a chunk may be such memory.
  *
  * No thread exists for this work: the thread that ends an epoch of purge.h does it.
  *

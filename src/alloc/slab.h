@@ -63,8 +63,8 @@ struct slab {
     _Atomic uint32_t rest;   /* (owner only) live blocks beyond `until` */
     _Atomic uint64_t posted; /* the word of remote.h */
 
-    /* Neighbours on the list that the slab's state implies, by slice index. The heap's lock guards
-     * them. */
+    /* Neighbours on the list that the slab is on, by slice index. The slab's state says which list
+     * this is. The heap's lock guards them. */
     uint32_t next;
     uint32_t prev;
 

@@ -12,8 +12,8 @@
 
 #include "base/base.h"
 
-/* The usual size of a transparent huge page. If the kernel uses another size, aligning memory to
- * this value gains nothing. Nothing else depends on the value. */
+/* The usual size of a transparent huge page. If the kernel uses another size, requests for huge
+ * pages gain less or nothing, but everything still works. */
 #define OS_HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 /* Returns the size of an OS page: 4, 16 or 64 KiB. */
