@@ -52,7 +52,7 @@ static struct {
     unsigned caller;
     struct cairn_heap *heaps[HEAPS];
     unsigned char fill;
-    bool real; /* a real thread ran; one in an input is enough */
+    bool real; /* a real thread has run; an input starts at most one */
     bool walked;
     bool counted; /* statistics were read; once in an input is enough */
 } shadow;

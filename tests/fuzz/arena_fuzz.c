@@ -277,6 +277,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fake_os.refuse_call = 0;
     cairn_arena_destroy(shadow.arena);
     EXPECT(fake_os.mapped_bytes == 0);
-    memset(memory, (int)kind, sizeof memory); /* the memory is the caller's again */
+    /* The memory is the caller's again. If the arena has left it poisoned, AddressSanitizer reports
+     * this write. */
+    memset(memory, (int)kind, sizeof memory);
     return 0;
 }

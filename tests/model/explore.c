@@ -184,8 +184,8 @@ static void join(uint16_t *before, const uint16_t *other)
             before[i] = other[i];
 }
 
-/* Assume that `thread` takes its next step now. Computes the last step of each thread that would
- * then happen before that step. */
+/* Computes what would happen before the next step of `thread` if `thread` took that step now: for
+ * each thread, the number of its last such step. */
 static void order_of_next(unsigned thread, uint16_t *before)
 {
     const struct operation *next = &threads[thread].pending;
@@ -200,10 +200,11 @@ static void order_of_next(unsigned thread, uint16_t *before)
         join(before, next->object->read_before);
 }
 
-/* Returns the threads that can go first from the state before the step `conflict`, so that p's next
- * step comes before that step. The function considers the later steps that happen before p's step
- * and do not depend on step `conflict`. A thread qualifies if its first considered step depends on
- * no step that another thread took since the conflict. Returns p alone if no step is considered. */
+/* Returns a mask of the threads that can go first from the state before step number `conflict`, so
+ * that p's next step comes before that step. Looks at the steps after `conflict` that happen before
+ * p's next step and do not depend on step `conflict`. A thread is in the mask if its first such
+ * step depends on no step that another thread took after `conflict`. If there is no such step, the
+ * mask has p alone. */
 static unsigned leads(unsigned p, const uint16_t *before_next, unsigned conflict)
 {
     unsigned by = nodes[conflict - 1].chosen;

@@ -36,9 +36,9 @@ enum start {
     ENDED_FULL,
     ENDED_TWO_FULL, /* two slabs are FULL, and a third is PARKED */
     TWO_PARKED,     /* two slabs, each with `live` blocks out */
-    CURRENT_16,     /* slabs of 16 blocks: an eighth is two blocks */
+    CURRENT_16,     /* slabs of 16 blocks; an eighth of them is two */
     FULL_16,
-    CURRENT_4, /* slabs of 4 blocks: an eighth rounds to one block */
+    CURRENT_4, /* slabs of 4 blocks; an eighth counts as one block */
     FULL_4,
 };
 static const char *const start_names[] = {
@@ -115,7 +115,7 @@ static void setup(void)
             world_free(block[SECOND + i]);
     }
     if (row->start == ENDED || row->start == ENDED_FULL || row->start == ENDED_TWO_FULL) {
-        heap_release(heap_acquire(false)); /* an idle heap that slabs can be left to */
+        heap_release(heap_acquire(false)); /* makes an idle heap, to which slabs can move */
         world_as(0);
         world_end_thread();
     }
@@ -217,8 +217,9 @@ static unsigned count(struct slab *slab, const struct block *first, bool *met)
     return blocks;
 }
 
-/* Returns whether the script of the owner frees or collects blocks. If so, the owner and another
- * thread may each leave it to the other to claim (free) the empty slab. */
+/* Returns whether the script of the owner frees or collects blocks. If so, an empty slab may stay
+ * unclaimed, because the owner and another thread may each rely on the other to claim it
+ * (remote.h). */
 static bool owner_frees(void)
 {
     return strpbrk(row->scripts[0], "fc") != NULL;

@@ -113,8 +113,9 @@ static void buffers(unsigned self)
     see(self, LOAD(1 - self, acquire));
 }
 
-/* In every interleaving at least one thread loads the other thread's store. On a real processor
- * both loads can miss the other thread's store. */
+/* In every interleaving at least one thread loads the other thread's store, which makes three
+ * outcomes. On a real processor both loads can miss the other thread's store, which is the fourth
+ * outcome. */
 TEST(store_buffering_is_seen_when_loads_may_be_stale)
 {
     CHECK(!outcomes_of("buffers", 2, buffers, 0).failed);
@@ -145,6 +146,7 @@ static void passes(unsigned self)
     }
 }
 
+/* Thread 1 loads x[1] and then x[0]. It can see 1 and then 0 only with relaxed order. */
 TEST(only_release_and_acquire_make_all_earlier_writes_visible)
 {
     outcomes_of("passes relaxed", 2, passes_relaxed, 0);
@@ -212,6 +214,7 @@ static void takes_crosswise(unsigned self)
     lock_drop(&shared.lock[self]);
 }
 
+/* The three threads see 0, 1 and 2, in one of six orders. */
 TEST(locks_exclude_and_deadlocks_are_found)
 {
     CHECK(!outcomes_of("counts", 3, counts, 0).failed);
@@ -242,6 +245,8 @@ static void independent_reads(unsigned self)
     see(self, LOAD(3 - self, acquire));
 }
 
+/* The first load of x[0] returns 0, 1, 2 or 3. The four independent loads have 16 outcomes. In one
+ * of them the two readers see the stores in opposite orders, which no interleaving allows. */
 TEST(one_object_never_goes_back_and_two_objects_have_no_common_order)
 {
     CHECK(!outcomes_of("reads twice", 2, reads_twice, 2).failed);
@@ -263,6 +268,7 @@ static void stops(unsigned self)
         STORE(0, i, relaxed);
 }
 
+/* The last store before the stop is one of five, or there is none. */
 TEST(the_other_threads_are_stopped_at_every_possible_step)
 {
     CHECK(!outcomes_of("stops", 2, stops, 0).failed);
@@ -329,7 +335,8 @@ static void run_program(unsigned self)
     }
 }
 
-/* The executions that the reduction leaves out must have no outcome that the others lack. */
+/* The reduction leaves out executions. The remaining executions must have all outcomes that the
+ * executions of every order have. */
 TEST(random_programs_have_the_outcomes_of_every_order)
 {
     static uint64_t expected[OUTCOMES];

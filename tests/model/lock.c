@@ -5,7 +5,8 @@
 #include "../unit/test.h"
 
 #include "base/cpu.h"
-/* lock_wait() checks the lock only once before it waits. More checks would change only the time. */
+/* This macro makes lock_wait() check the lock only once before it waits in the kernel. More checks
+ * would add executions, but no new outcome. */
 #define cpu_relax() break
 #include "os/lock.c"
 

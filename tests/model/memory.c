@@ -27,7 +27,7 @@ struct cell {
 struct word {
     uintptr_t number;                /* the address / 8; 0: an unused entry of the table */
     uint32_t execution;              /* the execution that the other fields belong to */
-    uint32_t remembered;             /* the mark after which it was logged in `writes` */
+    uint32_t remembered;             /* value of `marks` when it was last logged */
     unsigned users;                  /* the threads that accessed the word, one bit each */
     struct memory_object *object[2]; /* the objects that begin in its two halves */
     struct cell cells[8];
@@ -46,7 +46,7 @@ static struct range forbidden[FORBIDDEN];
 static unsigned forbidden_count;
 
 static struct {
-    uint64_t *address; /* NULL: the newest forbidden range was added here */
+    uint64_t *address; /* NULL: at this entry, a range was forbidden */
     uint64_t was;
 } writes[WRITES];
 static size_t write_count;

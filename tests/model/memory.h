@@ -41,7 +41,7 @@ struct memory_message {
     uint64_t value;
     uint16_t when; /* clock of `writer` at the store */
     uint8_t writer;
-    struct memory_knowledge told;
+    struct memory_knowledge told; /* what a thread that acquires the message learns */
 };
 
 /* An atomic object or a lock, in one execution. */
@@ -50,8 +50,10 @@ struct memory_object {
     unsigned id;
     unsigned count; /* messages so far; the newest has number count - 1 */
     struct memory_message messages[MEMORY_MESSAGES];
-    /* The rest belongs to explore.c: the steps that accessed the object, numbered from 1. */
-    /* By thread: its last step that happened before the last write, and before any of the reads. */
+    /* The rest belongs to explore.c, and is indexed by thread. Steps are numbered from 1.
+     *
+     * written_before: the thread's last step that happened before the last write to the object.
+     * read_before: the thread's last step that happened before any of the reads. */
     uint16_t written_before[MODEL_THREADS_MAX];
     uint16_t read_before[MODEL_THREADS_MAX];
     uint16_t last_write[MODEL_THREADS_MAX]; /* last step of each thread that wrote */

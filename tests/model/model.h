@@ -8,7 +8,8 @@
  *     two orders of the same steps are both run if they differ in the order of accesses to one
  *     object, of which one writes (dynamic partial-order reduction, with source sets and sleep
  *     sets: Abdulla and others, POPL 2014)
- *     plain accesses are no steps: two that are not ordered are a failure by themselves (memory.h)
+ *     plain accesses are no steps. If nothing orders two plain accesses to a byte, of which one
+ *     writes, the execution fails (memory.h)
  *     a load may also return a value that was replaced already, as far as the C memory model allows
  *     (memory.h), up to `stale_most` times in one execution; with 0, the steps are sequentially
  *     consistent

@@ -4,7 +4,7 @@ void *subject_malloc(size_t size)
 {
     void *p = alloc_malloc(size);
     unsigned class = size_class(size);
-    /* Without room on the list, frees go to the slab. */
+    /* Without room on the heap's list, each free goes to the slab, whose protocol is under test. */
     thread_heap->warm &= ~(UINT64_C(1) << class);
     thread_heap->room[class] = 0;
     return p;

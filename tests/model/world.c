@@ -39,7 +39,8 @@ void world_make(void)
     atomic_store_explicit(&region.slices, SLICES, memory_order_relaxed);
     memory_track(start, SLICES * RECORD_BYTES);
     memory_track(start + REGION_SLICE_SPAN, content_bytes);
-    /* `region` never changes from here on, so a load from it is no step. */
+    /* `region` is not tracked: it never changes from here on, so a load from it need not be a
+     * step. */
     char *constant = (char *)&region;
     memory_track(__data_start, (size_t)(constant - __data_start));
     memory_track(constant + sizeof region, (size_t)(_end - constant) - sizeof region);

@@ -117,7 +117,8 @@ TEST(the_last_possible_chunks_are_found)
     free_map_put(FREE_MAP_CHUNKS - 1,
                  (struct free_slices){CHUNK_SLICES, CHUNK_SLICES, CHUNK_SLICES, 0});
     free_map_put(FREE_MAP_CHUNKS - 2, (struct free_slices){.longest = 7, .at_end = 3});
-    /* The run begins in the last three slices of that chunk. */
+    /* A run of 8 slices does not fit within chunk FREE_MAP_CHUNKS - 2, whose longest run has 7. It
+     * begins in the last three slices of that chunk, and goes on in the last chunk. */
     CHECK(free_map_find(8) == FREE_MAP_CHUNKS - 2);
     CHECK(free_map_find(7) == FREE_MAP_CHUNKS - 2);
     CHECK(free_map_find(CHUNK_SLICES + 3) == FREE_MAP_CHUNKS - 2);

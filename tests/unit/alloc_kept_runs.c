@@ -64,7 +64,8 @@ TEST(a_slab_takes_the_run_that_another_left)
     give_back(count);
 }
 
-/* Each new slab that finds no run of its length returns one kept run to the page heap. */
+/* The ten large blocks leave ten kept runs of 7 slices each. Each new slab that finds no run of its
+ * length returns one kept run to the page heap. */
 TEST(a_heap_that_grows_keeps_no_run)
 {
     be_large();
@@ -253,7 +254,8 @@ TEST(at_the_limit_the_kept_run_makes_room_for_a_block_that_grows)
     page_heap_check();
 }
 
-/* A slab without a live block waits for the next block of its class. */
+/* A heap keeps an empty slab for the next block of its class. At the memory limit it must return
+ * this slab, so that a block of another class fits. */
 TEST(at_the_limit_an_empty_slab_makes_room_for_a_block_of_another_class)
 {
     be_large();

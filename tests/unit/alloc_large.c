@@ -149,8 +149,8 @@ TEST(memory_whose_pages_were_moved_away_reads_as_zero)
     page_heap_check();
 }
 
-/* Only a kept run that serves a smaller block has slack. A block that was resized has exactly the
- * slices it asked for. */
+/* Only a block in a longer run that the thread had kept has slack, which is slices that the program
+ * did not request. A block that was resized has exactly the requested slices. */
 TEST(a_resized_block_gives_back_the_slices_that_it_leaves)
 {
     char *block = alloc_malloc(4 * MIB);

@@ -1,8 +1,8 @@
 /* alloc_os.h - replaces os.h under the allocator: it calls the real functions, and can refuse any
  * call.
  *
- * It is included by the one source file of a test program that is linked with src/alloc alone. The
- * fields of `fake_os` make it behave as
+ * A test program that is linked with src/alloc, and not with src/os, includes this header in its
+ * only source file. The fields of `fake_os` make it behave as
  *
  *     a machine that refuses calls     refuse_call, refuse_more, refuse_after: by call number
  *     a machine with less memory       limit_bytes: an address-space limit, or overcommit mode 2
@@ -63,7 +63,8 @@ static struct {
     unsigned refuse_after;          /* refuses every call after this many; 0: none */
     unsigned occupied_first;        /* first claim that finds the place occupied; 0: none */
     unsigned occupied_last;         /* last claim that finds the place occupied */
-    /* Number of coming claims, counting only those of 2 MiB or more, that find it occupied. */
+    /* Number of next claims of 2 MiB or more that find the place occupied. Smaller claims do not
+     * count. */
     unsigned occupied_chunks;
     uintptr_t addresses_end; /* first address that does not exist; 0: no limit */
     unsigned behind_lost;    /* times that os_lengthen() unmapped the memory behind */
@@ -118,9 +119,9 @@ bool os_unmap(void *start, size_t bytes)
     return !fake_refuses() && real_unmap(start, bytes);
 }
 
-/* Returns whether a place counts as occupied, although the kernel might map it. Address 0 does,
- * because root may map it. In a build with the thread sanitizer, every address from 2^39 on does
- * instead, because the sanitizer would let us map its own memory. */
+/* Returns whether a place counts as occupied, although the kernel might map it. Address 0 counts as
+ * occupied, because root may map it. In a build with the thread sanitizer, all addresses from 2^39
+ * on count as occupied instead, because the sanitizer would let us map its own memory. */
 static bool fake_has_itself(const void *start)
 {
 #ifdef __SANITIZE_THREAD__

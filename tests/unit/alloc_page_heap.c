@@ -224,8 +224,8 @@ TEST(requests_beyond_a_limit_return_0)
     page_heap_check();
 }
 
-/* Returns a run of `slices` from an empty heap, and fills everything below it. Slice 0 stays free,
- * because the heap never hands it out. */
+/* Returns a run of `slices` from an empty heap, and fills everything below it. The lowest slice is
+ * 1, because the heap never hands out slice 0. */
 static size_t take_lowest(size_t slices)
 {
     bool zero;
@@ -325,10 +325,12 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
         unsigned least;
         unsigned most;
     } cases[] = {
-        /* Huge pages are quick. The heap requests one for each new chunk as soon as the program
-         * uses 40 MiB and has grown by 64 MiB since the last purge. */
+        /* Huge pages are quick: one takes less than twice as long as 512 small pages. The heap
+         * requests one for each new chunk as soon as the program uses 40 MiB and has grown by 64
+         * MiB since the last purge. */
         {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300},
-        /* Huge pages are slow. The heap pauses the requests for 8, 16, 32, 64 … chunks. */
+        /* Huge pages are slow: one takes more than twice as long as 512 small pages. The heap
+         * pauses the requests for 8, 16, 32, 64 … chunks. */
         {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},
         {FIRST_TOUCH_HUGE, 2 * 513 * 1000, 150, 300},
         /* Huge pages are quick again. The requests resume at once. */
@@ -566,7 +568,8 @@ TEST(a_chunk_of_slabs_with_untouched_pages_is_not_collapsed)
     }
     struct slab *some = slab_at(index + 5);
     enum { SPARSE = CHUNK_SLICES / 32 + 1 };
-    /* All but one OS page of each of these slabs is carved. */
+    /* One OS page of each of these slabs is not carved. SPARSE is one slab more than the
+     * thirty-second of a chunk that may be untouched. */
     for (size_t i = 0; i < SPARSE; i++)
         atomic_store(&some[i].end, SLICE_BYTES - (uint32_t)os_page_bytes());
     CHECK(epochs_until_asked() == 0);

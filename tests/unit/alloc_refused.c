@@ -309,14 +309,15 @@ static void resume(void)
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-/* Runs the scenario in a child process, which inherits the settings of fake_os. Reports how many
- * system calls the scenario made, how many of them claimed memory, and how many were refused. */
+/* The system calls of one scenario. */
 struct counts {
     unsigned calls;
-    unsigned claims;
-    unsigned refused;
+    unsigned claims;  /* calls that requested memory */
+    unsigned refused; /* calls that fake_os refused */
 };
 
+/* Runs the scenario in a child process, which inherits the settings of fake_os. Returns true if the
+ * scenario and resume() passed, and fills `*counts`. */
 static bool scenario_passes(struct counts *counts)
 {
     int ends[2];

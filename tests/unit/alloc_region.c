@@ -102,8 +102,8 @@ TEST(there_is_a_place_on_machines_with_39_bit_addresses)
     CHECK(!HAS_39_BITS || holds(in_39_bits));
 }
 
-/* Simulates an emulator: the two usual places are out of reach, and the kernel chooses where it
- * maps memory. */
+/* Simulates an emulator: all 64 tries in each of the two usual windows fail, and the region is
+ * placed below the address at which the kernel places a mapping. */
 static void out_of_reach(void)
 {
     fake_os.occupied_first = 1;
@@ -129,7 +129,8 @@ static void nowhere(void)
     fake_os.occupied_last = UINT_MAX;
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     unsigned calls = fake_os.call_count;
-    /* Now the kernel also refuses to map memory at an address that the kernel itself chooses. */
+    /* Now the kernel also refuses to map memory at an address that it chooses itself. The allocator
+     * tries this after 128 random addresses. */
     fake_os.refuse_after = calls + 128;
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     fake_os.refuse_after = calls; /* now nothing can be mapped at all */
@@ -151,7 +152,7 @@ static void behind_a_neighbour(void)
     size_t before = atomic_load(&region.slices);
     fake_os.occupied_chunks = 3000;
     bool zero;
-    /* 2 GiB of occupied addresses are too many to skip in one call. */
+    /* 3000 occupied chunks are too many for one call, which skips at most 1024 (2 GiB). */
     EXPECT(large_allocate(2 * GIB, 1, &zero) == NULL);
     fake_os.occupied_chunks = 0;
     EXPECT(atomic_load(&region.slices) > before);

@@ -364,6 +364,7 @@ TEST(of_many_blocks_a_sample_is_counted_and_weighted)
     for (unsigned i = 0; i < COUNT_OF(share); i++) {
         struct site site = of(place(50 + i));
         double expected = (double)SAMPLED / share[i], off = (double)site.blocks - expected;
+        /* The estimate is less than three standard deviations, and 35 %, off. */
         CHECK(off * off < 9.0 * (double)site.variance);
         CHECK(off * off < 0.12 * expected * expected);
         CHECK(site.freed == site.blocks && site.live_bytes == 0 && site.lives[0] == site.blocks);

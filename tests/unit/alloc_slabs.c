@@ -1,4 +1,4 @@
-/* alloc_slabs.c - tests how frees are counted on their way through a slab, and that misuse ends the
+/* alloc_slabs.c - tests that each free of a small block is counted once, and that misuse ends the
  * process before memory is used twice. */
 #include "alloc/alloc.h"
 
@@ -87,7 +87,7 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     free_in_thread(0, 1);
     CHECK(now().remote_frees == before.remote_frees + 1 && now().wakes == before.wakes);
     CHECK(now().live_count == before.live_count - 1);
-    free_in_thread(1, 3); /* two of sixteen blocks wake the slab */
+    free_in_thread(1, 3); /* an eighth, two of sixteen blocks, parks the slab */
     CHECK(now().remote_frees == before.remote_frees + 3 && now().wakes == before.wakes + 1);
     CHECK(remote_state(slab) == REMOTE_PARKED && remote_count_of(atomic_load(&slab->posted)) == 3);
 
@@ -147,8 +147,7 @@ TEST(a_sweep_returns_how_many_slabs_it_claimed)
     heap_check(thread_heap);
 }
 
-/* The slabs that it gives back include full slabs, the current slab, and slabs of the smallest
- * class. */
+/* The destroyed heap has full slabs and a current slab. The sizes include the smallest class. */
 TEST(a_heap_that_is_destroyed_gives_back_every_slab)
 {
     bool zero;
@@ -204,8 +203,8 @@ static void others_free_a_block_instead_of_another(void)
     in_thread(free_all_but_one, NULL);
 }
 
-/* An empty slab exists already, and the thread's list of the class is full, so that each block goes
- * to its slab. */
+/* First frees the blocks of the other slabs. Afterwards an empty slab exists, and the thread's list
+ * of the class is full, so that each further block goes to its slab. */
 static void the_owner_frees_a_block_instead_of_another(void)
 {
     for (unsigned i = IN_A_SLAB; i < MANY; i++)

@@ -51,7 +51,7 @@ TEST_APART(a_block_of_each_class_needs_a_slab_for_each_power_of_two)
         size_t got = gets(bytes);
         CHECK(got >= bytes && (got & (got - 1)) == 0 && got < 2 * bytes);
     }
-    CHECK(slabs_made() == POWERS + 2); /* eight blocks of 4 and of 8 KiB fill two slabs each */
+    CHECK(slabs_made() == POWERS + 2); /* 4 KiB and 8 KiB need two slabs each */
     CHECK(gets(9000) == 10240);
 }
 
@@ -73,7 +73,8 @@ TEST_APART(a_class_with_more_blocks_borrows_from_closer_classes)
     CHECK(count[0] == 2 && count[1] == 10);
 }
 
-/* Every request brings the class nearer to its own slab, whether or not the block is freed. */
+/* Every request counts as borrowed bytes, whether or not the block is freed. After 64 borrowed
+ * blocks of 64 bytes (4 KiB), the class allocates from slabs of its own. */
 TEST_APART(a_class_whose_blocks_are_freed_each_time_gets_its_own_slab_too)
 {
     for (unsigned i = 0; i < 65; i++) {

@@ -230,7 +230,7 @@ TEST(a_new_thread_reuses_the_slabs_of_the_one_that_ended)
     cairn_collect();
     CHECK(made_by_thread() == 1);
     CHECK(made_by_thread() == 0);
-    cairn_collect(); /* also frees the heap that no thread uses now */
+    cairn_collect(); /* also frees the slabs that the ended thread left */
     CHECK(made_by_thread() == 1);
 }
 

@@ -1,8 +1,8 @@
 /* arena_os.h - replaces os.h under an arena: it calls the real functions, records every mapping,
  * and can refuse any call.
  *
- * It is included by the one source file of a test program that is linked with src/arena alone.
- * Always:
+ * A test program that is linked with src/arena, and not with src/os, includes this header in its
+ * only source file. Always:
  *
  *     fake_os.mapped_bytes == sum of the sizes in `ledger`, which are the mappings of the arenas
  *

@@ -97,6 +97,7 @@ TEST(freed_objects_are_reused_before_memory_grows)
             cairn_pool_free(pool, objects[(i * 7919) % COUNT_OF(objects)]);
         struct cairn_pool_stats stats = cairn_pool_statistics(pool);
         CHECK(stats.used_count == 0);
+        /* Objects are made ready in batches of 4 KiB, which hold at most 40 objects. */
         CHECK(stats.high_water_count >= COUNT_OF(objects) &&
               stats.high_water_count < COUNT_OF(objects) + 41);
         CHECK(round == 0 || stats.reserved_bytes == reserved);

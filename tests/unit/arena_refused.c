@@ -78,8 +78,9 @@ static void forget_what_could_not_be_unmapped(void)
     fake_os.mapped_bytes = 0;
 }
 
-/* Refuses each system call of the scenario alone, and then all calls behind each. The number of
- * calls varies a little with the addresses that the kernel chooses for aligned mappings. */
+/* Refuses each system call of the scenario alone. Then, for each call, lets the calls up to it
+ * succeed and refuses all later ones. The number of calls varies a little with the addresses that
+ * the kernel chooses for aligned mappings. */
 static void refuse_each(struct cairn_arena_options options)
 {
     fake_os.refuse_call = fake_os.refuse_after = fake_os.call_count = 0;

@@ -43,7 +43,7 @@ static bool dies(void (*run)(void), const char *words)
                  strchr(said, '\n')[1] == '\0';
     bool by_asan = __asan_poison_memory_region != NULL && strstr(said, "use-after-poison") != NULL;
     if (!died || !(by_us || by_asan))
-        fprintf(stderr, "it should die after one line of error; status %#x, output: %s\n",
+        fprintf(stderr, "the process should die after one line of error; status %#x, output: %s\n",
                 (unsigned)status, said);
     return died && (by_us || by_asan);
 }

@@ -148,8 +148,8 @@ TEST(cgroup_v2_without_a_memory_controller_is_left_alone)
     fake_remove(&proc.fake);
 }
 
-/* The kernel's files do not appear in a fake folder, so that cgroup_make() fails. It must remove
- * all folders that it made. */
+/* The kernel's files do not appear in a fake folder, so cgroup_make() fails. It must remove all
+ * folders that it made. */
 TEST(cgroup_that_cannot_be_made_leaves_nothing_behind)
 {
     struct proc proc = hierarchy_make("cpu memory pids\n", "cpu\n");
@@ -165,7 +165,8 @@ TEST(cgroup_that_cannot_be_made_leaves_nothing_behind)
     fake_remove(&proc.fake);
 }
 
-/* The other cairn-launch must keep accounting for the processes inside its cgroup. */
+/* This process seems to run in the cgroup of another cairn-launch. It must not be moved out,
+ * because the other launcher measures the memory of all processes in that cgroup. */
 TEST(cgroup_of_another_launcher_is_not_left)
 {
     struct proc proc = hierarchy_make("memory\n", "memory\n");

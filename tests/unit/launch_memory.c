@@ -41,14 +41,14 @@ static struct fake fake_v1(void)
 }
 
 /* The reading holds anonymous and shared memory. Lazily freed memory is the excess of the file
- * lists over the page cache. */
+ * lists (active_file + inactive_file) over the page cache (file - shmem). */
 TEST(memory_of_a_v2_cgroup_is_read_without_page_cache)
 {
     struct fake fake = fake_v2();
     struct memory memory;
     struct peak_reading reading;
     REQUIRE(memory_open_v2(&memory, fake.folder));
-    fake_write(&fake, "memory.peak", "9000\n"); /* the kernel would have reset the peak */
+    fake_write(&fake, "memory.peak", "9000\n"); /* opening the memory changed the file */
     REQUIRE(memory_read(&memory, &reading));
     CHECK(reading.anon_bytes == 1000);
     CHECK(reading.shmem_bytes == 300);
@@ -154,7 +154,8 @@ TEST(memory_of_the_kernel_is_added_up_if_its_sum_is_missing)
     fake_remove(&fake);
 }
 
-/* v1 may lack the kernel's own counter. Kernel memory then counts as slack. */
+/* A v1 cgroup may lack the counter of kernel memory. `other_bytes` then does not include kernel
+ * memory. */
 TEST(memory_of_the_kernel_may_be_unknown)
 {
     struct fake fake = fake_v1();

@@ -56,6 +56,8 @@ TEST(peak_less_lazy_has_a_reading_of_its_own)
     CHECK(peak.lazy_peak_bytes == 80);
 }
 
+/* The charged memory rose to 515 MiB between the readings. At most 5 MiB of it were not memory of
+ * the program. */
 TEST(peak_sees_a_burst_between_two_readings)
 {
     struct peak peak = peak_begin(MIB);
@@ -140,7 +142,8 @@ TEST(peak_over_a_lifetime_is_applied_at_the_end)
     struct peak_reading one = reading(10 * MIB, 5 * MIB, 515 * MIB);
     one.charged = PEAK_CHARGED_LIFETIME;
     add(&peak, one);
-    /* The 100 MiB of page cache may have existed when the peak was highest. */
+    /* The 100 MiB of page cache may have existed when the charged memory was highest, so they are
+     * subtracted. */
     one.other_bytes = 100 * MIB;
     add(&peak, one);
     CHECK(peak.peak_bytes == 10 * MIB);

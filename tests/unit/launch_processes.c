@@ -121,7 +121,8 @@ TEST(processes_that_have_ended_are_not_alive)
     CHECK(!processes_is_alive(pid));
 }
 
-/* The name stands in brackets before the state, and may contain brackets itself. */
+/* In /proc/PID/stat, the name of a process stands in brackets before its state, and may contain
+ * brackets itself. */
 TEST(process_with_brackets_in_its_name_is_read)
 {
     char before[16];

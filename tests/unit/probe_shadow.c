@@ -10,7 +10,8 @@
 
 enum { GRANULE = 16, SPAN = 4 << 20 };
 
-/* Unused addresses: the shadow never accesses them. The span crosses a border between leaves. */
+/* Unused addresses: the shadow never accesses them. The span crosses the border between two leaves
+ * of the shadow, which each cover 2^SHADOW_LEAF_SHIFT bytes. */
 static const uintptr_t base = (UINT64_C(5) << SHADOW_LEAF_SHIFT) - SPAN / 2;
 static bool noted[SPAN / GRANULE];
 

@@ -50,8 +50,8 @@ static enum target_kind kind_of_bytes(const void *bytes, size_t count, const cha
     return kind;
 }
 
-/* Writes an executable file into the folder of the test. Returns its path, in one of a few buffers
- * that are used in turn. */
+/* Writes a file with these permissions into the folder of the test. Returns its path, in one of
+ * eight buffers that are used in turn. */
 static const char *file_with(const char *name, const void *bytes, size_t count, mode_t mode)
 {
     static char paths[8][PATH_MAX];
