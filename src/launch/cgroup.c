@@ -16,7 +16,8 @@
 
 #define NAME_PREFIX "cairn-"
 
-/* Stores the reason for a failure. Always returns false. */
+/* Stores in cgroup->reason why a step failed. Always returns false, so that a caller can return the
+ * result of because(). */
 static bool because(struct cgroup *cgroup, const char *what, const char *object, int error)
 {
     struct text reason = text_over(cgroup->reason, sizeof cgroup->reason);
@@ -44,7 +45,8 @@ static char *next_field(char **line, char separator)
     return field;
 }
 
-/* Decodes a path of mountinfo in place. The kernel writes a blank there as \040. */
+/* Decodes a path of mountinfo in place. In mountinfo the kernel writes a blank as \040, and other
+ * special characters in the same octal form. */
 static void unescape(char *path)
 {
     char *to = path;
@@ -64,8 +66,8 @@ static void unescape(char *path)
  *
  *     36 35 0:29 /root /sys/fs/cgroup/memory rw,relatime optional… - cgroup cgroup rw,memory
  *
- * Returns false unless the line is a mount of this cgroup version. A v1 mount must also have the
- * memory controller. */
+ * Returns true if the line is a mount of this cgroup version, and for v1 also has the memory
+ * controller. */
 static bool parse_mount(char *line, unsigned version, char **root, char **mount)
 {
     char *kind = strstr(line, " - ");
@@ -161,8 +163,8 @@ bool cgroup_find(struct cgroup_place *place, unsigned version, const char *mount
     return found;
 }
 
-/* Chooses a name for the cgroup. No other process chooses the same name, and neither does another
- * call in this process. */
+/* Chooses a unique name for the cgroup, from the process number and the time: another launcher, or
+ * a later call in this one, chooses another name. */
 static void choose_name(struct cgroup *cgroup)
 {
     struct text name = text_over(cgroup->name, sizeof cgroup->name);
@@ -293,8 +295,8 @@ static bool is_ours(const char *path)
 }
 
 /* Tries to make the new cgroup in our own cgroup, and then in each ancestor up to the mount point.
- * For example, a user's terminal is in a scope of the user's service manager, and only the slice
- * above it may have children. */
+ * Our own cgroup may refuse children: systemd, for example, puts the processes of a terminal into a
+ * scope, and only the slice above the scope may have child cgroups. */
 static bool make_v2(struct cgroup *cgroup, const struct cgroup_place *place, pid_t pid)
 {
     char path[sizeof place->own];

@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define EXIT_NOT_RUN 127 /* not reported; child_state.failed has the reason */
+#define EXIT_NOT_RUN 127 /* never reported; see child_state.failed */
 
 const char *child_step_complaint(enum child_step step)
 {

@@ -1,4 +1,4 @@
-/* child.h - the process that becomes PROG, from fork to exec.
+/* child.h - starts the process that becomes PROG, the command to measure: from fork to exec.
  *
  * child_start() forks a child, which then waits. The launcher meanwhile prepares the child's
  * cgroup, counters and terminal. child_release() lets the child continue to exec. If cairn-launch
@@ -7,7 +7,7 @@
  * The launcher's thread calls the functions of this file. The child shares only `state` with the
  * launcher:
  *
- *     state->started_ns != 0       exec was tried; resources used before that are not PROG's
+ *     state->started_ns != 0       exec was called; resources used earlier are not PROG's
  *     state->failed == CHILD_OK    no step has failed so far
  */
 #ifndef CAIRN_LAUNCH_CHILD_H

@@ -4,10 +4,10 @@
  * always:
  *
  *     a counter that the machine or its settings do not offer is absent, never 0
- *     `scaled` is true if counters shared the hardware; their values are then scaled to
- *     the whole time
- *     `user_mode_only` is true if events inside the kernel may not be counted; events that happen
- *     only in the kernel (context switches, migrations) are absent then, because their counts would
+ *     `scaled` is true if the processor has fewer hardware counters than are open, so that each one
+ *     counted only part of the time; the values are then estimates for the whole time
+ *     `user_mode_only` is true if the kernel refuses to count events inside the kernel; context
+ *     switches and migrations, which happen only there, are then absent, because their counts would
  *     be 0
  */
 #ifndef CAIRN_LAUNCH_COUNTERS_H
@@ -27,7 +27,7 @@ struct counters {
     bool scaled;
 };
 
-/* The names that perf uses. task-clock counts nanoseconds. */
+/* The names of the counters, which are those of perf. task-clock counts nanoseconds. */
 extern const char *const counters_names[COUNTERS_COUNT];
 
 /* Opens the counters. `pid` is a child that has not yet called exec. A counter that cannot be

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 /* Bytes of the stack in each sample. When an allocator has called a function of libc, the bytes
- * must include the return address into the allocator. The frames of functions that sleep are the
- * largest frames before this address. */
+ * must include the return address into the allocator. 256 bytes are enough even for the libc
+ * functions that sleep, which have the largest stack frames. */
 #define STACK_BYTES 256
 
-/* Size of a ring. The largest ring has room for half a second of samples, or for the records of the
- * libraries that a thousand processes load. Without privileges the kernel permits 512 KiB per
- * processor. */
+/* Largest and smallest size of a ring; map_ring() halves the size until the kernel permits it. The
+ * largest ring has room for half a second of samples, or for the records of the libraries that a
+ * thousand processes load. Without privileges the kernel permits 512 KiB per processor. */
 #define RING_BYTES_MOST  ((size_t)256 << 10)
 #define RING_BYTES_LEAST ((size_t)16 << 10)
 
@@ -165,8 +165,9 @@ static bool drain_ring(struct cpu_samples *samples, struct cpu_samples_ring *rin
 {
     int file = samples->file;
     const char *data = (const char *)ring->page + ring->page->data_offset;
-    /* acquire: the kernel writes its records before it moves data_head. release: the records are
-     * read before the kernel may overwrite them. */
+    /* data_head is where the kernel writes next, data_tail is where we read next. acquire: the
+     * kernel writes its records before it moves data_head. release: the records are read before the
+     * kernel may overwrite them. */
     uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
     uint64_t tail = ring->page->data_tail;
     size_t at = (size_t)tail & (ring->bytes - 1), bytes = (size_t)(head - tail);

@@ -4,9 +4,10 @@
  * the thread that runs, its instruction address, and the top of its stack. The kernel also records
  * the files that processes map, with their addresses, and which process starts which other process.
  * Nothing is loaded into the program and none of its calls is redirected. So its threads contend
- * for locks as often as without sampling. The file contains the kernel's records as
- * perf_event_open(2) describes them, after one struct cpu_samples_head.
- * cairn/profile/cpu_samples.py reads it.
+ * for locks as often as without sampling. The kernel writes its records into one ring buffer for
+ * each processor, and the launcher copies (drains) them into the file. The file contains one struct
+ * cpu_samples_head, and then the records as perf_event_open(2) describes them.
+ * cairn/profile/cpu_samples.py reads the file.
  *
  * The clock belongs to the processor, not to the thread. A clock of the thread would start with the
  * thread. Threads shorter than a period would then have no sample, and longer threads would be
@@ -17,13 +18,13 @@
  *
  * launch.c calls these functions from its only thread. Always:
  *
- *     the file begins with a whole head, unless it could not be written
+ *     the file begins with a whole head if the head could be written at all
  *     head.error is 0, or the errno that explains why there are no samples
- *     after the head there are only whole records: those of each processor in turn, sorted by time,
- *     and then a mark
+ *     after the head there are only whole records; each time the launcher drains the rings, it
+ *     appends the new records of each processor in turn, sorted by time, and then a mark
  *     a record after a mark is not older than the youngest record before the previous mark
  *     while the program runs, the launcher drains the rings every CPU_SAMPLES_DRAIN_NS, or later if
- *     it wakes up later; if a ring is full, the kernel drops records and writes a record with the
+ *     the system is busy; if a ring is full, the kernel drops records and writes a record with the
  *     number of dropped ones
  *     if the samples exceed a GiB, all of them are dropped
  */
@@ -42,7 +43,7 @@
 
 #define CPU_SAMPLES_DRAIN_NS (50 * NS_PER_MS)
 
-/* "wherabt" followed by the version of the format. */
+/* The first bytes of the file: "wherabt" and the version of the format, 2. */
 #define CPU_SAMPLES_MAGIC UINT64_C(0x0274626172656877)
 
 struct cpu_samples_head {
@@ -52,7 +53,8 @@ struct cpu_samples_head {
     uint32_t error; /* errno; if it is not 0, there are no samples */
 };
 
-/* The type of a mark, which is a record without content. The kernel never writes this type. */
+/* The type of a mark, which is a record without content that the launcher writes after each drain.
+ * The kernel never writes this type. */
 enum { CPU_SAMPLES_MARK = 1 << 16 };
 
 struct perf_event_mmap_page;
@@ -60,7 +62,7 @@ struct perf_event_mmap_page;
 struct cpu_samples_ring {
     int fd;
     struct perf_event_mmap_page *page;
-    size_t bytes; /* size of its data, a power of two */
+    size_t bytes; /* size of the ring's data, a power of two */
 };
 
 struct cpu_samples {

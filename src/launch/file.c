@@ -174,8 +174,8 @@ char *file_lines_next(struct file_lines *lines)
     if (!cut)
         return line;
 
-    /* The line fills the buffer. Its other bytes are read one by one and dropped, because the
-     * number of them is not known. */
+    /* The line is longer than the buffer. The rest of it is read byte by byte and dropped: a larger
+     * read could also take the beginning of the next line. */
     char byte = 0;
     while (byte != '\n' && read(lines->fd, &byte, 1) == 1) {
     }

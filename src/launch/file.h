@@ -22,8 +22,9 @@
 bool file_read_at(int folder, const char *path, char *text, size_t capacity);
 bool file_write_at(int folder, const char *path, const char *text);
 
-/* The same functions for an open descriptor, and one that reads a number. Each call starts at the
- * beginning of the file. A call that reads gets the present contents. */
+/* file_read() and file_write() do the same with an open descriptor. file_read_number() reads a
+ * decimal number from it. Each call starts at the beginning of the file, so that a repeated read
+ * returns the present contents. */
 bool file_read(int fd, char *text, size_t capacity);
 bool file_read_number(int fd, uint64_t *number);
 bool file_write(int fd, const char *text);

@@ -1,4 +1,4 @@
-/* cairn-launch: starts, confines, measures and reaps one command.
+/* cairn-launch: starts, confines, measures and reaps one command, which is called PROG here.
  *
  *     options -> descriptors and signals -> child waits | cgroup, counters, terminal | child runs
  *             -> watch: signals, readings of memory, time limits -> end of the tree -> report
@@ -6,13 +6,13 @@
  * Always:
  *
  *     there is one thread; it sleeps in ppoll() until a signal arrives, a deadline passes, or the
- *     reader of the report is gone
+ *     process that reads the report has closed its end
  *     when PROG has ended, the launcher ends, reaps and counts all its descendants, and only then
  *     writes the report
  *     the result is either the report's line and status 0, or a sentence on stderr and status 125
  *
- * The launcher uses little memory, because a child inherits the peak memory size of its parent. A
- * large launcher would show in its own measurements.
+ * The launcher uses little memory, because a forked child inherits the peak memory size of its
+ * parent: a large launcher would raise the peak that it measures for PROG.
  */
 #define _GNU_SOURCE 1
 
@@ -128,7 +128,7 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
     int report_fd = report_events == NULL ? -1 : launch->options.report_fd;
     struct pollfd fds[] = {
         {.fd = launch->signals.fd, .events = POLLIN},
-        {.fd = report_fd}, /* no events requested: poll() reports errors only */
+        {.fd = report_fd}, /* poll() reports only errors on this one */
     };
     uint64_t now_ns = clock_now_ns();
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
@@ -140,9 +140,9 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
     return ready > 0;
 }
 
-/* Reaps the children that are not PROG: orphans of the tree, which the kernel gives to us. Sets
- * `main_ended` if PROG has ended. In that case `woke_ns`, when the launcher woke up, is taken as
- * the time of PROG's end. */
+/* Reaps the children that are not PROG: descendants of PROG whose parent has ended, because the
+ * kernel makes the launcher their parent. Sets `main_ended` if PROG has ended. PROG's end is then
+ * recorded as `woke_ns`, the time at which the launcher woke up. */
 static void reap_orphans(struct launch *launch, uint64_t woke_ns)
 {
     while (!launch->main_ended) {
@@ -200,8 +200,9 @@ static void handle_signal(struct launch *launch, int signal)
     case SIGTSTP:
         if (launch->options.terminal)
             break;
-        /* PROG's group is in a session of its own and is orphaned. SIGTSTP would not stop it, so
-         * SIGSTOP is sent. */
+        /* Without --terminal, PROG's group is in a session of its own. No shell there could
+         * continue the group, so the kernel ignores SIGTSTP for it ("orphaned process group").
+         * SIGSTOP is sent instead. */
         signal_group(launch, SIGSTOP);
         signals_stop_us(SIGTSTP, false);
         resume(launch);
@@ -345,8 +346,8 @@ static bool confine(struct launch *launch)
     return memory_open_sampled(memory, getpid());
 }
 
-/* Restores the terminal, ends the tree and removes the cgroup. Works in every state of the launch.
- * Returns false if a process could not be ended. */
+/* Restores the terminal, ends the tree and removes the cgroup. May be called after any step of
+ * run() has failed. Returns false if a process could not be ended. */
 static bool clean_up(struct launch *launch)
 {
     terminal_take_back(&launch->terminal);
@@ -372,7 +373,8 @@ static int finish(struct launch *launch)
 {
     struct report *report = &launch->report;
     const struct child_state *state = launch->child.state;
-    /* This reading comes before the descendants are ended, while they still hold their memory. */
+    /* The last reading is taken now, while the descendants still hold their memory. clean_up() ends
+     * them. */
     sampler_take(&launch->sampler);
 
     struct rusage usage;

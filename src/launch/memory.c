@@ -13,9 +13,10 @@
 
 #define BATCH_PAGES UINT64_C(64) /* MEMCG_CHARGE_BATCH of the kernel */
 
-/* Page tables are read only if the tree has at most EXACT_PROCESSES_MAX processes, and its memory
- * is at most EXACT_SLACKS times the slack. With more memory, the statistics are exact enough: their
- * error is half the slack, which is less than 4 % of the memory of the tree. */
+/* In a cgroup, page tables are read only if the tree has at most EXACT_PROCESSES_MAX processes, and
+ * its memory is at most EXACT_SLACKS times the slack (see memory.h). With more memory, the
+ * statistics are exact enough: their error is half the slack, which is less than 4 % of the memory
+ * of the tree. */
 #define EXACT_PROCESSES_MAX 4
 #define EXACT_SLACKS        16
 
@@ -60,8 +61,8 @@ void memory_begin(struct memory *memory, uint64_t now_ns)
 
 /* Readings from a cgroup. */
 
-/* The names of the statistics in cgroup v1 and in cgroup v2. v1's "total_" numbers include the
- * cgroups below, as all numbers of v2 do. */
+/* The names of the statistics, which differ between cgroup v1 and v2. The "total_" numbers of v1
+ * include the cgroups below this one, as all numbers of v2 do. */
 struct stat_names {
     const char *anon;
     const char *shmem;
@@ -148,7 +149,7 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
     uint64_t begin_ns = clock_thread_cpu_ns();
     struct process_share exact;
     if (look_at_members(memory->members, &exact)) {
-        /* Takes the larger of the two numbers. The page tables are newer, but the statistics
+        /* The larger of the two numbers is kept: the page tables are newer, but only the statistics
          * include shared memory that no process maps. */
         if (exact.anon_bytes > reading->anon_bytes)
             reading->anon_bytes = exact.anon_bytes;
@@ -160,9 +161,9 @@ static void correct_small(struct memory *memory, struct peak_reading *reading)
 }
 
 /* Updates `cache_taken`: the number of file pages that the kernel has reclaimed plus the number of
- * times that the whole page cache was dropped. The update is skipped if the other memory was within
- * the slack at this reading and at the last one. The kernel could then not have reclaimed more than
- * the slack. */
+ * times that the whole page cache was dropped. `other_bytes` is the page cache and kernel memory of
+ * the cgroup. If it was within the slack at this reading and at the last one, the update is
+ * skipped, because the kernel could not have reclaimed more than the slack. */
 static void read_cache_taken(struct memory *memory, uint64_t other_bytes)
 {
     uint64_t most = other_bytes > memory->other_bytes ? other_bytes : memory->other_bytes;

@@ -22,7 +22,8 @@
  *   as memory.
  * - A process that begins and ends between two readings is not seen at all.
  *
- * Reading page tables takes longer the larger the processes are, so it has a pace of its own.
+ * Reading the page tables of large processes is slow. So page tables are read less often than the
+ * other numbers, at a pace of their own (pace.h).
  */
 #ifndef CAIRN_LAUNCH_MEMORY_H
 #define CAIRN_LAUNCH_MEMORY_H
@@ -57,14 +58,14 @@ struct memory_followed {
 
 struct memory {
     enum memory_method method;
-    struct pace look; /* pace at which page tables are read */
+    struct pace look; /* when page tables are read next */
 
     /* Fields for the cgroup methods. */
     int stat; /* memory.stat */
     /* v1: descriptor of the file with the kernel memory. -1 if the cgroup does not count kernel
      * memory separately. */
     int kernel;
-    int charged_max;      /* file of the highest charge; -1 if there is none */
+    int charged_max;      /* highest charge; -1 if there is no such file */
     int members;          /* cgroup.procs; -1 if it cannot be read */
     int vmstat;           /* /proc/vmstat; -1 if it cannot be read */
     bool resettable;      /* each reading resets charged_max */
@@ -86,13 +87,14 @@ struct memory {
     pid_t pids[PROCESSES_MAX];
 };
 
-/* Returns the slack: the number of bytes by which the kernel's charge may be ahead of its
- * statistics. The slack is two batches of 64 pages per CPU. */
+/* Returns the slack: the number of bytes by which the memory that the kernel has charged to a
+ * cgroup may be ahead of the cgroup's statistics. The slack is two batches of 64 pages per CPU. */
 uint64_t memory_slack_bytes(void);
 
 /* Opens one method. `folder` is the descriptor of the cgroup's folder. memory_open_sampled() reads
  * the descendants of `ancestor`. Returns false with errno set if the statistics of the cgroup
- * cannot be read. The first interval of charged_max begins now. */
+ * cannot be read. If the kernel permits it, the highest charge (charged_max) is reset to begin
+ * now. */
 bool memory_open_v2(struct memory *memory, int folder);
 bool memory_open_v1(struct memory *memory, int folder);
 bool memory_open_sampled(struct memory *memory, pid_t ancestor);

@@ -6,8 +6,8 @@
  *     edits[0 .. edit_count) are in the order given: "KEY=VALUE" sets a variable, "KEY" removes one
  *     every string points into argv: nothing was copied or allocated
  *
- * Parsing does not check whether a folder, file or CPU exists. The code that uses the folder, file
- * or CPU reports an error then.
+ * Parsing does not check whether a folder, file or CPU exists. If one does not, the code that uses
+ * it reports the error later.
  */
 #ifndef CAIRN_LAUNCH_OPTIONS_H
 #define CAIRN_LAUNCH_OPTIONS_H

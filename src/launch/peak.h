@@ -1,5 +1,5 @@
-/* peak.h - computes the highest memory of a tree of processes from a series of readings. It only
- * computes and makes no system calls.
+/* peak.h - computes the highest memory of a tree of processes from a series of readings. It makes
+ * no system calls; memory.h makes the readings.
  *
  *     resident = anonymous + shared pages: the memory that counts
  *     lazy     = part of resident that was given back with MADV_FREE and is not yet reclaimed
@@ -11,13 +11,13 @@
  *     lazy_peak_bytes <= peak_bytes
  *
  * Resident memory may have been higher between two readings than at both of them. Some kernels
- * report the highest charge since the last reading, `charged_max`. At the moment of this charge
- * resident was at least
+ * report the highest charge since the last reading, `charged_max`: the most memory that the cgroup
+ * was charged with at any moment. If `other` was not higher between the readings than at both of
+ * them, resident was at that moment at least
  *
  *     charged_max - max(other at the first reading, other at the second)
  *
- * unless `other` was higher in between. This bound closes the gap between the readings. It has
- * three limits:
+ * This bound closes the gap between the readings. It has three limits:
  *
  * 1. A file that is written and deleted within one interval counts as memory. The error is small
  * because intervals are short.
@@ -84,13 +84,14 @@ struct peak {
     struct peak_gap gap; /* the gap before the last reading */
 };
 
-/* Returns a peak without readings. `slack_bytes` is the slack of limit 3 above. */
+/* Returns a peak without readings. `slack_bytes` is the slack of point 3 above: how far the
+ * kernel's charge may be ahead of its statistics. */
 struct peak peak_begin(uint64_t slack_bytes);
 /* Adds a reading. Readings must be added in the order of their times. */
 void peak_add(struct peak *peak, const struct peak_reading *reading);
 
 /* Call this after the last reading. It closes the last gap. If charged_max is the maximum since the
- * beginning, it closes the whole lifetime as one gap. */
+ * beginning, the whole lifetime of the program is treated as one gap. */
 void peak_end(struct peak *peak);
 
 /* Returns whether the peak was measured. The last reading is taken after the program has ended. If

@@ -15,8 +15,8 @@
 
 #include <sys/types.h>
 
-/* The largest number of descendants that the launcher asks for. The caller provides the array, so
- * that the caller's code shows how much memory the array takes. */
+/* The launcher's arrays of process numbers have this size. Of a larger tree, only this many
+ * processes are found. */
 #define PROCESSES_MAX 1024
 
 /* processes_children() finds the children of a process; processes_descendants() finds all its

@@ -29,7 +29,7 @@ struct report {
     int exec_errno; /* 0 if exec succeeded */
     bool has_wall;
     uint64_t wall_ns;
-    uint64_t user_ns; /* from here to `reaped`: sums over the whole tree */
+    uint64_t user_ns; /* from here to `reaped`: totals of the tree */
     uint64_t system_ns;
     uint64_t minor_faults;
     uint64_t major_faults;
@@ -40,7 +40,7 @@ struct report {
     uint64_t left_behind;
 
     enum memory_method memory_method;
-    const char *memory_reason; /* why there is no cgroup; NULL: no reason to give */
+    const char *memory_reason; /* why there is no cgroup; or NULL */
     struct peak peak;
     uint64_t sampling_cpu_ns;
 

@@ -4,8 +4,8 @@
  *
  *     1 ms <= time between two readings <= 100 ms
  *     after the first few readings, the CPU time of all readings is below 0.4 % of the elapsed
- *     time: 0.2 % for page tables (memory.h), 0.2 % for all other work; but if readings cost more
- *     than that every 100 ms, they are still made every 100 ms
+ *     time: 0.2 % for page tables (memory.h) and 0.2 % for all other work; very slow readings
+ *     exceed this limit, because one is made at least every 100 ms
  */
 #ifndef CAIRN_LAUNCH_SAMPLER_H
 #define CAIRN_LAUNCH_SAMPLER_H

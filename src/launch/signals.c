@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 static const int waited_for[] = {
-    SIGCHLD, SIGCONT,  SIGTSTP,                            /* they control PROG and our own job */
-    SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, /* they are passed on to PROG */
+    SIGCHLD, SIGCONT,  SIGTSTP,                            /* a child has ended; job control */
+    SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2, /* these are passed on to PROG */
     SIGALRM, SIGWINCH,
 };
 

@@ -3,9 +3,9 @@
  *
  * Always:
  *
- *     the terminal is lent only while our own group is in its foreground, so that a background job
- *     never takes it
- *     after terminal_take_back() our own group has the foreground again, if the borrower still had
+ *     PROG gets the terminal only while our own group has the foreground, so that a launcher in the
+ *     background never takes the terminal from another job
+ *     after terminal_take_back() our own group has the foreground again, if PROG's group still had
  *     it
  *     without a controlling terminal, every function does nothing
  *
@@ -21,14 +21,14 @@
 
 struct terminal {
     int fd;         /* -1 if there is no terminal */
-    pid_t borrower; /* process group; 0 if not lent */
+    pid_t borrower; /* PROG's group; 0 if it has no terminal */
 };
 
 /* Opens the controlling terminal, if there is one. */
 void terminal_open(struct terminal *terminal);
 /* Puts process group `group` into the foreground, if our own group is there. */
 void terminal_lend(struct terminal *terminal, pid_t group);
-/* Puts our own group into the foreground again, if the borrower still has it. */
+/* Puts our own group into the foreground again, if PROG's group still has it. */
 void terminal_take_back(struct terminal *terminal);
 
 #endif

@@ -1,10 +1,10 @@
 /* touch.h - writes to memory once and gives it back, so that the host of a virtual machine provides
  * this memory before the measurement.
  *
- * In a virtual machine the first touch of a page costs up to 30 times as much as later touches. If
- * the memory were not touched before, the first contender would pay these costs for all contenders.
- * If fewer bytes are available than requested, nothing is touched, because the kernel would kill
- * the process.
+ * In a virtual machine the first access to a page costs up to 30 times as much as later ones.
+ * Without this step, the allocator that is measured first would pay that cost for all others. If
+ * fewer bytes are available than requested, nothing is touched, because the kernel would kill the
+ * process.
  */
 #ifndef CAIRN_LAUNCH_TOUCH_H
 #define CAIRN_LAUNCH_TOUCH_H

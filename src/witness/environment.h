@@ -18,8 +18,8 @@ static inline const char *environment_value(char *const environment[], const cha
     return NULL;
 }
 
-/* Returns whether `word`, of `length` bytes, is an element of `list`. Any character of `separators`
- * separates two elements. */
+/* Returns whether `list` has an element that equals the first `length` bytes of `word`. Each
+ * character of `separators` ends an element of `list`. */
 static inline bool environment_list_has(const char *list, const char *separators, const char *word,
                                         size_t length)
 {

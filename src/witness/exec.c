@@ -50,8 +50,9 @@ static void prepare_if_early(void)
         exec_prepare();
 }
 
-/* Returns whether the next program will preload this library and write to the same file. Compares
- * only the library's name, because its path may be written in several ways. */
+/* Returns whether a program with this environment will preload this library and write to the same
+ * witness file as this process. Compares only the file name of the library, because LD_PRELOAD may
+ * name its folder in several ways. */
 static bool environment_has_us(char *const environment[])
 {
     const char *file = environment_value(environment, "CAIRN_WITNESS");
@@ -76,8 +77,9 @@ static bool only_lists(const char *path, char *const argv[], char *const environ
     return false;
 }
 
-/* Corrects the kind of a program, which was determined from its file alone. The arguments may make
- * the loader stop (TARGET_NONE), and the environment may lack this library (TARGET_ENVIRONMENT). */
+/* Corrects `kind`, which was determined from the program's file alone. Returns TARGET_NONE if the
+ * arguments or the environment make the loader list libraries instead of running a program. Returns
+ * TARGET_ENVIRONMENT if the environment does not preload this library. */
 static enum target_kind with_surroundings(enum target_kind kind, const char *path,
                                           char *const argv[], char *const environment[])
 {
@@ -87,7 +89,8 @@ static enum target_kind with_surroundings(enum target_kind kind, const char *pat
     return kind == TARGET_DYNAMIC && !environment_has_us(environment) ? TARGET_ENVIRONMENT : kind;
 }
 
-/* Appends a record about the program `path`. Writes nothing if no program runs. */
+/* Appends a record about the program `path`. Writes nothing if `kind` says that no program runs
+ * (TARGET_NONE). */
 static void OWN_FRAME write_record(const char *event, pid_t pid, const char *path,
                                    enum target_kind kind)
 {
@@ -102,7 +105,8 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *pat
     record_end(&line);
 }
 
-/* Writes a record before an exec of `path`. Returns the kind in the record, for take_back(). */
+/* Writes a record before an exec of `path`. Returns the kind that the record states; take_back()
+ * needs this kind if the exec fails. */
 static enum target_kind OWN_FRAME announce_path(int folder_fd, const char *path, char *const argv[],
                                                 char *const environment[], int flags)
 {
@@ -125,8 +129,8 @@ static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
     struct text text = text_over(link, sizeof link);
     text_add(&text, "/proc/self/fd/");
     text_add_unsigned(&text, (uint64_t)fd);
-    /* Room for one byte more than a record takes, so that record_add() sees a path that is too
-     * long. */
+    /* One byte longer than the longest path that fits into a record, so that record_add() notices a
+     * longer path and marks it as cut. */
     char path[RECORD_PATH_BYTES + 2];
     kernel_read_link(link, path, sizeof path);
     enum target_kind kind =
@@ -135,8 +139,9 @@ static enum target_kind OWN_FRAME announce_open_file(int fd, char *const argv[],
     return kind;
 }
 
-/* Returns the number of bytes of the longest path that a search can find. A buffer of this size is
- * smaller than one of PATH_MAX bytes, and the stack may be small here. */
+/* Returns a buffer size that is enough for every path that the search for `file` can find: the
+ * length of PATH plus that of `file`, and at most PATH_MAX. A buffer of PATH_MAX bytes would always
+ * be large enough, but the program may have a small stack. */
 static size_t found_bytes(const char *file)
 {
     const char *search_path = environment_value(environ, "PATH");
@@ -170,7 +175,8 @@ static enum target_kind OWN_FRAME announce_file(const char *file, char *const ar
     return kind;
 }
 
-/* Writes a record after an exec has returned, which happens only if the exec failed. Returns -1. */
+/* Writes a record that cancels the record of announce_…(). Called after an exec has returned, which
+ * happens only if the exec failed. Returns -1. */
 static int take_back(enum target_kind kind)
 {
     int error = errno;
@@ -258,9 +264,9 @@ static void copy_arguments(char **argv, size_t count, const char *first, va_list
         argv[i] = va_arg(*rest, char *);
 }
 
-/* Like glibc, execl builds its argument list on the stack, because a vfork child has no memory of
- * its own. After the macro, the next argument of `rest` is the one after the NULL. For execle this
- * is the environment. */
+/* Copies the arguments of an execl function into the array `argv` on the stack, as glibc does: a
+ * vfork child shares all other memory with its parent. After the macro, `rest` stands behind the
+ * NULL that ends the arguments. There execle has its environment. */
 #define ARGUMENTS(argv, first, rest)                                                               \
     va_list rest;                                                                                  \
     va_start(rest, first);                                                                         \
@@ -292,8 +298,8 @@ INTERPOSED int execlp(const char *file, const char *first, ...)
     return run_file(file, argv, environ);
 }
 
-/* posix_spawn returns success only if the program runs. So the record is written after the call,
- * when the child's number is known. */
+/* posix_spawn returns 0 only if the program runs. So the record is written after the call, when the
+ * process number of the child is known, and never needs to be cancelled. */
 static int run_child(bool is_searched, pid_t *child, const char *name,
                      const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
                      char *const argv[], char *const environment[])

@@ -21,7 +21,7 @@
 
 #include "base/base.h"
 
-static_assert(sizeof(void *) == 8, "struct stat and off_t are passed to the kernel as they are");
+static_assert(sizeof(void *) == 8, "struct stat and off_t equal the kernel's on 64-bit systems");
 
 /* Opens a file. The caller has checked that the path is a regular file, but it may be a pipe by
  * now. O_NONBLOCK is set so that opening a pipe does not block the program. */

@@ -1,5 +1,5 @@
-/* record.h - the format of a line in the witness file, which every process of a measured tree
- * writes and cairn/run/proof.py reads.
+/* record.h - the format of the witness file, in which every process of a measured program records
+ * which allocator it uses. cairn/run/proof.py reads the file.
  *
  * The file consists of JSON lines. Each line is appended by one write(2). Strings are ASCII: a byte
  * of 0x80 or above is written as \u00XX, so that encoding a string as Latin-1 gives the original
@@ -11,9 +11,11 @@
  *      "split":{"free":"/lib/libc.so.6"},"knobs":{"LD_PRELOAD":"…"},"knobs_cut":true}
  *         A program image started. `malloc` is the object whose malloc the program uses. This is
  *         the exe itself if the program has a malloc of its own. `build_id` is null if the object
- *         has none. `split` contains those of free, calloc and realloc that belong to another
- *         object than malloc. Such a program is broken; for others `split` is absent. `knobs_cut`
- *         is present if some knobs did not fit.
+ *         has none. `split` names each of free, calloc and realloc that belongs to another object
+ *         than malloc, with the path of that object. A program with such a function is broken.
+ *         `split` is absent if one object owns all four functions. `knobs` has the environment
+ *         variables that configure an allocator. `knobs_cut` is present if some of them did not
+ *         fit.
  *     {"v":1,"event":"exec","pid":7,"path":"/bin/ls","kind":"dynamic"}
  *         The process is about to execute the program `path`. The line is written before the exec,
  *         because the exec ends the old program.
@@ -28,8 +30,8 @@
  *
  *     dynamic       yes
  *     static        no: the program has no loader, so nothing can be preloaded
- *     setuid        no: the program gains privileges (set-id bit, file capabilities, ids that
- *                   differ), and the loader then ignores LD_PRELOAD
+ *     setuid        no: the program gains privileges (by a set-id bit, by file capabilities, or
+ *                   because effective and real ids differ); the loader then ignores LD_PRELOAD
  *     other class   no: the file is ELF for another word size or machine than this library
  *     environment   no: the program's environment lacks our LD_PRELOAD or CAIRN_WITNESS
  *     unknown       not known: the file is neither ELF nor a script (binfmt_misc), or not readable
@@ -41,11 +43,11 @@
  * The process that cairn-launch starts has at least one start more than this, because no witness
  * records the exec by the launcher.
  *
- * There may be more starts than the formula requires, because a library does not see every way to
- * start a program: libc itself (system, popen), a static program, and a direct system call start
- * programs without an `exec` or `spawn` line. A fork without exec needs no line, because the child
- * keeps the allocator of its parent. A line that is not valid JSON is incomplete, for example
- * because the disk was full. A file with such a line proves nothing.
+ * There may be more starts than the formula requires, because this library does not see every start
+ * of a program: system and popen of libc, static programs, and programs that make the system call
+ * directly start others without an `exec` or `spawn` line. A fork without exec needs no line,
+ * because the child keeps the allocator of its parent. A line that is not valid JSON is incomplete,
+ * for example because the disk was full. A file with such a line proves nothing.
  */
 #ifndef CAIRN_WITNESS_RECORD_H
 #define CAIRN_WITNESS_RECORD_H
@@ -62,15 +64,15 @@ enum {
 
 /* Returns the path of the file that this process writes to. This is the absolute path in
  * CAIRN_WITNESS at the time of the first call, which should be made before the program runs.
- * Returns NULL if there is no such path, or if the process has gained privileges. In these cases
- * the process writes nothing. */
+ * Returns NULL if CAIRN_WITNESS has no absolute path, or if the process has gained privileges. The
+ * process then writes no records. */
 const char *record_file(void);
 
 /* Begins a record: {"v":1,"event":EVENT,"pid":PID */
 void record_begin(struct text *line, const char *event, pid_t pid);
 
-/* Adds a member. If `value`, encoded as JSON, has more than `limit` bytes, it is cut and "[cut]" is
- * added. */
+/* Adds a member. A value that takes more than `limit` bytes as JSON is cut, and "[cut]" is
+ * appended. */
 void record_add(struct text *line, const char *key, const char *value, size_t limit);
 
 /* Ends the line and appends it to the file. A failure is not reported here. The reader notices the

@@ -158,7 +158,7 @@ static enum target_kind look_at(int folder_fd, const char *path, int flags,
 
 enum target_kind target_at(int folder_fd, const char *path, int flags)
 {
-    enum { SCRIPTS_MAX = 5 }; /* 6 scripts give ELOOP; fs/exec.c's comment says 4 */
+    enum { SCRIPTS_MAX = 5 }; /* Linux fails with ELOOP at the sixth */
     char interpreter[TARGET_INTERPRETER_BYTES];
     enum target_kind kind = look_at(folder_fd, path, flags, interpreter);
     for (int scripts = 0; kind == TARGET_SCRIPT; scripts++) {

@@ -3,8 +3,9 @@
  *
  * The functions make only system calls and use less than 2 KiB of stack; target_search gets its
  * buffer from the caller. They may be called between vfork and exec and from signal handlers. They
- * examine files, never the environment that a program will get. They follow the rules of Linux for
- * script interpreters, of which there may be 5 in a row, and for gaining privileges.
+ * examine files, never the environment that a program will get. For scripts and for privileges they
+ * follow the rules of Linux, which allow a chain of up to 5 scripts, each the interpreter of the
+ * one before.
  */
 #ifndef CAIRN_WITNESS_TARGET_H
 #define CAIRN_WITNESS_TARGET_H
@@ -19,12 +20,12 @@ enum target_kind {
     TARGET_STATIC,
     TARGET_SETUID,
     TARGET_OTHER_CLASS,
-    TARGET_ENVIRONMENT, /* set by exec.c, which knows the environment */
+    TARGET_ENVIRONMENT, /* not preloaded; set only by exec.c */
     TARGET_UNKNOWN,
-    TARGET_SCRIPT, /* only target_of() returns this */
+    TARGET_SCRIPT, /* a script; only target_of() returns this */
 };
 
-enum { TARGET_INTERPRETER_BYTES = 256 }; /* bytes of a script that Linux reads */
+enum { TARGET_INTERPRETER_BYTES = 256 }; /* Linux parses only these first bytes of a script */
 
 /* Returns the word that record.h defines for a kind. `kind` must not be TARGET_NONE or
  * TARGET_SCRIPT. */
@@ -35,8 +36,8 @@ const char *target_kind_name(enum target_kind kind);
 bool target_is_loader(const char *path);
 
 /* Returns the kind of an open file. For a script it returns TARGET_SCRIPT and writes the path of
- * the interpreter. The name in `path` shows whether the file is a loader, which otherwise looks
- * like a static program. */
+ * the interpreter. `path` is used only to recognize a dynamic loader by its name, because the file
+ * of a loader looks like a static program. */
 enum target_kind target_of(int fd, const char *path, char interpreter[TARGET_INTERPRETER_BYTES]);
 
 /* Returns the kind of the program that runs if `path` is executed. The parameters are those of

@@ -1,8 +1,9 @@
-/* witness.c - records at the start of a program which object owns malloc and which knobs are set.
+/* witness.c - records at the start of a program which object (the program or a library) owns
+ * malloc, and which knobs are set. A knob is an environment variable that configures an allocator.
  *
- * The library is preloaded before the allocator under test, in every process of a measured tree and
- * under every contender. The baseline is such a contender, too, so that the library costs the same
- * time in all measurements. The library neither defines nor calls an allocator function.
+ * The library is preloaded before the allocator under test, in every process of a measured program.
+ * It is also preloaded in the runs of the baseline, so that it costs the same time in all
+ * measurements. The library neither defines nor calls an allocator function.
  */
 #define _GNU_SOURCE 1
 #include <assert.h>
@@ -25,7 +26,8 @@ enum {
     TAIL_BYTES = 30, /* },"knobs_cut":true}\n */
 };
 
-/* Even with the longest paths of the program and of four owners, there is room for some knobs. */
+/* A start record has at most five paths: of the program and of the owners of four functions. If all
+ * are as long as possible, there is still room for some knobs. */
 static_assert(START_BYTES > 2 * RECORD_HEAD_BYTES +
                                 5 * (RECORD_PATH_BYTES + RECORD_CUT_BYTES + 20) +
                                 2 * BUILD_ID_BYTES + 3 * KNOB_BYTES + TAIL_BYTES,
@@ -69,7 +71,7 @@ static void add_owners(struct text *line, const char *exe)
     bool is_split = false;
     for (size_t i = 0; i < COUNT_OF(others); i++) {
         struct owner other = owner_of_function(others[i]);
-        if (other.path == owner.path) /* same object: the loader has one string for each */
+        if (other.path == owner.path) /* the loader has one path string per object */
             continue;
         if (!is_split) {
             text_add_json_key(line, "split");
@@ -83,8 +85,8 @@ static void add_owners(struct text *line, const char *exe)
 }
 
 /* Returns whether a variable configures an allocator. Most allocators have variables with "MALLOC"
- * in their names, for example JEMALLOC, MIMALLOC and TCMALLOC. `named` lists further variables that
- * the user has requested. */
+ * in their names, for example JEMALLOC, MIMALLOC and TCMALLOC. `named` is a list of further names
+ * from CAIRN_WITNESS_KNOBS, separated by colons, or NULL. */
 static bool is_knob(const char *name, size_t length, const char *named)
 {
     static const char *const parts[] = {"MALLOC", "TUNABLES", "SCUDO", "HOARD"};
@@ -128,8 +130,8 @@ static void add_knobs(struct text *line)
 static void write_start(void)
 {
     char buffer[START_BYTES];
-    /* Room for one byte more than a record takes, so that record_add() sees a path that is too
-     * long. */
+    /* One byte longer than the longest path that fits into a record, so that record_add() notices a
+     * longer path and marks it as cut. */
     char exe[RECORD_PATH_BYTES + 2];
     struct text line = text_over(buffer, sizeof buffer);
     kernel_read_link("/proc/self/exe", exe, sizeof exe);
