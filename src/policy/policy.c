@@ -6,11 +6,11 @@ enum {
     REST_LEAST = 3,
     REST_MOST = 20,
     REST_PART = 5,    /* rest after a change: age of the phase / REST_PART */
-    SURE_WEIGHT = 24, /* fewer epochs cannot tell a phase from noise */
+    SURE_WEIGHT = 24, /* fewer epochs are not enough to see a new phase */
 };
 static const double DISCOUNT = 0.99;
 static const double UNSEEN_WEIGHT = 0.25;
-static const double FORGOTTEN_WEIGHT = 1e-6; /* reached about 1,700 epochs after a visit */
+static const double FORGOTTEN_WEIGHT = 1e-6; /* reached 1,400 to 1,800 epochs after the last use */
 
 /* In units of the noise. */
 static const double BONUS = 0.5;
@@ -20,7 +20,7 @@ static const double PHASE = 12;   /* a larger CUSUM of deviations is a new phase
 
 /* Fractions of a cost. */
 static const double NOISE_FIRST = 0.25;
-static const double NOISE_LEAST = 1.0 / 64; /* without it, equal costs would end all trials */
+static const double NOISE_LEAST = 1.0 / 64; /* with a noise of 0, no step is tried again */
 
 static const double COST_NS_MAX = 1e15; /* eleven days: no epoch is that long */
 
@@ -109,8 +109,8 @@ static bool is_new_phase(const struct policy_known *known, unsigned step)
 
 /* --- choosing a step -------------------------------------------------------------------------- */
 
-/* Returns the lowest cost of a step that the observations allow. An unseen step counts like the
- * nearest seen step on the way to `now`, the step in use. */
+/* Returns the lowest cost of a step that the observations allow. An unseen step gets the mean cost
+ * of the nearest seen step on the way to `now`, the step in use. */
 static double hoped_ns(const struct policy_known *known, unsigned step, unsigned now)
 {
     double weight = 1; /* keeps the logarithm above 0 */

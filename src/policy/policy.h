@@ -1,11 +1,13 @@
-/* policy.h - learns, while the program runs, which of six steps of a knob costs the least.
+/* policy.h - learns, while the program runs, which of the six steps (values) of a setting costs the
+ * least. The setting is called a knob.
  *
  * A `struct policy` serves a knob that shows only the cost of the step in use. At the end of each
  * epoch, its owner reports the cost of the epoch and the work that was done in it. policy_step() is
- * the step to use next. Costs should be counted (page faults, byte-seconds), because a clock is too
- * noisy. Epochs should hold similar amounts of work. A program's first epochs are like no others,
- * so the owner should not report them. One thread at a time owns a policy. Any thread may read its
- * step. Between calls, always:
+ * the step to use next. The cost should be computed from counts, such as page faults or
+ * byte-seconds, because times that a clock measures are too noisy. Epochs should hold similar
+ * amounts of work. The owner should not report a program's first epochs, because they differ from
+ * all later ones. One thread at a time owns a policy. Any thread may read its step. Between calls,
+ * always:
  *
  *     least <= step <= most
  *     weight[i]    epochs seen at step i, each discounted by 1 % per later epoch; 0: unknown
@@ -18,10 +20,10 @@
  * the lower this bound is. The policy moves to the step with the lowest bound. It differs from
  * plain UCB1 in these points:
  *
- *   - The bonus for the unknown is in units of the noise. The noise is the average distance of an
- *     epoch's cost from the mean of its step, and at least a 64th of that mean. If no step costs
- *     anything, no other step is tried. A cost counts as at most 4 noises from the mean, so costs
- *     that come in rare bursts are underrated.
+ *   - The bonus, by which the bound lies below the mean cost of a step, is in units of the noise.
+ *     The noise is the average distance of an epoch's cost from the mean of its step, and at least
+ *     a 64th of that mean. If no step costs anything, no other step is tried. A cost counts as at
+ *     most 4 noises from the mean, so costs that come in rare bursts are underrated.
  *   - Steps lie in a row, and their costs mostly form a valley. So of the steps seen, only the
  *     neighbours of the best one are tried again (Combes and Proutiere 2014). An unseen step counts
  *     as if it had been seen for a quarter of an epoch, at the mean cost of the nearest seen step
@@ -68,7 +70,7 @@ struct policy_known {
     double above_ns; /* CUSUM: how much more than before the step in use costs */
     double below_ns; /* CUSUM: how much less it costs */
     unsigned wanted; /* step that the last epoch chose; may be far away */
-    unsigned rest;   /* epochs before the next change */
+    unsigned rest;   /* epochs until a change is allowed */
 };
 
 struct policy {
@@ -101,12 +103,12 @@ void policy_freeze(struct policy *policy);
 /* Writes the last changes, the oldest first. Returns the number of changes that it wrote. */
 unsigned policy_trace(const struct policy *policy, struct policy_change changes[POLICY_TRACE]);
 
-/* Chooses the step of a knob that shows the cost of every step. Returns the cheapest step, or `now`
- * unless the cheapest saves more than `margin`, a fraction of the cost at `now`. A cost that is
- * infinite or not a number is never chosen. */
+/* Chooses the step of a knob that shows the cost of every step. Returns the cheapest step if it
+ * saves more than the fraction `margin` of the cost at `now`. Otherwise returns `now`. A cost that
+ * is infinite or not a number is never chosen. */
 unsigned policy_best(const double cost[POLICY_STEPS], unsigned now, double margin);
 
-/* Returns true if the contract holds. */
+/* Returns true if the invariants at the top of this file hold. */
 bool policy_is_sound(const struct policy *policy);
 
 #endif

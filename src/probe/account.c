@@ -18,9 +18,9 @@ static uint64_t thread_faults(void)
     return (uint64_t)(usage.ru_minflt + usage.ru_majflt);
 }
 
-/* Starts the clock of an operation. This function does as little as possible. The processor may
- * finish work of the probe only after the clock has started, and the measured time would include
- * this work. */
+/* Starts the clock of an operation. This function does as little as possible, because the processor
+ * may finish some of the work only after the clock has started. The measured time would include
+ * that work. */
 void account_time(struct self *me, enum profile_group group)
 {
     me->guard = SELF_INSIDE;
@@ -181,8 +181,8 @@ static uint32_t size_bucket(uint64_t bytes)
     return bucket < PROFILE_SIZE_BUCKETS ? bucket : PROFILE_SIZE_BUCKETS - 1;
 }
 
-/* Ends an operation. If the operation was timed and a moment is due, adds the moment to the
- * file. */
+/* Ends an operation. If the operation was timed and it is time for the next record of the whole
+ * process (struct profile_moment), adds this record to the file. */
 static void leave(struct self *me, bool timed)
 {
     if (thread_was_forked(me))
@@ -197,8 +197,8 @@ static void leave(struct self *me, bool timed)
 
 /* Watches the block that an operation returned. A watched block that realloc moved stays watched.
  * Every large block is watched with weight 1. If realloc makes a large block small or medium, the
- * block stays watched with probability 1 / session.gap and gets the weight session.gap, as a
- * sampled block of its new size would. */
+ * block stays watched only with probability 1 / session.gap, and then gets the weight session.gap:
+ * small and medium blocks are sampled like this. */
 static void watch(struct self *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;

@@ -10,11 +10,11 @@
  *     account_leave(me, …);
  *
  * account_enter() returns false if the probe is off, if the thread has ended, or if the allocator
- * itself called the interposed function. Between account_enter() and account_leave() the thread is
- * inside (self.h), and the allocator's own calls of interposed functions are not counted. If a
- * longjmp or an exception leaves an operation, process.c ends the operation. If process.c does not
- * see the jump, the thread's next operation notices it from the stack pointer. errno stays as the
- * allocator left it.
+ * itself called the interposed function. Between account_enter() and account_leave() the thread's
+ * guard is SELF_INSIDE (self.h). While it is, the allocator's own calls of interposed functions are
+ * not counted. If a longjmp or an exception leaves an operation, process.c ends the operation. If
+ * process.c does not see the jump, the thread's next operation notices it from the stack pointer.
+ * errno stays as the allocator left it.
  */
 #ifndef CAIRN_PROBE_ACCOUNT_H
 #define CAIRN_PROBE_ACCOUNT_H

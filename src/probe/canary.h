@@ -2,10 +2,10 @@
  * the canary takes 1.5 ns and no system call.
  *
  * canary_set() announces a restartable sequence to the kernel (rseq(2), Linux 4.18; glibc registers
- * every thread from 2.35 on). The thread never runs the instructions of this sequence. On a switch,
- * a migration or a signal, the kernel therefore clears the announcement, and canary_is_gone()
- * returns true. An allocator that uses restartable sequences itself overwrites the announcement
- * with its own. canary_is_gone() then returns false.
+ * every thread from 2.35 on). The thread never runs the instructions of this sequence. If the
+ * thread is switched, migrated or gets a signal outside an announced sequence, the kernel clears
+ * the announcement, and canary_is_gone() returns true. An allocator that uses restartable sequences
+ * itself overwrites the announcement with its own. canary_is_gone() then returns false.
  */
 #ifndef CAIRN_PROBE_CANARY_H
 #define CAIRN_PROBE_CANARY_H

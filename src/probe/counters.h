@@ -8,7 +8,7 @@
  * operation and stores them in the file, so that the reader can subtract them. thread.c and
  * account.c call these functions. Each call is for the calling thread only.
  *
- *     bit s of me->counter_slots  ==  the thread's group counts profile_head.events[s]; 0: no group
+ *     bit s of me->counter_slots  ==  the thread's group counts profile_head.events[s]
  *
  * A program may close descriptors that it does not know, and may then get the same number for a
  * file of its own. So before a group is read, an ioctl checks that the descriptor still is an

@@ -13,11 +13,11 @@ char cpu_timer_mark;
 enum {
     INTERVAL_NS = 500 * 1000, /* less than a tick: the timer is due at every tick */
     FIRST_NS = 1,             /* due at the first tick: samples short threads too */
-    AWAY_NS = 100 * 1000,     /* after a longer absence the processor was lost */
+    AWAY_NS = 100 * 1000,     /* off the processor for longer: it was lost */
 };
 
-/* Reads a clock without libc. libc's function may make a system call. If the thread is inside, the
- * probe would count this call as one of the allocator. */
+/* Reads a clock without libc. libc's function may make a system call. If the thread is in the
+ * allocator, the probe would count this call as one that the allocator made. */
 static uint64_t now_ns(clockid_t clock)
 {
     struct timespec now = {.tv_sec = 0};

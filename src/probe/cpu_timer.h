@@ -16,8 +16,8 @@
 
 /* cpu_timer_arm() creates the calling thread's timer, and cpu_timer_disarm() deletes it. SIGSYS
  * must belong to the probe. The kernel keeps a timer until the process ends, so each thread must
- * delete its own timer at its end. If the kernel refuses a timer, the file says so (timer_errno,
- * timers_refused). */
+ * delete its own timer at its end. If the kernel refuses a timer, the file records the refusal in
+ * timer_errno and timers_refused. */
 void cpu_timer_arm(struct self *me);
 void cpu_timer_disarm(struct self *me);
 

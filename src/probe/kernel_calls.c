@@ -266,7 +266,7 @@ static uint64_t thread_cpu_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t cpu_pair_ns; /* CPU time that reading the clock takes */
+static uint64_t cpu_pair_ns; /* CPU time between two readings of the clock */
 
 /* Returns the CPU time since `before_ns`, less the time of reading the clock. If a signal handler
  * forked after `before_ns`, the function returns 0 in the child, because the child's clock began
@@ -354,8 +354,8 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     uint64_t ticks = ticks_after() - before;
     self.calling = false;
     uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;
-    /* Reading the CPU clock is no part of the operation. The operation's beginning is moved by the
-     * time that the readings took. */
+    /* Reading the CPU clock is no part of the operation. So the operation's beginning is moved
+     * forward by the time that the readings took. */
     if (waiting)
         self.began_ticks += ticks_now() - begin - ticks;
     if (!calibrating)

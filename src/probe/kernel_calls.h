@@ -1,11 +1,11 @@
 /* kernel_calls.h - counts and times every system call that the allocator makes.
  *
- * The probe uses syscall user dispatch (Linux 5.11, x86-64). At each system call of an armed thread
- * the kernel reads self.guard. If the guard is SELF_INSIDE, the kernel raises SIGSYS instead of
- * making the call, and the probe's handler makes the call for the thread: the call is dispatched.
- * So the probe also sees the calls that libc makes internally, which do not pass through interposed
- * functions. Children of fork, vfork and clone do not inherit dispatch, so every thread arms
- * itself.
+ * The probe uses syscall user dispatch (Linux 5.11, x86-64). A thread that has turned on dispatch
+ * for itself is called armed. At each system call of an armed thread the kernel reads self.guard.
+ * If the guard is SELF_INSIDE, the kernel raises SIGSYS instead of making the call, and the probe's
+ * handler makes the call for the thread: the call is dispatched. So the probe also sees the calls
+ * that libc makes internally, which do not pass through interposed functions. Children of fork,
+ * vfork and clone do not inherit dispatch, so every thread arms itself.
  *
  * If the kernel refuses dispatch, the probe sees only calls through libc's memory functions
  * (process.c).
@@ -41,8 +41,8 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
  * Returns 0 if dispatch was never used. */
 uint64_t kernel_calls_cost_ticks(void);
 
-/* Returns true if this thread is inside, and the probe counts system calls by libc's interposed
- * functions. */
+/* Returns true if this thread is in the allocator, and dispatch is off, so that the probe counts
+ * system calls in its interposed versions of libc's functions (process.c). */
 bool kernel_calls_interposed(void);
 
 /* Stores `*wanted` as the program's own action for SIGSYS, as sigaction() would set it, and returns

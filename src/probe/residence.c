@@ -138,8 +138,9 @@ struct residence residence_look(void)
     long pagemap = open_own("/proc/self/pagemap");
     if (direct_failed(pagemap))
         return found;
-    /* The first look reads one page in 16, which is 128 pages of 8 MiB. The more pages a look
-     * found, the smaller is the part that the next look reads. */
+    /* The first look reads one in 16 of the pages that were never handed out: 128 pages if these
+     * pages take 8 MiB. The more such pages a look finds, the smaller is the part that the next
+     * look reads. */
     tally.stride = 16 + tally.pages / 128;
     tally.own = tally.pages = tally.looked = tally.zero = 0;
     for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)

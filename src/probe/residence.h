@@ -1,9 +1,9 @@
 /* residence.h - measures how much memory of the process is resident, and how much of this memory
  * was never handed out.
  *
- * session.c calls these functions for each moment. session.c lets only one thread at a time into
- * residence_look(). In struct residence, a figure that the kernel does not report is
- * RESIDENCE_UNKNOWN.
+ * session.c calls these functions for each record of the whole process (struct profile_moment). It
+ * lets only one thread at a time into residence_look(). In struct residence, a figure that the
+ * kernel does not report is RESIDENCE_UNKNOWN.
  */
 #ifndef CAIRN_PROBE_RESIDENCE_H
 #define CAIRN_PROBE_RESIDENCE_H
@@ -12,9 +12,9 @@
 
 #define RESIDENCE_UNKNOWN UINT64_MAX
 
-/* If fewer bytes than this are unwritten, the huge pages are not counted. No finding could result
- * from so few bytes, and counting huge pages makes the kernel walk over the memory of the whole
- * process. */
+/* Huge pages are counted only if at least this many bytes are unwritten. With fewer, cairn would
+ * give no advice about them, and counting huge pages makes the kernel walk over the memory of the
+ * whole process. */
 #define RESIDENCE_HUGE_LEAST (UINT64_C(8) << 20)
 
 /* Approximate time that residence_look() takes for each 2 MiB of resident memory. */
@@ -25,9 +25,9 @@ enum { RESIDENCE_EXTENT_NS = 10000 };
 uint64_t residence_bytes(void);
 
 /* Resident bytes. All fields but `huge_bytes` count memory of the allocator, and only in extents of
- * 2 MiB of which at least one page was handed out. Part of an extent may belong to another owner.
- * So at most as many pages are counted in an extent as the allocator has from the kernel in this
- * extent. */
+ * 2 MiB of which at least one page was handed out. Some pages of an extent may belong to another
+ * owner than the allocator. So the number of pages counted in an extent is at most the number that
+ * the allocator has from the kernel there. */
 struct residence {
     uint64_t unasked_bytes;   /* never handed out */
     uint64_t unwritten_bytes; /* part of unasked_bytes that is all zeroes; estimated */

@@ -1,17 +1,18 @@
 /* self.h - the state of the calling thread in the probe. Only the thread itself and signal handlers
  * that run on it use this state.
  *
- *     guard == SELF_OUTSIDE  <=>  this thread counts, and is not in the allocator
+ *     guard == SELF_OUTSIDE  <=>  operations of this thread are counted, and it is not in the
+ *     allocator
  *     guard == SELF_INSIDE   <=>  this thread is in the allocator, or in the probe on behalf of an
  *                                 operation: its system calls are seen (kernel_calls.h), and
  *                                 its allocations are not counted
  *
- * In these two states `counts` is the thread's place in the file. There is one exception: if a
- * sandbox refused to disarm the thread at its end, `counts` is a dummy struct that no reader sees.
- * In other states `counts` is NULL or the dummy.
+ * In these two states `counts` is the struct of the probe's file in which the thread counts. There
+ * is one exception: if a sandbox refused to turn off dispatch for the ending thread, `counts` is a
+ * dummy struct that no reader sees. In other states `counts` is NULL or the dummy.
  *
- * The kernel reads `guard` at every system call of an armed thread, and kills the thread if it
- * finds another value than these two.
+ * The kernel reads `guard` at every system call of a thread with dispatch (kernel_calls.h), and
+ * kills the thread if it finds another value than these two.
  */
 #ifndef CAIRN_PROBE_SELF_H
 #define CAIRN_PROBE_SELF_H
@@ -34,7 +35,7 @@ enum self_special {
     SELF_TIMED = 1,   /* the operation is timed */
     SELF_WATCHED = 2, /* the block to be freed or reallocated is watched */
     SELF_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
-    SELF_UNSEEN = 8,  /* the guard is SELF_OUTSIDE before the operation ends */
+    SELF_UNSEEN = 8,  /* the probe no longer sees its system calls */
 };
 
 struct self {
@@ -52,7 +53,7 @@ struct self {
     bool counted;       /* its events are counted (counters.h) */
 
     uintptr_t frame;               /* stack pointer in the interposed function */
-    struct profile_thread *counts; /* the thread's place in the file */
+    struct profile_thread *counts; /* where the thread counts, in the file */
 
     /* The operation that the thread is in. */
     uint64_t began_ticks;   /* when it began, if it is timed */

@@ -26,15 +26,16 @@ static _Atomic int state;
 static bool is_child;
 static char path[PATH_MAX];
 
-/* Guards the file's size, the places of threads and the list of moments. */
+/* Protects the file's size, the lists of structs profile_thread, and the list of moments. */
 static struct latch latch;
 static uint64_t file_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
-/* Index of the first unused place in the last chunk. This place and all later ones have never been
- * written. */
+/* Index of the first struct profile_thread in the last chunk that no thread has used. This one and
+ * all later ones have never been written. */
 static uint64_t unused;
-/* Head of the list of places that ended threads left: 1 + (index << 8 | chunk); 0: empty. */
+/* Head of the list of structs profile_thread that ended threads have left: 1 + (index << 8 |
+ * chunk). 0 means that the list is empty. */
 static uint64_t vacant;
 
 static _Atomic bool looking;  /* a thread is in residence_look() */
@@ -44,7 +45,8 @@ static uint64_t looked_bytes; /* most resident bytes at any look */
 
 enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 10 << 20 };
 
-/* Layout of the first piece of the file. Each later piece is one chunk of places for threads. */
+/* Layout of the first piece of the file. Each later piece is one chunk of structs
+ * profile_thread. */
 struct first {
     struct profile_head head;
     struct profile_samples samples;
@@ -327,7 +329,8 @@ static bool grow(void)
     return true;
 }
 
-/* Returns a place for a thread, or NULL if there is none. The caller holds the latch. */
+/* Returns a struct for a thread to count in, or NULL if the file cannot grow. The caller holds the
+ * latch. */
 static struct profile_thread *take_counts(void)
 {
     if (vacant != 0) {
@@ -418,8 +421,8 @@ static struct residence look_closely(const struct profile_head *head, uint64_t r
 }
 
 /* Drops every second moment of the full list, and halves the rate of later moments. Of each pair
- * the second moment is kept, unless only the first one has the figures of residence_look(). Returns
- * the number of moments that are left. */
+ * the second moment is kept. If only the first one has the figures of residence_look(), the first
+ * one is kept instead. Returns the number of moments that are left. */
 static size_t thin(struct profile_samples *samples)
 {
     size_t kept = 0;

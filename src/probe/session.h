@@ -1,10 +1,12 @@
-/* session.h - the probe's file for this process, and the places in it where threads count.
+/* session.h - creates the probe's file for this process (profile.h describes it), and gives each
+ * thread a struct profile_thread of the file to count in.
  *
  * The file is created at the process's first allocation, in the folder that CAIRN_PROBE names.
  * Without that variable, or in a process with gained privileges (setuid), the probe is off: every
  * function passes its call on to the allocator. thread.c begins and ends threads here, and
- * account.c adds moments. Any thread may call any function. A thread that takes the latch of
- * session.c is inside (self.h). Between calls, always:
+ * account.c adds moments: records of the whole process at one time (struct profile_moment). Any
+ * thread may call any function. A thread that holds the latch of session.c has another guard than
+ * SELF_OUTSIDE (latch.h). Between calls, always:
  *
  *     session.head != NULL      <=>  the file is mapped, and all of it has disk blocks reserved
  *     session.samples != NULL   <=>  session.head != NULL
@@ -44,12 +46,12 @@ bool session_option_is(const char *name, const char *value);
  * creating the file. */
 bool session_on(void);
 
-/* Gives a thread a place to count in: the place of an ended thread, or a new one. `announced` is
- * true if session_thread_comes() has already counted the thread as living. Returns NULL if the file
- * cannot grow. */
+/* Returns a struct for a thread to count in: the struct of an ended thread, or a new one.
+ * `announced` is true if session_thread_comes() has already counted the thread as living. Returns
+ * NULL if the file cannot grow. */
 struct profile_thread *session_thread_begin(bool announced);
 
-/* Makes the place of an ended thread available to the next thread, and counts the thread as
+/* Makes the struct of an ended thread available to the next thread, and counts the thread as
  * ended. */
 void session_thread_end(struct profile_thread *counts);
 

@@ -185,8 +185,9 @@ void shadow_forget(uintptr_t start, size_t bytes)
 
 enum { WIDE_MOST = 32 };
 
-/* Mappings of 1 GiB and more. Most of them only reserve addresses. Their pages are never counted as
- * given back. */
+/* Mappings of 1 GiB and more. Most of them only reserve addresses, so their pages are not counted
+ * one by one: shadow_held() treats all of them as held, even after the allocator has given some
+ * back. */
 static struct {
     _Atomic uintptr_t start;
     _Atomic uintptr_t end;

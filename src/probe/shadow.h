@@ -3,7 +3,7 @@
  * At every allocation account.c asks whether the block's memory is new or reused. residence.c looks
  * for pages that were never handed out. The record has one bit for each granule of 16 bytes, and
  * one bit for each OS page of 4 KiB. One leaf of the record covers 1 GiB of addresses. An extent is
- * 2 MiB of addresses.
+ * 2 MiB of addresses. A granule or page is noted if it is recorded as handed out.
  *
  *     granule g is noted  <=>  its own bit or the bit of its page is set
  *     leaf->noted[e]      ==   OS pages of extent e with a noted granule

@@ -79,8 +79,9 @@ static void prepare(void)
     }
 }
 
-/* Begins a thread. Returns false if the probe is off or not ready; the guard is SELF_UNKNOWN then.
- * Also returns false if the file has no room for the thread; the guard is SELF_ENDED then. */
+/* Begins a thread. If the probe is off or not ready, returns false and leaves the guard at
+ * SELF_UNKNOWN. If the file has no room for the thread, returns false and sets the guard to
+ * SELF_ENDED. */
 static bool begin(struct self *me, bool announced)
 {
     int error = errno;
@@ -106,8 +107,9 @@ static bool begin(struct self *me, bool announced)
     me->rounds = 0;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
-        /* If a signal handler runs after this point, its return is dispatched, and its allocations
-         * are not counted. */
+        /* From here on, a signal handler that interrupts this function looks like a function that
+         * the allocator called, because every stack pointer is below this frame. Its allocations
+         * are not counted, and its return is dispatched. */
         me->frame = UINTPTR_MAX;
         me->guard = SELF_INSIDE;
         kernel_calls_arm(me);

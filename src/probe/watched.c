@@ -37,7 +37,7 @@ static struct shard *shard_of(const void *block)
 }
 
 /* Adds `change` to the number of watched blocks in the filter slot of `block`. The caller holds the
- * shard's latch. This is true for all static functions below. */
+ * shard's latch, as do the callers of all other static functions below. */
 static void filter_add(uintptr_t block, int change)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];

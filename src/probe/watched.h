@@ -7,7 +7,7 @@
  * small and medium block in this part is dropped with probability one half. The weights of the
  * blocks that stay are doubled, so that sums over the watched blocks remain unbiased estimates (the
  * idea of bottom-k sampling). If this frees no room, the large blocks are treated in the same way.
- * account.c calls these functions from any thread. The thread is inside (self.h). Always:
+ * account.c calls these functions from any thread, with the guard at SELF_INSIDE (self.h). Always:
  *
  *     watched_filter[watched_slot(block)] == 0  =>  the block is not watched
  *     watched_live().bytes                      ==  sum over watched blocks of weight * bytes

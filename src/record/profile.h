@@ -31,7 +31,7 @@ enum {
     PROFILE_VERSION = 5,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* with the NUL; longer paths are cut */
-    PROFILE_CHUNK_THREADS = 8, /* places in the first chunk */
+    PROFILE_CHUNK_THREADS = 8, /* structs profile_thread in the first chunk */
     PROFILE_CHUNKS = 24,
     PROFILE_OTHER_CALLS = 32, /* entries of profile_head.other_calls */
 
@@ -73,7 +73,7 @@ enum profile_function {
     PROFILE_ALLOCATING, /* number of functions that allocate */
 
     PROFILE_FREE = PROFILE_ALLOCATING, /* also free_sized(), free_aligned_sized() */
-    PROFILE_FREE_NULL,                 /* free and delete of NULL, in no other entry */
+    PROFILE_FREE_NULL,                 /* free and delete of NULL, counted only here */
     PROFILE_DELETE,
     PROFILE_DELETE_ARRAY,
     PROFILE_USABLE_SIZE,
@@ -82,7 +82,8 @@ enum profile_function {
     PROFILE_RELEASING = PROFILE_FUNCTIONS - PROFILE_ALLOCATING,
 };
 
-/* Groups of functions that are sampled together. Every function belongs to one. */
+/* Kinds of functions. Clock samples within the allocator are counted for each kind
+ * (cpu_samples_inside). Every function has one kind. */
 enum profile_kind {
     PROFILE_KIND_PLAIN, /* malloc and new */
     PROFILE_KIND_CALLOC,
@@ -243,7 +244,7 @@ struct profile_head {
     uint64_t threads_started; /* threads that allocated or that pthread_create() made */
     uint64_t threads_live;
     uint64_t threads_most;           /* maximum of threads_live */
-    uint64_t threads_lost;           /* threads without a place: the file could not grow */
+    uint64_t threads_lost;           /* threads not counted: the file could not grow */
     uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
     uint64_t samples;                /* offset of the samples; 0: none */
 
@@ -272,11 +273,11 @@ struct profile_head {
     char allocator[PROFILE_PATH_BYTES]; /* path of the library that malloc belongs to */
 };
 
-/* A place in which a thread counts. When the thread has ended, another thread may use the place. */
+/* The counters of one thread. When the thread has ended, another thread may go on counting here. */
 struct profile_thread {
     uint32_t thread;      /* kernel's number of its present thread; 0: vacant */
     uint32_t users;       /* number of threads that have counted here */
-    uint64_t next;        /* used by the probe: next vacant place */
+    uint64_t next;        /* used by the probe only: list of vacant structs */
     uint64_t since_ticks; /* when its present thread began; 0: vacant */
     uint64_t lived_ticks; /* total lifetime of its former threads */
     uint64_t calls[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS];
