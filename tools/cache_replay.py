@@ -92,7 +92,7 @@ class Cache(ABC):
 
 
 class Ring(Cache):
-    """Sets of four slots each. A block's key selects the set. A full set drops its oldest block."""
+    """Sets of four slots each. A block's key selects its set. A full set drops its oldest block."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)

@@ -141,7 +141,7 @@ def files_to_install(prefix: Path) -> dict[Path, bytes | Link]:
                 files[Path(match[1])] = wheel.read(name)
     for path, content in list(files.items()):
         soname = path.with_name(f"{path.name}.0")
-        if soname in files and files[soname] == content:  # a wheel has no links
+        if soname in files and files[soname] == content:  # a wheel has copies instead of links
             files[path] = Link(soname.name)
     for page in (TREE / "man").glob("*.1"):
         files[Path("share/man/man1") / page.name] = page.read_bytes()
@@ -209,7 +209,8 @@ def make_environment(stage: Path, final: Path) -> None:
 def forget_places(site: Path) -> None:
     """Removes the path of the wheel from the package's records, and the hashes of its scripts.
 
-    The hashes would be wrong, because the first line of each script is changed later.
+    The hashes would become wrong, because make_environment() changes the first line of each script
+    afterwards.
     """
     for record in site.glob("*.dist-info/RECORD"):
         (record.parent / "direct_url.json").unlink(missing_ok=True)

@@ -121,7 +121,8 @@ void free(void *block)
     __libc_free(block);
 }
 
-/* operator new and delete: their callers are the sites. */
+/* operator new is replaced, too, so that the recorded caller is the code that called operator new.
+ * Otherwise it would be operator new itself, which calls malloc. */
 void *_Znwm(size_t bytes);
 void *_Znwm(size_t bytes)
 {

@@ -92,7 +92,7 @@ def main() -> int:
     kept, calibrated = (store.Folder(Path(name)) for name in sys.argv[1:])
     costs = prediction.costs(calibrated.run(), calibrated.samples())
     found = list(cells(kept.run(), kept.samples(), costs))
-    print(f"{'workload':24} {'from':10} {'to':10} {'told':>7} {'range':>16} {'saved':>7}")
+    print(f"{'workload':24} {'from':10} {'to':10} {'predicted':>9} {'range':>16} {'saved':>7}")
     for one in found:
         spread = f"[{one.low * 100:.0f}, {one.high * 100:.0f}]"
         print(

@@ -6,8 +6,8 @@
  *
  * The workload tests allocation and free in quick succession. Each block is often a few bytes
  * larger than the one before. It says nothing about large heaps, because few numbers are alive at a
- * time except the last results. A number is structure, which is always written in full, so --touch
- * has no effect.
+ * time except the last results. Numbers are always written in full, because later results depend on
+ * them, so --touch has no effect.
  */
 #include "common/workload.h"
 
@@ -73,7 +73,7 @@ static uint64_t residue_of_limbs(const uint64_t *limbs, size_t length)
     return residue_of(sum);
 }
 
-/* Computes to += limbs. `to` has `room` limbs. The caller knows that the sum fits. */
+/* Adds `limbs` to `to`, which has `room` limbs. The caller makes sure that the sum fits. */
 static void add_to(uint64_t *to, size_t room, const uint64_t *limbs, size_t length)
 {
     unsigned __int128 sum = 0;
@@ -84,7 +84,7 @@ static void add_to(uint64_t *to, size_t room, const uint64_t *limbs, size_t leng
     }
 }
 
-/* Computes from -= limbs. `limbs` is not larger than `from`. */
+/* Subtracts `limbs` from `from`. `limbs` must not be larger than `from`. */
 static void take_from(uint64_t *from, const uint64_t *limbs, size_t length)
 {
     uint64_t borrow = 0;
@@ -118,7 +118,9 @@ static uint64_t *temporary(struct worker *worker, size_t length)
 static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *a, size_t a_length,
                            const uint64_t *b, size_t b_length);
 
-/* Multiplies by Karatsuba's method. a and b have more than `half` limbs and at most twice as many:
+/* Multiplies by Karatsuba's method. `a` and `b` have more than `half` limbs and at most twice as
+ * many. Each number is split into a high part (a1, b1) and a low part (a0, b0) of `half` limbs, and
+ * x is 2^64 to the power of `half`:
  *
  *     (a1 x + a0)(b1 x + b0) = a1 b1 x² + ((a1 + a0)(b1 + b0) - a1 b1 - a0 b0) x + a0 b0
  */
@@ -145,7 +147,7 @@ static void multiply_karatsuba(struct worker *worker, uint64_t *to, const uint64
     worker_free(worker, a_sum, sum_length * sizeof *a_sum);
 }
 
-/* Computes to = a b, with a_length + b_length limbs. */
+/* Writes the product of `a` and `b` to `to`, which has a_length + b_length limbs. */
 static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *a, size_t a_length,
                            const uint64_t *b, size_t b_length)
 {
@@ -159,7 +161,7 @@ static void multiply_limbs(struct worker *worker, uint64_t *to, const uint64_t *
     } else if (b_length > half) {
         multiply_karatsuba(worker, to, a, a_length, b, b_length, half);
     } else {
-        /* Cuts a into pieces of `half` limbs and multiplies each piece by b. */
+        /* Cuts `a` into pieces of `half` limbs and multiplies each piece by `b`. */
         uint64_t *product = temporary(worker, half + b_length);
         memset(to, 0, (a_length + b_length) * sizeof *to);
         for (size_t from = 0; from < a_length; from += half) {

@@ -78,7 +78,8 @@ static void work(struct worker *worker)
     }
     struct block *blocks = table_new(burst * sizeof *blocks);
     do {
-        /* The count is 0 if this worker has no operations left, but another worker has. */
+        /* The count is 0 if this worker has no operations left, while another worker still has
+         * some. */
         uint64_t count = left < burst ? left : burst;
         left -= count;
         atomic_fetch_add(&phase_blocks, count);

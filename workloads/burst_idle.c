@@ -8,8 +8,8 @@
  * Memory that was returned lazily (MADV_FREE) is still resident and is counted separately. No
  * thread ends before the last figure was read. The workload unmaps its own tables before the first
  * figure, except the table of the survivors. It says nothing about programs that continue to work
- * at a low rate. Many allocators return memory only when they are called, so they would return more
- * memory under such a program.
+ * at a low rate. In those, many allocators would return more memory, because they return memory
+ * only when the program calls them.
  */
 #include "common/workload.h"
 

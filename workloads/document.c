@@ -5,8 +5,8 @@
  *
  * The workload tests very small blocks in large numbers, arrays that outgrow their place, and
  * whether blocks that were allocated together are close together. It says nothing about parsing,
- * nor about libraries that use an arena per document. Nodes and arrays are structure and always
- * written; --touch affects strings and names.
+ * nor about libraries that use an arena per document. Nodes and arrays are always written in full,
+ * because walking the document reads them; --touch affects strings and names.
  */
 #include "common/workload.h"
 

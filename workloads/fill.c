@@ -1,8 +1,8 @@
 /* Sequential fill: blocks are allocated one after the other until they have --bytes bytes in total.
- * Then all blocks are freed in the order of birth. The founding experiment fills 3 GB. The workload
- * shows the cost of a fresh page, and the bytes that a block costs beyond its size. No memory is
- * ever reused. The addresses of the blocks are in a separate table, because a list through the
- * blocks would touch them. */
+ * Then all blocks are freed in the order of birth. The experiment with which this project began
+ * fills 3 GB. The workload shows the cost of a fresh page, and the bytes that a block costs beyond
+ * its size. No memory is ever reused. The addresses of the blocks are in a separate table, because
+ * a list through the blocks would touch them. */
 #include "common/workload.h"
 
 #include <stdlib.h>

@@ -15,8 +15,7 @@
  * load rises and falls from one phase to the next.
  *
  * Each kind measures the loss of its own pattern, not that of other programs. The first 16 bytes of
- * a block are structure: they link the block to the next one and are always written. --touch
- * affects the rest.
+ * a block link it to the next one and are always written. --touch affects the rest.
  */
 #include "common/peak.h"
 #include "common/workload.h"
@@ -96,11 +95,11 @@ static void link_drop(struct worker *worker, struct link *link)
 
 /* Kind robson. */
 
-/* The blocks of one worker in the order of birth. Their sizes are powers of 2 minus the 8 bytes
- * that many allocators add. So the blocks fill the holes exactly, both under these allocators and
- * under those with size classes. A unit is the size of the smallest block. The serial number of a
- * block is the number of units that were allocated before it in the round. Dividing the serial
- * number by the size of a region gives the region. */
+/* The blocks of one worker in the order of birth. Their sizes are powers of 2 minus 8 bytes,
+ * because many allocators add a header of 8 bytes. So the blocks fill the holes exactly, both under
+ * these allocators and under those with size classes. A unit is the size of the smallest block. The
+ * serial number of a block is the number of units that were allocated before it in the round.
+ * Dividing the serial number by the size of a region gives the region. */
 struct robson {
     struct worker *worker;
     struct link *oldest;
@@ -248,7 +247,8 @@ struct server {
     /* The number of sessions that get requests. All other sessions time out. */
     uint64_t busy;
     uint64_t sweep; /* the next session to check for a timeout */
-    /* Present factor for sizes, in 1/256. It drifts from 256 to 256 + DRIFT. */
+    /* The present factor of all sizes, in units of 1/256. It rises from 256 to 256 + DRIFT in the
+     * course of a run. */
     uint64_t scale;
     int64_t held; /* bytes of all sessions */
 };

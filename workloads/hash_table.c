@@ -6,8 +6,8 @@
  *
  * The workload tests small blocks of different lifetimes, lookups in blocks that are scattered over
  * memory, and calloc and free of large blocks between them. It says nothing about threads that
- * share a table, nor about tables with chained entries. Entries and arrays are structure and always
- * written; --touch affects keys and values.
+ * share a table, nor about tables with chained entries. Entries and arrays are always written in
+ * full, because lookups read them; --touch affects keys and values.
  */
 #include "common/dictionary.h"
 
@@ -26,7 +26,7 @@ static struct parameter own[] = {
      .least = 8,
      .most = 16 * MIB},
     {.name = "value",
-     .help = "bytes of the largest value; half are below a quarter",
+     .help = "bytes of the largest value; half of the values are below a quarter of it",
      .value = 256,
      .least = 1,
      .most = MIB},

@@ -6,8 +6,8 @@
  *
  * Under --touch all, the time includes page faults and writing; under --touch none, it is only the
  * allocator's own work. The workload says nothing about small blocks, nor about how long memory is
- * kept after the last request. The defaults of --least and --most were chosen because the first
- * measurements of eight allocators differed by a factor of 300 with them.
+ * kept after the last request. The defaults of --least and --most make differences large: the first
+ * measurements of eight allocators with them differed by a factor of 300.
  */
 #include "common/workload.h"
 

@@ -7,8 +7,8 @@
  * distributions" (INFOCOM 1999), found exponents from 0.64 to 0.83.
  *
  * The workload says nothing about growth or idleness, nor about threads that share a cache, because
- * each thread has its own cache. Entries and table are structure and always written; --touch
- * affects values.
+ * each thread has its own cache. Entries and table are always written in full, because lookups read
+ * them; --touch affects values.
  */
 #include "common/dictionary.h"
 

@@ -1,7 +1,7 @@
 /* Bulk release: OBJECTS blocks of MIN to MAX bytes are allocated and then all released, REPEATS
  * times. If all blocks die together, an arena needs neither headers nor frees. The environment
- * variable MALLOCTEST_WITH selects the allocator, so that an arena and malloc are contenders of one
- * comparison:
+ * variable MALLOCTEST_WITH selects the allocator, so that one comparison can include both an arena
+ * and malloc:
  *
  *     malloc (or unset)       the process's malloc
  *     arena                   an arena that is reset each time and keeps its pages

@@ -1,11 +1,11 @@
 /* Mixed churn: memory is filled up to --live bytes. Then every operation frees one live block and
- * allocates another, until --bytes were allocated in total. The founding experiment allocates 3 GB
- * with about 760 MB alive. A long-lived process whose heap does not grow any more, such as a cache
- * or a compiler server, allocates in this way. The order in which blocks die is unrelated to the
- * order of their birth. So free lists are scattered, and freed blocks are not in the processor's
- * caches. Sizes are log-uniform: there are as many blocks of 16 to 32 bytes as of 1 to 2 KiB. The
- * workload says nothing about blocks above --most, about memory freed by another thread, or about
- * heaps that shrink. */
+ * allocates another, until --bytes were allocated in total. The experiment with which this project
+ * began allocates 3 GB with about 760 MB alive. A long-lived process whose heap does not grow any
+ * more, such as a cache or a compiler server, allocates in this way. The order in which blocks die
+ * is unrelated to the order of their birth. So free lists are scattered, and freed blocks are not
+ * in the processor's caches. Sizes are log-uniform: there are as many blocks of 16 to 32 bytes as
+ * of 1 to 2 KiB. The workload says nothing about blocks above --most, about memory freed by another
+ * thread, or about heaps that shrink. */
 #include "common/workload.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@ static struct parameter own[] = {
     {0},
 };
 
-/* Quantiles of the size distribution. Drawing a random quantile costs less than computing a
- * logarithm. */
+/* Quantiles of the size distribution: a random element is a random size. Drawing an element costs
+ * less than computing a logarithm. */
 static uint32_t sizes[1024];
 static uint64_t place_count; /* blocks alive at once, over all workers */
 static bool generational;

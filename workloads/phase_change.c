@@ -5,10 +5,10 @@
  * peak_resident_bytes and live_peak_bytes is memory that one phase left free and the next phase
  * could not use (blowup: Berger et al., "Hoard", ASPLOS 2000).
  *
- * The workload says nothing about blocks that outlive their phase and pin the memory around them.
- * The workload burst_idle has such blocks. The addresses of the blocks are in a separate table,
- * which has up to 6 % of the live bytes while blocks are small. The sizes are not stored: the
- * generator gives them again when the blocks are freed.
+ * The workload says nothing about blocks that outlive their phase and keep the memory around them
+ * in use; burst_idle has such blocks. The addresses of the blocks are in a separate table, which
+ * has up to 6 % of the live bytes while blocks are small. The sizes are not stored: the generator
+ * gives them again when the blocks are freed.
  */
 #include "common/peak.h"
 #include "common/workload.h"

@@ -109,8 +109,9 @@ static void queue_put(struct queue *queue, const struct block *parcel, unsigned 
         place = place + 1 < depth ? place + 1 : 0;
     }
     queue->count += count;
-    /* If a producer waits, the following condition is true, because the queue then has no room for
-     * a parcel, and a queue has room for at least two parcels. */
+    /* A producer that waits never leaves the consumers asleep. The queue then has no room for a
+     * parcel. Since a queue has room for at least two parcels, it is at least half full, and the
+     * put that filled it has signalled. */
     if (queue->count >= depth / 2)
         pthread_cond_signal(&queue->filled);
     pthread_mutex_unlock(&queue->lock);

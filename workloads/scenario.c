@@ -1,13 +1,13 @@
-/* The four founding scenarios, from the study of an experimental allocator: a JSON parser's buffers
- * of about 64 KiB, the intermediate code (MIR) of a compiler in pieces of 256 KiB, a virtual
- * machine's regions of 2 MiB, and all of them mixed. Sizes vary by --spread percent around the
- * nominal size. A few blocks are alive at once and die in the order of birth.
+/* The four scenarios with which this project began, from the study of an experimental allocator: a
+ * JSON parser's buffers of about 64 KiB, the intermediate code (MIR) of a compiler in pieces of 256
+ * KiB, a virtual machine's regions of 2 MiB, and all of them mixed. Sizes vary by --spread percent
+ * around the nominal size. A few blocks are alive at once and die in the order of birth.
  *
  * The workload tests whether an allocator keeps large blocks that are soon requested again, or
- * returns them to the kernel. The founding measurement uses --touch header, because under --touch
- * all the memory traffic hides the difference. Batches are small, because the 95th and 99th
- * percentile of the time of an operation are reported. The clock adds about 30 ns to each batch.
- * The workload says nothing about small blocks, nor about how much memory is kept and how long.
+ * returns them to the kernel. The first measurement used --touch header, because the memory traffic
+ * of --touch all hides the difference. Batches are small, because the 95th and 99th percentile of
+ * the time of an operation are reported. The clock adds about 30 ns to each batch. The workload
+ * says nothing about small blocks, nor about how much memory is kept and how long.
  */
 #include "common/workload.h"
 

@@ -7,8 +7,8 @@
  *
  * The peak of resident memory is the result; time is less important. For comparison, the owner may
  * free some blocks itself before it sleeps, or end instead of sleeping. The workload says nothing
- * about owners that continue to allocate. The workload producer_consumer has such owners. The owner
- * waits on a condition variable while the heir works, so the wall time contains no idle time.
+ * about owners that continue to allocate; producer_consumer has such owners. The owner waits on a
+ * condition variable while the heir works, so the wall time contains no idle time.
  */
 #include "common/workload.h"
 

@@ -6,8 +6,8 @@
  *
  * The workload tests large numbers of blocks of 24 to 100 bytes, temporary arrays and hash tables
  * between these blocks, and rare blocks that stay alive while all blocks around them die. It says
- * nothing about compilers that use an arena per unit. Nodes, symbols and tables are structure and
- * always written; --touch affects code and the text of names.
+ * nothing about compilers that use an arena per unit. Nodes, symbols and tables are always written
+ * in full, because the compiler reads them; --touch affects code and the text of names.
  */
 #include "common/dictionary.h"
 

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 enum { THREADS_MOST = 1024 };
-/* The limit keeps the size of a table with one entry per operation below 2^64. */
+/* The limit is 2^40, so that the number of bytes of a table with one entry per operation is below
+ * 2^64. */
 static const uint64_t operations_most = UINT64_C(1) << 40;
 
 const char touch_choices[] = "none|header|all";

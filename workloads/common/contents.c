@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-/* may_alias: the memory of a block may have held objects of any type before it holds these
- * words. */
+/* may_alias: the memory of a block may have held objects of other types. Without the attribute, the
+ * compiler could assume that a word does not overlap them. */
 typedef uint64_t __attribute__((may_alias)) word;
 typedef uint32_t __attribute__((may_alias)) half;
 typedef uint16_t __attribute__((may_alias)) quarter;

@@ -10,8 +10,8 @@
  *     no slot is empty between the slot of an item's hash and the slot that holds the item
  *
  * The array doubles and halves with the number of items. While items are moved, the new array
- * exists beside the old one. No two items may have the same hash. The array is structure: it is
- * always written, under every value of --touch.
+ * exists beside the old one. No two items may have the same hash. The array is always written,
+ * under every value of --touch, because lookups depend on it.
  */
 #ifndef WORKLOAD_DICTIONARY_H
 #define WORKLOAD_DICTIONARY_H

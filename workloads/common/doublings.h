@@ -3,8 +3,8 @@
  *
  * A drawing takes 3 ns. Drawing by a logarithm would take 17 ns, which is too much where
  * allocating, using and freeing a block takes 100 ns. Doublings start at `least`. Within a doubling
- * all sizes are equally likely. If `most` lies inside the last doubling, its sizes are drawn as
- * part of the doubling before it.
+ * all sizes are equally likely. The sizes between the last whole doubling and `most` are drawn as
+ * part of the last whole doubling.
  */
 #ifndef WORKLOAD_DOUBLINGS_H
 #define WORKLOAD_DOUBLINGS_H

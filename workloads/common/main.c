@@ -67,8 +67,8 @@ static void print_result(const struct outcome *outcome)
 
 int main(int argc, char **argv)
 {
-    /* Without this buffer, stdio would allocate one after all work is done. During that allocation
-     * some allocators would give memory that they had kept back to the kernel. */
+    /* Without this buffer, stdio would allocate one after all work is done. That allocation would
+     * make some allocators return memory to the kernel that they had kept until then. */
     static char line[4096];
     setvbuf(stdout, line, _IOFBF, sizeof line);
     arguments_read(argc, argv);

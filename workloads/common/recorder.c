@@ -37,7 +37,7 @@ void recorder_merge(struct recorder *recorder, const struct recorder *other)
     recorder->operations += other->operations;
     recorder->total_ns += other->total_ns;
     for (unsigned i = 0; i < RECORDER_DOUBLINGS * RECORDER_STEPS; i++)
-        if (other->count[i] != 0) /* do not touch pages of zeroes by writing them */
+        if (other->count[i] != 0) /* adding 0 would touch pages that are not in use */
             recorder->count[i] += other->count[i];
 }
 

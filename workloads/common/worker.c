@@ -89,7 +89,8 @@ uint64_t worker_next(struct worker *worker)
     return worker->lap_operations;
 }
 
-/* Counts the time since `began` as idle time. The caller slept or measured memory in this time. */
+/* Counts the time since `began` as idle time, because the caller slept or measured memory during
+ * it. */
 static void set_apart(uint64_t began)
 {
     atomic_fetch_add_explicit(&idle_ns, clock_ns() - began, memory_order_relaxed);

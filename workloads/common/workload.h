@@ -13,7 +13,8 @@
  * Always:
  *
  * - Only malloc's family is measured. Memory that a workload needs for itself comes from
- *   table_new(), never from malloc, unless the workload is about a structure in malloc's memory.
+ *   table_new(). Only data structures that the workload is about, such as hash tables and trees,
+ *   are in malloc's memory.
  * - The checksum is a sum over all blocks that were freed or read, so that the order of the threads
  *   does not matter. With the same parameters, `--operations` and seed the checksum is the same
  *   under every correct allocator. Under `--seconds` there is no checksum, because the clock
