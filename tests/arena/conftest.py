@@ -1,6 +1,6 @@
 """Fixtures of the arena's tests: an installed arena, and programs that use it.
 
-The arena is installed under a prefix of its own. The programs are built by all installed compilers.
+The arena is installed under a prefix of its own. Each installed compiler builds the programs.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ static void a_scope_frees_the_blocks_made_in_it()
         cairn::arena_scope inner(arena);
         arena.allocate(50000);
     }
-    // A checked arena needs memory for a mark, and reuses it for each later mark at that place.
+    // A checked arena allocates a few bytes for each mark. A later mark at the same position reuses
+    // them.
     CHECK(arena.statistics().allocated_bytes <= before + 32);
     CHECK(arena.statistics().reserved_bytes < (1 << 20));
 }

@@ -117,7 +117,7 @@ def test_the_arena_calls_no_allocator(prefix: Path) -> None:
 
 
 def test_it_can_be_used_from_another_language(prefix: Path) -> None:
-    """The library also exports the inline functions of the header, for other languages."""
+    """The library also exports the header's inline functions, which ctypes cannot inline."""
     script = f"""
 import ctypes
 lib = ctypes.CDLL({str(prefix / "lib" / "libcairn-arena.so")!r})

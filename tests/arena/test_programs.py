@@ -165,7 +165,8 @@ def test_the_inline_path_is_short(tmp_path: Path, compiler: str) -> None:
     """An allocation takes nine instructions and a return, or seven if the size is constant.
 
     The nine instructions are: two loads, one that computes the room, a comparison, a branch, two
-    that round the size up, an addition and a store.
+    that round the size up, an addition and a store. The test allows two more, for compilers that
+    move a value once more.
     """
     source = tmp_path / "path.c"
     source.write_text(

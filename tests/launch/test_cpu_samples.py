@@ -92,11 +92,12 @@ def test_short_processes_and_threads_have_their_share_of_clock_samples(
 ) -> None:
     """Each process and thread lives for less than one period of the clock.
 
-    A clock that began anew with each life would give no clock sample, or would give one at the same
-    moment of each life.
+    A clock that starts with each thread would give no sample, or would give one at the same moment
+    of each thread's life. The processor's clock must give each part its share.
 
-    The program does not know how long its many threads take to begin and end. On a busy machine,
-    the clock samples of one run had 24 % more time than the program reported.
+    The program cannot measure how long its many threads take to begin and end. On a busy machine,
+    the clock samples of one run had 24 % more time than the program reported. So the test allows a
+    difference of 40 %.
     """
     file = tmp_path / "notes"
     outcome = launch("--cpu-samples", str(file), "--", program, "400", "short")
@@ -110,7 +111,10 @@ def test_short_processes_and_threads_have_their_share_of_clock_samples(
 def test_clock_samples_cost_little_in_a_program_that_sleeps_often(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:
-    """With timers that stop and start at each sleep, such a program took a third more CPU time."""
+    """With timers that stop and start at each sleep, such a program took a third more CPU time.
+
+    The second lowest of five ratios counts, because other processes disturb single runs.
+    """
     ratios = []
     for _ in range(5):
         with_clock = launch(
@@ -127,7 +131,11 @@ def test_clock_samples_cost_little_in_a_program_that_sleeps_often(
 def test_sleeps_of_the_allocator_count_as_its_system_calls(
     launch: Launch, library: Path, program: str, tmp_path: Path
 ) -> None:
-    """Few sleeps have a clock sample: interrupts are mostly off when a sleep begins or ends."""
+    """A sleep of the allocator is one of its system calls.
+
+    Few sleeps get a clock sample, because the kernel mostly has interrupts off when a sleep begins
+    or ends.
+    """
     file = tmp_path / "notes"
     launch("--cpu-samples", str(file), "--", program, "20000", "library-sleeps")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))

@@ -302,7 +302,8 @@ def test_a_stopped_launcher_stops_its_program(launch: Launch) -> None:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
 
     process.send_signal(signal.SIGTSTP)
-    # SIGTSTP does not stop an orphaned process group. In that case the program runs on.
+    # If the test itself runs without a shell, its process group is orphaned, and SIGTSTP does not
+    # stop the launcher. The program then runs on.
     if wait_until(lambda: state(process.pid) == "T", 2):
         assert wait_until(lambda: state(pid) == "T")
         process.send_signal(signal.SIGCONT)

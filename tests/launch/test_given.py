@@ -30,8 +30,8 @@ def test_no_descriptor_of_the_launcher_reaches_the_program(launch: Launch, tmp_p
         again = launch("--memory", "sampled", "--", *command)
     finally:
         os.close(extra)
-    # pass_fds closes `extra` for the launcher. So the program has four descriptors: the three
-    # standard ones, and the folder that ls reads.
+    # The test starts the launcher with pass_fds, which closes `extra` there. So the program has
+    # four descriptors: the three standard ones, and the folder that ls reads.
     assert int(outcome.out.split("\n")[0]) == 4, outcome.out
     assert int(again.out.split("\n")[0]) == 4, again.out
     assert int(plain.split("\n")[0]) >= 4

@@ -181,7 +181,7 @@ def test_a_stopped_job_ends_when_its_terminal_is_closed(terminal: Callable[..., 
 def test_ctrl_z_is_ignored_if_no_shell_could_continue_the_job(launch: Launch) -> None:
     """The launcher leads the session itself, so that its process group is orphaned.
 
-    If it stopped, no shell could continue it.
+    If the launcher stopped, no shell could continue it. So Ctrl-Z must not stop it.
     """
     reader, writer = os.pipe()
     pid, master = pty.fork()

@@ -2,9 +2,9 @@
 
     .venv/bin/python tests/perf/launch_cost.py [ROUNDS]
 
-Each round runs the program in all ways, in random order. The time includes the start of the
-launcher, and is measured from outside. Exits with 1 if launcher and witness together add more than
-3 % to the program's time.
+Each round runs the program alone, alone again, and in the three other ways, in random order. The
+time includes the start of the launcher, and is measured from outside. Exits with 1 if launcher and
+witness together add more than 3 % to the program's time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def turns_of_50_ms(program: Path) -> str:
 
 
 def ways(program: Path, scratch: Path) -> dict[str, Callable[[], None]]:
-    """Returns the commands: the program alone, and with each of our parts."""
+    """Returns a function for each way to run the program.
+
+    The program runs alone, with the witness, with the launcher, and with both.
+    """
     argv = [str(program), turns_of_50_ms(program)]
     plain = {"PATH": os.environ["PATH"]}
     report = scratch / "witness.jsonl"

@@ -1,13 +1,14 @@
-"""Draws the memory of a program over time under several allocators, and marks what they learn.
+"""Draws the memory of a program over time under several allocators, and marks when they learn.
 
     .venv/bin/python tests/perf/over_time.py PICTURE.svg [NAME=LIBRARY[:KEY=VALUE;…]…]
                                              -- PROG [ARG…]
 
 The default allocators are cairn with and without learning. The script runs the program once under
 each. Twice a second, it reads the anonymous memory of the program and its descendants from /proc.
-Each line that the allocator writes with CAIRN_TRACE=1 becomes a mark at its time. For each
-allocator, the script prints the CPU time, the mean and the maximum of the memory, and the number of
-marks. One run does not show which allocator is better; 'cairn compare' shows that.
+With CAIRN_TRACE=1, cairn's allocator writes a line whenever it has learnt something. Each line
+becomes a mark at its time. For each allocator, the script prints the CPU time, the mean and the
+maximum of the memory, and the number of marks. One run does not show which allocator is better;
+'cairn compare' shows that.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def draw(courses: list[Course], title: str, picture: Path) -> None:
             f"{course.name}: {course.cpu_s:.1f} s of CPU time, {len(course.marks)} changes",
             fontsize=9,
         )
-    panels[-1].set_xlabel("seconds; a line where something was learnt", fontsize=8)
+    panels[-1].set_xlabel("seconds; a vertical line where something was learnt", fontsize=8)
     figure.suptitle(title, fontsize=10, parse_math=False)
     figure.savefig(picture, metadata={"Date": None} if picture.suffix == ".svg" else {})
 

@@ -1,6 +1,7 @@
 """Tests that no workload has an error or a leak.
 
-They run the workloads under valgrind. tests/run also runs those of builds with sanitizers.
+They run the workloads under valgrind. tests/run also runs these tests with workloads that were
+built with sanitizers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from support.working import Work, names
 def test_every_workload_runs_at_its_smallest_without_output_on_stderr(
     work: Work, name: str
 ) -> None:
-    """A sanitizer would write each error to stderr."""
+    """If the workload was built with a sanitizer, each error is a line on stderr."""
     done = work.smallest(name)
     assert done.code == 0, done.err
     assert done.err == ""

@@ -28,7 +28,7 @@ def caught(sick: Outcome, well: Outcome) -> bool:
 
 
 def test_an_allocator_that_never_reuses_memory_is_sound(work: Work, ill: str) -> None:
-    """The flawed allocators below are variants of this one, which must have no error itself."""
+    """The flawed allocators of the other tests are variants of this sound allocator."""
     for name in names():
         well, wasteful = work.smallest(name), work.smallest(name, preload=ill)
         assert wasteful.code == 0, wasteful.err
@@ -85,7 +85,8 @@ def test_a_damaged_block_is_counted_and_fails_the_run(work: Work, ill: str) -> N
 def peak(work: Work, preload: str, illness: str, *command: str) -> int:
     """Returns the peak resident set of a workload in bytes.
 
-    The launcher measures the peak, because the kernel would report at least that of the parent.
+    The launcher measures the peak. getrusage() would report at least the peak of this test process,
+    because a child inherits the peak of its parent.
     """
     launch = Launch(native.launcher())
     words = [

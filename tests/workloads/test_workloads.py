@@ -82,7 +82,7 @@ def test_the_checksum_is_the_same_under_another_allocator(
     peers.skip_known_fault(found, name)
     base = work.smallest(name)
     done = work.smallest(name, **peers.preloading(found))
-    assert (done.code, done.err) == (0, ""), "the loader warns there about a failed preload"
+    assert (done.code, done.err) == (0, ""), "stderr has the loader's warning if the preload failed"
     assert (done.line["checksum"], done.line["operations"]) == (
         base.line["checksum"],
         base.line["operations"],
@@ -95,7 +95,7 @@ def test_the_checksum_is_the_same_under_our_allocator(
 ) -> None:
     base = work.smallest(name)
     done = work.smallest(name, LD_PRELOAD=str(under_test(tmp_path).shared))
-    assert (done.code, done.err) == (0, ""), "the loader warns there about a failed preload"
+    assert (done.code, done.err) == (0, ""), "stderr has the loader's warning if the preload failed"
     assert (done.line["checksum"], done.line["operations"]) == (
         base.line["checksum"],
         base.line["operations"],
