@@ -60,7 +60,7 @@ struct memory {
     enum memory_method method;
     struct pace look; /* when page tables are read next */
 
-    /* Fields for the cgroup methods. */
+    /* Fields for the cgroup methods. The first five are descriptors of open files. */
     int stat; /* memory.stat */
     /* v1: descriptor of the file with the kernel memory. -1 if the cgroup does not count kernel
      * memory separately. */
@@ -91,10 +91,10 @@ struct memory {
  * cgroup may be ahead of the cgroup's statistics. The slack is two batches of 64 pages per CPU. */
 uint64_t memory_slack_bytes(void);
 
-/* Opens one method. `folder` is the descriptor of the cgroup's folder. memory_open_sampled() reads
- * the descendants of `ancestor`. Returns false with errno set if the statistics of the cgroup
- * cannot be read. If the kernel permits it, the highest charge (charged_max) is reset to begin
- * now. */
+/* Each function opens the files of one method. `folder` is the descriptor of the cgroup's folder.
+ * memory_open_sampled() reads the descendants of `ancestor`. Returns false with errno set if the
+ * statistics of the cgroup cannot be read. The call also resets the highest charge (charged_max) if
+ * the kernel permits that. */
 bool memory_open_v2(struct memory *memory, int folder);
 bool memory_open_v1(struct memory *memory, int folder);
 bool memory_open_sampled(struct memory *memory, pid_t ancestor);

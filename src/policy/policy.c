@@ -16,7 +16,7 @@ static const double FORGOTTEN_WEIGHT = 1e-6; /* reached 1,400 to 1,800 epochs af
 static const double BONUS = 0.5;
 static const double MARGIN = 0.5; /* another step must seem cheaper by this much */
 static const double OUTLIER = 4;  /* a cost counts as at most this far from the mean */
-static const double PHASE = 12;   /* a larger CUSUM of deviations is a new phase */
+static const double PHASE = 12;   /* a CUSUM above this means a new phase */
 
 /* Fractions of a cost. */
 static const double NOISE_FIRST = 0.25;

@@ -83,7 +83,7 @@ static struct reading read_end(struct self *me)
     uint64_t now = me->alone ? ticks_after() : ticks_now();
     /* Without fences the processor may take the second reading before the first one. */
     struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0};
-    end.switched = canary_is_gone(); /* before any system call */
+    end.switched = canary_is_gone(); /* before a system call can cause a switch */
     if (me->counted)
         me->counted = counters_after(me);
     if (me->faults_wanted)

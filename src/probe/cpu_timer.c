@@ -13,7 +13,8 @@ char cpu_timer_mark;
 enum {
     INTERVAL_NS = 500 * 1000, /* less than a tick: the timer is due at every tick */
     FIRST_NS = 1,             /* due at the first tick: samples short threads too */
-    AWAY_NS = 100 * 1000,     /* off the processor for longer: it was lost */
+    /* A thread that was off its processor for less than this counts as having kept it. */
+    AWAY_NS = 100 * 1000,
 };
 
 /* Reads a clock without libc. libc's function may make a system call. If the thread is in the

@@ -140,7 +140,7 @@ INTERPOSED void free(void *block)
     account_leave_release(me);
 }
 
-/* C23. If the allocator has no free_sized(), its free() is called. */
+/* A function of C23. If the allocator does not have it, this calls the allocator's free(). */
 INTERPOSED void free_sized(void *block, size_t bytes)
 {
     struct self *me = &self;

@@ -50,9 +50,9 @@ void *next_of_runtime(const char *name)
     return found;
 }
 
-/* We may have called an operator of a plugin that ends with a jump to another operator. The return
- * address `address` then lies in this library. In that case the call comes from the same plugin as
- * the last call. */
+/* `address` is the return address of the call. It lies in this library if we have called an
+ * operator of a plugin, and that operator ended with a jump to another operator. The caller is then
+ * the plugin of the last call. */
 void *next_of_object(const void *address, const char *name)
 {
     static __thread void *last;

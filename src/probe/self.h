@@ -35,7 +35,7 @@ enum self_special {
     SELF_TIMED = 1,   /* the operation is timed */
     SELF_WATCHED = 2, /* the block to be freed or reallocated is watched */
     SELF_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
-    SELF_UNSEEN = 8,  /* the probe no longer sees its system calls */
+    SELF_UNSEEN = 8,  /* the probe no longer sees the operation's calls */
 };
 
 struct self {

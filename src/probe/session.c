@@ -420,9 +420,9 @@ static struct residence look_closely(const struct profile_head *head, uint64_t r
     return found;
 }
 
-/* Drops every second moment of the full list, and halves the rate of later moments. Of each pair
- * the second moment is kept. If only the first one has the figures of residence_look(), the first
- * one is kept instead. Returns the number of moments that are left. */
+/* Drops every second moment (struct profile_moment) of the full list, and halves the rate of later
+ * moments. Of each pair the second moment is kept. If only the first one has the figures of
+ * residence_look(), the first one is kept instead. Returns the number of moments that are left. */
 static size_t thin(struct profile_samples *samples)
 {
     size_t kept = 0;
@@ -454,7 +454,8 @@ static void update_head(struct profile_head *head)
     head->ns_last = clock_now_ns();
 }
 
-/* Appends a moment and sets the time of the next one. The caller holds the latch. */
+/* Appends a moment (struct profile_moment) and sets the time of the next one. The caller holds the
+ * latch. */
 static void note_moment(struct watched_live live, uint64_t resident, struct residence closely)
 {
     static size_t used;

@@ -64,9 +64,9 @@ static size_t end_in_extent(size_t page, size_t last, size_t *extent)
 }
 
 /* Updates the counts of noted pages before the bits of [from, to) change. If `noted` is false, the
- * caller is about to note the range. The pages without a noted granule are then added to the
- * counts. If `noted` is true, the caller is about to clear the range. The pages with a noted
- * granule are then subtracted. If the count of an extent is 0, its bits need not be read. */
+ * caller is about to record the range as handed out. The pages without a noted granule are then
+ * added to the counts. If `noted` is true, the caller is about to clear the range. The pages with a
+ * noted granule are then subtracted. If the count of an extent is 0, its bits need not be read. */
 static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool noted)
 {
     size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;
@@ -108,7 +108,7 @@ static bool is_noted(struct shadow_leaf *leaf, uintptr_t address)
     return ((granules >> granule % 64) & 1) != 0 || ((pages >> page % 64) & 1) != 0;
 }
 
-/* Notes [start, end), which lies in one leaf. */
+/* Records [start, end), which lies in one leaf, as handed out. */
 static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
 {
     uintptr_t from = start % LEAF_BYTES;
@@ -125,7 +125,7 @@ static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
     change(leaf->granules, whole_end >> GRANULE_BITS, (to + 15) >> GRANULE_BITS, SET);
 }
 
-/* Notes [start, end) in all leaves that it reaches. */
+/* Records [start, end) as handed out, in all leaves that the range reaches. */
 static void note_all(uintptr_t start, uintptr_t end)
 {
     for (uintptr_t next; start < end; start = next) {

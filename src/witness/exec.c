@@ -265,8 +265,8 @@ static void copy_arguments(char **argv, size_t count, const char *first, va_list
 }
 
 /* Copies the arguments of an execl function into the array `argv` on the stack, as glibc does: a
- * vfork child shares all other memory with its parent. After the macro, `rest` stands behind the
- * NULL that ends the arguments. There execle has its environment. */
+ * vfork child shares all other memory with its parent. After the macro, va_arg(rest) returns the
+ * argument after the NULL, which for execle is the environment. */
 #define ARGUMENTS(argv, first, rest)                                                               \
     va_list rest;                                                                                  \
     va_start(rest, first);                                                                         \

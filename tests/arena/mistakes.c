@@ -1,4 +1,4 @@
-/* mistakes.c - makes the mistake that its argument names. */
+/* mistakes.c - a program that makes the mistake named by its argument, which checks must find. */
 #include <cairn/arena.h>
 #include <string.h>
 

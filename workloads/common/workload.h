@@ -47,7 +47,7 @@
 struct parameter {
     const char *name;
     const char *help;
-    /* The default, until main() stores the given value. For a word, the place of the word in the
+    /* The default, until main() stores the given value. For a word, the index of the word in the
      * list. */
     uint64_t value;
     uint64_t least;      /* smallest number allowed */
@@ -200,7 +200,7 @@ void table_free(void *table, size_t bytes);
  * unit, as in "resident_after_1_s_bytes". */
 void workload_figure(const char *name, double value);
 
-/* Returns the value of one of the workload's own parameters. For a word, the value is its place in
+/* Returns the value of one of the workload's own parameters. For a word, the value is its index in
  * the list. */
 uint64_t parameter(const char *name);
 
