@@ -4,8 +4,8 @@
  * back before that moment, so this number is also the peak.
  *
  * Every page of libcairn's file counts, and no page of the C library's file. The page cache decides
- * how many pages of a file one page fault makes resident: with Linux 6.18 the same file had 64 KB or
- * 192 KB resident, depending on whether it was read from the disk or had just been written.
+ * how many pages of a file one page fault makes resident: with Linux 6.18, 64 KB or 192 KB of the
+ * same file were resident, depending on whether it was read from the disk or had just been written.
  */
 #include <ctype.h>
 #include <fcntl.h>
