@@ -49,7 +49,10 @@ from cairn.model import (
 )
 
 LONG_RUN_S = 600
-"""Seconds. Fragmentation makes memory grow over hours. A shorter run says nothing about it."""
+"""A run shorter than this many seconds says nothing about long-run fragmentation.
+
+Such fragmentation makes memory grow over hours.
+"""
 
 MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
 
@@ -445,8 +448,8 @@ class _Judge:
     def _advice_on_memory(self, pick: str) -> str:
         """The advice for users to whom `pick` takes too much memory, as the end of a sentence.
 
-        It names a winner that takes less memory than `pick`, else `_memory_saver`, else the
-        baseline.
+        It names a winner that takes less memory than `pick`; if there is none, the contender of
+        `_memory_saver`; if there is none either, the baseline.
         """
         against = self.table.changes(PEAK.key, self._showing(Shown.LESS), pick, self.rule)
         for name in self._showing(Shown.LESS):
@@ -455,9 +458,10 @@ class _Judge:
         return self._memory_saver() or f"keep {self.baseline}"
 
     def _memory_saver(self) -> str | None:
-        """The advice to use the contender that saves the most memory at no shown change in time.
+        """The advice to use the contender that saves the most memory without a change in time.
 
-        Returns the end of a sentence, or None if no such contender is shown to save memory.
+        Only contenders for which no difference in time is shown are considered. Returns the end of
+        a sentence, or None if none of them is shown to save memory.
         """
         even = [*self._showing(Shown.EQUIVALENT), *self._showing(Shown.NOT_SHOWN)]
         savers = [name for name in even if self._shows(PEAK, name) is Shown.LESS]
@@ -509,10 +513,11 @@ class _Judge:
         return self.rows[name].changes.get(metric.key)
 
     def _all_narrow(self) -> bool:
-        """Whether every interval that shows nothing is as narrow as the stopping rule demands.
+        """Whether the intervals of all undecided contenders are as narrow as the rule demands.
 
-        For an interval that shows neither a difference nor equivalence, the rule demands a
-        half-width of at most half of `precision` (`stats.look`).
+        An undecided contender is shown to be neither different from the baseline nor equivalent to
+        it. For such a contender, the stopping rule demands a half-width of at most half of
+        `precision` (`stats.look`).
         """
         widths = [
             stats.half_width(self.rows[name].changes[self.time.key])

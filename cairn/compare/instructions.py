@@ -1,6 +1,6 @@
-"""Instructions per operation of a workload, as callgrind counts them. Pure.
+"""Instructions per operation of a workload, as callgrind counts them. All functions are pure.
 
-Time is noisy. Instructions are not: most programs execute the same number of them in every run.
+Times vary from run to run. Most programs execute the same number of instructions in every run.
 Each workload runs at two sizes. The instructions of an operation are the difference in instructions
 divided by the difference in operations, so the cost of starting and ending the program cancels:
 
@@ -38,10 +38,12 @@ class Count:
     per_operation: float | None
     """None if not measured; `problem` then says why."""
     spread: float
-    """How much repeated counts differ, as a share of `per_operation`; 0 when they agree.
+    """How much repeated counts differ, as a share of `per_operation`; 0 when they agree:
 
-    At each size, the range is the largest count minus the smallest. The sum of the two ranges is
-    divided by the difference in operations and by `per_operation`."""
+        spread == (range(smaller) + range(larger)) /
+                  (operations(larger) - operations(smaller)) / per_operation
+
+    range(size) is the largest count of instructions at this size minus the smallest."""
     problem: str | None
     """Why `per_operation` was not measured, as the rest of a sentence that begins with the
     contender."""

@@ -1,4 +1,4 @@
-"""The plan of a run: which trials there are, and in which order. Pure; a seed decides the order."""
+"""The plan of a run: its trials and their order, which a seed decides. All functions are pure."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The ranking of a few scenarios with many runs: time per operation, points, and what points hide.
+"""Ranks contenders over a few scenarios with many runs, by points for the time per operation.
 
-The form is that of the founding experiment. In each scenario n contenders get n, n - 1, … 1 points
-by the median time of an operation. The sum of the points ranks the contenders. Points are easy to
-read, but they lose information. A contender that leads by 7 % gets as many points as one that leads
-by 250 %. Two contenders get different points even if the data cannot distinguish them. A total of
-points therefore never stands alone. Next to the total stand the geometric mean of the contender's
-ratios to the best, with its interval, and whether the contender is shown to be slower than the
-contender above.
+The experiment that started the project used this form. In each scenario n contenders get n, n - 1,
+… 1 points by the median time of an operation. The sum of the points ranks the contenders. Points
+are easy to read, but they lose information. A contender that leads by 7 % gets as many points as
+one that leads by 250 %. Two contenders get different points even if the data cannot distinguish
+them. A total of points therefore never stands alone. Next to the total stand the geometric mean of
+the contender's ratios to the best, with its interval, and whether the contender is shown to be
+slower than the contender above.
 
 Always true here:
 
@@ -19,7 +19,7 @@ Always true here:
 - A contender that failed in a scenario gets no points there and has no total. The other contenders
   get the points that they would get if the failed contender had come last.
 
-Pure.
+All functions are pure.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Entry:
     over_above: Difference | None
     """`median_ns` divided by that of the contender one line above; None for the first line.
 
-    Unless this contender is shown to take more time, the order of the two may be chance.
+    If this contender is not shown to take more time, the order of the two may be chance.
     """
     points: float | None
     """Of n contenders the first gets n points and the last 1; equal medians share their points.

@@ -32,7 +32,7 @@ Always true here:
 - A workload has ratios only if every contender has a number, because a contender without a number
   may be the best.
 
-Pure. numpy is imported when first needed.
+All functions are pure. numpy is imported when first needed.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ class Column:
     error: NDArray[np.float64] | None
     """By contender: the standard error of `behind`; None for one round.
 
-    The error of the apparent best says how far it may be behind another contender.
+    The apparent best has distance 0 to itself. Its error is set so that its interval reaches as far
+    as another contender may be ahead of it.
     """
     luck: float
     """By how much the apparent best looks too good, as a log distance; see _luck()."""
@@ -307,7 +308,7 @@ def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Leaves out each round in turn. Returns the centres of the others: rounds × contenders.
 
     For each round that is left out, the others make about n² / 2 pairs per contender. To save
-    memory, the function leaves out only 16 rounds at a time, not all n.
+    memory, the function makes the pairs for 16 left-out rounds at a time, not for all n.
     """
     import numpy as np
 

@@ -8,8 +8,8 @@ everywhere.
 
 Always true here:
 
-- Rounds are compared within a workload alone. Workloads may have different numbers of rounds and
-  have the same weight.
+- Rounds are compared only within a workload. Workloads may have different numbers of rounds; each
+  workload has the same weight in a mean.
 - A contender that failed on a workload is no reference there. Its failure costs the other
   contenders neither a round nor a workload.
 - The means of all contenders are over the same workloads. They leave out workloads that fewer than
@@ -19,7 +19,7 @@ Always true here:
   an allocator seldom fails where it is good.
 
 The module `ratios` explains how ratios and their intervals are made, and why the choice of the best
-contender needs care. Pure.
+contender needs care. All functions are pure.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Place:
     """Geometric mean over the workloads of its time divided by that of the contender one place
     above, paired within rounds; None for the first place.
 
-    Unless this contender is shown to take more time, the order of the two may be chance.
+    If this contender is not shown to take more time, the order of the two may be chance.
     """
     failed_on: tuple[str, ...] = ()
     """The names of the workloads on which the contender failed. A contender that failed on any

@@ -85,7 +85,8 @@ _T_95 = {
     1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262,
     10: 2.228, 11: 2.201,
 }  # fmt: skip
-"""Student's t for 95 %, by degrees of freedom. Beyond 11 degrees, 2.2 is a little too large."""
+"""Student's t for 95 %, by degrees of freedom. Beyond 11 degrees the code uses 2.2, which is a
+little too large."""
 
 
 ROUNDS_LEAST = 6
@@ -219,7 +220,7 @@ def _null_cdf(n: int) -> NDArray[np.float64]:
     mass[0] = 1.0
     ranks_before = 0
     for rank in range(1, n + 1):
-        end = ranks_before + 1  # from here on, mass is 0 so far
+        end = ranks_before + 1  # mass[end:] is still 0
         ranks_before += rank
         joined = mass[:end] / 2
         mass[:end] /= 2

@@ -1,4 +1,7 @@
-"""Expands commands with parameters, written {name}, into the workloads of a run. Pure."""
+"""Makes the workloads of a run from commands with parameters, which are written {name}.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 

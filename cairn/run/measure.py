@@ -21,18 +21,20 @@ from cairn.run.runner import Runner
 from cairn.run.store import Folder
 
 WARM_FROM_BYTES = 256 << 20
-"""The footprint from which memory is warmed in a virtual machine.
+"""In a virtual machine, memory is touched before each round if a program's peak reaches this size.
 
-Memory that the host has not backed yet is slow: a 3 GB fill took 6.5 s cold and 0.22 s warm.
+The first write to memory that the host has not backed yet is slow: filling 3 GB took 6.5 s for the
+first time and 0.22 s afterwards.
 """
 _WARM_SHARE = 1.2
 """The memory to touch, as a multiple of the program's peak."""
 _WARM_LIMIT = 0.7
 """The largest share of the available memory to touch."""
 _LOOKS_ALL = 100
-"""The number of rounds up to which the stopping rule looks at the results after every round."""
+"""Up to this number of rounds, the stopping rule is evaluated after every round."""
 _LOOKS_GROWTH = 1.05
-"""Beyond _LOOKS_ALL rounds, the rounds grow by this factor from look to look; see _look()."""
+"""Beyond _LOOKS_ALL rounds, the stopping rule is evaluated again when the number of rounds has
+grown by this factor; see _look()."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Progress:
     seconds_left: float | None
     """The estimated time that all workloads still need."""
     half_width: float | None
-    """Half the length of the slowest workload's widest interval; None until it is known."""
+    """Half the length of the slowest workload's widest confidence interval; None before the first.
+    """
     leading: str | None
     """The contender that is furthest ahead of the baseline.
 
@@ -70,7 +73,7 @@ class Observer(Protocol):
         """The contender `name` failed and takes no further part."""
 
     def told(self, sentence: str) -> None:
-        """The user should know this sentence. It changes no result."""
+        """`sentence` is a message for the user. The event that it reports changes no result."""
 
     def warmed(self, size: int) -> None:
         """From now on, `size` bytes of memory are touched before each round."""
@@ -89,7 +92,7 @@ class Measurement:
         self._observer = observer
         self._samples: list[Sample] = []
         self._of: list[list[Sample]] = [[] for _ in run.settings.workloads]
-        """By workload: its samples with their active time as wall time; see _judged()."""
+        """By workload: its samples, whose wall time excludes deliberate sleep; see _judged()."""
         self._first: dict[tuple[int, str], Sample] = {}
         """By workload and contender: the first trial that did not fail."""
         self._tried: set[tuple[int, str]] = set()
@@ -99,10 +102,12 @@ class Measurement:
         self._settled: dict[int, str] = {}
         """The workloads that need no more rounds, with the reason."""
         self._stretch_s = [0.0] * len(run.settings.workloads)
-        """By workload: the time that all contenders together took in its last round."""
+        """By workload: the time that all contenders together took in the workload's last round."""
         self._looks: dict[int, tuple[int, int, stats.Look]] = {}
-        """By workload: the number of rounds at its last look, the number of contenders that were
-        compared with the baseline in that look, and the answer of that look.
+        """By workload: the last evaluation of the stopping rule.
+
+        It consists of the number of rounds at that time, the number of contenders that were
+        compared with the baseline, and the answer.
         """
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
@@ -132,12 +137,12 @@ class Measurement:
         return tuple(self._samples)
 
     def measure(self) -> None:
-        """Runs until the rule says stop.
+        """Runs trials until the stopping rule ends the measurement.
 
         Raises ProgramFailed when the baseline fails, ContenderFailed when nothing is left to
-        compare or the baseline has no proof, and Interrupted on ctrl-C. All trials before that are
-        in the folder. In a run of built-in workloads a failure ends the workload, or the
-        contender's part in it, but not the run.
+        compare or the baseline has no proof of load, and Interrupted on ctrl-C. All trials before
+        the error are stored. In a run of built-in workloads, the run continues after a failure: a
+        failed baseline ends only its workload, and another contender leaves only this workload.
         """
         settings = self._run.settings
         for workload, name in sorted(self._failed):
@@ -199,7 +204,9 @@ class Measurement:
         return len(self._settled) == len(self._of)
 
     def _carry_out(self, trials: Iterable[Trial], *, watch: bool = False) -> None:
-        """Runs the trials whose workload and contender still take part. Records the time they take.
+        """Runs the trials, without finished workloads and without contenders that failed in them.
+
+        Records how long the trials of each workload take.
 
         watch: see Runner.trial().
         """
@@ -235,9 +242,10 @@ class Measurement:
             self._fail(sample)
 
     def _note(self, sample: Sample) -> None:
-        """Files a sample by its workload, and by workload and contender.
+        """Adds a sample to all collections of this object.
 
-        So a look reads the samples of its workload only.
+        One of them groups the samples by workload, so that the stopping rule reads the samples of
+        one workload only.
         """
         self._samples.append(sample)
         self._of[sample.trial.workload].append(self._judged(sample))
@@ -356,10 +364,10 @@ class Measurement:
     def _look(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
         """The stopping rule's answer on the rounds so far.
 
-        The time of a look grows with the square of the number of rounds. So beyond _LOOKS_ALL
-        rounds, the last answer is repeated until the rounds have grown by the factor _LOOKS_GROWTH.
-        A new look is always made at rounds at which the rule may stop, and after a contender
-        failed.
+        The time to evaluate the rule grows with the square of the number of rounds. So beyond
+        _LOOKS_ALL rounds, the last answer is returned again until the number of rounds has grown by
+        the factor _LOOKS_GROWTH. The rule is always evaluated anew when its number of rounds is one
+        at which it may stop (`stats.look_rounds`), and after a contender failed.
         """
         rule = self._run.rule
         rounds = min(len(of) for of in ratios.values())
@@ -396,7 +404,10 @@ class Measurement:
         return min((len(of) for of in ratios.values()), default=alone)
 
     def _progress(self) -> Progress:
-        """The progress of the workload that needs the most further rounds, with the time left."""
+        """The progress of the workload that needs the most further rounds.
+
+        The time left is that of all workloads.
+        """
         rule = self._run.rule
         standings = []
         left = 0.0
@@ -447,14 +458,15 @@ def _cell(sample: Sample) -> tuple[int, str]:
 
 
 def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
-    """The stopping rule for one workload of a suite. It looks at the widths of intervals alone.
+    """The stopping rule for one workload of a suite. It depends on the widths of intervals alone.
 
-    `stats.look` is for a comparison with a verdict of its own. With ten contenders, the intervals
-    of `stats.look` exist from nine rounds on. A suite ends in means over dozens of workloads, and
-    each workload contributes its estimates only. So here each contender's mean log ratio has its
-    own 95 % interval by Student's t. The workload stops when all these intervals are as narrow as
-    `precision` demands. A rule that looks at widths alone leaves the estimates unbiased. It lowers
-    the coverage of these intervals by three percentage points at most (tests/python/test_bench.py).
+    `stats.look` is the rule for a comparison with a verdict of its own. It needs many rounds: for
+    ten contenders, its intervals exist only from nine rounds on. A suite reports means over dozens
+    of workloads, and uses only the estimates of each workload. So here each contender's mean log
+    ratio has a 95 % interval of its own by Student's t. The workload stops when all these intervals
+    are as narrow as `precision` demands. The estimates stay unbiased, because the rule depends on
+    widths alone. The coverage of the intervals falls by three percentage points at most
+    (tests/python/test_bench.py).
     """
     rounds = min(len(differences) for differences in ratios.values())
     widths = (

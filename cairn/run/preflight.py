@@ -24,9 +24,9 @@ from cairn.errors import ContenderFailed
 from cairn.model import Check, Contender, Host, Settings
 
 MARK = "doctor: "
-"""The beginning of a note that comes from doctor.
+"""The beginning of each note that comes from the checks of 'cairn doctor'.
 
-The terminal shows these notes before all other notes. Reports do not distinguish them.
+The terminal shows these notes before all other notes. Reports show them like other notes.
 """
 
 
@@ -45,7 +45,7 @@ class Preflight:
 def prepare(
     specs: Sequence[str], settings: Settings, baseline: str | None, say: Callable[[str], None]
 ) -> Preflight:
-    """Chooses the contenders: those in `specs`, else those that make sense for this program.
+    """Chooses the contenders: those in `specs` if there are any, else a default for this program.
 
     specs: the user's arguments of -a.
     baseline: the user's choice; None for the default.
@@ -182,9 +182,9 @@ def _refuse_system(specs: Sequence[ContenderSpec], diagnosis: Diagnosis) -> None
 
 
 def _settled_by_run(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The subjects of the checks whose advice this run follows by its choice of contenders.
+    """The subjects of the checks whose advice the chosen contenders already follow.
 
-    The next step of such a check is not shown to the user.
+    The user is shown the result of such a check without its advice.
     """
     return (
         ("allocator",)
@@ -208,10 +208,11 @@ def common_knobs(specs: Sequence[ContenderSpec]) -> Mapping[str, str]:
 
 
 def with_and_without(specs: Sequence[ContenderSpec], knob: tuple[str, str]) -> list[ContenderSpec]:
-    """The contenders for a program that calls malloc seldom without a knob, such as CPython.
+    """The contenders for a program such as CPython, which rarely calls malloc by default.
 
-    The first contender is the system's allocator without the knob. Every allocator with the knob
-    follows.
+    The environment variable `knob` makes the program call malloc for all its memory. The first
+    contender is the system's allocator without this variable. All allocators with the variable
+    follow.
     """
     as_it_is = [spec for spec in specs if spec.allocator == "system"]
     return [

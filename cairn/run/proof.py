@@ -1,9 +1,9 @@
-"""The proof of load: judges from the witness's records whether a contender was really in use. Pure.
+"""The proof of load: judges from the witness's records whether a contender was really in use.
 
-`src/witness/record.h` is the contract of the records. Every process image with the witness writes a
-"start" record, which names the object that owns malloc, and an "exec" or "spawn" record for every
-program that it executes. A dynamic program that was executed but wrote no "start" record gave no
-proof, and a trial without proof is no result.
+The witness is a library that is preloaded into every process of a trial. `src/witness/record.h`
+describes its records. Each program writes a "start" record, which names the object that owns
+malloc, and an "exec" or "spawn" record for every program that it executes. If a dynamic program was
+executed but wrote no "start" record, the proof is missing, and the trial does not count.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Tree:
 
 
 def _raw(text: str) -> bytes:
-    """The bytes of a path. The witness writes each byte as one character."""
+    """The bytes of a path. The witness writes each byte as the character with the same number."""
     return text.encode("latin-1", "replace")
 
 

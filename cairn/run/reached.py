@@ -1,4 +1,4 @@
-"""Runs a program once behind the probe to find how much of its memory comes from malloc."""
+"""Runs a program once with the probe preloaded to find how much of its memory malloc provides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cairn.run.runner import Runner, private_folder
 
 
 def look(settings: Settings, contender: Contender) -> Reached | None:
-    """Runs the first workload under this contender, behind the probe.
+    """Runs the first workload under this contender, with the probe preloaded.
 
     Returns None if the run fails; the comparison will then fail in the same way and report it.
     Raises UsageError when --setup, --prepare, --conclude or --cleanup fails.

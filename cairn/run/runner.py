@@ -155,7 +155,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def real_path(path: str) -> str:
-    """The real path of a file that the loader names."""
+    """The real path of a file whose path the dynamic loader printed, without symbolic links."""
     return os.path.realpath(path)
 
 
@@ -285,11 +285,11 @@ class Runner:
     def _behind_probe(
         self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
     ) -> tuple[Proof, ProbeSummary | None]:
-        """Reads and deletes the probe's files. Returns the proof completed by them, and a summary.
+        """Reads and deletes the probe's files. Returns the completed proof, and a summary.
 
-        The witness sees that the probe owns malloc. The probe's own files say which allocator is
-        behind the probe. The summary is None without --why, and if no file of the probe can be
-        read.
+        The witness only reports that the probe owns malloc. The probe's files complete the proof:
+        they name the allocator that the probe calls. The summary is None without --why, and if no
+        file of the probe can be read.
         """
         # Imported here: numpy takes longer to load than most programs take to run.
         from cairn.profile import reader
@@ -467,7 +467,8 @@ class Runner:
 def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
     """The launcher's report on memory, corrected for built-in workloads.
 
-    Between two readings the launcher uses the cgroup's peak counter, which may include page cache.
+    For the time between two readings, the launcher relies on the cgroup's peak counter, which may
+    include page cache.
     A tree of one process cannot have held more memory than the largest resident set of that
     process, which the kernel counts exactly. Built-in workloads do not fork, so this resident set
     limits their numbers. Other programs may fork without executing a program, so their numbers stay
@@ -558,9 +559,9 @@ def carried(contender: Contender, scratch: Path) -> Contender:
 def seen_by(contender: Contender) -> Callable[[str], str]:
     """The function that resolves paths for the contender's proof.
 
-    For a probed contender it maps the probe's path to the contender's library, since the witness
-    sees that the probe owns malloc. The probe's files prove that the library is behind it
-    (`proof.not_behind`).
+    For a probed contender, the function maps the probe's path to the contender's library, because
+    the witness reports the probe as the owner of malloc. The probe's own files prove that the probe
+    calls this library (`proof.not_behind`).
     """
     if not contender.probed:
         return real_path

@@ -113,8 +113,8 @@ _RENAMED: dict[type, dict[tuple[str, ...], dict[str, str]]] = {
 }
 """The keys of version 1 that were renamed, with their current names.
 
-They are grouped by the record that holds them. The record is given by its kind and by the path of
-keys that leads to it.
+The outer key is the type of a stored record. The inner key is the path of keys to the part of the
+record that holds the renamed keys; () is the record itself.
 """
 
 
@@ -161,7 +161,7 @@ def _check_run(run: Run, path: Path) -> None:
 def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     """Raises CairnError for numbers that no trial can have.
 
-    Without this check, a damaged file could become a strange result.
+    Without this check, a damaged file could lead to a strange result.
     """
     limit = 1 << 62
     numbers: tuple[float, ...] = (
@@ -186,7 +186,9 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     if sample.probe is not None:
         numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
         if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:
-            raise CairnError(f"{path}, line {line} is damaged: the parts exceed the whole")
+            raise CairnError(
+                f"{path}, line {line} is damaged: parts of the CPU timer samples exceed their total"
+            )
     found = (
         *sample.metrics.values(),
         *(number for number in sample.counters.values() if number is not None),

@@ -157,7 +157,7 @@ def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) ->
     [
         ({"kernel_ns": -1.0}, "out of range"),
         ({"kinds": {"new": Operations(1, 1, 1e300, None)}}, "out of range"),
-        ({"samples_probe": 100}, "parts exceed the whole"),
+        ({"samples_probe": 100}, "parts of the CPU timer samples exceed their total"),
     ],
 )
 def test_impossible_numbers_from_the_probe_are_damage(
