@@ -166,8 +166,8 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 @click.option(
     "--why", is_flag=True,
     help="Explain the differences: split CPU time into allocator, system calls, page faults and "
-    "program, and memory into its parts. Samples the plain runs by the kernel's clock, and also "
-    "runs each contender with the probe: more than twice the time.",
+    "program, and memory into its parts. This takes clock samples of the plain runs, and also runs "
+    "each contender with the probe, so it takes more than twice the time.",
 )  # fmt: skip
 @click.option(
     "--memory",

@@ -221,8 +221,8 @@ class _Heap:
 def size_classes(library: Path) -> Iterator[SizeClass]:
     """Yields the size classes of the library.
 
-    They are read from the blocks and slabs of a heap. A second copy of the allocator's formula here
-    could differ from the allocator.
+    The function allocates blocks in a heap and observes their sizes and slabs. A second copy of the
+    allocator's formula here could become different from the allocator's own.
     """
     heap = _Heap(library)
     # In a small process, classes share slabs. The allocation of a large block ends the sharing.
@@ -249,7 +249,7 @@ def size_classes(library: Path) -> Iterator[SizeClass]:
 def size_class_table(library: Path) -> str:
     """Returns the table in Markdown, a row per class.
 
-    The average assumes that all sizes of a class are equally frequent.
+    The column "on average" assumes that all request sizes of a class are equally frequent.
     """
     lines = [
         "",

@@ -36,7 +36,7 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
     FILE holds what a program wrote to standard error under the allocator cairn with CAIRN_SITES=1
     and CAIRN_STATS=json. The default is standard input. Function names come from the program and
     its libraries, which must still exist unchanged. A program that was started by a relative path
-    is searched from the current folder. A forked child counts its parent's blocks again.
+    is looked up from the current folder. A forked child counts its parent's blocks again.
 
     \b
       cairn run -a 'cairn:CAIRN_SITES=1;CAIRN_STATS=json' -- ./prog 2>log

@@ -122,7 +122,10 @@ class Counting:
             self._reported = True
 
     def _waited(self, seconds: float | None) -> bool:
-        """Waits for the signal, at most `seconds`. Returns False if the program ended meanwhile."""
+        """Waits for the signal, at most `seconds`.
+
+        Returns False if the program ended meanwhile, else True.
+        """
         try:
             return self._events.get(timeout=seconds) == "signal"
         except Empty:

@@ -1,1 +1,4 @@
-"""Turns results into text, documents and pictures. Pure; other programs' texts become printable."""
+"""Turns results into text, documents and pictures.
+
+All functions are pure. Control characters in the texts of other programs are escaped.
+"""

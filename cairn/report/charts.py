@@ -34,8 +34,8 @@ _COLORS = (
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">", "p", "h", "*", "d")
 _GRID, _FAINT, _GOOD, _BAD = "#dddddd", "#777777", "#117733", "#882255"
 _CUTS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""Possible ends of the axis of ratios. Larger ratios are written as numbers at its edge. A longer
-axis would make ratios such as 1.05 invisible."""
+"""Possible ends of the axis of ratios. Ratios beyond the end are written as numbers at the edge. On
+a longer axis, ratios such as 1.05 could not be distinguished from 1."""
 _BEYOND = 0.03
 """At most this share of the ratios lies beyond the end of the axis."""
 _STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
@@ -187,8 +187,8 @@ def _dot(
 def time_against_memory(run: Run, found: Standings, *, title: str, form: str) -> bytes:
     """Draws the geometric means of time and memory, with their intervals as crosses.
 
-    Down and left is better. A star marks where a contender would be that is the best on every
-    workload.
+    Down and left is better. A star marks the point that a contender would have if it were the best
+    on every workload.
     """
     from matplotlib.figure import Figure
 
@@ -438,7 +438,7 @@ def _framed(figure: Figure, run: Run, title: str, says: str) -> None:
 
 @without_glyph_warnings()
 def _drawn(figure: Figure, form: str) -> bytes:
-    """Returns the picture's bytes. A fixed salt replaces the random names inside an SVG."""
+    """Returns the picture's bytes. A fixed salt makes the names in an SVG the same each time."""
     import matplotlib
 
     made = BytesIO()

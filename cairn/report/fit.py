@@ -106,7 +106,7 @@ def _narrowed(table: Table) -> Table:
 def _wrapped(head: str, width: int) -> str:
     """Returns the head with line breaks.
 
-    No line is wider than `width`, or than the longest piece if that is wider.
+    A line is at most as wide as `width` or as the longest unbreakable piece, whichever is wider.
     """
     return "\n".join(wrapped(head, max(width, *map(cell_len, pieces(head)))))
 

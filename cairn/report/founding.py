@@ -1,4 +1,7 @@
-"""The founding cases as a table: the recorded effect, the effect here, and whether they agree."""
+"""The table of the founding cases (see `cairn.why.founding`).
+
+It has the recorded effect of each case, the effect measured here, and whether they agree.
+"""
 
 from __future__ import annotations
 

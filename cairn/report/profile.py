@@ -481,8 +481,8 @@ def notes(profile: Profile) -> Iterator[str]:
     if profile.window:
         yield (
             f"counted for {units.time(profile.wall_ns)}, beginning "
-            f"{units.time(profile.window.after_ns)} after the program's start; a longest time is "
-            f"{UNKNOWN} unless it occurred in that period"
+            f"{units.time(profile.window.after_ns)} after the program's start; {UNKNOWN} for a "
+            "longest time means that it did not occur in that period"
         )
     tally, processes = profile.tally, profile.processes
     total = lines(profile)[-1]

@@ -32,7 +32,8 @@ Kind = Literal["comparison", "standings", "scenarios", "calibration", "founding"
 """The kind of report that a run gets. A run of a user's own program is a comparison."""
 
 _OURS = "cairn"
-"""In a ranking, contenders with this name, alone or before a dash, are compared with all others."""
+"""In a ranking, contenders whose name is this word or begins with this word and a dash get a table
+of their own, which compares them with all other contenders."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ class Table:
     tight: bool = False
     """One space between the columns instead of two, for tables of many narrow columns."""
     parts: tuple[int, ...] = ()
-    """The number of columns of each part, from the second column on. Empty: each column is a part.
-    A part is not divided."""
+    """The number of columns of each part, from the second column on. If this is empty, each column
+    is a part. The columns of a part are never separated."""
     optional: tuple[int, ...] = ()
     """Indexes of the parts that a narrow screen may leave out, the least important first."""
     texts: bool = False
@@ -82,7 +82,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
 
 
 def name_of(title: str, name: str) -> str:
-    """Returns a contender's name, followed by the library's title unless the name implies it."""
+    """Returns the contender's name or its library's title, or both if neither implies the other."""
     if title.lower().startswith(name.lower() + " "):
         return formatting.printable(title)
     if name.partition(" ")[0] in ("system", title.partition(" ")[0]):
