@@ -32,7 +32,7 @@ def witness() -> Path:
 
 
 def probe() -> Path:
-    """The library that counts and times the calls of the allocator behind it, in every process."""
+    """The library that is preloaded before an allocator, and counts and times the calls of it."""
     return _part("libcairn-probe.so")
 
 

@@ -1,4 +1,7 @@
-"""Parses and prints numbers with units: durations, sizes, percentages. Sizes are binary. Pure."""
+"""Parses and prints numbers with units: durations, sizes, percentages.
+
+The units of sizes are binary: 1 KiB is 1024 bytes. All functions are pure.
+"""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def parse_contender(spec: str, catalog: Catalog | None = None) -> ContenderSpec:
 
 
 def behind_probe(spec: str) -> str:
-    """The spec of the same contender behind the probe, without a user's name."""
+    """The spec of the same contender with the probe, without the name that the user gave it."""
     _, _, rest = _split_name(spec)
     target, colon, knobs = rest.partition(":")
     return f"{target.removesuffix(PROBE)}{PROBE}{colon}{knobs}"

@@ -79,7 +79,7 @@ class _NoPackage(_NotInIndex):
 
 
 def silent(step: str) -> None:
-    """A Progress that shows nothing."""
+    """A progress callback that shows nothing."""
 
 
 def unpack_from_distribution(

@@ -38,7 +38,7 @@ from cairn.errors import CairnError, ContenderFailed
 TOOL_TIMEOUT_S = 5.0
 """The timeout of a tool. ldconfig takes milliseconds, and dpkg-query takes tenths of a second.
 
-Without an answer, versions are unknown.
+If a tool does not answer in time, versions are unknown.
 """
 
 

@@ -40,7 +40,8 @@ _PROGRESS_BAR = {
     "CARGO_TERM_PROGRESS_WIDTH": "80",
     "CARGO_TERM_COLOR": "never",
 }
-"""Makes cargo show a progress bar. Otherwise it is silent and a slow download looks stalled."""
+"""Variables that make cargo print a progress bar. Without the bar, cargo prints nothing during a
+download, and a slow download looks stalled."""
 
 
 class NotObtained(Exception):
@@ -130,7 +131,8 @@ def _refuse_unpinned(path: Path, source: Source) -> None:
 def unpack(source: Source, archive: Path, work: Path) -> Path:
     """Unpacks the archive below `work` and returns the top folder of the source.
 
-    The checksum vouches for the contents. The size limit catches a mistake in the pinned entry.
+    The checksum was compared before, so the contents are those that were pinned. The size limit
+    catches a mistake in `sources.toml`.
     Raises tarfile.TarError or zipfile.BadZipFile.
     """
     folder = work / "source"

@@ -1,8 +1,9 @@
 """Adds a user's own library under a name, and removes allocators from the cache.
 
-An added library stays where it is. The cache keeps a record of the library, in a folder that takes
-the place of a version. By this record, `-a NAME` finds the library, and warns if its file has
-changed since. Removing deletes files in the cache and nothing else.
+An added library stays where it is. The cache keeps a record of the library in the folder
+NAME/added; fetched allocators have a folder for each version there instead. With this record,
+`-a NAME` finds the library, and warns if its file has changed since it was added. Removing deletes
+files in the cache and nothing else.
 """
 
 from __future__ import annotations

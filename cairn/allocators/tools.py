@@ -205,9 +205,10 @@ def run_tool(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the process group and waits up to _GROUP_GONE_S until all its processes are gone.
+    """Kills the process group and waits until all its processes are gone.
 
-    When it returns, no process of the group writes to a file any more, unless the time ran out.
+    After that, no process of the group writes to a file. The function waits for at most
+    _GROUP_GONE_S; if it returns for this reason, a process of the group may still write.
     """
     if process.poll() is not None:
         return

@@ -45,9 +45,10 @@ _HIDDEN_MALLOC = "malloc"
 
 
 _RUST, _RUST_CHOSEN = "__rust_alloc", "__rg_alloc"
-"""Rust's entry to its allocator, and the function behind it if the program chose an allocator.
+"""The function that a Rust program calls to allocate, and the function that this one calls if the
+program chose its own allocator.
 
-Mangled names have the same endings.
+If the compiler mangled these names, they are the ends of the mangled names.
 """
 
 

@@ -22,7 +22,7 @@ from cairn.errors import ContenderFailed
 LOADER_TIMEOUT_S = 1.5
 """The timeout of the loader, which lists a library in about a millisecond.
 
-A refusal is promised within two seconds.
+The documentation promises that a library is refused within two seconds.
 """
 
 

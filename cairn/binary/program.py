@@ -95,8 +95,8 @@ def inspect_program(command: str, path: str | None = None) -> Program:
 def _find_command(command: str, search: str) -> str:
     """The real path of the command's file, searched for as execvp does.
 
-    The search goes on after a file that may not be executed. If no other file is found, the error
-    names that file.
+    The search goes on after a file that this user may not execute. If no other file is found, the
+    error names the first such file.
     """
     missing = (
         f"{command or 'an empty name'}: command not found. Check its spelling, or give its path."

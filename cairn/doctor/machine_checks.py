@@ -18,7 +18,8 @@ NOISY = 0.028
 1.96 × √2 × 2.8 % ÷ √60 is 1 %.
 """
 STEAL = 0.01
-"""A share of stolen time above this limit is a warning. The default of --precision is the same."""
+"""A share of stolen time above this limit is a warning, because it is as large as the default of
+--precision, 1 %."""
 
 
 _SWAP_BYTES = 1 << 20

@@ -222,8 +222,8 @@ def _linking(facts: ProgramFacts) -> Check:
             "preload",
             "unknown",
             f"{program.file} cannot be read as an ELF file",
-            "Make it readable for your user. Until then, only the proof of load in each run shows "
-            "what it uses.",
+            "Make the file readable for your user. Until then, only the proof of load in each run "
+            "shows which allocator the program uses.",
         )
     libc = "musl" if program.musl else (facts.libc_version or "glibc")
     what = f"dynamic, {libc}, {program.machine}"
@@ -254,8 +254,8 @@ def _allocator(facts: ProgramFacts) -> Check:
         return Check(
             "allocator",
             "unknown",
-            f"{name} carries {_carried(inside)}; before a run it is not known whether it uses that "
-            "instead of malloc",
+            f"{name} carries {_carried(inside)}; only a run can show whether the program uses this "
+            "allocator or malloc",
             "'cairn compare' finds out in a run with the probe. 'cairn profile' counts the calls "
             "that reach malloc.",
         )
@@ -286,8 +286,8 @@ def _allocator(facts: ProgramFacts) -> Check:
 def _serves_python_alone(inside: Inside) -> bool:
     """Whether the built-in allocator is the mimalloc of CPython 3.13 and newer.
 
-    CPython uses it for its own objects, and only with PYTHONMALLOC=mimalloc or in a free-threaded
-    build. `_cpython` judges both.
+    CPython uses this mimalloc for its own objects only, and does so only with PYTHONMALLOC=mimalloc
+    or in a free-threaded build. `_cpython` judges these two cases.
     """
     return inside.python and inside.allocator == "mimalloc"
 

@@ -51,8 +51,8 @@ def prepare(
     baseline: the user's choice; None for the default.
     say: shows the user a line.
 
-    A program that contains an allocator is run once behind the probe, because only a run shows
-    whether the program uses that allocator. The user is shown a line before this run. Raises
+    A program that contains an allocator is run once with the probe preloaded, because only a run
+    shows whether the program uses that allocator. The user is shown a line before this run. Raises
     ContenderFailed when no preloaded allocator can work in the program, or when a contender is not
     on this machine or cannot be used.
     """
@@ -85,8 +85,8 @@ def prepare(
         from cairn.run import reached
 
         say(
-            f"runs {diagnosis.carries.name} once behind the probe, "
-            f"since it contains {diagnosis.carries.inside.allocator}"
+            f"{diagnosis.carries.name} contains {diagnosis.carries.inside.allocator}; "
+            "a run with the probe shows which allocator it uses"
         )
         seen = reached.look(settings, next(one for one in contenders if one.name == chosen))
         diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis

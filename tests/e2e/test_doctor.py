@@ -229,8 +229,8 @@ def allocator_lines(result) -> list[str]:
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line
     ]
-    assert any("once behind the probe" in line for line in lines), result.err
-    return [line for line in lines if "once behind the probe" not in line]
+    assert any("a run with the probe shows" in line for line in lines), result.err
+    return [line for line in lines if "a run with the probe shows" not in line]
 
 
 @pytest.mark.parametrize(("whose", "sign", "says"), [
@@ -264,7 +264,7 @@ def test_if_the_program_fails_behind_the_probe_its_allocator_stays_unknown(cairn
         "libc",
         "1",
     )
-    assert result.code == 3 and "before a run it is not known" in result.err
+    assert result.code == 3 and "only a run can show" in result.err
 
 
 def test_a_program_that_can_only_call_its_own_allocator_is_refused(cairn, compiled) -> None:

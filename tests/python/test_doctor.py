@@ -195,7 +195,7 @@ def test_an_allocator_that_is_only_carried_is_not_known_to_be_used(inside: Insid
     diagnosis = judged(inside=inside)
     check = about(diagnosis.checks, "allocator")
     assert (check.state, diagnosis.obstacle) == ("unknown", None)
-    assert "before a run it is not known" in check.says and "Rebuild" not in (check.next_step or "")
+    assert "only a run can show" in check.says and "Rebuild" not in (check.next_step or "")
     assert diagnosis.carries is not None
 
 
