@@ -19,7 +19,7 @@ Stored runs of version 1 are read, too. Newer versions are refused.
 """
 
 LARGEST_NUMBER = 1e15
-"""The magnitude of a user's metric, a counter or a workload's own figure must be below this."""
+"""The absolute value of a user's metric, a counter or a workload's own figure must be less."""
 
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
@@ -45,7 +45,7 @@ class Contender:
     library_path: tuple[str, ...] = ()
     """The folders that the preloaded libraries need on LD_LIBRARY_PATH."""
     owners: tuple[str, ...] = ()
-    """Absolute paths of the objects of which one must own malloc; if empty, libc must own it."""
+    """Absolute paths of libraries. One of them must own malloc. If empty, libc must own malloc."""
     knobs: tuple[tuple[str, str], ...] = ()
     """Environment variables set for the program, in the order given."""
     version: str | None = None
@@ -56,7 +56,7 @@ class Contender:
     probed: bool = False
     """Whether the probe of 'cairn profile' is preloaded in front of the allocator."""
     spec: str = ""
-    """The argument of -a that gives this contender, without its name."""
+    """The argument of -a that selects this contender, without the part NAME=."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Proof:
     processes: int
     """The number of executed programs, including those that the witness should have seen."""
     loaded: int
-    """The number of programs in which the contender's library owned malloc."""
+    """The number of these programs in which the contender's library owned malloc."""
     owner: str | None
     """The object that owned malloc in the command itself."""
     unreached: tuple[Unreached, ...] = ()
@@ -130,8 +130,8 @@ class Reported:
     operations: int
     batches: int
     mean_ns: float
-    """The mean time of an operation. This and the next three fields are over batches of
-    operations."""
+    """The mean time of an operation. This field and the next three are computed from the times of
+    batches of operations."""
     median_ns: float
     p95_ns: float
     p99_ns: float
@@ -456,7 +456,7 @@ class Change:
 
     estimate: float
     interval: Interval | None
-    """None when there are too few rounds for an interval of this level."""
+    """None when there are too few rounds for an interval of the wanted level."""
     shown: Shown
     p_adjusted: float | None
     rounds: int
@@ -471,8 +471,8 @@ class Row:
     changes: Mapping[str, Change]
     """Empty for the baseline."""
     proof: tuple[int, int]
-    """The number of processes with the library loaded, and the number of processes seen. Both are
-    from the run in which the first is the smallest share of the second."""
+    """The number of processes with the library loaded, and the number of processes seen. Both
+    numbers are from the trial with the smallest share of loaded processes."""
     failures: tuple[str, ...] = ()
     outliers: tuple[int, ...] = ()
     """Rounds in which this contender was far slower than usual; they are flagged and kept."""
@@ -566,7 +566,7 @@ class Settings:
     warm_memory: int | None = None
     """The bytes of memory to touch before each round; 0 touches none.
 
-    If it is None, the footprint of the program and the machine decide.
+    With None, memory is touched only in a virtual machine, and only if the program's peak is large.
     """
     counters: bool = False
     """Whether performance counters are read."""

@@ -56,7 +56,8 @@ Report = Literal["comparison", "standings", "scenarios", "founding", "calibratio
 - comparison: each workload by itself.
 - standings: geometric means over all workloads.
 - scenarios: time per operation, with a ranking by points.
-- founding: the founding cases, with their recorded causes and the causes that this run found.
+- founding: the founding cases (see `cairn.why.founding`), with their recorded causes and the causes
+  that this run found.
 - calibration: the costs of each allocator.
 """
 
@@ -202,9 +203,9 @@ _GIB = 1 << 30
 def _malloctest(repeats: int) -> tuple[Variant, ...]:
     """The workload malloctest with `repeats` repetitions, for each setting of --touch.
 
-    The founding experiment repeats 500 times, which takes minutes. A single repetition would
-    measure something else: an allocator that keeps its pages pays for the page faults of 500 MB in
-    the first repetition, and saves them in all others.
+    The experiment that started the project repeats 500 times, which takes minutes. A single
+    repetition would measure something else: an allocator that keeps its pages causes the page
+    faults of 500 MB in the first repetition only.
     """
     return tuple(
         Variant(
@@ -273,9 +274,11 @@ _FOUNDING_WORKLOADS = (
     ("canneal", "hash_table", "--operations 2M --tables 4 --most 200K"),
     ("aget", "larson", "--threads 4 --operations 400K"),
 )
-"""The applications of the founding cases. Each comes with a workload that allocates like it: the
-blocks have similar sizes and lifetimes, and similar threads free them. The rest of its work is
-different."""
+"""The applications of the founding cases (see `cairn.why.founding`), each with a workload.
+
+The workload allocates like the application: its blocks have similar sizes and lifetimes, and
+similar threads free them. Apart from the allocations, it does other work than the application.
+"""
 
 _CALIBRATION_WORKLOADS = (
     ("small", "hash_table", "--operations 1M"),

@@ -137,7 +137,7 @@ def wall_ratios(
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """The numbers of complete rounds."""
+    """All numbers that were measured in complete rounds."""
 
     survivors: tuple[str, ...]
     """Contenders without a failed run, in the order given."""
@@ -182,7 +182,7 @@ class _Numbers:
 
 
 def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]) -> _Numbers:
-    """The numbers of complete rounds; without memory if runs measured memory in different ways."""
+    """All numbers of complete rounds, but none of memory if runs measured it in different ways."""
     failed = {sample.trial.contender for sample in samples if sample.failure is not None}
     survivors = tuple(name for name in names if name not in failed)
     runs: dict[str, dict[int, Sample]] = {name: {} for name in survivors}

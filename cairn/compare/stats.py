@@ -341,7 +341,8 @@ class Look:
     because: str | None
     """The reason for stopping, as a phrase; None when not stopping."""
     half_width: float | None
-    """Half the length of the widest interval, as a relative change; None if any has no interval."""
+    """Half the length of the widest interval, as a relative change. None if a contender has no
+    interval."""
     rounds_expected: int
     """The estimated number of complete rounds when the rule stops; exact once it stops."""
     leading: str | None

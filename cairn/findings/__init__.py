@@ -1,4 +1,4 @@
-"""Rules that say why an allocator is slow or wastes memory on a program. Pure.
+"""Rules that say why an allocator is slow or wastes memory on a program. All functions are pure.
 
 Each file holds the rules of one theme. A rule looks at a profile and returns a finding, with its
 cause, effect and advice, or None. docs/findings.md describes each rule, its thresholds, and where

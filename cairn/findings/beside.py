@@ -79,9 +79,10 @@ class Two:
     cpu_ns: float
     """Mean CPU time of the program in a plain run under the judged allocator."""
     most_ns: Estimate
-    """How much longer the judged allocator's code takes than the other's. The probe's times say
-    which operations are slow, but not by how much: they contain system calls, page faults and
-    waiting, and they miss how an operation slows down the code around it."""
+    """How much longer the judged allocator's code takes than the other's, by clock samples or CPU
+    timers. The probe's times only show which operations are slow. They cannot show by how much,
+    because they contain system calls, page faults and waiting, and because they do not contain the
+    time by which an operation slows down the code around it."""
 
     @property
     def longer_ns(self) -> float:

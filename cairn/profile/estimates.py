@@ -1,4 +1,4 @@
-"""Estimates times, totals and shares of a profile, with intervals. Pure.
+"""Estimates times, totals and shares of a profile, with intervals. All functions are pure.
 
 Counts of operations are exact, but only a sample of the operations is timed. Operations belong to
 strata, in each of which every operation is equally likely to be timed. Each path of allocations is
@@ -69,9 +69,11 @@ _CALLED = {
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
 WAY_OUT = 0.25
-"""The probe intercepts system calls, and each takes longer by a detour through the probe. An
-intercepted call returns directly to the allocator. So this share of the CPU timer samples of a
-detour counts as time of the allocator, not of the probe.
+"""The share of a detour that CPU timers count as time of the allocator and not of the probe.
+
+The probe intercepts a system call by a signal, and the detour through the signal handler takes CPU
+time. The end of the detour is the return from the handler to the allocator. CPU timers find the
+thread in the allocator then.
 
 Measured with a library whose malloc makes twenty system calls for nothing: 0.23, 0.24, 0.25
 (docs/probe.md).
@@ -236,7 +238,11 @@ def _middles() -> Floats:
 
 @lru_cache(maxsize=4)
 def octaves(buckets: int, in_octave: int) -> Floats:
-    """The edges of buckets: one per number below `in_octave`, then `in_octave` per doubling."""
+    """The edges of buckets.
+
+    There is a bucket for each whole number below `in_octave`. From there on, each doubling of the
+    number has `in_octave` buckets.
+    """
     first = in_octave.bit_length() - 2
     places = np.arange(buckets + 1)
     octave = places // in_octave + first
@@ -483,7 +489,8 @@ def sampled(profile: Profile) -> tuple[Sampled, ...]:
 
 
 _AGREEING = 0.15
-"""Two estimates may differ by this share of the larger one: the methods are not more precise."""
+"""Two estimates agree if they differ by at most this share of the larger one, because the methods
+are not more precise."""
 
 
 def disagreement(profile: Profile) -> float | None:

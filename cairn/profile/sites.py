@@ -1,6 +1,6 @@
-"""Call sites of large blocks, as the allocator cairn reports them. Pure.
+"""Reads reports of call sites of large blocks, and prints them as tables. All functions are pure.
 
-The allocator reports them if CAIRN_SITES=1 and CAIRN_STATS=json are in the environment.
+The allocator cairn writes a report if CAIRN_SITES=1 and CAIRN_STATS=json are in the environment.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Counts:
     live_count: int
     live_bytes: int
     hits: int
-    """Blocks in memory (a run) that the thread had kept."""
+    """Blocks that reused memory which the thread had kept after an earlier free."""
     misses: int
-    """Blocks in memory that came from the page heap."""
+    """Blocks that got memory from the page heap."""
     lives: tuple[int, ...]
     """The number of freed blocks in each class of LIVES, and of longer lives."""
 

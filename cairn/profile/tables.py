@@ -1,6 +1,7 @@
-"""Tables of a profile other than times of operations. Pure.
+"""All tables of a profile except those of the times of operations. All functions are pure.
 
-They cover system calls, page faults, events, locks, new memory, sizes and life times of blocks.
+The tables cover system calls, page faults, events, locks, new memory, sizes and life times of
+blocks.
 """
 
 from __future__ import annotations

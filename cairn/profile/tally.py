@@ -1,9 +1,9 @@
-"""The probe's counts of a program and its processes, as values that can be added up. Pure.
+"""The probe's counts of a program and its processes, as values that can be added up.
 
 `reader` makes these values from the probe's files. Counts are Python integers, in arrays of
 objects: a file may hold any 64-bit number, and sums must neither wrap nor round. Weights and
 histograms are estimates, so they are floats. Times are in ticks and still contain the time of
-reading the clock; `estimates` turns them into nanoseconds.
+reading the clock; `estimates` turns them into nanoseconds. All functions are pure.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class Tally:
     """[FUNCTIONS]: calls by threads that were ending. No field above contains them, and their group
     and phase are not known."""
     late_asked: Exact
-    """[ALLOCATING]: the bytes that these calls requested."""
+    """[ALLOCATING]: the bytes that the calls in `late_calls` requested."""
     timed: Timed
     kernel: Kernel
     locks: Locks

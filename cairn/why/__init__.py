@@ -1,1 +1,4 @@
-"""Splits the gap between two contenders into parts, and predicts other allocators. Pure."""
+"""Splits the gap between two contenders into parts, and predicts the savings of other allocators.
+
+All functions are pure.
+"""

@@ -3,7 +3,7 @@
 Each case was recorded with the application itself and the allocator of its time (means of ten runs,
 without hyper-threading). Here a workload that allocates like the application runs under today's
 version of the allocator, or under a substitute for the allocator. `judge` says whether gap and
-cause are still the same. Pure.
+cause are still the same. All functions are pure.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Judged:
     why: Why | None
     verdict: Verdict
     causes: tuple[Part, ...]
-    """`Gap.ranked`: the shown parts with the sign of the gap, the largest first."""
+    """The parts that are shown to differ in the direction of the gap, the largest first
+    (`Gap.ranked`)."""
 
 
 def judge(whys: Mapping[tuple[str, str], Why]) -> tuple[Judged, ...]:

@@ -1,4 +1,6 @@
-"""Why one contender takes more time or memory than another: their gap, split into parts. Pure.
+"""Why one contender takes more time or memory than another: their gap, split into parts.
+
+All functions are pure.
 
 Each round has four runs of a pair: each contender runs plain, and once more with the probe
 preloaded. The gap in CPU time is the difference between the plain runs. Where the kernel allows
@@ -22,7 +24,7 @@ program's own system calls, which cancel out in the difference if they are the s
 contenders. Time that the program takes because of the probe is then part of "unexplained". The
 evidence (operations, system calls, waits) always comes from the probed runs.
 
-Waiting in the allocator takes no CPU time, so it is reported next to the parts and not as one.
+Waiting in the allocator takes no CPU time, so it is reported next to the parts and not as a part.
 
 The gap in memory is the difference between the peaks of the whole process trees. Its parts come
 from the process with the most live bytes:
@@ -98,9 +100,9 @@ class Part:
     differences: tuple[float, ...] = ()
     """`own - other` of each round; empty if not measured."""
     borne_out: bool = True
-    """False if page faults took more time while their number fell, or the reverse. It is checked
-    only if there are no clock samples. User and system time are then told apart by the kernel's
-    ticks, which is coarse."""
+    """False if page faults took more time while their number fell, or less time while it grew. Only
+    a gap without clock samples is checked for this. Its user and system times come from the
+    kernel's ticks, which are coarse, so the time of page faults may be wrong."""
 
     @property
     def shown(self) -> bool:
@@ -432,7 +434,10 @@ class _Shares:
         return replace(found, reading_faults=min(1.0, reading_faults / rest) if rest else 0.0)
 
     def split(self, side: _Side) -> tuple[float, float]:
-        """Nanoseconds in allocator and probe; without samples in this trial, from the shares."""
+        """Nanoseconds of one trial in allocator and probe.
+
+        If the trial has no samples of its own, the shares over all trials are used.
+        """
         a = side.summary
         if not a.samples:
             return self.inside * a.cpu_ns, self.probe * a.cpu_ns

@@ -1,4 +1,6 @@
-"""Predicts what another allocator would save, without running the program under it. Pure.
+"""Predicts what another allocator would save, without running the program under it.
+
+All functions are pure.
 
 `cairn calibrate` runs some workloads under every allocator that is available, plain and with the
 probe. The results are the costs of each allocator on this machine: the mean time of each kind of

@@ -1,4 +1,7 @@
-"""Makes the summary of a profile that is stored with a trial, for `gap` and `prediction`. Pure."""
+"""Makes the summary of a profile that is stored with a trial, for `gap` and `prediction`.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
