@@ -19,7 +19,7 @@ Stored runs of version 1 are read, too. Newer versions are refused.
 """
 
 LARGEST_NUMBER = 1e15
-"""The absolute value of a user's metric, a counter or a workload's own figure must be less."""
+"""The absolute value of a user's metric, a counter or a workload's own figure is less than this."""
 
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
@@ -117,7 +117,7 @@ class Proof:
     knobs: Mapping[str, str] = field(default_factory=dict)
     """Other environment variables that an allocator may read, as the command saw them.
 
-    Variables that the contender sets are not among them, nor are cairn's own.
+    Variables that the contender sets and variables of cairn itself are left out.
     """
     problem: str | None = None
     """Why this trial does not count, as a sentence; None when the proof is complete."""
@@ -303,7 +303,10 @@ class Sample:
     """Why clock samples were requested but are missing, as the end of a sentence."""
     output_digest: str | None = None
     failure: str | None = None
-    """Why this run is no result, as a sentence or the rest of one; None if it is a result."""
+    """Why this run is no result; None if it is a result.
+
+    The text is a sentence, or the rest of a sentence that begins with the contender.
+    """
 
     @property
     def counts(self) -> bool:

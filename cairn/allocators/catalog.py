@@ -17,7 +17,7 @@ from cairn.errors import CairnError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Allocator:
-    """An entry of the catalog. The head of `allocators.toml` explains the fields.
+    """An entry of the catalog. The comment at the top of `allocators.toml` explains the fields.
 
     None and () mean "unknown".
     """

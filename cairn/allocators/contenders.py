@@ -32,10 +32,7 @@ _OUR_PREFIXES = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE")
 
 @dataclass(frozen=True, slots=True)
 class ContenderSpec:
-    """A contender as the user wrote it after -a, parsed.
-
-    Whether its library is on this machine is not known yet.
-    """
+    """The parsed argument of -a. It does not say whether the library is on this machine."""
 
     name: str
     allocator: str
@@ -76,7 +73,8 @@ def split_contenders(argument: str) -> tuple[str, ...]:
 def _split_name(text: str) -> tuple[str | None, str, str]:
     """Returns (name, "=", rest), or (None, "", text) if the text has no name.
 
-    The first "=" ends a name unless it is part of a path or of a knob.
+    The first "=" ends a name if no "/" and no ":" stands before it. After a "/" or a ":", the "="
+    is part of a path or of a knob.
     """
     name, equals, rest = text.partition("=")
     if not equals or "/" in name or ":" in name:
@@ -297,7 +295,7 @@ def resolve(
 
 
 def _spec(library: str, spec: ContenderSpec) -> str:
-    """The argument of -a that gives this contender, without its name."""
+    """The argument of -a that selects this contender, without the part NAME=."""
     version = f"@{spec.version}" if spec.version else ""
     knobs = ";".join(f"{key}={value}" for key, value in spec.knobs)
     return library + version + (PROBE if spec.probed else "") + (f":{knobs}" if knobs else "")
@@ -372,7 +370,7 @@ def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str
 
 
 def _link(path: str, folder: str, plain: str) -> str:
-    """A link to `path` in `folder`. An existing link to it is used again; no file is replaced."""
+    """A link to `path` in `folder`. An existing link to `path` is returned. No file is replaced."""
     for number in range(1000):
         link = os.path.join(folder, plain if number == 0 else f"{number}-{plain}")
         try:

@@ -32,7 +32,7 @@ from cairn.errors import CairnError
 LOCK_TIMEOUT_S = 600.0
 
 UNPACKED = ", unpacked"
-"""The end of the origin of a library from a package that is unpacked but not installed."""
+"""The end of `Found.origin` for a library from a package that was unpacked but not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Apt:
     lists: str = "/var/lib/apt/lists"
     """The system's package lists. They are read and never written."""
     stall_s: float = 60.0
-    """The time without a byte or a line after which a tool counts as stalled."""
+    """A tool counts as stalled if it prints and writes nothing for this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +363,7 @@ def _distribution() -> str:
 
 
 def _download(package: _Package, work: Path, lists: str, progress: Progress, apt: Apt) -> Path:
-    """The package's file, after a check of its checksum. Downloads it unless it is there."""
+    """The package's file, after a check of its checksum. Downloads the file if it is missing."""
     folder = work / "download"
     archive = folder / package.file
     if not archive.is_file() or file_sha256(archive) != package.sha256:
@@ -384,7 +384,7 @@ def _download(package: _Package, work: Path, lists: str, progress: Progress, apt
 def _complaint(output: str) -> str | None:
     """The tool's own reason, as the end of a sentence; None if it gave none.
 
-    It is the first "Failed to fetch", else the last error, else the last warning.
+    The reason is the first line with "Failed to fetch", else the last error, else the last warning.
     """
     for mark in (r"[EW]: (?=Failed to fetch)", "E: ", "W: "):
         lines = [line for line in output.splitlines() if re.match(mark, line)]
@@ -406,7 +406,7 @@ def _unpack(entry: Allocator, package: _Package, archive: Path, home: Path, fina
         if status != 0:
             raise _Refused(_complaint(output) or f"dpkg-deb could not unpack {package.name}")
         _write_record(entry, package, fresh, _find_library(entry, tree, package))
-        # An existing folder has no valid record; _find_in() would have found it.
+        # If `final` exists, it has no valid record, since _find_in() did not find it.
         shutil.rmtree(final, ignore_errors=True)
         os.rename(fresh, final)
     finally:

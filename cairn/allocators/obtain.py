@@ -294,7 +294,7 @@ def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache
 
 
 def _run_stage(stage: recipes.Stage, unpacked: Path, log: Path, say: Progress) -> None:
-    """Runs the commands of a stage whose files do not exist yet. Raises Failed."""
+    """Runs those commands of a stage whose output files do not exist yet. Raises Failed."""
     tasks = [task for command in stage.commands if (task := _task(command, unpacked)) is not None]
     total = len(stage.commands)
     kept = total - len(tasks)

@@ -187,7 +187,8 @@ global:
 local: *;
 };
 """
-"""The exported symbols of google-tcmalloc. Its copy of abseil must not replace the program's."""
+"""The exported symbols of google-tcmalloc. All others are hidden, because the copy of abseil in the
+library must not replace the program's own abseil."""
 
 
 def google_tcmalloc(shop: Workshop) -> Plan:
@@ -304,9 +305,9 @@ def scudo(shop: Workshop) -> Plan:
 
 
 def tbbmalloc(shop: Workshop) -> Plan:
-    """Takes tbbmalloc from the wheel, which contains it compiled.
+    """Takes tbbmalloc from the wheel, which contains the compiled libraries.
 
-    The proxy overrides malloc and needs the allocator's own library beside it.
+    libtbbmalloc_proxy overrides malloc, and needs libtbbmalloc in the same folder.
     """
     lib = next(shop.source.glob("*.data/data/lib")).relative_to(shop.source)
     return Plan(

@@ -26,7 +26,7 @@ _TEXTS = ("allocator", "version", "kind", "package", "release", "sha256", "recip
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An entry of `sources.toml`. The head of that file explains the fields."""
+    """An entry of `sources.toml`. The comment at the top of that file explains the fields."""
 
     allocator: str
     version: str

@@ -93,8 +93,8 @@ class Section:
 class Image:
     """The facts of an ELF file that the loader would use.
 
-    Reads at most a few hundred KiB, except for content(). Raises NotElf or Damaged when made, and
-    Damaged or OSError from its properties and methods.
+    Reads at most a few hundred KiB, except for content(). The constructor raises NotElf or Damaged.
+    The properties and methods raise Damaged or OSError.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -159,7 +159,8 @@ class Image:
     def sections(self) -> tuple[Section, ...]:
         """All sections except those without content.
 
-        Empty if the table was stripped or is invalid, since a program works without it.
+        The result is empty if the table was stripped or is invalid. That is no error, since a
+        program works without sections.
         """
         at, entry_bytes, count, names_index = self._sections
         if (
@@ -204,7 +205,7 @@ class Image:
     def is_pie(self) -> bool:
         """Whether the file is a position-independent executable.
 
-        Its ELF type is ET_DYN, as that of a library.
+        Such an executable has the ELF type ET_DYN, like a library.
         """
         return bool((self._tag(_DT_FLAGS_1) or 0) & _DF_1_PIE)
 

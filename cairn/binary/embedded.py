@@ -99,7 +99,7 @@ _SANITIZER_LIBRARIES = ("libasan.", "libhwasan.", "libtsan.", "libmsan.", "libls
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The findings in one executable."""
+    """The facts about the inside of one executable."""
 
     allocator: str | None = None
     """The allocator that is linked in, or "malloc" if only its malloc is known."""
@@ -127,7 +127,7 @@ NOTHING = Inside()
 
 
 def look_inside(path: str) -> Inside:
-    """The findings in the executable at `path`; NOTHING if it cannot be read or is no valid ELF."""
+    """The facts about the executable at `path`; NOTHING if it cannot be read or is no valid ELF."""
     try:
         descriptor = elf.open_regular(path)
     except OSError:

@@ -242,7 +242,7 @@ def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]
     sets = [
         word.partition("=") for kind, word in words if kind == "option" and not word.startswith("-")
     ]
-    # The target is not a word of its own if it is within the text of -S.
+    # If the target is within the text of -S, it is no separate word of `command`.
     behind = tuple(command[command.index(target) :]) if target in command else (target,)
     return {name: value for name, _, value in sets}, behind
 

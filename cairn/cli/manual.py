@@ -183,7 +183,7 @@ class SizeClass:
 class _Heap:
     """A heap of the allocator in this process.
 
-    It is independent of malloc, so only this class allocates in it.
+    The heap is independent of malloc, so only this class allocates from it.
     """
 
     def __init__(self, library: Path) -> None:

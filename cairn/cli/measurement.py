@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cairn.report.run import Measured
 
 _NAMED_ALONE = 4
-"""The largest number of programs or pictures that are listed one per line. More share a line."""
+"""Up to this number, programs and pictures are listed one per line. Otherwise they share a line."""
 
 _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name", "names"}
 
@@ -42,7 +42,7 @@ _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", 
 def refuse_beside_resume() -> None:
     """Raises UsageError for an option that would change a resumed run.
 
-    Ignoring it would mislead the user.
+    To ignore the option without notice would mislead the user.
     """
     for name in given(_BESIDE_RESUME):
         raise UsageError(

@@ -31,7 +31,7 @@ class Parsed(click.ParamType[Any]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Returns the parsed value, or fails with a usage error. Click calls it."""
+        """Returns the parsed value, or fails with a usage error. Click calls this method."""
         if not isinstance(value, str):
             return value
         try:

@@ -97,7 +97,7 @@ class Bar:
         )
 
     def round_ended(self, progress: Standing) -> None:
-        """Updates the expected rounds and the standing."""
+        """Updates the number of expected rounds, the time left, the leader and the interval."""
         self._expected = progress.rounds_expected
         self._standing = _standing(progress)
         self._show("")
@@ -133,7 +133,7 @@ class Lines:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def trial_begins(self, trial: Trial) -> None:
-        """Keeps the trial for the next line."""
+        """Remembers the trial, so that the next line can report it."""
         self._trial = trial
 
     def trial_ended(self, _: Sample) -> None:
@@ -166,6 +166,6 @@ class Lines:
         )
 
     def round_ended(self, progress: Standing) -> None:
-        """Keeps the expected rounds and the standing for the next line."""
+        """Remembers the progress of the run, so that the next line can report it."""
         self._rounds = progress.rounds_expected
         self._standing = _standing(progress)

@@ -30,7 +30,7 @@ class Span:
     duration: float | None = None
     """Seconds from the begin of counting until its end; None counts until the program ends."""
     toggle: signal.Signals | None = None
-    """The signal that begins counting, and ends it when it arrives again."""
+    """The signal whose first arrival begins counting, and whose second arrival ends it."""
 
     @property
     def whole(self) -> bool:

@@ -154,7 +154,7 @@ class Column:
 
     contenders: tuple[str, ...]
     logs: NDArray[np.float64]
-    """Rounds × contenders."""
+    """The logarithms of the numbers: a row for each round, a column for each contender."""
     best: int
     """The index of the apparent best, the contender with the smallest centre."""
     behind: NDArray[np.float64]

@@ -99,9 +99,10 @@ class Place:
     time: Ratio | None
     memory: Ratio | None
     memory_large: Ratio | None
-    """Over the workloads whose least median peak is at least LARGE_BYTES."""
+    """The mean over the workloads in which even the leanest contender has a median peak of at least
+    LARGE_BYTES."""
     memory_small: Ratio | None
-    """Over the other workloads."""
+    """The mean over the workloads that `memory_large` leaves out."""
     over_above: Difference | None
     """Geometric mean over the workloads of its time divided by that of the contender one place
     above, paired within rounds; None for the first place.

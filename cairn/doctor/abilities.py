@@ -29,7 +29,7 @@ _PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, _DISPATCH_ON = 59, 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What this machine, kernel and user can measure. None means that it could not be found out."""
+    """The things that this user can measure on this machine. None means that a fact is unknown."""
 
     memory_method: str | None = None
     """"cgroup v2", "cgroup v1" or "sampled"."""

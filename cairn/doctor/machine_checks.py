@@ -1,7 +1,7 @@
 """Judges how noisy this machine is, and what can be measured on it.
 
 The facts come from `machine` and `abilities`. Every `judge_…` is a pure function from facts to
-checks. A check states a fact. Unless its state is "fine", it also says what to do.
+checks. A check states a fact. A check whose state is not "fine" also says what to do.
 """
 
 from __future__ import annotations

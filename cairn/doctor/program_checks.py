@@ -42,8 +42,8 @@ _KNOWN = {
     "firefox": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
     "firefox-esr": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
 }
-"""For stripped programs whose file does not name its allocator, by the name of the file: the
-allocator, and how to build the program without it."""
+"""By the name of the program's file: the allocator, and how to build the program without it. These
+programs are stripped, and nothing in their files names the allocator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def judge_program(facts: ProgramFacts) -> Diagnosis:
 
 
 def _refused(subject: str, refusal: ContenderFailed) -> Check:
-    """Makes an obstacle of a refusal. Its last sentence is always the next step."""
+    """Makes an obstacle of a refusal. The last sentence of a refusal is always the next step."""
     says, _, step = str(refusal).rpartition(". ")
     return Check(subject, "obstacle", says, step)
 
@@ -194,7 +194,7 @@ def _refusal(facts: ProgramFacts) -> Check | None:
 
 
 def _only_own_malloc(program: Program) -> bool:
-    """Whether its own malloc is the only obstacle for a preloaded one."""
+    """Whether the program's own malloc is the only reason why no preload can work in it."""
     try:
         refuse_program(replace(program, own_malloc=False))
     except ContenderFailed:

@@ -127,8 +127,8 @@ class _Longer:
 def beside(two: Two) -> tuple[Finding, ...]:
     """The findings about the first allocator, the largest effect first.
 
-    A slow path implies slow frees and slow allocations. So the rules for the latter two only run if
-    no slow path was found.
+    A slow path implies slow frees and slow allocations. So the rules for slow frees and slow
+    allocations only run if no slow path was found.
     """
     path = slow_path(two)
     named = [path] if path is not None and _is_why(two, path) else [slow_free(two), slow_new(two)]

@@ -11,19 +11,20 @@ from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
-"""System calls that return memory to the kernel. `brk` also does if it shrinks the heap."""
+"""System calls that return memory to the kernel. `brk` also does so when it shrinks the heap."""
 GETTING = ("mmap", "brk", "mprotect")
 """System calls that get memory from the kernel."""
 ASKING = (*GETTING, "mremap")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Page size of this machine. A profile does not record the page size of the machine on which it was
-made, which is nearly always the same."""
+made. The two sizes are nearly always the same."""
 PER_THOUSAND_LEAST = 1.0
 """The number of system calls per 1,000 operations from which they are frequent."""
 SHARE_LEAST = 0.02
 """The least share of CPU time for a finding."""
 AGAIN_LEAST = 0.5
-"""The least share of repeated page faults: those beyond one for each page of the peak."""
+"""The least share of page faults that must be repeated ones. The number of repeated page faults is
+the number of all page faults minus one for each page of the peak."""
 TURNOVER_LEAST = 2.0
 """If system calls are not frequent, the least number of bytes returned to the kernel, as a multiple
 of the most bytes held."""

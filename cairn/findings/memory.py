@@ -80,7 +80,7 @@ class _Unasked:
 
 
 def _unasked(profile: Profile) -> _Unasked | None:
-    """The unasked memory near the peak; None if the probe did not examine pages there.
+    """The resident memory near the peak that was never part of a block; None if not examined.
 
     Earlier moments do not count, because a program may use fresh memory later in its life.
     """

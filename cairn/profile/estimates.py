@@ -127,8 +127,8 @@ class Line:
     switched: int
     """Timed operations in which the thread lost its processor. The times below leave them out."""
     quantiles: tuple[float | None, ...]
-    """The times at QUANTILES. A time is also None if less than one timed operation lies beyond
-    it."""
+    """The times at QUANTILES. A time is also None if the sample is too small for its quantile: less
+    than one timed operation would lie beyond."""
     mean_ns: float | None
     """Mean time of an operation among the program's other instructions. The processor works on some
     of these at the same time."""

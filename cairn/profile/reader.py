@@ -352,7 +352,7 @@ def _cannot_read(path: Path, error: OSError) -> CairnError:
 
 
 def read_begun(path: Path) -> ProcessProfile | None:
-    """Reads one file. Returns None if it is still empty: the probe writes the magic last."""
+    """Reads one file. Returns None if it is still empty: the probe writes its first bytes last."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:

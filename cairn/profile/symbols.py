@@ -45,7 +45,7 @@ _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 class Location:
     """The place of an address: a file, a function, and the offset in the function.
 
-    Without a known function, the offset is that in the file. Without a file, it is the address.
+    Without a known function, `offset` is the offset in the file. Without a file, it is the address.
     """
 
     path: str | None

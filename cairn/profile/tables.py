@@ -95,7 +95,7 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
 
 
 def _on_processor(cpu_ns: float | None, total_ns: float | None) -> float | None:
-    """The measured CPU time, limited to the wall time. If it was not measured, the wall time."""
+    """The CPU time, limited to the wall time. Unmeasured CPU time is taken to be the wall time."""
     return total_ns if cpu_ns is None or total_ns is None else min(cpu_ns, total_ns)
 
 

@@ -242,8 +242,8 @@ class Tally:
     released: Exact
     """[RELEASING, PHASES]: the number of calls."""
     fresh: Exact
-    """[PHASES, GROUPS]: calls of malloc and operator new whose memory was never handed out since it
-    came from the kernel."""
+    """[PHASES, GROUPS]: calls of malloc and operator new that were the first to get their memory
+    after it came from the kernel."""
     frees: Exact
     """[WHOSE, PHASES, GROUPS]: frees of blocks with a known owner. The owner of a block is the
     thread that allocated it. All numbers are 0 unless `Process.exact` is true."""
@@ -465,9 +465,9 @@ def lasting(processes: Sequence[Process]) -> list[Process]:
 
 
 def cut_short(processes: Sequence[Process]) -> list[Process]:
-    """The processes whose file has no end.
+    """The processes whose file was never completed.
 
-    They were killed, or ended by a direct system call.
+    These processes were killed, or ended by a direct system call.
     """
     return [process for process in lasting(processes) if process.state == "running"]
 

@@ -67,13 +67,14 @@ from cairn.why.prediction import Prediction
 
 _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
 _SHORT_NS = 100
-"""Operations shorter than this overlap much with the instructions around them."""
+"""The processor executes much of an operation that is shorter than this at the same time as the
+instructions around it."""
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
-"""The requested sizes of GROUPS."""
+"""The requested sizes of the blocks in each of GROUPS."""
 _COMMAND_MAX = 60
-"""Characters of the command in the title."""
+"""The most characters of the command that the title shows."""
 _TIMELINE = 12
-"""Rows of the table of memory over time. A process records up to 512 moments."""
+"""The most rows of the table of memory over time. A process records up to 512 moments."""
 
 
 def render(

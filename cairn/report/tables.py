@@ -26,9 +26,9 @@ class Table:
     """The text above the table; may be empty."""
     heads: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    """Each as long as the heads."""
+    """Each row has a cell for each head."""
     tight: bool = False
-    """One space between the columns instead of two, for tables of many narrow columns."""
+    """Whether the columns are one space apart instead of two, for tables of many narrow columns."""
     parts: tuple[int, ...] = ()
     """The number of columns of each part, from the second column on. If this is empty, each column
     is a part. The columns of a part are never separated."""
@@ -44,7 +44,7 @@ _GROUPS = (
     (model.PEAK_LESS_LAZY, model.LAZY),
 )
 _HEAD_MAX = 14
-"""The longest name of a baseline, in letters, that stands in the head of a column."""
+"""If the baseline's name has more letters than this, the heads of columns do not contain it."""
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 

@@ -62,7 +62,7 @@ def run(
 ) -> Ended:
     """Runs `command` under `contender` until it ends.
 
-    probe: the environment variables of the probe; needed if the contender runs behind the probe.
+    probe: the environment variables of the probe; needed if the contender runs with the probe.
     ours: signals that are not passed on to the program, with the function to call instead.
 
     Raises ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError

@@ -39,7 +39,7 @@ class Preflight:
     """The name of the contender that the others are compared with."""
     notes: tuple[str, ...]
     program: str
-    """A description of the program in one line; empty if doctor has a warning about it."""
+    """A description of the program in one line; empty if a check of the program is a warning."""
 
 
 def prepare(

@@ -1,9 +1,10 @@
 """The proof of load: judges from the witness's records whether a contender was really in use.
 
 The witness is a library that is preloaded into every process of a trial. `src/witness/record.h`
-describes its records. Each program writes a "start" record, which names the object that owns
-malloc, and an "exec" or "spawn" record for every program that it executes. If a dynamic program was
-executed but wrote no "start" record, the proof is missing, and the trial does not count.
+describes its records. In every program that it is loaded into, the witness writes a "start" record,
+which names the object that owns malloc, and an "exec" or "spawn" record for every program that this
+program executes. If a dynamic program was executed but there is no "start" record of it, the proof
+is missing, and the trial does not count.
 """
 
 from __future__ import annotations
@@ -150,16 +151,16 @@ def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], s
 def not_behind(
     contender: Contender, program: str, owner: str, resolve: Callable[[str], str]
 ) -> str | None:
-    """Why the malloc behind the probe in `program` is not the contender's, as a sentence.
+    """Why the malloc that the probe calls in `program` is not the contender's, as a sentence.
 
-    owner: the object that owns that malloc, "" if unknown. Returns None if the malloc is the
-    contender's.
+    owner: the object that owns this malloc; "" if it is not known. Returns None if the malloc is
+    the contender's.
     """
     if owner and _owns(contender, resolve(owner)):
         return None
     return (
-        f"in {program} the malloc behind the probe belongs to {owner or 'an unknown object'}, "
-        f"not to {contender.title}"
+        f"in {program} the probe calls the malloc of {owner or 'an unknown object'}, "
+        f"not that of {contender.title}"
     )
 
 

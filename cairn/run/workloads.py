@@ -49,7 +49,7 @@ GROUPS = tuple(GROUP_TITLES)
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """An entry of the catalog. The head of `workloads.toml` explains the fields."""
+    """An entry of the catalog. The comment at the top of `workloads.toml` explains the fields."""
 
     name: str
     program: str

@@ -355,8 +355,8 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
 def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     """Findings about the slower contender from the comparison with the faster one.
 
-    Empty unless both the gap and the difference in allocator code are shown and have the same sign.
-    No finding is larger than the difference in allocator code.
+    Empty if the gap or the difference in allocator code is not shown, or if the two have opposite
+    signs. No finding is larger than the difference in allocator code.
     """
     own = next(part for part in time.parts if part.name == OWN)
     if (

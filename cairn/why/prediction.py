@@ -85,7 +85,7 @@ class Prediction:
 
 
 def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
-    """The costs by contender, without contenders of which any trial failed."""
+    """The costs by contender. A contender with a failed trial is left out."""
     found = {}
     for contender in run.competing:
         names = {contender.name, twin(contender.name)}

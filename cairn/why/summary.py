@@ -63,6 +63,6 @@ def summarized(profile: Profile) -> ProbeSummary:
 def _sees_kernel(profile: Profile) -> bool:
     """Whether the probe saw all system calls, even those inside libc.
 
-    Only then does a number of 0 mean that there was none.
+    Only if it saw all, a count of 0 means that there was no system call.
     """
     return all(process.seen == "dispatch" for process in profile.processes)

@@ -224,7 +224,7 @@ def test_rust_with_an_allocator_of_its_own(
 def allocator_lines(result) -> list[str]:
     """Returns doctor's lines about the allocator inside carries.c.
 
-    One of the lines must announce the run behind the probe. It is not returned.
+    One of the lines must announce the run with the probe. That line is not returned.
     """
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line

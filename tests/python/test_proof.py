@@ -189,23 +189,23 @@ def test_a_library_that_was_built_anew_is_another_contender() -> None:
         (
             OTHER,
             LIBC,
-            f"in /bin/prog the malloc behind the probe belongs to {LIBC}, not to liballoc.so",
+            f"in /bin/prog the probe calls the malloc of {LIBC}, not that of liballoc.so",
         ),
         (SYSTEM, LIBC, None),
         (
             SYSTEM,
             LIB,
-            f"in /bin/prog the malloc behind the probe belongs to {LIB}, not to glibc 2.36",
+            f"in /bin/prog the probe calls the malloc of {LIB}, not that of glibc 2.36",
         ),
         (
             OTHER,
             "",
-            "in /bin/prog the malloc behind the probe belongs to an unknown object, not to liballoc.so",
+            "in /bin/prog the probe calls the malloc of an unknown object, not that of liballoc.so",
         ),
         (
             SYSTEM,
             "",
-            "in /bin/prog the malloc behind the probe belongs to an unknown object, not to glibc 2.36",
+            "in /bin/prog the probe calls the malloc of an unknown object, not that of glibc 2.36",
         ),
     ],
 )
