@@ -370,7 +370,7 @@ def test_without_proof_there_is_no_report(called: Called) -> None:
     called.made = [busy(), busy(pid=7, allocator=b"/opt/libother.so")]
     result = called("--", "prog")
     assert result.exit_code == 126
-    assert "belongs to /opt/libother.so, not to glibc 2.36" in result.stderr
+    assert "calls the malloc of /opt/libother.so, not that of glibc 2.36" in result.stderr
     assert "nother allocator" not in result.stderr
 
 
