@@ -40,7 +40,7 @@ static void *allocate(size_t alignment, size_t size, size_t turn)
     }
 }
 
-/* Fills a small block, or 64 bytes at both ends of a larger one. */
+/* Fills a block of up to 4,096 bytes, or the first and the last 64 bytes of a larger block. */
 static void mark(unsigned char *p, size_t size, unsigned char with)
 {
     if (size <= 4096) {

@@ -12,8 +12,8 @@
 
 enum { BLOCK = 1000, BLOCKS = 64 * 1024 };
 
-/* Makes the kernel refuse new threads. glibc calls clone3 only to make threads, and clone to
- * fork. */
+/* Makes the kernel refuse new threads, but not new processes: glibc calls clone3 to make a thread,
+ * and clone to fork. */
 static void refuse(const char *what)
 {
     struct sock_filter code[] = {

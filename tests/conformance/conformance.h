@@ -1,8 +1,8 @@
 /* conformance.h - functions shared by the programs of this folder.
  *
- * The programs use the allocator by the names of libc alone, so that the same source runs with the
- * allocator preloaded and with it linked in. Functions that libc's headers do not declare are
- * looked up by name.
+ * Most programs call the allocator only by libc's names, such as malloc. So the same source runs
+ * with libcairn preloaded and with libcairn linked. named() looks up functions that libc's headers
+ * do not declare.
  */
 #ifndef CAIRN_CONFORMANCE_H
 #define CAIRN_CONFORMANCE_H
@@ -31,8 +31,8 @@ static inline void *named(const char *name)
     return found;
 }
 
-/* Ends the program if malloc is not Cairn's. Usable sizes of Cairn are multiples of 16. Those of
- * glibc are 8 bytes above a multiple of 16. */
+/* Ends the program if malloc is not Cairn's. Cairn's usable sizes are multiples of 16. glibc's
+ * usable sizes are 8 bytes above a multiple of 16. */
 static inline void require_cairn(void)
 {
     void *p = malloc(33);

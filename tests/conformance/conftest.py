@@ -79,7 +79,7 @@ class Program:
         timeout: float = 120,
         **environment: str,
     ) -> str:
-        """Runs the program, which must succeed without a word on stderr. Returns its output."""
+        """Runs the program, which must exit with 0 and an empty stderr. Returns its output."""
         ended = self(*arguments, under=under, limits=limits, timeout=timeout, **environment)
         assert ended.code == 0 and not ended.err, f"ended with {ended.code}\n{ended.out}{ended.err}"
         return ended.out
@@ -125,7 +125,10 @@ def compiled_here(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
 
 @pytest.fixture(scope="session")
 def program(library: Library, compiled_here: Callable[..., Path]) -> Callable[..., Program]:
-    """Returns program(source, mode, *flags), with the allocator in one of MODES or "linked"."""
+    """Returns program(source, mode, *flags), which builds a program that uses the allocator.
+
+    The mode is "preloaded", "linked" (with the shared library) or "archive" (with libcairn.a).
+    """
 
     def build(source: str, mode: str, *flags: str | Path) -> Program:
         if mode == "preloaded":

@@ -1,5 +1,5 @@
-/* corners.c - tests the corner cases of every allocation function of C, POSIX and glibc: what it
- * returns, and what it leaves unchanged. */
+/* corners.c - tests the corner cases of every allocation function of C, POSIX and glibc: the value
+ * that the function returns, and the blocks and errno that it must leave unchanged. */
 #include "conformance.h"
 #include "test.h"
 
@@ -180,8 +180,8 @@ TEST(calloc_clears_memory_that_was_used_before)
     }
 }
 
-/* By default the kernel allows a process 65,530 mappings. An allocator with two mappings for each
- * block would need more than that. */
+/* By default the kernel allows a process 65,530 mappings. An allocator that needs two mappings for
+ * each block would exceed this limit. */
 TEST(forty_thousand_large_blocks_live_at_once)
 {
     enum { MANY = 40000 };

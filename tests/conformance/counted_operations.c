@@ -1,11 +1,12 @@
-/* counted_operations.c - counted_operations WHAT OF COUNT: runs COUNT operations, to count their
- * instructions. OF is "allocator", or "nothing" for functions that do nothing in place of malloc
- * and free. WHAT is
+/* counted_operations.c - counted_operations WHAT OF COUNT: runs COUNT operations, whose
+ * instructions test_instructions.py counts with valgrind. If OF is "allocator", the operations call
+ * malloc and free. If OF is "nothing", they call functions that do nothing. WHAT is
  *
  *     32, 2000, …    pairs of malloc and free of that many bytes
- *     mixed          one of 64 blocks of 16 to 1,024 bytes is freed and another allocated, in turn
- *     remote         the main thread frees blocks of 64 bytes of another thread, which waits; if OF
- *                    is "nothing", the blocks stay allocated
+ *     mixed          each operation frees one of 64 blocks of 16 to 1,024 bytes and allocates
+ *                    another in its place
+ *     remote         the main thread frees blocks of 64 bytes that another thread allocated, while
+ *                    that thread waits; if OF is "nothing", the blocks stay allocated
  */
 #include "conformance.h"
 
@@ -22,8 +23,8 @@ static void nothing_free(void *block)
     (void)block;
 }
 
-/* malloc and free, or functions that do nothing. Calls go through pointers, so that a call itself
- * costs the same in both cases. */
+/* malloc and free, or functions that do nothing. The program calls them through pointers, so that
+ * the call instruction itself costs the same in both cases. */
 static void *(*volatile take)(size_t) = nothing_malloc;
 static void (*volatile give)(void *) = nothing_free;
 

@@ -1,5 +1,5 @@
-// cxx_plugin.cpp - a C++ plugin for a C program. It brings the C++ runtime into the process, with
-// local symbols.
+// cxx_plugin.cpp - a C++ plugin for a C program. The loader loads the C++ runtime together with the
+// plugin, with local symbols: no other library can use the runtime's symbols.
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -15,8 +15,8 @@ void handler()
 }
 } // namespace
 
-// Returns 1 if operator new called its handler until that gave up, threw bad_alloc, and the
-// exception was caught here.
+// Returns 1 if operator new called the new-handler until the handler removed itself, and then threw
+// a bad_alloc that this function caught.
 extern "C" int plugin_fails_well()
 {
     const volatile std::size_t huge =

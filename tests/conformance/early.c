@@ -1,6 +1,6 @@
-/* early.c - allocates before anything is initialized, and frees after everything has ended.
- * free(NULL) is the process's first call of the allocator. Further calls follow in every phase of
- * the process's start, and the last destructor frees blocks. */
+/* early.c - allocates before any constructor has run, and frees blocks in the last destructor.
+ * free(NULL) is the program's first call of the allocator. Further calls follow in every phase of
+ * the program's start, and at its exit. */
 #include "conformance.h"
 
 #include <unistd.h>

@@ -1,7 +1,7 @@
-/* exhausted.c - exhausted SIZE: allocates blocks until malloc fails, frees all, and then does both
- * a second time. When memory has run out, the functions must return NULL with ENOMEM. After the
- * blocks were freed, the functions must work again. Prints how many bytes malloc returned in all
- * the first time, and how many the second time. */
+/* exhausted.c - exhausted SIZE: allocates blocks until malloc fails, frees all blocks, and repeats
+ * both steps once. When memory has run out, the functions must return NULL with ENOMEM. After the
+ * blocks were freed, the functions must work again. Prints the total bytes of the blocks of the
+ * first round and of the second round. */
 #include "conformance.h"
 
 #include <pthread.h>
@@ -54,7 +54,8 @@ int main(int argc, char **argv)
     for (int round = 0; round < 2; round++) {
         give_back(fill(size, &had[round]));
         pthread_t id;
-        /* The thread may fail to start, because its stack does not come from malloc. */
+        /* The thread may fail to start: its stack comes from mmap, and the allocator may keep the
+         * freed memory. */
         if (pthread_create(&id, NULL, run, NULL) == 0)
             pthread_join(id, NULL);
     }

@@ -1,9 +1,10 @@
-/* fill_and_empty.c - fills and empties memory. Prints four fields of the statistics: `learnt`, held
- * bytes, purged bytes and idle bytes. The argument chooses how:
+/* fill_and_empty.c - allocates, writes and frees many blocks. Prints four fields of struct
+ * cairn_stats: learnt, held_bytes, purged_bytes and idle_bytes. An epoch is a quarter of a second,
+ * after which the allocator purges idle memory (purge.h). The argument is one of
  *
- *     swings   fills and empties the memory in turns, each several times shorter than an epoch
- *     slowly   fills it once, frees a part block by block over several epochs, then all the rest
- *     once     as swings; after that it fills and empties four times as much memory a single time
+ *     swings   allocates and frees all blocks eight times; each time is much shorter than an epoch
+ *     slowly   allocates all blocks, frees a third of them over several epochs, then the rest
+ *     once     as swings; then allocates and frees four times as many blocks once
  */
 #include "conformance.h"
 

@@ -1,6 +1,6 @@
-/* fork.c - fork COUNT FORKERS: FORKERS threads fork COUNT times in total, beside eight threads that
- * free their own and each other's blocks. Every child frees the blocks it inherited, allocates, and
- * must end. */
+/* fork.c - fork COUNT FORKERS: FORKERS threads fork COUNT times in total. Meanwhile eight other
+ * threads allocate blocks, and free their own and each other's blocks. Every child frees the blocks
+ * that it inherited, allocates, and must end. */
 #include "conformance.h"
 
 #include <pthread.h>
@@ -38,7 +38,7 @@ static _Noreturn void child(void **inherited, uint64_t state)
     alarm(30); /* ends a child that waits for a lost lock */
     for (size_t i = 0; i < INHERITED; i++)
         free(inherited[i]);
-    for (size_t i = 0; i < SHARED; i++) /* also blocks of threads that the child lacks */
+    for (size_t i = 0; i < SHARED; i++) /* also blocks of threads that only the parent has */
         free(atomic_exchange(&shared[i], NULL));
     for (int i = 0; i < 300; i++) {
         size_t size = any_size(&state);

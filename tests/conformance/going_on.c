@@ -1,6 +1,6 @@
-/* going_on.c - allocates and frees 48 MiB of blocks. Then, for two seconds, it allocates and frees
- * only small blocks of a few slabs, none of which becomes empty. Prints the resident KB before and
- * after those two seconds. */
+/* going_on.c - allocates and frees 48 MiB of blocks. Then, for two seconds, the program allocates
+ * and frees only small blocks in a few slabs, none of which becomes empty. Prints the resident KB
+ * before and after those two seconds. */
 #include "conformance.h"
 
 #include <time.h>

@@ -1,6 +1,6 @@
-/* handlers.c - a library whose constructor runs before the first allocation and registers fork
- * handlers that allocate. These are the innermost handlers of the process. So they run at a time
- * when the allocator's own fork handlers might hold locks. */
+/* handlers.c - a library whose constructor registers fork handlers that allocate, before the
+ * process's first allocation. If the allocator registered its own handlers later, these handlers
+ * would run while the allocator's handlers hold its locks, and the process would hang. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -360,7 +360,8 @@ TEST(allocations_stay_within_the_limit)
     cairn_check();
 }
 
-/* All memory within the limit belonged to this thread and is free. */
+/* Blocks of this thread use up the limit. The thread frees them, but keeps their memory ready for
+ * itself. The new heap must get that memory, because the limit allows no other. */
 TEST(at_the_limit_a_heap_gets_memory_that_the_thread_keeps_ready)
 {
     static void *blocks[2000];

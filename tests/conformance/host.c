@@ -1,7 +1,7 @@
 /* host.c - host [deep] COUNT PLUGIN… [shared]: opens and closes each plugin COUNT times. Threads
- * call the plugin and end, some while it is open and some after it was closed. With "shared",
- * plugin and program have the same malloc, and each frees blocks of the other. With "deep" the
- * plugins are opened with RTLD_DEEPBIND. */
+ * call the plugin. Some of them end while the plugin is open, others after the program has closed
+ * it. With "shared", plugin and program have the same malloc, and each frees blocks of the other.
+ * With "deep" the program opens the plugins with RTLD_DEEPBIND. */
 #include "conformance.h"
 
 #include <pthread.h>

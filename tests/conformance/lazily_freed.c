@@ -1,6 +1,6 @@
-/* lazily_freed.c - frees 64 MiB and gives them back to the kernel. Prints the KB that are lazily
- * freed: the kernel takes them only when it needs memory (MADV_FREE). Also prints how many bytes of
- * a cleared block in the same place are not zero. */
+/* lazily_freed.c - frees 64 MiB and returns them to the kernel. Prints the KB that are lazily
+ * freed: the kernel takes such pages only when it needs memory (MADV_FREE). Then the program
+ * allocates 64 MiB with calloc, and prints how many of the bytes are not zero. */
 #include "conformance.h"
 
 enum { BYTES = 64 << 20 };

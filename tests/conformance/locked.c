@@ -1,4 +1,4 @@
-/* locked.c - with mlockall(MCL_FUTURE) every mapped page is resident and none can be given back.
+/* locked.c - after mlockall(MCL_FUTURE) every mapped page is resident, and madvise fails on it.
  * Resident memory must stay near the memory in use, and the memory of calloc must be zero. Prints
  * the resident memory in kB while blocks of 20,000 kB in all are live, and then how many purges the
  * allocator tried while 320 MB of large blocks were freed. */

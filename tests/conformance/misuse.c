@@ -1,4 +1,4 @@
-/* misuse.c - misuses blocks of different sizes in every way.
+/* misuse.c - misuses blocks of different sizes in all the ways that the table `kinds` lists.
  *
  *     misuse                 every case in a process of its own: one line "KIND PLACE VERDICT" each
  *     misuse KIND PLACE      one case in this process
@@ -8,7 +8,7 @@
  *     caught      one line on stderr, and abort()
  *     harmless    afterwards all live blocks are disjoint and keep their contents
  *     overlap     afterwards live blocks overlap or lost their contents
- *     crash       the process dies of another signal than abort()'s
+ *     crash       the process dies of another signal than SIGABRT
  *     silent      abort() without a line on stderr
  *     none        the case does not exist for this size
  */
@@ -96,7 +96,7 @@ static void go_on(void)
         for (size_t i = 0; i < 100; i++)
             keep(malloc(i * 37), i * 37);
         verify();
-        for (size_t i = before; i < block_count; i += 2) { /* frees them in another order */
+        for (size_t i = before; i < block_count; i += 2) { /* not in the order of allocation */
             struct block *block = &blocks[i];
             free(block->p);
             *block = blocks[--block_count];
@@ -270,9 +270,9 @@ static void invalid_far_beyond(void)
     free(take() + (1 << 19));
 }
 
-/* Returns a block in the first slice of its slab, because the fast path of free looks there. For
- * larger blocks the function allocates until a new slab begins, which shows as a gap between two
- * blocks. */
+/* Returns a block in the first slice (16 KiB) of its slab, because the fast path of free handles
+ * only such blocks. For blocks above 2 KiB the function allocates until a new slab begins, which
+ * shows as a gap between two blocks. */
 static unsigned char *take_first(void)
 {
     unsigned char *before = take();
@@ -415,8 +415,8 @@ static void written_behind_the_link(void)
     memset(p + 16, 0x77, place->size - 16);
 }
 
-/* The trim returns the blocks on the thread's list to their slabs. They are not handed out again
- * before that. */
+/* Writes to a freed block that is on the thread's list. malloc_trim() returns the list's blocks to
+ * their slabs, and must notice the write, because no malloc looks at the block in between. */
 static void written_before_a_trim(void)
 {
     unsigned char *p = take();
@@ -435,8 +435,8 @@ static void resized_after_free(void)
     keep(q, place->size * 2);
 }
 
-/* Resizes a freed block in place. Nothing is written to the block before it can be handed out a
- * second time. */
+/* Resizes a freed block in place. realloc must notice that the block is free: otherwise the
+ * following take() could get the same block. */
 static void resized_in_place_after_free(void)
 {
     unsigned char *p = take();

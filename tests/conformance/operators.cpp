@@ -1,5 +1,6 @@
-// operators.cpp - tests C++'s operators new and delete. Every form returns an aligned block, calls
-// the new_handler until that gives up, and then throws or returns null.
+// operators.cpp - tests C++'s operators new and delete. Every form of new returns an aligned block.
+// Without memory it calls the new-handler until the handler removes itself, and then throws
+// bad_alloc or returns null.
 #include "conformance.h"
 #include "test.h"
 
@@ -181,7 +182,8 @@ void gives_back_its_reserve()
     std::set_new_handler(nullptr);
 }
 
-// Runs in a process of its own, because the limit cannot be lifted again.
+// Runs in a child process, because the process cannot raise the limit again. Returns 0 if operator
+// new called the handler once, and the memory that the handler freed was enough for new blocks.
 int with_a_reserve()
 {
     const rlimit limit{std::size_t{512} << 20, std::size_t{512} << 20};

@@ -1,5 +1,5 @@
-/* plugin.c - a library that a program opens. It allocates, frees blocks of the program, and leaves
- * a block in every thread. */
+/* plugin.c - a library that a program opens. It allocates, and frees blocks of the program. One
+ * block stays allocated for each thread that calls the library. */
 #include <stdlib.h>
 #include <string.h>
 

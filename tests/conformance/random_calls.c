@@ -3,19 +3,19 @@
  *
  *     random_calls SEED OPERATIONS THREADS [fork] [limit]
  *
- * Each thread has blocks of its own. Now and then it swaps some with other threads, so that blocks
- * are freed and resized by threads that did not allocate them. Threads end, and new ones go on with
- * their blocks. The first difference is reported in one line with the seed, and ends in abort().
- * With one thread and without `limit` a seed always gives the same calls.
+ * Each thread has blocks of its own. Now and then it swaps some with other threads, so that threads
+ * free and resize blocks that they did not allocate. Threads end, and new threads take over their
+ * blocks. At the first difference, the program prints one line with the seed and calls abort().
+ * With one thread and without `limit`, the same seed always gives the same calls.
  *
  *     fork     now and then a thread forks. The child inspects every block of every thread,
  *              operates on them with two threads, may fork itself, frees all blocks and ends
  *     limit    now and then the address space is limited. Only then may a call fail: with NULL and
  *              ENOMEM, and without changing existing blocks
  *
- * Overlap is found with a map of all 16-byte units of live blocks, and changed contents by a
- * pattern of each block. OPERATIONS does not count the operations of children, nor those that use
- * up a limit.
+ * To find overlap, a map has one bit for each 16 bytes of a live block. To find changed contents,
+ * each block is filled with a pattern of its own. OPERATIONS counts neither the operations of
+ * children nor those that use up a limit.
  */
 #include "conformance.h"
 
@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 
 enum {
-    SLOTS = 512, /* of each thread */
+    SLOTS = 512, /* blocks of each thread */
     SHARED = 256,
     LIVES = 8,       /* threads that use the same blocks in turn */
     EDGE = 1024,     /* larger blocks are filled only at both ends */
@@ -39,7 +39,7 @@ enum {
     LIMIT_EVERY = 20000,
     CHILD_CALLS = 1000, /* by each thread of a child */
     LIMITED_CALLS = 500,
-    GREEDY = 400, /* blocks of 1 to 4 MiB: more than can be idle */
+    GREEDY = 400, /* blocks of 1 to 4 MiB that reach a limit */
     HANGS_AFTER_S = 100,
 };
 
@@ -58,7 +58,7 @@ struct shared {
 
 struct lane {
     uint64_t state;
-    uint64_t calls;            /* calls of one life */
+    uint64_t calls;            /* operations of one thread */
     struct slot *_Atomic busy; /* the slot of the current operation; unusable in a child */
     struct slot slots[SLOTS];
 };
@@ -69,7 +69,7 @@ static struct lane *lanes;
 static struct shared shared[SHARED];
 static bool forks;
 static bool limits;
-static unsigned generation; /* 0: the first process */
+static unsigned generation; /* 0 in the first process; forks add 1 */
 static _Atomic unsigned long children;
 static _Atomic unsigned long refused;
 static void (*check)(void);
@@ -83,7 +83,7 @@ static void (*check)(void);
         }                                                                                          \
     } while (0)
 
-/* Maps all memory of the test before there is any limit. */
+/* Maps memory for the test's own tables. Called before the first limit is set. */
 static void *reserve(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -92,7 +92,7 @@ static void *reserve(size_t bytes)
     return p;
 }
 
-/* --- the map: open addressing from a chunk's number to its bits ------------------------------- */
+/* --- the map: a hash table with open addressing, from a chunk's number to its bits ------------ */
 
 static struct entry {
     _Atomic uintptr_t chunk; /* number of the chunk plus 1; entries stay forever */
@@ -137,8 +137,8 @@ static void turn(uintptr_t from, size_t bytes, bool to)
 
 typedef uint64_t __attribute__((may_alias)) word;
 
-/* Fills from the start of a word up to byte `to`. The last word of a block is not written beyond
- * its end. */
+/* Fills the bytes from `from`, where a word starts, to before `to`. If the last word is incomplete,
+ * writes only its bytes before `to`. */
 static void fill_range(unsigned char *p, size_t from, size_t to, uint64_t pattern)
 {
     word *words = (word *)p;
@@ -169,8 +169,8 @@ static void fill(const struct slot *slot)
     }
 }
 
-/* Returns whether the first `size` bytes of a block hold the pattern. The block was filled as one
- * of `filled` bytes, which may be more than `size`. */
+/* Returns whether the first `size` bytes of a block hold the pattern. The block had `filled` bytes
+ * when it was filled, which may be more than `size`. */
 static bool has(const unsigned char *p, size_t filled, size_t size, uint64_t pattern)
 {
     if (filled <= 2 * EDGE)
@@ -221,7 +221,7 @@ static bool was_given(const void *p, unsigned long before)
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-/* Returns a random size. It is mostly small, and now and then up to 4 MiB. */
+/* Returns a random size. Most sizes are below 4 KiB, and a few are up to 4 MiB. */
 static size_t any_size(uint64_t *state)
 {
     uint64_t kind = draw(state) >> 54;
@@ -368,8 +368,8 @@ static void lift_limit(void)
         atomic_fetch_add(&limited, 1);
 }
 
-/* Sets a limit, uses up all memory, and operates with the limit reached. Then lifts the limit, and
- * checks that a large request succeeds. */
+/* Sets a limit, allocates until the limit is reached, and then makes random calls. After that,
+ * lifts the limit and checks that a large request succeeds. */
 static void exhaust(struct lane *lane)
 {
     static atomic_flag taken = ATOMIC_FLAG_INIT;
@@ -478,7 +478,7 @@ static pthread_barrier_t all_here;
 static void *live(void *argument)
 {
     struct lane *lane = argument;
-    pthread_barrier_wait(&all_here); /* a limit must not refuse pthread_create() memory */
+    pthread_barrier_wait(&all_here); /* under a limit, pthread_create() could fail */
     errno = 0;
     for (uint64_t left = lane->calls; left > 0;) {
         uint64_t calls = left < CHECK_EVERY ? left : draw_below(&lane->state, CHECK_EVERY);

@@ -1,7 +1,7 @@
-/* sandbox.c - confines the process by seccomp to the system calls of docs/allocator-reference.md.
- * Any other call ends the process. The arguments name calls of that list that the kernel then also
- * refuses: madvise or mremap. After that the program allocates, frees, resizes and trims, in the
- * main thread and in threads that began before the confinement. */
+/* sandbox.c - confines the process by seccomp to the system calls that docs/allocator-reference.md
+ * lists. Any other call ends the process. Each argument, madvise or mremap, names a listed call
+ * that fails with EPERM. After that the program allocates, frees, resizes and trims, in the main
+ * thread and in threads that began before the confinement. */
 #include "conformance.h"
 
 #include <linux/filter.h>

@@ -1,5 +1,5 @@
-// site_operators.cpp - one function for each form of C++'s operator new. Each is the call site of
-// one large block.
+// site_operators.cpp - has one function for each form of C++'s operator new. Each function is the
+// call site of one large block.
 #include "conformance.h"
 
 #include <new>

@@ -1,6 +1,6 @@
-/* sites.c - one function for each allocation function. Each is the call site of one large block,
- * which stays allocated until the end. pairs() allocates and frees blocks in turn. behind() is a
- * wrapper with two callers. */
+/* sites.c - has one function for each allocation function of libc. Each is the call site of one
+ * large block, which stays allocated until the end. pairs() allocates and frees blocks in turn.
+ * behind() is a wrapper of malloc with two callers, deep() and shallow(). */
 #include "conformance.h"
 
 enum { LARGE = 100000, PAIRS = 50, SMALL = 1000 };
@@ -51,7 +51,8 @@ void *behind(size_t bytes)
     return p;
 }
 
-/* Uses about 64 bytes more of the stack than shallow(). */
+/* Uses about 64 bytes more of the stack than shallow(). By this depth, the allocator distinguishes
+ * the two callers of behind(). */
 __attribute__((noinline)) void deep(void);
 void deep(void)
 {

@@ -1,4 +1,5 @@
-/* small_stack.c - calls everything that allocates in threads with the smallest possible stack. */
+/* small_stack.c - calls the functions of the allocator in a thread with the smallest stack that
+ * the system allows, and in one with 64 KiB. */
 #include "conformance.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
-/* spawn.c - spawn COUNT: calls posix_spawn(), vfork(), system() and popen() COUNT times, beside
- * threads that allocate. */
+/* spawn.c - spawn COUNT: calls posix_spawn(), vfork(), system() and popen() COUNT times each, while
+ * four threads allocate and free. */
 #include "conformance.h"
 
 #include <pthread.h>

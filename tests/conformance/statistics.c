@@ -92,7 +92,7 @@ static void *free_blocks_of_another_thread(void *argument)
 {
     size_t half = COUNT(blocks_of_thread) / 2;
     uint64_t before = now().remote_frees;
-    for (size_t i = 0; i < half; i++) /* so far this thread has no heap of its own */
+    for (size_t i = 0; i < half; i++) /* a thread without a heap: it has allocated nothing */
         cairn_free(blocks_of_thread[i]);
     CHECK(now().remote_frees == before + half);
     void *own = cairn_malloc(700);
@@ -212,8 +212,8 @@ TEST(the_prometheus_text_agrees_with_the_structure)
     CHECK(cairn_statistics_prometheus(text, 0) == 0);
 }
 
-/* Every class is in use, and numbers are as long as they can be. The documents must still fit into
- * the buffers. */
+/* The longest possible documents must fit into the buffers: every size class is in use, and every
+ * number has as many digits as it can have. */
 TEST(the_largest_documents_fit)
 {
     static char text[CAIRN_PROMETHEUS_BYTES];

@@ -33,9 +33,9 @@ def test_every_alignment_holds_with_every_size(program: Callable[..., Program], 
 def test_mallopt_returns_the_same_as_that_of_the_c_library(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """The allocator's mallopt has no effect, but it refuses the same values as that of glibc.
+    """Cairn's mallopt has no effect, but it refuses the same values as glibc's mallopt.
 
-    So a program that checks the result continues.
+    So a program that checks the result behaves the same with both.
     """
     theirs = Program(program("mallopt.c", "preloaded").path, None)
     assert program("mallopt.c", mode).succeed() == theirs.succeed()
@@ -67,16 +67,17 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(
 def test_a_heap_without_memory_does_not_block_other_threads(
     program: Callable[..., Program], mode: str
 ) -> None:
-    """Such a heap once searched all other heaps while its own lock was taken.
+    """A heap that found no memory once searched all other heaps while it held its own lock.
 
-    Statistics lock the list of heaps and then each heap. So both threads waited forever.
+    The statistics lock the list of heaps and then each heap. So each of the two threads waited
+    forever for a lock of the other thread.
     """
     program("full_heap.c", mode).succeed(timeout=60)
 
 
 @in_both
 def test_a_limit_in_the_environment_holds(program: Callable[..., Program], mode: str) -> None:
-    """With a limit of 60 MiB, the program gets 59 or 60 blocks of 1 MiB, and a few small blocks."""
+    """With a limit of 60 MiB, the program gets 60 blocks of 1 MiB, or 59 and a few small blocks."""
     run = program("limited.c", mode)
     assert run.succeed(100).split() == ["100", "100"]
     for size in ("60M", str(60 << 20), "61440K"):

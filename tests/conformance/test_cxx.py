@@ -1,6 +1,6 @@
-"""Tests that the operators of C++ behave as the standard says, under any C++ runtime.
+"""Tests that the operators of C++ behave as the standard says, with each kind of C++ runtime.
 
-A program in C must need none of these operators.
+A C program that is linked with the archive must not need the C++ runtime.
 """
 
 from __future__ import annotations

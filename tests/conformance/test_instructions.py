@@ -1,8 +1,8 @@
 """Tests of the number of instructions per operation.
 
-Unlike times, these numbers repeat exactly on a busy machine. They exceed the goals of the design,
-which are 36, 48, 42, 60 and 60 instructions. docs/decisions/0007-key-covers-the-link.md says what
-the additional instructions are for.
+Unlike times, these numbers are the same in every run, even on a busy machine. The limits of the
+test exceed the goals of the design, which are 36, 48, 42, 60 and 60 instructions.
+docs/decisions/0007-key-covers-the-link.md says what the additional instructions are for.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pytest
 from .conftest import MODES, Program
 
 NOTHING = {"remote": 1}
-"""By kind of operation: the instructions of the empty function that takes the allocator's place.
+"""By kind of operation: the instructions of the empty functions that replace malloc and free.
 
-The test subtracts a loop that calls the empty function. Only the loop is to be subtracted, so the
-test adds the instructions of the empty function again. Their default number is 3.
+Operations of other kinds have 3. To remove the cost of the loop, the test subtracts the count of a
+run with the empty functions. That removes too much, so the test adds these instructions again.
 """
 SHORT, LONG = 20_000, 60_000
 

@@ -37,10 +37,10 @@ def test_ten_thousand_children_end(
 def test_fork_handlers_registered_before_ours_may_allocate(
     program: Callable[..., Program], compiled_here: Callable[..., Path], library: Library
 ) -> None:
-    """The allocator registers its handlers first, because the loader initialises it first.
+    """The allocator registers its fork handlers first, because the loader initialises it first.
 
     So the allocator's handlers run last before a fork and first after a fork. No other handler runs
-    while they hold its locks, in whatever order the two libraries are preloaded.
+    while the allocator's locks are held. This must hold for both orders of the preloaded libraries.
     """
     handlers = compiled_here("handlers.c", *SHARED)
     run = program("fork.c", "preloaded")
@@ -85,7 +85,8 @@ def test_memory_stays_flat_over_many_short_threads(
     """The program's threads return, exit or are cancelled. Their destructors allocate.
 
     Some blocks outlive their threads. The resident memory depends on how many threads live at once:
-    it is 4 to 9 MB. If each ended thread left one OS page behind, 26 MB and more would be added.
+    it is 4 to 9 MB. If each ended thread left one OS page behind, at least 26 MB would be added
+    (4 KB for each of the last 6,400 threads).
     """
     early, late = map(int, program("threads.c", mode).succeed(count, timeout=900).split())
     assert late <= early + 6144, (
@@ -100,9 +101,10 @@ def test_memory_stays_flat_over_many_short_threads(
 def test_a_plugin_comes_and_goes(
     program: Callable[..., Program], compiled_here: Callable[..., Path], deep: tuple[str, ...]
 ) -> None:
-    """With RTLD_DEEPBIND, the plugin would free our blocks with libc's free.
+    """With RTLD_DEEPBIND, the plugin would free Cairn's blocks with libc's free.
 
-    Debian's php crashes for that reason under every other preloaded allocator.
+    Cairn's dlopen therefore drops this flag. Debian's php opens its extensions with this flag, and
+    crashes with every other preloaded allocator.
     """
     plugin = compiled_here("plugin.c", *SHARED)
     host = program("host.c", "preloaded")
@@ -114,7 +116,7 @@ def test_deepbind_is_kept_if_the_user_asks_for_it(
 ) -> None:
     plugin = compiled_here("plugin.c", *SHARED)
     ended = program("host.c", "preloaded")("deep", 1, plugin, "shared", CAIRN_KEEP_DEEPBIND="1")
-    assert ended.code < 0, "libc's free must end the program at a block of ours"
+    assert ended.code < 0, "libc's free must end the program when it gets a block of Cairn"
 
 
 @pytest.mark.parametrize(
@@ -141,9 +143,9 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
 def test_the_caller_s_runpath_holds_through_our_dlopen(
     library: Library, compiled_here: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """The dlopen of libc searches the run path of the library that contains its return address.
+    """The dlopen of libc searches the RUNPATH of the library that contains its return address.
 
-    So that address must be in the library that called our dlopen, and not in ours.
+    So Cairn's dlopen must jump to it: then the return address is in the library that called dlopen.
     """
     shelf = tmp_path / "shelf"
     shelf.mkdir()

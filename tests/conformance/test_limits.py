@@ -170,7 +170,7 @@ def test_one_block_costs_little_memory(
 
 
 def test_the_table_of_options_has_every_variable_that_is_read() -> None:
-    """options.c looks up every name that options.h explains, and no other."""
+    """options.c looks up exactly the variables that options.h explains."""
     folder = Path(__file__).resolve().parents[2] / "src" / "alloc"
     names = r"CAIRN_[A-Z_]*[A-Z]"
     explained = set(
@@ -265,10 +265,11 @@ def test_memory_that_is_needed_repeatedly_is_kept_unless_learning_is_frozen(
 def test_memory_that_was_returned_gradually_does_not_raise_the_limit_of_idle_memory(
     program: Callable[..., Program],
 ) -> None:
-    """The program frees a third of its memory over several epochs. Each epoch returns some of it.
+    """The program frees a third of its memory slowly, and then the rest at once.
 
-    Then the program frees the rest at once. The program grew before, but that does not show that it
-    needs the freed memory again. So the limit of idle memory must not rise.
+    The slow part takes several epochs of a quarter of a second. After each epoch, the allocator
+    returns memory to the kernel. The program does not allocate again, so nothing shows that it
+    needs more idle memory, and the limit of idle memory must not rise.
     """
     learnt, held, purged, idle = map(
         int, program("fill_and_empty.c", "linked")("slowly").out.split()

@@ -15,7 +15,7 @@ PLACES = (
     *("16", "48", "256", "1024", "4096", "10000", "32768", "100000", "1000000"),
     *("64at64", "1000at4096", "5000at65536"),
 )
-"""The blocks of misuse.c, in the order of the table's columns."""
+"""The sizes and alignments of misuse.c's blocks, in the order of the columns of TABLE."""
 
 TABLE = """
 double-adjacent               C C C C C C C C C C C C

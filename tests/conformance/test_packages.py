@@ -22,14 +22,14 @@ from .conftest import HERE, WARNINGS
 MAP = (ROOT / "src" / "abi" / "exports.map").read_text()
 HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
-"""Names that the archive lacks.
+"""Functions that only the shared library has, and not the archive.
 
 They work only in a library that the loader searches before libc.
 """
 
 FAST_PATHS = {"malloc": 22, "free": 41, "cairn_malloc": 22, "_Znwm": 23, "_ZdlPv": 41}
-"""By function: the most instructions before the first return. For free, that includes the jumps to
-its slow functions."""
+"""By function: the highest number of instructions that may precede its first `ret`. For free, they
+include the jumps to its slow functions."""
 
 _OF_C = ("malloc", "calloc", "realloc")
 COLD_DOORS = {
@@ -43,10 +43,10 @@ COLD_DOORS = {
         "__libc_pvalloc": "names_pvalloc",
     },
 }
-"""By function: the slow function that it must reach by a jump and not by a call.
+"""By function: the slow function to which it must jump, instead of calling it.
 
-After a jump, the slow function returns directly to the program. The allocator records this return
-address as the call site of a large block (src/alloc/site.h).
+After a jump, the return address of the slow function lies in the program. The allocator records
+this address as the call site of a large block (src/alloc/site.h).
 """
 
 
@@ -139,7 +139,7 @@ def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
 
 
 def test_the_archive_defines_no_other_global_name(prefix: Path) -> None:
-    """The archive lacks FOR_THE_LOADER and the nothrow operators, which the C++ runtime defines."""
+    """The archive has neither FOR_THE_LOADER nor the nothrow operators of the C++ runtime."""
     lines = call(
         "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a"
     ).splitlines()
@@ -169,7 +169,7 @@ def test_the_library_needs_only_libc_and_is_never_unloaded(prefix: Path) -> None
 def test_the_fast_paths_are_short_and_call_nothing(prefix: Path) -> None:
     listing = call("objdump", "-d", "--no-show-raw-insn", prefix / "lib" / "libcairn.so")
     if "x86-64" not in listing:
-        pytest.skip("counted on x86-64 alone")
+        pytest.skip("the test counts instructions of x86-64 only")
     for function, most in FAST_PATHS.items():
         body = re.split(r"\bret", listing.split(f"<{function}>:\n")[1])[0]
         assert body.count("\n") <= most, body
@@ -186,7 +186,7 @@ def test_the_loader_s_functions_end_in_a_jump(prefix: Path) -> None:
 
 
 def parts(listing: str, function: str) -> str:
-    """Returns the code of a function, and of its rare parts that the compiler put elsewhere."""
+    """Returns the code of a function, including rare parts that the compiler put into `.cold`."""
     heads = [head for name in (function, f"{function}.cold") if (head := f"<{name}>:\n") in listing]
     return "\n".join(listing.split(head)[1].split("\n\n", maxsplit=1)[0] for head in heads)
 

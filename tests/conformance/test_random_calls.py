@@ -1,7 +1,7 @@
-"""Tests that make random calls and compare the allocator with a shadow of its blocks.
+"""Tests that make random calls and compare the results with a shadow: a record of all live blocks.
 
-They check contents, overlap, alignment, usable size and errno. The program prints its seed. With
-the same seed, it makes the same calls again.
+They check contents, overlap, alignment, usable size and errno. random_calls.c prints its seed. The
+same seed makes the same calls again, if there is one thread and no limit.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 from .conftest import MODES, Program
 
 KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
-"""Each entry: the number of threads, and words for the program. "fork" makes children that use
-inherited blocks, and "limit" makes phases without more address space."""
+"""Pairs of a number of threads and further arguments of random_calls.c. With "fork", children use
+inherited blocks. With "limit", the address space is limited for some time."""
 
 QUICK = [(seed, 550_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
 LONG = [

@@ -136,7 +136,7 @@ def test_a_static_program_in_c_plus_plus_works(
 
 @pytest.fixture(scope="session")
 def cargo(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Returns cargo(command, …), which works without a network and leaves nothing in the tree."""
+    """Returns cargo(command, …), which uses no network and writes nothing to the source tree."""
     tool = users_tool("cargo")
     target = tmp_path_factory.mktemp("rust")
 
@@ -178,8 +178,8 @@ def instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
 class Follower:
     """Executes the steps of a Dockerfile without Docker.
 
-    Each stage is a folder, into which $DESTDIR installs. The programs and packages are those of
-    this machine, and they run without confinement.
+    Each stage is a folder. $DESTDIR points the installation of a stage to its folder. The commands
+    run directly on this machine, with its programs and packages.
     """
 
     def __init__(self, scratch: Path) -> None:

@@ -23,7 +23,7 @@ OPERATORS = {
 
 
 def told(program: Program) -> dict[str, list[sites.Site]]:
-    """Returns the call sites of each function."""
+    """Runs the program with CAIRN_SITES=1. Returns the reported call sites of each function."""
     ended = program(CAIRN_SITES="1", CAIRN_STATS="json")
     assert ended.code == 0, ended.err
     ((document,), _) = sites.parse(ended.err.splitlines())
