@@ -1,6 +1,6 @@
-"""Tests of failures of built-in workloads, with a stand-in program that fails as requested.
+"""Tests of failures of workloads, with a program that fails as requested (standin.c).
 
-A failure costs one cell of the table, and the run continues.
+If a contender fails on a workload, only this cell of the table is lost, and the run continues.
 """
 
 from __future__ import annotations
@@ -194,7 +194,10 @@ def test_a_baseline_that_failed_before_the_interruption_is_not_tried_again(
 
 
 def test_a_suite_stops_on_active_time(standin: Path, tmp_path: Path) -> None:
-    """The rule judges the active time (without deliberate sleep). It is noisier than wall time."""
+    """The rule stops when the active time is precise enough. Active time excludes planned sleep.
+
+    The sleep is constant, so the noise is a larger share of the active time than of the wall time.
+    """
     rule = StopRule(precision=0.9, min_rounds=4, max_rounds=6, judged="active")
     settings_run = begun(standin, tmp_path, *ALIKE, rule=rule, sizes=(1000,))
     command = (str(standin), "1000", "30")
@@ -250,7 +253,8 @@ def test_long_lines_of_valgrind_do_not_hide_the_message_of_a_failed_program(
 ) -> None:
     """After a crash, valgrind prints lines of up to a kilobyte.
 
-    The usual part of stderr that Cairn keeps would contain only these lines, and no message.
+    Cairn keeps only the end of stderr, which these lines would fill. So Cairn must leave them out
+    to report the message of the program.
     """
     program = tmp_path / "prog"
     program.write_text(

@@ -375,10 +375,10 @@ def test_results_are_private_and_hold_the_raw_proof(cairn, churn: Path) -> None:
 
 
 def test_a_caller_of_300_mb_does_not_change_the_peak(cairn, churn: Path, tmp_path: Path) -> None:
-    """A child inherits ru_maxrss of its parent over fork.
+    """A child inherits the value ru_maxrss of its parent at fork.
 
-    Without the small launcher between Cairn and the program, `true` would have a peak of 321 MB
-    under a parent of 300 MB.
+    The launcher is a small process between Cairn and the program. Without it, `true` would have a
+    peak of 321 MB if the parent had 300 MB.
     """
     plain = cairn("compare", "-r", 3, "-a", "system", "--json", "--", churn, 200000).json
     script = tmp_path / "big.py"

@@ -44,9 +44,10 @@ def checks(cairn, *command: object) -> tuple[int, dict[str, dict[str, Any]]]:
 
 
 def obstacle(cairn, words: Sequence[str], *command: object) -> None:
-    """Checks that the command has an obstacle whose text contains `words`.
+    """Checks that doctor finds exactly one obstacle, and that its text contains `words`.
 
-    Doctor must exit with 4. 'cairn compare' must refuse with one sentence and run no program.
+    Doctor must exit with 4. 'cairn compare' must refuse the command with the same text and run no
+    program.
     """
     code, found = checks(cairn, *command)
     bad = [check for check in found.values() if check["state"] == "obstacle"]
@@ -224,7 +225,8 @@ def test_rust_with_an_allocator_of_its_own(
 def allocator_lines(result) -> list[str]:
     """Returns doctor's lines about the allocator inside carries.c.
 
-    One of the lines must announce the run with the probe. That line is not returned.
+    One more line must announce the run with the probe. The function checks that line and does not
+    return it.
     """
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line
@@ -250,7 +252,10 @@ def test_a_run_shows_whether_a_program_uses_the_allocator_that_it_carries(
 
 
 def test_if_the_program_fails_behind_the_probe_its_allocator_stays_unknown(cairn, compiled) -> None:
-    """The comparison reports the failure of the program as it does for any other program."""
+    """With --ok-exit 7, the program's exit code 0 is a failure, with the probe and without it.
+
+    The comparison reports the failure as it does for any other program.
+    """
     result = cairn(
         "compare",
         "-r",
@@ -383,7 +388,7 @@ def test_every_line_that_is_not_fine_has_a_next_step(cairn, churn: Path) -> None
 
 
 def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
-    """Doctor reports that another cairn measures, even while the other's program only sleeps."""
+    """Doctor warns of another cairn that measures, even if the measured program only sleeps."""
     other = subprocess.Popen(
         [*cairn.argv, "compare", "-r", "1", "-a", "system", "--", "sleep", "60"], env=cairn.env,
         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -403,7 +408,7 @@ def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
 
 
 def test_looking_at_a_program_is_quick(cairn, churn: Path) -> None:
-    """Of the limit of 5 s, the measurement of the machine's noise takes half a second.
+    """Doctor has 5 s: half a second measures the machine's noise.
 
     The rest is for starting Python and for running 'true'.
     """

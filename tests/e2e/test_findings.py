@@ -1,6 +1,6 @@
 """Tests of the findings with the allocators of tests/support/ill/, which have one illness each.
 
-The illness must be found. A healthy allocator must have no finding.
+An illness is a known weakness. Cairn must find it, and must find nothing in a healthy allocator.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ QUICK = [("remote_kept", "producer_consumer"), ("spinning_lock", "mixed")]
 def findings(tmp_path: Path) -> Callable[..., list[str]]:
     """Returns findings(program, illness, strength, over), which profiles a run of a workload.
 
-    That function returns the names of the findings, the largest effect first. It preloads the
-    library with the illness before the allocator `over`, by default that of the system.
+    findings() preloads the library with the illness before the allocator `over`, by default that of
+    the system. It returns the names of the findings, the one with the largest effect first.
     """
 
     def look(

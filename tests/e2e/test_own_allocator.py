@@ -1,4 +1,4 @@
-"""Tests that our own allocator is a contender of every comparison, unless the user names others."""
+"""Tests of Cairn's own allocator as a contender. By default, it takes part in every comparison."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_missing_library_is_one_sentence_with_the_next_step(without_it, churn:
 
 
 def test_with_the_background_thread_a_sleeping_program_returns_memory_within_a_second() -> None:
-    """The background thread must look again even if it found no idle memory at one look."""
+    """The background thread must keep looking for idle memory even if it once found none."""
     command = [native.workload("burst_idle"), "--bytes", "300M", "--idle", "1"]
     environment = {**os.environ, "LD_PRELOAD": carried(Path(LIBRARY)), "CAIRN_BACKGROUND": "1"}
     ended = subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)

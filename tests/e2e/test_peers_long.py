@@ -1,4 +1,8 @@
-"""Tests that every peer can be fetched by name through this machine's registries, and is loaded."""
+"""Tests that `cairn allocators get` can fetch every allocator of the catalog by its name.
+
+The tests use the package registries that this machine is set up for. Programs must then load the
+fetched library.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,7 @@ def test_a_peer_is_fetched_by_name_and_proves_its_load(
     version = next(
         item["version"] for item in listed if item["allocator"] == name and item["cached"]
     )
-    # Without the version in the spec, Cairn would use a newer version that the system has.
+    # Without the version, Cairn would prefer a newer version that is installed in the system.
     spec = f"{name}@{version}"
     file = tmp_path / "file.c"
     file.write_text(PROGRAM)

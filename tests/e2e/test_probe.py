@@ -1,4 +1,4 @@
-"""Tests of the probe in programs that print their allocations. The profile must agree with that."""
+"""Tests of the probe in programs whose allocations are known. The profile must agree with them."""
 
 from __future__ import annotations
 
@@ -70,12 +70,15 @@ def sizes(compiled: Compiled) -> Path:
 
 @pytest.fixture(scope="module")
 def paths(compiled: Compiled) -> Path:
-    """An allocator with known paths, which probe_paths.c lists."""
+    """An allocator whose system calls and times are known for each block size (probe_paths.c)."""
     return compiled("probe_paths.c", "-shared", "-pthread")
 
 
 def called(profile: ProcessProfile | Profile) -> dict[str, int]:
-    """Returns the calls of each function: in both phases, and those of threads at their end."""
+    """Returns the number of calls of each function, in both phases of the program together.
+
+    `late_calls` are calls that a thread makes while it ends. They are included.
+    """
     tally = profile.tally
     counts = [
         *(int(calls.sum()) for calls in tally.calls),
@@ -93,7 +96,10 @@ def kernel(profile: ProcessProfile | Profile) -> dict[str, int]:
 
 
 def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
-    """The requests of libc itself are equal in both runs, so that the difference excludes them."""
+    """The difference of the runs with 1 and 1,000 rounds must be the same in program and profile.
+
+    libc itself makes the same requests in both runs, so they cancel out.
+    """
     told_first = json.loads(probed(known, "counts", 1))
     first = called(probed.only)
     told = json.loads(probed(known, "counts", 1000))
@@ -106,7 +112,10 @@ def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
 
 
 def test_refused_requests_are_counted(probed: Probed, known: Path) -> None:
-    """A realloc to 0 bytes that returns NULL has freed its block. Such a call is not refused."""
+    """A realloc to 0 bytes returns NULL because it freed its block. It does not count as refused.
+
+    The program makes such calls too (probe_known.c, "refused").
+    """
     probed(known, "refused", 1000)
     refused = dict(zip(ALLOCATING, map(int, probed.only.tally.failed), strict=True))
     assert {name: count for name, count in refused.items() if count} == {
@@ -256,9 +265,10 @@ def test_counters_count_the_events_of_an_operation(
     found = {line.name: line for line in event_lines(probed.profile)}
     faults = found["new"].per_operation("page-faults")
     assert found["new"].looked_at > 200
-    # An allocation causes three page faults in the allocator, and those at the first use of the
-    # block. The sample is random, so the test allows an error of the interval's whole length. A
-    # larger error happens once in 10,000 runs.
+    # An allocation of 144 bytes causes three page faults in the allocator. It takes 192 bytes of
+    # the arena, and causes a fourth page fault if these bytes begin a new page. The sample is
+    # random, so the test allows an error as large as the whole 95 % interval, which is about four
+    # standard errors. A larger error happens once in 10,000 runs.
     width = faults.interval.high - faults.interval.low
     assert faults.value == pytest.approx(3 + 192 / 4096, abs=width)
     assert width < 0.2
@@ -392,8 +402,9 @@ def test_cpu_time_in_the_allocator_is_found_by_timers_too(
 ) -> None:
     """By the clock of its threads, the program spends half of its CPU time in the allocator.
 
-    The timers and the timed operations must both find that. A host that takes the processor away
-    disturbs the timers, so only one of four tries must be right. A real error would be in all four.
+    The CPU timers and the timed operations must both find this share. The timers are disturbed if
+    the host of a virtual machine takes the processor away. So one correct try of four is enough: a
+    real error would appear in all four.
     """
     apart = []
     for _ in range(4):
@@ -596,10 +607,10 @@ def test_the_probes_files_are_private_and_small(probed: Probed, known: Path) -> 
 
 
 def test_a_full_disk_does_not_disturb_the_program(probed: Probed, known: Path) -> None:
-    """A limit on file sizes takes the place of a full disk."""
+    """The test imitates a full disk by a limit on the size of files."""
     out = probed("/bin/bash", "-c", f"ulimit -f 40; exec {known} counts 1000")
     assert json.loads(out)["calloc"] == 5000
-    # The empty file is that of the program. The shell made its own file before the limit.
+    # The program could write nothing to its file. The shell made its own file before the limit.
     assert probed.profile.empty == 1
 
 

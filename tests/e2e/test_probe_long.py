@@ -50,9 +50,9 @@ def started(folder: Path, *command: object) -> subprocess.Popen[str]:
 def test_the_file_of_a_process_that_was_killed_at_any_moment_is_readable(
     tmp_path: Path, known: Path, whom: str
 ) -> None:
-    """The test kills 500 processes at random moments.
+    """The test kills each of 500 programs at a random moment.
 
-    At that moment, a process is in the loader, works in threads, forks, or ends.
+    At that moment, the program is in the loader, works in threads, forks, or ends.
     """
     lot = random.Random(20261122)
     kept = 0

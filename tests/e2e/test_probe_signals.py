@@ -71,7 +71,8 @@ def test_only_the_allocator_of_a_block_is_asked_for_its_size(
 def test_a_plugin_may_have_a_cxx_runtime_of_its_own(probed: Probed, tmp_path: Path) -> None:
     """The plugin of a C program contains its own operators new and delete, and its own exceptions.
 
-    The plugin's calls reached the probe, which once found no operator to forward them to.
+    The plugin calls the operators of the probe, which come first in the search order. The probe
+    once found no other operators to forward these calls to.
     """
     (tmp_path / "plugin.cpp").write_text(
         '#include <stdexcept>\n#include <string>\nextern "C" int work() {\n'

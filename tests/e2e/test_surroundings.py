@@ -25,7 +25,7 @@ def in_bytes(
 
 
 def test_an_argument_that_is_no_utf8_is_profiled_all_the_same(cairn, churn: Path) -> None:
-    """Cairn once measured such a run to its end and then lost it."""
+    """Cairn once ran such a program to its end, and then failed to write the profile."""
     out = cairn.home / "out.json"
     done = in_bytes(cairn, "profile", "--json", str(out), "--", str(churn), b"10\xe9")
     assert done.returncode == 0, done.stderr
@@ -159,9 +159,9 @@ def test_a_time_budget_holds_even_if_the_number_of_rounds_is_given(cairn, churn:
 
 
 def test_a_resume_that_fails_leaves_the_run_as_it_was(cairn, churn: Path, forward: Path) -> None:
-    """Such a resume once marked the run as not finished.
+    """A resume that failed once marked the finished run as not finished.
 
-    A rebuilt library also made its contender fail in every later resume.
+    After a rebuild of a contender's library, that contender also failed in every later resume.
     """
     library = cairn.home / "libmine.so"
     library.write_bytes(forward.read_bytes())

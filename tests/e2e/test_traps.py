@@ -1,7 +1,7 @@
 """Tests of common mistakes of users.
 
-Each must give one sentence and the right exit code. It must lose no results, and must be reported
-before anything is measured.
+For each mistake, Cairn must print one sentence, exit with the right code and lose no results. It
+must report a mistake that is visible in advance before it measures anything.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ def wall(result: Any) -> dict[str, Any]:
 
 
 def test_system_against_itself_rarely_has_a_winner(cairn, spin: Path) -> None:
-    """By chance, about 3 of 60 comparisons have a winner.
+    """By chance, about 3 of 60 comparisons have a winner, because the intervals are of 95 %.
 
-    When all runs of A preceded all runs of B, 8 to 10 of 60 comparisons had a winner.
+    If all runs of one contender precede all runs of the other, 8 to 10 of 60 have a winner.
     """
     winners = 0
     for repeat in range(60):

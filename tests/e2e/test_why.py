@@ -1,6 +1,6 @@
 """Tests of `cairn compare --why` and `cairn explain` on gaps whose cause is known.
 
-The causes are the libraries of tests/support/ill/, which have one illness each.
+The causes are the libraries of tests/support/ill/, which have one illness (weakness) each.
 """
 
 from __future__ import annotations
@@ -109,10 +109,11 @@ def test_a_run_that_cannot_be_explained_is_one_sentence(cairn, forward: Path, ch
 def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     cairn, tmp_path: Path, program: str, illness: str, strength: int, name: str
 ) -> None:
-    """The list SLOW has no pair of slow_new and the server's sessions.
+    """SLOW leaves out one pair: the illness slow_new with the workload `fragmentation`.
 
-    The sessions' live blocks grow in number and not in bytes. The illness slow_new, which acts if a
-    thread has more live blocks than before, would then slow down reused memory.
+    slow_new is meant to slow down new memory, and acts if a thread has more live blocks than ever
+    before. In this workload the number of live blocks grows while their bytes do not. So slow_new
+    would slow down reused memory there, and the finding slow-new would be wrong.
     """
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *WORKLOADS[program])
