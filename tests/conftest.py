@@ -74,7 +74,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def forward(compiled: Callable[..., Path]) -> Path:
-    """A library that forwards every call to glibc. Many tests use it as a contender."""
+    """A library that forwards every call to glibc. Many tests measure it as another allocator."""
     return compiled("forward_malloc.c", "-shared")
 
 

@@ -28,7 +28,10 @@ from mutants.lane import BUILD, LANES, Unready, kept_of, results_of, work
 
 
 def lane(language: str, seed: int, count: int, only: str | None) -> None:
-    """Runs one lane, in a process of its own. Exits with a message if the lane cannot begin."""
+    """Plants the faults of one language (lane.py). Runs in a process of its own.
+
+    Exits with a message if the tests fail on the tree without faults.
+    """
     try:
         work(language, seed, count, only)
     except Unready as problem:
@@ -47,7 +50,7 @@ def main() -> str | int | None:
     )
     parser.add_argument("--c", dest="languages", action="store_const", const=["c"])
     parser.add_argument(
-        "--only", metavar="FILE", help="plant in this file alone, such as src/alloc/heap.c"
+        "--only", metavar="FILE", help="plant faults only in this file, such as src/alloc/heap.c"
     )
     parser.add_argument("--show", action="store_true", help="list the faults without planting them")
     given = parser.parse_args()
@@ -89,7 +92,7 @@ def main() -> str | int | None:
     )
     print(text)
     if any(process.exitcode for process in lanes):
-        return f"not all faults were planted; run it again with seed {seed} to go on"
+        return f"not all faults were planted; to continue, run it again with --seed {seed}"
     return (
         f"only {noticed:.1%} of the faults were noticed or explained;"
         f" at least {report.LEAST:.0%} are required"

@@ -1,7 +1,7 @@
 """Chooses the tests for a fault.
 
-For a fault in Python, these are the tests that run its line. For a fault in C, they are the tests
-of its folder.
+A fault in Python gets the tests that run the line of the fault. A fault in C gets the tests of its
+folder of src/.
 """
 
 from __future__ import annotations

@@ -59,10 +59,10 @@ class Copy:
 
     folder: Path
     written: float = 0.0
-    """The time at which the last file was written, in seconds.
+    """The modification time of the file that was written last, in seconds.
 
-    Python recognizes a changed file by its time in seconds, so that each version gets a second of
-    its own.
+    Python recognizes a changed file by its modification time in whole seconds. So each write gets a
+    second of its own.
     """
 
     @property

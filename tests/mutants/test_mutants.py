@@ -278,7 +278,7 @@ def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: P
 def test_a_tree_that_fails_without_faults_is_refused_and_its_processes_are_ended(
     tmp_path: Path,
 ) -> None:
-    """A fault can keep a program from ending. That program would slow down all later tests."""
+    """A fault may keep a program from ending. If it were not killed, it would slow later tests."""
     folder = python_tree(tmp_path / "tree")
     (folder / "tests" / "python" / "test_left.py").write_text(
         "import subprocess\nfrom pathlib import Path\n\n\n"
@@ -294,7 +294,7 @@ def test_a_tree_that_fails_without_faults_is_refused_and_its_processes_are_ended
 
 
 def test_a_test_that_also_fails_without_faults_has_noticed_none(tmp_path: Path) -> None:
-    """The lanes once ignored SIGHUP. A test of that signal then failed with every fault."""
+    """The tool's processes once ignored SIGHUP, so a test of SIGHUP failed with every fault."""
     folder = python_tree(tmp_path / "tree")
     (folder / "tests" / "python" / "test_calc.py").write_text(
         "from pathlib import Path\n\nfrom cairn.calc import largest, total\n\n\n"

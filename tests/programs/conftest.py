@@ -1,14 +1,15 @@
-"""Fixtures for programs of other people, which run without and with libcairn.
+"""Fixtures for third-party programs, which run without and with libcairn.
 
-libcairn must not change anything visible. With CAIRN_UNDER_PROBE=NAME, the tests check the same of
-the probe: each program runs under the allocator NAME (a name for `cairn -a`) without and with the
-probe. The allocator is fetched into the tests' cache. A test is skipped if its program does not run
-under the allocator alone.
+libcairn must not change anything visible. With CAIRN_UNDER_PROBE=NAME, the tests check the probe in
+the same way: each program runs under the allocator NAME (a name for `cairn -a`) without and with
+the probe. The allocator is fetched into the tests' cache. A test is skipped if its program does not
+run under the allocator alone.
 
-Each test is a session: a function that runs programs and returns their answers. The session is
-called on two stages, the first without and the second with libcairn. On the second stage the
-witness is also preloaded, so that every process reports which library owns malloc. A process
-without that report is a failure: a failed preload is silent, and the test would test glibc.
+Each test defines a session: a function that runs programs and returns their output. The test runs
+the session twice, without and with libcairn, and compares the results. The class Stage holds the
+folder and the environment of one of these two runs. In the run with libcairn, the witness is
+preloaded, too: it makes every process report which library owns malloc. A process without such a
+report is a failure, because a failed preload is silent and the test would then test glibc.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ NOBODY = 65534
 MIB = 1 << 20
 UNDER_PROBE = os.environ.get("CAIRN_UNDER_PROBE")
 PATIENCE_ALONE_S = 60
-"""After this time a program under another allocator is ended. Under some allocators, a program with
-threads that forks waits forever."""
+"""The time limit for a program under another allocator. Under some allocators, a program that has
+threads and forks waits forever."""
 
 
 # --- the programs ---
@@ -63,7 +64,7 @@ def packages(when: str = "") -> dict[str, str]:
 def path_of(program: str) -> str:
     """Returns the path of the program, and prefers the folders in which Debian installs programs.
 
-    Earlier folders of PATH may contain a script that chooses among several versions.
+    Other folders of PATH may contain a script that only starts one of several versions.
     """
     servers = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")))
     path = os.pathsep.join([*servers, "/usr/bin", "/bin", "/usr/sbin", os.environ["PATH"]])
@@ -222,7 +223,7 @@ class Stage:
     folder: Path
     injected: Injected | None
     alone: Mapping[str, str] = field(default_factory=dict)
-    """The variables that load the allocator alone, on the stage without the probe."""
+    """The variables that load the allocator in the run without the probe (CAIRN_UNDER_PROBE)."""
     user: int | None = None
     own_malloc: Sequence[str] = ()
     """Paths of programs with their own malloc, which a preloaded library cannot replace."""

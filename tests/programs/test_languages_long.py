@@ -41,9 +41,10 @@ def test_java_compiles_and_runs(both: Callable[..., str], collector: str) -> Non
 
 
 def test_the_addresses_of_javas_heap_leave_room_for_our_region(both: Callable[..., str]) -> None:
-    """ZGC puts a large heap at an address of 4, 8 or 16 TiB.
+    """Java's collector ZGC puts a large heap at an address of 4, 8 or 16 TiB.
 
-    Our region was once at such an address in a quarter of the runs, and could not grow.
+    libcairn takes all memory from one growing range of addresses. In an earlier version, this range
+    was at such an address in a quarter of the runs, and could not grow.
     """
     compiler = path_of("javac")
     java = Path(compiler).resolve().with_name("java")

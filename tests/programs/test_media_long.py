@@ -164,7 +164,7 @@ def test_ghostscript(both: Callable[..., str]) -> None:
 
 
 def test_chromium(both: Callable[..., str]) -> None:
-    """The browser contains a malloc that all its libraries use. libcairn is preloaded, too.
+    """The browser has a malloc that all its libraries use. Preloading libcairn must do no harm.
 
     The browser runs as the user nobody with user namespaces, so that it can make its sandbox.
     """

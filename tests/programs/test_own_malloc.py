@@ -1,6 +1,7 @@
-"""Tests of programs with their own malloc, which the loader finds before ours.
+"""Tests of programs with their own malloc, which the loader finds before libcairn's malloc.
 
-If such a program lacks a function (such as reallocarray), ours must work with its blocks.
+If the program does not define a function such as reallocarray, libcairn's function is called. It
+must work with blocks of the program's malloc.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import pytest
 from .conftest import INPUTS, UNDER_PROBE, Stage, path_of
 
 FITTING = (None, "system", "cairn")
-"""Allocators whose reallocarray() accepts blocks of the program's own malloc. That of hoard fails.
-That of mimalloc failed in 56 of 60 runs, even without the probe."""
+"""Allocators whose reallocarray() accepts blocks of the program's own malloc. The reallocarray() of
+hoard fails for such blocks. That of mimalloc failed in 56 of 60 runs, even without the probe."""
 
 
 @pytest.mark.skipif(
@@ -24,7 +25,7 @@ That of mimalloc failed in 56 of 60 runs, even without the probe."""
 def test_functions_built_on_a_programs_own_malloc_use_that_malloc(
     both: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Our reallocarray() once called a block of such a program (chromium) an invalid pointer."""
+    """The reallocarray() of libcairn once reported a block of chromium's own malloc as invalid."""
     own = tmp_path / "own"
     flags = ["-O1", "-fno-builtin", "-D_GNU_SOURCE"]
     subprocess.run([path_of("gcc"), *flags, INPUTS / "own_malloc.c", "-o", own], check=True)

@@ -69,7 +69,7 @@ def test_nginx(both: Callable[..., str]) -> None:
         (files / "all.html").write_text(
             '<!--#include virtual="/3.txt" --><!--#echo var="request_uri" -->\n' * 20
         )
-        for file in files.iterdir():  # lists of files contain their time
+        for file in files.iterdir():  # nginx's directory listings contain the times of the files
             os.utime(file, (1e9, 1e9))
         names = [f"{way}{i}.txt" for i in range(0, 60, 3) for way in ("/", "/through/")]
         names += ["/list/", "/through/all.html", "/none", "/through/none"] * 3
@@ -161,9 +161,9 @@ def test_memcached(both: Callable[..., str]) -> None:
 
 
 def test_postgres(both: Callable[..., str]) -> None:
-    """The server has a process for each client, and several for one query.
+    """The server has a process for each client, and several processes for one query.
 
-    The server refuses to run as root.
+    The test starts the server as another user, because it refuses to run as root.
     """
     programs = {name: path_of(name) for name in ("postgres", "initdb", "psql", "pgbench")}
 

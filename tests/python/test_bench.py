@@ -163,7 +163,7 @@ def test_stopping_on_width_costs_little_coverage_and_no_bias(sigma: float) -> No
     """Each series stops by the width of its 95 % interval.
 
     More than 91 % of these intervals must still contain the truth. The width does not depend on
-    the sign of the difference, so that stopping by it adds no bias.
+    the sign of the difference. So stopping at a small width adds no bias.
     """
     rng = random.Random(20260101)
     errors: list[float] = []

@@ -43,7 +43,7 @@ Build = Callable[..., Path]
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """Returns build(name, source, *flags), which builds a file with gcc and returns its path.
 
-    That function skips the test if this gcc lacks a feature that the flags need.
+    build() skips the test if this gcc lacks a feature that the flags need.
     """
     folder = tmp_path_factory.mktemp("built")
 
@@ -530,13 +530,13 @@ def judge(path: Path, note: str = "") -> None:
     except ContenderFailed as refused:
         is_sentence(str(refused))
     except Exception as error:
-        raise AssertionError(f"{note}: {path} is no library to be judged") from error
+        raise AssertionError(f"{note}: reading {path} as a library failed") from error
     try:
         refuse_program(inspect_program(str(path)))
     except CairnError as refused:
         is_sentence(str(refused))
     except Exception as error:
-        raise AssertionError(f"{note}: {path} is no program to be judged") from error
+        raise AssertionError(f"{note}: reading {path} as a program failed") from error
     assert time.monotonic() - started < 2, note
 
 
@@ -594,9 +594,9 @@ def test_a_huge_sparse_file_is_judged_at_once(library: Path, tmp_path: Path) -> 
 
 
 def test_tables_without_end_are_judged_at_once(library: Path, tmp_path: Path) -> None:
-    """A sparse file can claim a table of 2^40 bytes, although it takes no space on the disk.
+    """A sparse file can claim a table of 2^39 bytes, although it takes little space on the disk.
 
-    All bytes of its hash chains and of its dynamic entries are 0xff.
+    One file claims this size for its dynamic entries, and another file for its notes.
     """
     whole = library.read_bytes()
     count = struct.unpack_from("<H", whole, 56)[0]

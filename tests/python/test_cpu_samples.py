@@ -105,7 +105,7 @@ IN_KERNEL = 1 << 63
             note(C + 5, CODE + 9, MINE + 9),
             "program",
         ),
-        # The slow path of a lock: the allocator called a function of libc, and that called another.
+        # The slow path of a lock: the allocator called a function of libc, which called another.
         (
             note(C + 5, 12, C + 30, MINE + 9),
             "own",

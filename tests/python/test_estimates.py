@@ -134,7 +134,10 @@ def reach(found: Line) -> float:
 
 
 def test_the_variance_of_a_small_sample_is_divided_by_its_number_less_one(tmp_path: Path) -> None:
-    """The four times count as 391.5, 391.5, 823.5 and 823.5 ticks, the middles of their buckets."""
+    """A time counts as the middle of its bucket: 391.5, 391.5, 823.5 and 823.5 ticks.
+
+    There are two ticks in a nanosecond.
+    """
     made = Made()
     made.called("malloc", "small", 100, 100)
     made.timed("reused", "small", [195.5, 196.0, 411.5, 412.0])

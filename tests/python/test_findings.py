@@ -1,4 +1,4 @@
-"""Tests of the findings with invented profiles, of which some must have none."""
+"""Tests of the findings with invented profiles. Some of the profiles must have no finding."""
 
 from __future__ import annotations
 
@@ -199,9 +199,10 @@ def test_blocks_of_very_different_sizes_make_the_live_memory_less_certain(tmp_pa
 
 @pytest.mark.parametrize(("usable", "count"), [(60, 1), (49, 1), (47, 0)])
 def test_size_rounding_is_judged_by_live_blocks(tmp_path: Path, usable: int, count: int) -> None:
-    """Over all allocations, the usable size is twice the requested one.
+    """The finding depends only on the usable size of the live blocks.
 
-    That decides nothing: the finding depends on the usable size of the live blocks.
+    The profile also says that over all allocations the usable size is twice the requested size.
+    This must not matter.
     """
     made = busy()
     made.samples["usable_bytes"], made.samples["asked_bytes"] = 200, 100

@@ -1,4 +1,7 @@
-"""Tests of the founding cases: their recorded cause is compared with the cause that is found."""
+"""Tests of the founding cases: slow allocators whose causes were recorded when the project began.
+
+The report compares the recorded cause of each case with the cause that is found now.
+"""
 
 from __future__ import annotations
 

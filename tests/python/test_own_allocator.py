@@ -1,7 +1,7 @@
-"""Tests of our own allocator as a contender.
+"""Tests of Cairn's own allocator as a contender.
 
-It always competes. Cairn takes its library from the folder of the package, and reports if the
-library is missing.
+By default it takes part in every comparison. Cairn takes its library from the folder of the
+package, and reports if the library is missing.
 """
 
 from __future__ import annotations

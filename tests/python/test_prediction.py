@@ -59,9 +59,10 @@ SYSTEM = calibrated()
 
 
 def test_detours_of_the_probe_are_neither_savings_nor_time_of_the_program() -> None:
-    """The probe's detours take 12 of 32 ms of system time.
+    """A detour is the additional time of a system call that the probe intercepts.
 
-    The CPU timers find 3 ms of these in the allocator and 9 ms in the probe.
+    All detours together take 12 of 32 ms of system time. The CPU timers find 3 of these 12 ms in
+    the allocator and 9 ms in the probe.
     """
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(
@@ -90,7 +91,7 @@ def test_the_ratio_of_timed_operations_is_corrected_by_the_timers() -> None:
 def test_the_range_contains_the_system_time_of_every_calibrated_workload() -> None:
     """For a peak of 100 MiB, one of six workloads took 20 ms in the kernel, and five took no time.
 
-    On that workload, the allocator returned memory that it needed again.
+    In the one workload, the allocator returned memory that it needed again.
     """
     dear = {0: 20 * MS / (100 * MIB)} | dict.fromkeys(range(1, 6), 0.0)
     known = {
@@ -246,7 +247,7 @@ def test_the_time_of_page_faults_in_the_allocator_is_not_its_own_code(
 ) -> None:
     """1,000 page faults take 5 of the 6 ms of system time outside system calls.
 
-    The allocator's share of these 5 ms is its share of the page faults, at most all of them.
+    The allocator's share of these 5 ms is its share of the page faults, and at most 100 %.
     """
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5)}
     (found,) = predict(an_account(faults_inside=inside), 16 * MS, 1000, "system", known)
@@ -295,7 +296,8 @@ def own_ns(plain_system_ms: int, **more: object) -> dict[int, float]:
 def test_own_code_excludes_system_calls_page_faults_and_detours() -> None:
     """10 ms of the allocator's time are system calls.
 
-    A quarter of the time of all page faults and of the 12 ms of detours is in the allocator, too.
+    Its time also contains a quarter of the time of page faults, because it causes 1,000 of 4,000
+    page faults, and a quarter of the 12 ms of detours. The rest is the time of its own code.
     """
     # 40 - 12 - 10 ms of system time are left for page faults.
     assert own_ns(30) == {0: pytest.approx((63 - 10 - 18 / 4 - 3) * MS)}

@@ -173,7 +173,10 @@ def test_equivalence_is_seldom_claimed_of_a_difference_beyond_the_margin(noise: 
 def test_repeated_looks_at_the_ordinary_level_give_false_winners(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The simulation must notice a rule whose early looks have no stricter level than the last."""
+    """The simulation must notice a wrong rule: early looks are as strict as the last look.
+
+    Each look is a chance for a false winner, so early looks must be stricter.
+    """
     monkeypatch.setattr(stats, "ALPHA_STOPPED", 0.05)
     monkeypatch.setattr(stats, "ALPHA_EARLY", 0.05)
     outcome = simulate((0.0,), 0.012)
@@ -182,7 +185,10 @@ def test_repeated_looks_at_the_ordinary_level_give_false_winners(
 
 
 def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
-    """Only the random order within rounds helps against drift. More runs do not."""
+    """Drift causes false winners unless the order within each round is random.
+
+    Both series have equally many runs, so the number of runs is not the reason.
+    """
     rule = StopRule(precision=None, max_rounds=30)
     apart = simulate((0.0,), 0.01, rule, mixed=False)
     mixed = simulate((0.0,), 0.01, rule)

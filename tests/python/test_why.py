@@ -78,7 +78,7 @@ def an_account(**more: object) -> ProbeSummary:
 def trials(
     name: str, user_ms: float = 90.0, system_ms: float = 20.0, **probe: object
 ) -> list[Sample]:
-    """Returns a warm-up and eight rounds of a contender: of each, a plain and a probed run.
+    """Returns a warm-up and eight rounds of a contender. Each has a plain run and a probed run.
 
     `probe` changes fields of the probe's summary. Times scatter by a thousandth.
     """
@@ -201,9 +201,10 @@ def test_a_note_names_the_source_of_the_parts() -> None:
 
 
 def test_detours_of_the_probe_belong_to_neither_allocator_nor_program() -> None:
-    """The probe's detours take 8 of 20 ms of system time.
+    """A detour is the additional time of a system call that the probe intercepts.
 
-    The CPU timers find a quarter of these 8 ms in the allocator, and the rest in the probe.
+    All detours together take 8 of 20 ms of system time. The CPU timers find a quarter of these 8 ms
+    in the allocator, and the rest in the probe.
     """
     found = gap([*trials("system", detours_ns=8 * MS), *trials("fast")])
     assert part(found, OWN).other == pytest.approx((40 - 6 - 6 / 7 - 2) * MS)
@@ -685,7 +686,7 @@ def test_a_slower_kind_of_operation_is_a_finding(times: dict[str, float], names:
 
 
 def test_only_the_larger_of_two_causes_is_named() -> None:
-    """By the timed operations, freeing takes 60 ms and new memory takes 20 ms."""
+    """By the timed operations, freeing takes 60 ms longer and new memory takes 20 ms longer."""
     found = beside.beside(beside.Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
     assert [one.name for one in found] == ["slow-free"]
     assert found[0].effect == pytest.approx(0.3)

@@ -17,7 +17,10 @@ STANDARD = {".c": "-std=c11", ".cpp": "-std=c++17"}
 
 
 def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command without variables of cairn. Returns its exit code and both streams as text."""
+    """Runs a command without any CAIRN_ variables of the environment.
+
+    Returns its exit code, and its stdout and stderr as text.
+    """
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith("CAIRN_")},
         **environment,
@@ -28,7 +31,7 @@ def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
 
 
 def succeed(*command: str | Path, **environment: str) -> str:
-    """Runs a command that must succeed without a word on stderr. Returns its output."""
+    """Runs a command that must exit with 0 and an empty stderr. Returns its output."""
     done = run(*command, **environment)
     assert done.returncode == 0 and not done.stderr, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

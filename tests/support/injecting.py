@@ -13,7 +13,7 @@ from cairn.allocators.contenders import carries, carryable
 
 @lru_cache(maxsize=16)
 def carried(path: Path) -> str:
-    """Returns the path itself, or that of a link without spaces and colons."""
+    """Returns the path. If it contains a space or a colon, returns a link to it without these."""
     if carries(str(path)):
         return str(path)
     folder = tempfile.mkdtemp(prefix="cairn-lib-")

@@ -42,9 +42,8 @@ def built_by_cmake(
 ) -> Path:
     """Builds a project whose programs link `cairn::target` of an installed package.
 
-    Returns its folder.
-
-    Each program has the name of its source. `options` are further lines of the project.
+    Returns the build folder. Each program there has the name of its source. `options` are further
+    lines of the project's CMakeLists.txt.
     """
     lines = [
         "cmake_minimum_required(VERSION 3.20)",

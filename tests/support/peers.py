@@ -1,8 +1,8 @@
-"""Fetches the peers: the other allocators that tests compare with ours.
+"""Fetches the peers: the other allocators that tests compare with Cairn's allocator.
 
-`make test` uses those that Debian packages. `make check-long` also builds others from pinned
-sources. All are in a cache below build/peers, so that the tests use nothing of the user's cache. If
-a peer cannot be fetched, its tests are skipped with the reason.
+`make test` uses peers that Debian has as packages. `make check-long` also builds peers from pinned
+sources. The tests keep all peers in a cache below build/peers, and never use the user's cache. If a
+peer cannot be fetched, its tests are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CACHE = Path(__file__).resolve().parents[2] / "build" / "peers"
 """The value of `XDG_CACHE_HOME` for commands that must find the peers."""
 
 NAMED = ("jemalloc", "mimalloc", "tcmalloc")
-"""The peers of `make test`."""
+"""The peers that `make test` uses."""
 
 FAULTS = {
     (
@@ -40,8 +40,8 @@ FAULTS = {
 def peer(name: str, origin: str | None = "distribution") -> Found:
     """Returns the allocator from the tests' cache, and fetches it first if it is missing.
 
-    Skips the test if the allocator cannot be fetched. If `origin` is None, it is the default of
-    `cairn allocators get`: the pinned source, or else the package of the distribution.
+    Skips the test if the allocator cannot be fetched. If `origin` is None, the function uses the
+    default of `cairn allocators get`: the pinned source, or else the package of the distribution.
     """
     problem = _bring(name, origin)
     if problem:
@@ -54,13 +54,16 @@ def peer(name: str, origin: str | None = "distribution") -> Found:
     usable = [copy for copy in copies if copy.problem is None]
     if not usable:
         pytest.skip(
-            f"{name} cannot be used here: {copies[0].problem if copies else 'it did not arrive'}"
+            f"{name} cannot be used here: {copies[0].problem if copies else 'no copy in the cache'}"
         )
     return usable[0]
 
 
 def in_cache(*names: str) -> tuple[Found, ...]:
-    """Returns all copies of these allocators in the tests' cache, also the system's and ours."""
+    """Returns the copies of these allocators in the tests' cache.
+
+    The system's allocator and Cairn's, which no cache contains, are included if they are named.
+    """
     found = discover.discover(
         names=names, cache=discover.cache_folder({"XDG_CACHE_HOME": str(CACHE)})
     )
@@ -84,9 +87,9 @@ def preloading(found: Found) -> dict[str, str]:
 
 @functools.cache
 def _bring(name: str, origin: str | None) -> str | None:
-    """Fetches an allocator. Returns the reason if that fails, and None otherwise.
+    """Fetches an allocator. Returns None, or the reason if the allocator cannot be fetched.
 
-    The function uses the user's registries, but never the user's cache.
+    The function uses the user's package registries, but never the user's cache.
     """
     chosen = [] if origin is None else ["--from", origin]
     command = [str(Path(sys.executable).with_name("cairn")), "allocators", "get", *chosen, name]

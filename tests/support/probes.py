@@ -35,7 +35,7 @@ NOTHING = 20
 def bucket(ticks: int) -> int:
     """Returns the bucket of a time, as profile_bucket() does.
 
-    The computation differs from that of the reader, so that an error in one of them shows.
+    The computation differs from that of the reader, so that a test notices an error in either.
     """
     if ticks < 8:
         return ticks
@@ -138,7 +138,7 @@ class Made:
         times["events_squared"][0] += squared + 2 * events * NOTHING + looked_at * NOTHING**2
 
     def counts(self, *events: str, refused: dict[str, int] | None = None) -> None:
-        """Sets the events that are counted in operations, and the errno of each refused one."""
+        """Sets the events that are counted in operations, and the errno of each refused event."""
         for slot, event in enumerate(events):
             self.start["events"][0, slot] = 1 + EVENTS.index(event)
             self.start["event_nothing"][0, slot] = NOTHING
@@ -153,7 +153,11 @@ class Made:
         )
 
     def sampled(self, samples: int, inside: int, own: int = 0, what: str = "malloc, new") -> None:
-        """Adds samples of the CPU timers: all, those in the allocator, and those in the probe."""
+        """Adds samples of the CPU timers.
+
+        `samples` is the number of all samples. `inside` counts those in the allocator, and `own`
+        counts those in the probe.
+        """
         self.start["timer_ns"] = 500_000
         self.threads["cpu_samples"][0] += samples
         self.threads["cpu_samples_inside"][0, SAMPLED.index(what)] += inside
@@ -162,7 +166,7 @@ class Made:
     def locked(
         self, kind: str, taken: int, waits: Iterable[int] = (), *, refused: int = 0, thread: int = 0
     ) -> None:
-        """Adds `taken` taken locks. `waits` has the ticks of each wait for a lock.
+        """Counts a lock as taken `taken` times. `waits` has the ticks of each wait for the lock.
 
         One critical section in ten is timed, and takes 300 ticks.
         """

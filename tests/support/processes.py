@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 def running(command: str) -> list[int]:
-    """Returns the processes whose command line begins with this text, without zombies."""
+    """Returns the numbers of the processes whose command line begins with `command`.
+
+    A zombie has no command line, so it is never among them.
+    """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -93,8 +93,8 @@ def exact(
 def lively(run: Run, *, seed: int = 4711, noise: float = 0.02) -> list[Sample]:
     """Returns samples that look like those of a real run.
 
-    Allocators differ by workload. The noise has heavy tails. A few cells are far off, and two
-    failed.
+    The differences between allocators depend on the workload, and the noise has heavy tails. A cell
+    is one allocator on one workload: a few cells are far slower than the others, and two failed.
     """
     rng = np.random.default_rng(seed)
     names = [contender.name for contender in run.contenders]

@@ -2,8 +2,8 @@
 
 The root conftest calls `isolate()` once, before any test module is imported. From then on,
 `os.environ` holds only the variables in `KEPT`: no LD_PRELOAD, no MALLOC_*, no PYTHON*, no settings
-of cairn. The home is empty and is deleted with the process. A test that needs the user's own
-registries (cargo, pip) uses `USER` and says so.
+of cairn. The home is empty, and is deleted when the process ends. A test that needs the user's
+package registries (cargo, pip) gets them from `users_environment()`.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def users_tool(name: str) -> str:
 
 
 def users_environment(**more: str) -> dict[str, str]:
-    """Returns the user's environment for a tool: home, PATH and registries.
+    """Returns the environment for a tool of the user: the user's home, PATH and registries.
 
-    It has no variables of an allocator or of cairn.
+    The environment has no variables of an allocator or of cairn.
     """
     prefixes = ("CARGO_", "RUSTUP_", "GO", "PIP_", "SSL_")
     kept = {name: value for name, value in USER.items() if name.startswith(prefixes)}

@@ -20,8 +20,8 @@ def words_of(text: str) -> set[str]:
 def at_all_widths(render: Callable[[View], str], *, full: bool = False) -> str:
     """Returns the report at each width, and once in colour.
 
-    Checks that no line is wider than the screen, that no width breaks a word of the report, and
-    that colour does not change the text.
+    Checks that no line is wider than the width, that every word of the report is whole at every
+    width, and that colour does not change the text.
     """
     whole = words_of(render(View(full=True, width=UNBOUNDED)))
     parts = []

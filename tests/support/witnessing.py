@@ -51,8 +51,9 @@ class Seen:
     def unproven(self) -> dict[int, int]:
         """Returns the processes with too few records "start", by the rule of record.h.
 
-        Each dynamic program that a process executes must write "start". A process whose first
-        program no record announces (the command itself, a shell of system()) has one more "start".
+        Each dynamic program that a process executes must write "start". If no record announces the
+        first program of a process (the command itself, a shell of system()), the process has one
+        "start" more than it needs.
         """
         balance: Counter[int] = Counter()
         for record in self.records:
@@ -64,13 +65,16 @@ class Seen:
 
 
 def text(escaped: str) -> str:
-    """Returns a path of a record as Python represents it. Each escape in the record is one byte."""
+    """Returns the path in a record as a str. Each escape in the record stands for one byte."""
     return os.fsdecode(escaped.encode("latin-1"))
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A folder open to every user, with the witness, a compiler and a place to write."""
+    """A folder that every user may use. Tests build programs there and run them under the witness.
+
+    `witness` is the library to preload.
+    """
 
     folder: Path
     witness: Path
@@ -107,7 +111,10 @@ class Bench:
         without: bool = False,
         **options: object,
     ) -> Seen:
-        """Runs a command under the witness, or `without` it, and returns what was written."""
+        """Runs a command under the witness, or `without` it.
+
+        Returns the exit code, the output, and the records of the witness.
+        """
         if file is None:
             self.file.write_bytes(b"")
             self.file.chmod(0o666)

@@ -51,7 +51,7 @@ class Work:
     def smallest(
         self, name: str, *more: str, preload: str = "", under: tuple[str, ...] = (), **env: str
     ) -> Outcome:
-        """Returns the entry with this name, with the arguments that make it end soonest."""
+        """Runs the catalog's entry with this name, with the arguments that make it end soonest."""
         entry = entry_of(name)
         words = workloads.words(entry.smallest, CPUS)
         return self(entry.program, *words, *more, preload=preload, under=under, **env)

@@ -1,6 +1,6 @@
-"""Tests of the libraries that are injected into other people's programs.
+"""Tests of the libraries that Cairn preloads into programs.
 
-They may need only libc, and no thread-local storage that dlopen could refuse.
+These libraries may need only libc, and no thread-local storage that dlopen could refuse.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests that each layer of the code sees only the layers that the tables here allow.
 
-docs/architecture.md gives the reasons.
+A file sees another file if it includes or imports it. docs/architecture.md gives the reasons.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 100
 BESIDE_WIDTH = 60
-"""The most columns that a comment behind code may take."""
+"""The largest width of a comment that follows code on its line, in columns."""
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 C_FILES = sorted(
     file

@@ -1,6 +1,6 @@
 """Tests that docs/results stays small, and that its runs can be reported.
 
-Its README must name every file.
+docs/results/README.md must name every file of the folder.
 """
 
 from __future__ import annotations

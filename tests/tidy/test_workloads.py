@@ -84,10 +84,11 @@ def test_no_workload_is_compiled_by_a_compiler_that_knows_malloc() -> None:
 def test_the_workloads_are_those_that_were_decided_on() -> None:
     """Results on one set of workloads cannot be compared with those on another set.
 
-    If you change a workload, write down why, and measure all peers again.
+    If you change a workload, write a decision record with the reason and the new checksum, and
+    measure all allocators again.
     """
     decided = "".join(file.read_text() for file in (ROOT / "docs" / "decisions").glob("*.md"))
     assert frozen()[:16] in decided, (
-        f"the workloads are now {frozen()[:16]}; a change needs a record in docs/decisions that "
-        "names this, says why, and holds the results of all peers again"
+        f"the workloads now have the checksum {frozen()[:16]}; a change needs a record in "
+        "docs/decisions with this checksum, the reason, and new results of all allocators"
     )

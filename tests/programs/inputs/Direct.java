@@ -1,4 +1,4 @@
-// Much memory that is not the collector's, kept until the end.
+// Allocates 800 MiB outside the garbage-collected heap, and keeps them until the end.
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;

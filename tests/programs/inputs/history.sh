@@ -1,4 +1,5 @@
-# A repository from its first commit to a clone of it, through most of what git does with memory.
+# Makes a repository with a merge, packs, checks and searches it, and clones it. Together, these
+# commands exercise most of git's code that allocates.
 set -eu
 git init --quiet --initial-branch=main work
 cd work

@@ -1,4 +1,5 @@
--- Sorting, hashing, text, JSON, expressions, a function that runs many times, and a plan with several workers.
+-- Sorting, hashing, text, JSON, regular expressions, a function that loops many times, and a query plan with several
+-- worker processes.
 \set ON_ERROR_STOP on
 SET max_parallel_workers_per_gather = 2;
 SET parallel_setup_cost = 0;

@@ -1,4 +1,4 @@
-/* What makes a compiler allocate: templates upon templates. */
+/* Nested templates, for which a compiler must allocate much memory. */
 #include <algorithm>
 #include <iostream>
 #include <map>

@@ -1,4 +1,4 @@
--- 200,000 rows that are inserted, indexed, changed, joined, deleted and packed.
+-- Inserts, indexes, changes, joins and deletes up to 200,000 rows, and compacts the database.
 PRAGMA journal_mode = MEMORY;
 PRAGMA temp_store = MEMORY;
 PRAGMA cache_size = -20000;

@@ -1,4 +1,4 @@
-// Blocks of C that goroutines on many threads make, pass on and free.
+// Goroutines on many threads allocate blocks with C's malloc. Other goroutines free them.
 package main
 
 /*

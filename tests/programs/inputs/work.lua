@@ -1,4 +1,4 @@
--- Tables, strings, patterns, coroutines and closures under a collector that resizes every block by realloc.
+-- Tables, strings, patterns, coroutines and closures. Lua allocates, resizes and frees every block by realloc and free.
 local function build(seed)
     local index, words = {}, {}
     for i = 1, 40000 do

@@ -1,4 +1,4 @@
-// What node programs do: objects and strings, buffers outside the heap, threads, and children.
+// Typical work of node programs: objects and strings, buffers outside V8's heap, threads, children.
 import { fork, execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { fileURLToPath } from "node:url";

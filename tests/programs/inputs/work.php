@@ -1,6 +1,6 @@
 <?php
-// Arrays, strings, JSON, expressions, sorting and included files; first as php allocates by itself, and then, with
-// USE_ZEND_ALLOC=0, each block by malloc.
+// Arrays, strings, JSON, regular expressions, sorting and included files. The test runs this file with PHP's own memory
+// manager, and with USE_ZEND_ALLOC=0, where PHP allocates each block by malloc.
 function build(int $seed): string
 {
     $rows = [];

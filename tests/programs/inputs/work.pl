@@ -1,4 +1,4 @@
-# Hashes, strings, expressions, sorting, fork, a child, and threads where perl has them.
+# Hashes, strings, regular expressions, sorting, forks, a new perl process, and threads if this perl supports them.
 use strict;
 use warnings;
 use Config;

@@ -1,4 +1,4 @@
-# Strings, hashes and expressions under a collector, threads, fork, and a child.
+# Strings, hashes and regular expressions with garbage collection, then threads, forks, and a new ruby process.
 require "digest"
 require "json"
 require "rbconfig"

@@ -1,9 +1,9 @@
-/* area.h - serves blocks of up to 1 KiB in place of the next allocator, for illnesses that need
- * that. Such blocks come from extents. $ILL percent of the bytes of each extent are never used for
- * blocks.
+/* area.h - an allocator for blocks of up to 1 KiB, which replaces the next allocator in illnesses
+ * that must place blocks themselves. The blocks come from extents. $ILL percent of the bytes of
+ * each extent are never used for blocks.
  *
  * The file that includes this header defines two things. area_extent_bytes is the size of an
- * extent, a power of two. area_begin_extent() is called for each extent before its first block,
+ * extent, a power of two. area.h calls area_begin_extent() for each extent before its first block,
  * with the extent's start and the number of bytes that are used for blocks.
  */
 #ifndef ILL_AREA_H

@@ -1,12 +1,12 @@
-/* ill.h - a malloc with exactly one illness: it calls hooks and then the next allocator in the
- * search order.
+/* ill.h - gives an allocator exactly one illness, which is a known weakness. malloc and free call
+ * hooks of the illness, and then the next allocator in the loader's search order.
  *
  * Each illness is a library, to be preloaded before a healthy allocator and after the probe. The
- * file of the illness says what the illness does, what its strength $ILL means, and which findings
- * must name it. No other finding may appear.
+ * comment of its file says what the illness does, what its strength $ILL means, and which findings
+ * Cairn must report. Cairn must report no other finding.
  *
- * - ill_allocates() and ill_frees() are called in every malloc and free. They may use time, system
- *   calls and memory.
+ * - Every malloc calls ill_allocates(), and every free calls ill_frees(). These hooks may use time,
+ *   system calls and memory.
  * - ill_gave, if an illness sets it, is called with every block that malloc and realloc return.
  * - ill_own, if an illness sets it, serves blocks itself.
  */

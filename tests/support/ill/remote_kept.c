@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 enum {
-    /* The table has one place for each 16 bytes of 256 MiB. Two blocks whose addresses lead to the
-     * same place are taken for one block. */
+    /* The table has one entry for each 16 bytes of 256 MiB. Two blocks whose addresses differ by a
+     * multiple of 256 MiB share an entry. The last one that was allocated determines the owner. */
     PLACES = 1 << 24
 };
 

@@ -1,5 +1,5 @@
-/* slot_search: every malloc and free first looks through $ILL slots, like an allocator that
- * searches for a free one.
+/* slot_search: every malloc and free first reads $ILL slots, like an allocator that searches for a
+ * free slot.
  *
  * Expected finding, in comparison with the allocator behind this library: slow-path.
  */

@@ -1,5 +1,5 @@
-/* slow_new: an allocation does $ILL turns of a loop if its thread then has more live blocks than
- * ever before. Such an allocation needs new memory.
+/* slow_new: an allocation of new memory does $ILL turns of a loop. An allocation counts as one of
+ * new memory if its thread then has more live blocks than ever before.
  *
  * Expected finding, in comparison with the allocator behind this library: slow-new.
  */

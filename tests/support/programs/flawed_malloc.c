@@ -1,7 +1,8 @@
 /* flawed_malloc.c - an allocator with one flaw, which the variable ILL names. A workload must
  * notice each of these flaws.
  *
- * Wrong results, on top of an allocator that never reuses memory (it is correct if ILL is "none"):
+ * These flaws cause wrong results. Their allocator never reuses memory, and is correct if ILL is
+ * "none":
  *
  *     overlap      one block in 64 begins inside the block before it
  *     lost         one free in 64 wipes the first bytes of the block behind the freed one
@@ -9,7 +10,7 @@
  *     misaligned   one block in 64 is 8 bytes off its alignment
  *     dirty        calloc does not clear
  *
- * Wrong figures, on top of glibc's allocator:
+ * These flaws change the measured figures. Their blocks come from glibc's allocator:
  *
  *     leaking      one free in four does nothing
  *     slow         every allocation does 5,000 more turns of an empty loop

@@ -1,5 +1,5 @@
-/* forward_malloc.c - a contender for tests: glibc's own allocator under the name of another
- * library.
+/* forward_malloc.c - an allocator for tests to measure: glibc's own allocator under the name of
+ * another library. Environment variables change its behaviour:
  *
  * - TEST_CRASH: every process that loads it dies of SIGSEGV at its first large allocation.
  * - TEST_SLOW=N: each allocation costs about N turns of an empty loop.

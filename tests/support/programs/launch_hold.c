@@ -1,5 +1,5 @@
-/* launch_hold.c - holds a known amount of memory in a known way, in small pages. So the test knows
- * every figure that the launcher must report.
+/* launch_hold.c - holds a known amount of memory of a known kind, in pages of 4 KiB. So the test
+ * knows every figure that the launcher must report.
  *
  *     hold SHAPE MIB MILLISECONDS [FILE]
  *

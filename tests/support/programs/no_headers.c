@@ -1,6 +1,7 @@
 /* no_headers.c - an allocator without headers and without malloc_usable_size().
  *
- * Blocks follow each other and are never reused. The page before the first one cannot be read.
+ * Blocks follow each other and are never reused. The page before the first block cannot be read, so
+ * code that expects a header before a block crashes.
  */
 #define _GNU_SOURCE 1
 #include <stdatomic.h>

@@ -53,7 +53,8 @@ static void work(void)
     }
 }
 
-/* All threads are alive at once. So libc allocates and frees the same number of blocks for each. */
+/* The barrier keeps all threads alive at once. So libc reuses no memory of an ended thread, and
+ * allocates and frees the same number of blocks for each thread. */
 static pthread_barrier_t all_here;
 
 static void *thread(void *unused)
@@ -111,8 +112,8 @@ static void on_alarm(int number)
     siglongjmp(back, 1);
 }
 
-/* Runs over the allocator tests/support/programs/probe_paths.c, whose blocks of 77 bytes take a
- * tenth of a second. */
+/* Needs the allocator of tests/support/programs/probe_paths.c, where the allocation of 77 bytes
+ * takes a tenth of a second. So the alarm after 20 ms interrupts it. */
 static void jump(void)
 {
     struct sigaction action = {.sa_handler = on_alarm};

@@ -1,6 +1,6 @@
 /* probe_many.c THREADS BLOCKS - starts THREADS threads that live at once. Each allocates and frees
  * BLOCKS blocks. Prints the highest resident memory as JSON. Exits with status 75 if it cannot
- * start them all. */
+ * start all threads. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

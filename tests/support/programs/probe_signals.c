@@ -1,5 +1,5 @@
-/* probe_signals.c - uses signals and forks together with an allocator, as programs do. Prints "went
- * on". The argument selects the case:
+/* probe_signals.c - uses signals and forks while an allocator works, as real programs do. Prints
+ * "went on" if the program survives. The argument selects the case:
  *
  *     handlers   sets a handler for every signal by every function, and blocks all signals, before
  *                and after the first allocation
@@ -8,15 +8,15 @@
  *     jump       saves a full mask before it allocates, and restores it by siglongjmp
  *     waits      allocates in handlers that run under the masks of sigsuspend, ppoll, pselect and
  *                epoll_pwait
- *     young      sends a signal to each of many threads when it begins
+ *     young      sends a signal to each of many threads when the thread begins
  *     ends       ends a thread in a handler that interrupts an operation
  *     fork       forks in a handler that interrupts an operation, which continues in the child
  *     lost       the same as "fork", in a child that cannot create a file
  *     worker     forks in a thread; the child cannot create a file, and its thread ends
- *     exit N     exits with that code
+ *     exit N     exits with code N
  *
- * The allocator is probe_paths.c. Its blocks of 77 bytes take a tenth of a second, and those of 96
- * bytes make system calls.
+ * The allocator is that of probe_paths.c. An allocation of 77 bytes takes a tenth of a second
+ * there, and one of 96 bytes makes system calls.
  */
 #define _GNU_SOURCE 1
 #include <poll.h>

@@ -1,4 +1,5 @@
-/* standin.c - a workload for tests: allocates, and prints the last line of a built-in workload.
+/* standin.c - takes the place of a built-in workload in tests: allocates, and ends with a line of
+ * JSON like that of a built-in workload.
  *
  *     standin [OPERATIONS [IDLE_MS]]      default 1000, 0
  *

@@ -1,4 +1,5 @@
-/* Executes a program from a signal handler whose stack has 6 KiB more than the kernel needs. */
+/* Executes a program from a signal handler. The handler's stack has only 6 KiB more than the kernel
+ * needs to call it. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdlib.h>
