@@ -87,7 +87,7 @@ class Program:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """The library of the build or the installation."""
+    """The libcairn to test: the installed one, or the one in the folder $CAIRN_MALLOC."""
     return under_test(tmp_path_factory.mktemp("library"))
 
 

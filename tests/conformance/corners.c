@@ -191,7 +191,7 @@ TEST(forty_thousand_large_blocks_live_at_once)
         REQUIRE(blocks[i] != NULL);
         *blocks[i] = (char)i;
     }
-    /* Frees every other block first, so that free memory lies between blocks in use. */
+    /* Frees every other block first, so that each free block lies between blocks in use. */
     for (size_t i = 0; i < MANY; i++)
         free(blocks[i * 2 % MANY + i * 2 / MANY]);
     malloc_trim(0);

@@ -35,7 +35,7 @@ static void *allocate_and_free(void *argument)
 
 static _Noreturn void child(void **inherited, uint64_t state)
 {
-    alarm(30); /* ends a child that waits for a lost lock */
+    alarm(30); /* ends a child that hangs at a lock */
     for (size_t i = 0; i < INHERITED; i++)
         free(inherited[i]);
     for (size_t i = 0; i < SHARED; i++) /* also blocks of threads that only the parent has */

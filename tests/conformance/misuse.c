@@ -85,7 +85,7 @@ static void verify(void)
                 _exit(ENDED_OVERLAP);
 }
 
-/* Allocates many blocks of the case's size and of other sizes. All must keep their contents. */
+/* Allocates many blocks of the size under test and of other sizes. All must keep their contents. */
 static void go_on(void)
 {
     size_t many = place->size > 5000 ? 60 : MANY - 400;

@@ -1,7 +1,7 @@
 /* one_block.c - allocates one block and frees it. Then prints, without another allocation, the
  * kilobytes that the program needed while the block was live: its resident private pages, as the
- * kernel counts them by walking the page tables, and the whole of libcairn's file. Nothing is given
- * back before that moment, so this number is also the peak.
+  * kernel counts them by walking the page tables, and the whole of libcairn's file. Before that, the
+ * allocator returns nothing to the kernel, so this number is also the peak.
  *
  * Every page of libcairn's file counts, and no page of the C library's file. The page cache decides
  * how many pages of a file one page fault makes resident: with Linux 6.18, 64 KB or 192 KB of the

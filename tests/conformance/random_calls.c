@@ -112,7 +112,7 @@ static _Atomic uint64_t *bits_of(uintptr_t chunk)
     }
 }
 
-/* Sets or clears the bits of a block. Each bit must have had the other value. */
+/* Sets or clears the bits of a block. Before that, each bit must have the opposite value. */
 static void turn(uintptr_t from, size_t bytes, bool to)
 {
     for (uintptr_t end = from + bytes; from < end;) {
@@ -206,7 +206,8 @@ static bool may_fail(unsigned long before)
     return before % 2 == 1 || atomic_load(&limited) != before;
 }
 
-/* Checks the result `p` of a call before which errno was 0. Returns whether `p` is a block. */
+/* Checks the result `p` of a call. errno must have been 0 before the call. Returns whether `p` is a
+ * block. */
 static bool was_given(const void *p, unsigned long before)
 {
     if (p != NULL) {
@@ -419,7 +420,7 @@ static void *live_in_child(void *argument)
  * not use the slots of these operations. */
 static _Noreturn void go_on_in_child(struct lane *lane)
 {
-    alarm(HANGS_AFTER_S); /* ends a child that waits for a lost lock */
+    alarm(HANGS_AFTER_S); /* ends a child that hangs at a lock */
     lift_limit();
     generation++;
     for (size_t i = 0; i < threads; i++)

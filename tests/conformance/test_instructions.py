@@ -25,7 +25,7 @@ SHORT, LONG = 20_000, 60_000
 
 
 def instructions(program: Program, what: str, of: str) -> float:
-    """Returns the number of instructions of one operation and of the loop around the operation.
+    """Returns the number of instructions of one operation, including the loop around it.
 
     The function subtracts the count of a short run from that of a long run, so that the start and
     the end of the program cancel out.

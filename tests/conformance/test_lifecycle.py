@@ -58,7 +58,7 @@ def test_programs_can_be_started_in_every_way_while_threads_allocate(
 
 @pytest.mark.skipif(not shutil.which("php"), reason="php is not here")
 def test_php_starts_and_works(library: Library) -> None:
-    """PHP opens its extensions with RTLD_DEEPBIND, so that the extensions prefer libc's malloc."""
+    """PHP opens its extensions with RTLD_DEEPBIND, with which they would call libc's malloc."""
     php = Program(Path(shutil.which("php") or ""), library.shared)
     said = php.succeed(
         "-r",
@@ -70,7 +70,7 @@ def test_php_starts_and_works(library: Library) -> None:
 def test_an_auditor_does_no_harm(
     program: Callable[..., Program], compiled_here: Callable[..., Path]
 ) -> None:
-    """An auditor of the loader has its own libc, which starts before the libc of the program."""
+    """An auditing library (LD_AUDIT) has its own libc, which starts before the program's libc."""
     program("early.c", "preloaded").succeed(LD_AUDIT=str(compiled_here("auditor.c", *SHARED)))
 
 
@@ -132,7 +132,10 @@ def test_two_libraries_with_the_archive_within_live_in_one_process(
     flags: tuple[str, ...],
     preloaded: bool,
 ) -> None:
-    """Threads that used a library end after the program has closed it. Then the program forks."""
+    """Each library contains its own copy of the allocator, and the program opens and closes it.
+
+    Threads that used a library end after the program has closed it. Then the program forks.
+    """
     first = compiled_here("plugin.c", *flags, library.archive, *SHARED)
     second = tmp_path / "second.so"
     shutil.copy(first, second)

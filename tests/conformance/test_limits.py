@@ -212,7 +212,7 @@ def test_the_background_thread_returns_memory_while_the_program_sleeps(
     assert forked == "1"
     for threads, before, after in (map(int, line.split()) for line in (parent, child)):
         assert threads == 2
-        # If the sleeping thread kept its runs and empty slabs, `after` would be 6.5 MB.
+        # If the sleeping thread kept its free runs and empty slabs, `after` would be 6.5 MB.
         assert before > 60 << 10 and after < 11 << 9  # in kB
     parent, _, _ = background.succeed().splitlines()
     threads, before, after = map(int, parent.split())

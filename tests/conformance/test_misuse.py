@@ -66,7 +66,7 @@ OUTCOMES = {
 
 
 def expected() -> dict[tuple[str, str], set[str]]:
-    """Returns the expected outcome by kind of misuse and place."""
+    """Returns the expected outcome of each kind of misuse with each size of a block."""
     rows = [(kind, marks) for kind, *marks in map(str.split, TABLE.strip().splitlines())]
     return {
         (kind, place): OUTCOMES[mark]
@@ -79,7 +79,7 @@ def expected() -> dict[tuple[str, str], set[str]]:
 def verdicts(
     request: pytest.FixtureRequest, program: Callable[..., Program]
 ) -> dict[tuple[str, str], str]:
-    """Returns the outcome by kind of misuse and place."""
+    """Returns the actual outcome of each kind of misuse with each size of a block."""
     lines = program("misuse.c", request.param).succeed(timeout=300).splitlines()
     return {(kind, place): verdict for kind, place, verdict in map(str.split, lines)}
 

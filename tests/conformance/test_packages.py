@@ -197,7 +197,7 @@ def test_functions_reach_their_slow_functions_by_a_jump(prefix: Path) -> None:
         pytest.skip("the test reads code of x86-64 only")
     for function, door in COLD_DOORS.items():
         body = parts(listing, function)
-        # A jump may lead to a copy that the compiler made, or to an entry of the loader's table.
+        # A jump may lead to a copy that the compiler made, or to the procedure linkage table.
         target = rf".*<{re.escape(door)}(\.\w+)*(@\w+)*>"
         assert re.search(rf"\bj\w+\s{target}", body), f"{function} does not jump to {door}\n{body}"
         assert not re.search(rf"\bcall\w*\s{target}", body), f"{function} calls {door}\n{body}"

@@ -89,7 +89,7 @@ def test_every_option_is_explained() -> None:
 
 
 def shape(line: str) -> str:
-    """Returns the line without its numbers, and with each noun in the plural."""
+    """Returns the line with N for each number and each noun in the plural, to compare two runs."""
     return re.sub(
         r"N (system call|slab|block|large block)\b(?!s)", r"N \1s", re.sub(r"\d+", "N", line)
     )

@@ -50,7 +50,7 @@ SYSTEM_CALLS = {
     "futex": {call for call in CALLS if call.startswith("futex")},
     "sched_yield": {"sched_yield"},
 }
-"""By the name of a system call in a trace: its kinds in a profile."""
+"""For each system call in strace's output: the names that a profile counts it under."""
 
 
 @pytest.fixture
@@ -174,8 +174,8 @@ def test_operators_of_cxx_are_counted_and_may_throw(probed: Probed, tmp_path: Pa
 
 
 GOT = (*peers.NAMED, "mimalloc3", "snmalloc", "rpmalloc", "scudo", "hardened", "hoard")
-"""The peers of long tests. The distribution provides those of peers.NAMED, and the others are built
-from their sources."""
+"""The other allocators that the long tests use. The distribution provides those in peers.NAMED. The
+others are built from their sources."""
 
 
 def library_of(allocator: str) -> Path | None:
@@ -196,7 +196,7 @@ def library_of(allocator: str) -> Path | None:
 def test_system_calls_are_those_of_a_trace(
     probed: Probed, known: Path, tmp_path: Path, which: str
 ) -> None:
-    """In the trace, each SIGSYS names the system call that was dispatched to the probe.
+    """In strace's output, each SIGSYS names a system call that was dispatched to the probe.
 
     The profile must have the same calls.
     """
@@ -283,7 +283,7 @@ def test_counters_count_the_events_of_an_operation(
 def test_counters_never_read_the_programs_descriptors(probed: Probed) -> None:
     """The program closes all descriptors that it does not know, including those of the counters.
 
-    Then it opens files of its own under all these numbers.
+    Then it opens files of its own under all these numbers. The probe must not read these files.
     """
     code = """
 import os, resource
@@ -493,9 +493,10 @@ def test_examined_frees_are_classified_by_thread(probed: Probed, known: Path) ->
 
 
 def test_sizes_are_counted_by_quarters_of_an_octave(probed: Probed, sizes: Path) -> None:
-    """The program allocates blocks of the first and of the last size of each quarter.
+    """The profile divides the sizes between two powers of two into four equal quarters.
 
-    The probe samples small blocks, and counts all large ones.
+    The program allocates blocks of the first and of the last size of each quarter. The probe
+    samples small blocks, and counts all large ones.
     """
     quarters = [
         ((4 + q) << k, (4 + q + 1 << k) - 1) for k in (*range(1, 12), 15, 18) for q in range(4)

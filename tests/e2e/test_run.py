@@ -44,7 +44,7 @@ def test_output_and_input_are_passed_through(cairn, forward: Path) -> None:
 
 
 def test_the_program_inherits_the_descriptors_of_the_caller(cairn, tmp_path: Path) -> None:
-    """A shell passes <(…) as a descriptor, and make passes its jobserver as one."""
+    """A shell passes <(…) as a file descriptor, and make passes its jobserver in the same way."""
     (tmp_path / "data").write_text("hello\n")
     line = f"exec {shlex.join(cairn.argv)} run -- cat /dev/fd/7 7<{tmp_path}/data"
     done = subprocess.run(

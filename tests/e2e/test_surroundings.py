@@ -117,9 +117,9 @@ def test_damaged_runs_do_not_disturb_a_profile(cairn, churn: Path) -> None:
 def test_a_malloc_that_the_user_preloads_comes_behind_the_allocator(
     cairn, compiled, forward: Path, how: tuple[object, ...]
 ) -> None:
-    """The order must be the same in the program and in its child.
+    """LD_PRELOAD must name the allocator before the user's library, also in the program's child.
 
-    With the opposite order, the proof of load would fail.
+    In the opposite order, the user's library would own malloc.
     """
     theirs = compiled("forward_malloc.c", "-shared", "-DTHEIRS")
     kept = cairn.home / "preloaded"

@@ -1,4 +1,8 @@
-"""Tests of verdicts on this machine, about equal contenders and about planted differences."""
+"""Tests of verdicts from real measurements.
+
+They compare the system's allocator with itself. In some tests, one of the two contenders makes the
+program slower by a known amount.
+"""
 
 from __future__ import annotations
 

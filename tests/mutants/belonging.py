@@ -64,10 +64,10 @@ C_PARTS: dict[str, Part] = {
     "base": Part(("",), [*WITNESS, "tests/launch", "tests/conformance", "tests/arena", *PROBE]),
 }
 NOT_RUN = "^model_seed_|^workload_"
-"""Programs of ctest that lanes do not run.
+"""A pattern of the ctest programs that are not run.
 
-Those named model_seed_ plant a fault themselves and pass if their model notices it. Those named
-workload_ run no code of src.
+Programs named model_seed_ plant a fault themselves, and pass if their model notices the fault.
+Programs named workload_ run no code of src.
 """
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Candidates = Callable[[str], dict[int, dict[str, list[Callable[[], str]]]]]
-"""A function from the text of a file to its possible faults: by line and by kind, functions that
-return the text with a fault."""
+"""A function that takes the text of a file and returns all its possible faults, by line and by kind
+of fault. Each fault is a function that returns the text with this fault."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Fault:
 
     @property
     def diff(self) -> str:
-        """The change as a reader sees it."""
+        """The removed and the added lines, as text for the report."""
         return "\n".join(
             [*(f"  - {line}" for line in self.before), *(f"  + {line}" for line in self.after)]
         )
 
 
 def squeezed(lines: Sequence[str]) -> str:
-    """Returns the lines without indentation, so that a block may move."""
+    """Returns the lines without indentation. So they stay the same if a block is indented anew."""
     return "\n".join(line.strip() for line in lines)
 
 

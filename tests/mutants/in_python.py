@@ -39,8 +39,8 @@ def dropped(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 def once(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
     """Yields the first of the texts to which mutmut changes a string.
 
-    The other texts differ from the string only in upper and lower case. They are no faults in names
-    whose case does not matter, such as those of encodings.
+    The other texts differ from the string only in upper and lower case. Such a change is no fault
+    in a name whose case does not matter, such as the name of an encoding.
     """
     if isinstance(node, cst.BaseString):
         yield from list(operator_string(node))[:1]

@@ -170,7 +170,7 @@ class PythonLane(Lane):
     language = "python"
 
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
-        """Draws from all modules."""
+        """Yields the faults of a seed in all modules of the package."""
         names = [name for name in tracked() if name.startswith("cairn/") and name.endswith(".py")]
         return draw(
             ROOT, [name for name in names if only in (None, name)], in_python.candidates, seed
@@ -225,7 +225,7 @@ class CLane(Lane):
         self.programs: dict[str, float] = {}
 
     def drawn(self, seed: int, only: str | None) -> Iterator[Fault]:
-        """Draws from all sources except those that only check the heap, which are tests."""
+        """Yields the faults of a seed in all sources except _check.c files, which are tests."""
         names = [
             name for name in tracked() if name.startswith("src/") and name.endswith((".c", ".h"))
         ]
@@ -365,7 +365,7 @@ def work(language: str, seed: int, count: int, only: str | None) -> None:
     If the tests have changed since then, only the faults that survived are planted again.
     """
     # A process in the background may ignore SIGHUP, SIGQUIT and SIGINT. The programs under test
-    # would inherit that.
+    # would inherit this setting.
     for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

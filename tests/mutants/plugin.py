@@ -98,7 +98,7 @@ class Watch:
 
 
 def lines(sharing: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
-    """Returns file → line → the tests that ran it."""
+    """Returns by file and line the tests that ran the line."""
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for part in follow.FOLDER.glob("lines.*"):
         data = coverage.CoverageData(basename=str(part))
@@ -115,7 +115,7 @@ def lines(sharing: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Defines the options described above."""
+    """Defines the options that the docstring of this module describes."""
     parser.addoption("--plan", type=Path)
     parser.addoption("--told", type=Path)
     parser.addoption("--recorded", action="store_true")

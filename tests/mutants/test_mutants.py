@@ -315,7 +315,7 @@ int larger(int first, int second)
     return first > second ? first : second;
 }
 """
-"""The larger of two numbers."""
+"""A C file whose function returns the larger of two numbers."""
 
 
 def c_tree(folder: Path) -> Path:

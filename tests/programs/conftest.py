@@ -55,7 +55,10 @@ threads and forks waits forever."""
 
 
 def packages(when: str = "") -> dict[str, str]:
-    """Returns Debian's package by program, of all programs or of those for "test" or "long"."""
+    """Returns the Debian package of each program in packages.txt.
+
+    With "test" or "long", returns only the programs that are marked with this word.
+    """
     lines = (HERE / "packages.txt").read_text().splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     return {program: package for program, package, wanted in rows if when in ("", wanted)}
@@ -77,7 +80,7 @@ def path_of(program: str) -> str:
 
 
 def image_of(program: str) -> str:
-    """Returns the name of the program's file after following links, which the witness reports."""
+    """Returns the name of the program's file after following links. The witness reports this."""
     return Path(path_of(program)).resolve().name
 
 

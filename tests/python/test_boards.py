@@ -1,4 +1,7 @@
-"""Tests of the reports of standings and scenarios, with invented runs. No program runs."""
+"""Tests of two reports: allocators ranked over workloads (standings) and over scenarios.
+
+The runs are invented, and no program runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the pictures of standings and scenarios."""
+"""Tests of the charts that rank allocators over workloads (standings) and over scenarios."""
 
 from __future__ import annotations
 

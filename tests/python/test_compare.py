@@ -70,7 +70,7 @@ def runs(
     noise: float = 0.002,
     seed: int = 1,
 ) -> list[Sample]:
-    """Returns rounds of runs. Wall time and peak scatter by `noise` around the given medians."""
+    """Returns samples of several rounds. Wall time and peak scatter by `noise` around medians."""
     rng = random.Random(seed)
     made = []
     for round_ in range(1, rounds + 1):

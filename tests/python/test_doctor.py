@@ -1,4 +1,7 @@
-"""Tests of the judgements of doctor. All facts are invented, except for the files at the end."""
+"""Tests of how `cairn doctor` judges programs and machines.
+
+All facts are invented, but the last tests examine real files.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tests of totals and shares from samples.
+"""Tests of totals and shares that are estimated from sampled operations.
 
-They are exact if every operation was timed. Otherwise, their 95 % interval must contain the truth
-in 95 % of the cases.
+An estimate is exact if every operation was timed. Otherwise, its 95 % interval must contain the
+truth in 95 % of the cases.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def test_quantiles_beyond_the_sample_are_not_given(tmp_path: Path) -> None:
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path) -> None:
-    """The times of all operations are known, and are sampled as the probe does it.
+    """The times of all operations are known. The test samples them as the probe does it.
 
-    Each stratum has two kinds of operations. 2 % of the operations are much slower.
+    The operations are local and remote frees of small blocks. 2 % of them are much slower.
     """
     rng = np.random.default_rng(20261122)
     held = {"free, local": 0, "free, remote": 0, TOTAL: 0}

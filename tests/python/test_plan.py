@@ -1,4 +1,4 @@
-"""Tests of the order of trials."""
+"""Tests of the order of trials. A trial is one run of a workload under one allocator."""
 
 from __future__ import annotations
 

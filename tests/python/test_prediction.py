@@ -1,4 +1,4 @@
-"""Tests of the predicted savings of another allocator, with invented costs."""
+"""Tests of the prediction how much time another allocator would save, with invented costs."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def test_the_structs_are_as_long_as_in_c() -> None:
 
     The C unit test asserts the same numbers.
     """
-    # 64-bit fields: gap … threads_lost, chunks, samples, counts, rusage, locks.
+    # The numbers of 64-bit fields: gap to threads_lost, chunks, samples, failed, late_calls,
+    # late_bytes, minor_faults to contended_locks.
     numbers = 19 + 24 + 1 + 11 + 17 + 11 + 6
     head = (
         8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024
@@ -397,7 +398,7 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
 
 
 def survive(folder: Path, rng: random.Random, *, times: int, shown_every: int) -> tuple[int, int]:
-    """Returns how many mutations of a good file were refused, and how many were shown."""
+    """Returns how many mutations of a good file were refused, and how many gave a report."""
     content = busy().content()
     (folder / "2.2.probe").write_bytes(busy(pid=2, begin_ns=2).content())
     path = folder / "1.1.probe"

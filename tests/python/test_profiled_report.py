@@ -280,7 +280,7 @@ def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Pa
 
 
 class Called:
-    """The command `cairn profile`. Instead of a program that runs, it finds invented files."""
+    """Calls the command `cairn profile`. No program runs, and the command finds invented files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[Made] = [busy()]

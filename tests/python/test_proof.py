@@ -1,4 +1,4 @@
-"""Tests of the conclusions from the witness's records."""
+"""Tests of the proof that an allocator was loaded, which comes from the witness's records."""
 
 from __future__ import annotations
 

@@ -61,7 +61,8 @@ def pretend(shop):
 
 recipes.RECIPES["pretend"] = pretend
 """
-"""Code that this process executes, and that also runs in each process that a test kills."""
+"""Code that adds a recipe for an invented allocator. It runs in this process, and in each process
+that a test starts and kills."""
 
 exec(DRIVER)
 

@@ -1,4 +1,4 @@
-"""Tests of the reader and of the table of call sites, and of the search for a function."""
+"""Tests of `cairn sites`: reading call sites, finding their functions, and printing the table."""
 
 from __future__ import annotations
 

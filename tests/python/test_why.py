@@ -1,4 +1,7 @@
-"""Tests of splitting gaps into parts, with invented trials in which every part is known."""
+"""Tests of --why, which divides the difference between two allocators into parts.
+
+The trials are invented, so that every part is known.
+"""
 
 from __future__ import annotations
 

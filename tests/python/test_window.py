@@ -1,4 +1,7 @@
-"""Tests of a window of a program's life, whose counts are those at its end minus those before."""
+"""Tests of profiles of a window, which is a part of a program's life.
+
+The counts of a window are those at its end minus those at its beginning.
+"""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Made:
         np.add.at(times["buckets"], [bucket(one) for one in ticks], 1)
 
     def timed_alone(self, kind: str, group: str, times_ns: Iterable[float]) -> None:
-        """Adds operations that were timed alone, between fences."""
+        """Adds operations that were timed between memory fences, so that nothing overlaps them."""
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         ticks = [int(ns * TICKS_PER_NS) + PAIR for ns in times_ns]
         times["alone"] += len(ticks)

@@ -7,7 +7,7 @@
  *                                     library. Each works 0.2 to 0.6 ms there, and then half as
  *                                     long in the program. Prints "own program"
  *     cpu_places COUNT sleeps         makes the program sleep COUNT times for a short time
- *     cpu_places COUNT library-sleeps     makes the library do so
+ *     cpu_places COUNT library-sleeps     makes the library sleep in the same way
  *
  * Compiled with -shared and -DLIBRARY_ONLY this file is the library, which stands for the
  * allocator.

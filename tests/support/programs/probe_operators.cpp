@@ -1,5 +1,5 @@
-// probe_operators.cpp - calls every kind of operator new and delete a thousand times, and makes 50
-// requests that throw.
+// probe_operators.cpp - calls every kind of operator new and delete a thousand times, and makes
+// 50 requests that throw bad_alloc.
 #include <cstdio>
 #include <new>
 

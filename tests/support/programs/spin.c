@@ -2,7 +2,7 @@
  *
  *     spin MILLIONS      turns of a loop that the compiler cannot shorten; 25 take about 50 ms
  *
- * SPIN_EXTRA=PER_MILLE in the environment adds that many thousandths to the turns. This is a
+ * With SPIN_EXTRA=N in the environment, the program does N thousandths more turns. This is a
  * slow-down of known size.
  */
 #include <stdint.h>
