@@ -493,7 +493,7 @@ static _Noreturn void one(const struct kind *kind, const struct place *at)
 {
     place = at;
     alarm(20);
-    for (size_t i = 0; i < 3; i++) /* so that the first block is not a slab's first */
+    for (size_t i = 0; i < 3; i++) /* later blocks are not the first of a slab */
         keep(take(), place->size);
     kind->run();
     go_on();

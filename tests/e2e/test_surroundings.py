@@ -159,9 +159,9 @@ def test_a_time_budget_holds_even_if_the_number_of_rounds_is_given(cairn, churn:
 
 
 def test_a_resume_that_fails_leaves_the_run_as_it_was(cairn, churn: Path, forward: Path) -> None:
-    """A resume that failed once marked the finished run as not finished.
+    """In an earlier version, a failed resume marked the finished run as not finished.
 
-    After a rebuild of a contender's library, that contender also failed in every later resume.
+    If a contender's library had been rebuilt, this contender also failed in every later resume.
     """
     library = cairn.home / "libmine.so"
     library.write_bytes(forward.read_bytes())

@@ -2,7 +2,7 @@
 
 In every process, the witness records which library owns malloc. It names each program that it
 cannot reach, and it changes no program: the tests compare the same program with and without it.
-They need a C compiler, binutils, and the library ($CAIRN_WITNESS_LIB, or the installed one).
+The tests need a C compiler, binutils, and the library ($CAIRN_WITNESS_LIB, or the installed one).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /* coarse_sizes: every block is $ILL percent larger than requested.
  *
- * Expected finding: sizes-too-coarse.
+ * Cairn must report the finding sizes-too-coarse (docs/findings.md).
  */
 #include "ill.h"
 

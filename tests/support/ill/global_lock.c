@@ -1,6 +1,6 @@
 /* global_lock: every malloc and free holds one lock for $ILL turns of a loop.
  *
- * Expected finding, if there are threads: queues.
+ * If there are threads, Cairn must report the finding queues (docs/findings.md).
  */
 #include "ill.h"
 

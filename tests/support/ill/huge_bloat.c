@@ -1,7 +1,7 @@
 /* huge_bloat: blocks of up to 1 KiB are in huge pages. $ILL percent of each huge page are never
  * used for blocks.
  *
- * Expected finding, if the kernel gives huge pages on request: huge-page-bloat.
+ * If the kernel gives huge pages on request, Cairn must report the finding huge-page-bloat.
  */
 #include "area.h"
 

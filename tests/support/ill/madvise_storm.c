@@ -1,6 +1,6 @@
 /* madvise_storm: every hundredth free returns $ILL pages to the kernel and touches them again.
  *
- * Expected finding: returns-what-it-needs.
+ * Cairn must report the finding returns-what-it-needs (docs/findings.md).
  */
 #include "ill.h"
 

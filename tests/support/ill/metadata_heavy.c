@@ -1,6 +1,6 @@
 /* metadata_heavy: $ILL percent of every 64 KiB are metadata. The rest holds blocks of up to 1 KiB.
  *
- * Expected finding: touches-more-than-it-gives.
+ * Cairn must report the finding touches-more-than-it-gives (docs/findings.md).
  */
 #include "area.h"
 

@@ -1,6 +1,6 @@
 /* mmap_storm: every hundredth malloc maps $ILL pages, which are never unmapped.
  *
- * Expected finding: asks-too-often.
+ * Cairn must report the finding asks-too-often (docs/findings.md).
  */
 #include "ill.h"
 

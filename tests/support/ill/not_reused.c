@@ -1,7 +1,7 @@
 /* not_reused: $ILL percent of the freed blocks are never used again.
  *
- * Expected findings: not-reused. If the healthy allocator requests little memory at a time from the
- * kernel, also asks-too-often.
+ * Cairn must report the finding not-reused (docs/findings.md). If the healthy allocator requests
+ * little memory at a time from the kernel, Cairn must also report asks-too-often.
  */
 #include "ill.h"
 

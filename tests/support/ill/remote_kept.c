@@ -1,6 +1,6 @@
 /* remote_kept: $ILL percent of the blocks that another thread frees are never used again.
  *
- * Expected finding, if threads free blocks of other threads: not-reused.
+ * If threads free blocks of other threads, Cairn must report the finding not-reused.
  */
 #include "ill.h"
 

@@ -1,7 +1,7 @@
 /* slot_search: every malloc and free first reads $ILL slots, like an allocator that searches for a
  * free slot.
  *
- * Expected finding, in comparison with the allocator behind this library: slow-path.
+ * In comparison with the allocator behind this library, Cairn must report the finding slow-path.
  */
 #include "ill.h"
 

@@ -1,7 +1,7 @@
 /* slow_new: an allocation of new memory does $ILL turns of a loop. An allocation counts as one of
  * new memory if its thread then has more live blocks than ever before.
  *
- * Expected finding, in comparison with the allocator behind this library: slow-new.
+ * In comparison with the allocator behind this library, Cairn must report the finding slow-new.
  */
 #include "ill.h"
 

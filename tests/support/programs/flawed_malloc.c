@@ -1,8 +1,8 @@
 /* flawed_malloc.c - an allocator with one flaw, which the variable ILL names. A workload must
  * notice each of these flaws.
  *
- * These flaws cause wrong results. Their allocator never reuses memory, and is correct if ILL is
- * "none":
+ * Five flaws make results wrong. With them, the allocator never reuses memory. If ILL is "none", it
+ * is the same allocator without a flaw:
  *
  *     overlap      one block in 64 begins inside the block before it
  *     lost         one free in 64 wipes the first bytes of the block behind the freed one
@@ -10,7 +10,7 @@
  *     misaligned   one block in 64 is 8 bytes off its alignment
  *     dirty        calloc does not clear
  *
- * These flaws change the measured figures. Their blocks come from glibc's allocator:
+ * Three flaws make the measured figures worse. With them, blocks come from glibc's allocator:
  *
  *     leaking      one free in four does nothing
  *     slow         every allocation does 5,000 more turns of an empty loop
