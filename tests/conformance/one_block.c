@@ -1,11 +1,11 @@
 /* one_block.c - allocates one block and frees it. Then prints, without another allocation, the
  * kilobytes that the program needed while the block was live: its resident private pages, as the
-  * kernel counts them by walking the page tables, and the whole of libcairn's file. Before that, the
+ * kernel counts them by walking the page tables, and the whole of libcairn's file. Before that, the
  * allocator returns nothing to the kernel, so this number is also the peak.
  *
- * Every page of libcairn's file counts, and no page of the C library's file. The page cache decides
- * how many pages of a file one page fault makes resident: with Linux 6.18, 64 KB or 192 KB of the
- * same file were resident, depending on whether it was read from the disk or had just been written.
+ * Every page of libcairn's file counts, and none of the C library's file. The number of pages that
+ * one page fault makes resident depends on the page cache: with Linux 6.18 the same file had 64 KB
+ * or 192 KB resident, depending on whether it was read from the disk or had just been written.
  */
 #include <ctype.h>
 #include <fcntl.h>
