@@ -100,11 +100,11 @@ def test_the_program_gets_the_terminal(cairn) -> None:
     assert "foreground True os.terminal_size" in done.stdout.decode()
 
 
-def test_results_are_not_written(cairn) -> None:
-    assert cairn("run", "--", "true").code == 0
+def test_results_are_not_written(cairn, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    within = "import os; print(len(os.listdir(os.environ['TMPDIR'])))"
+    told = cairn("run", "--", sys.executable, "-c", within, TMPDIR=str(scratch))
+    assert told.code == 0 and int(told.out) > 0, "cairn has a temporary folder during the run"
+    assert not list(scratch.iterdir())
     assert not cairn.results.exists()
-    assert not [
-        name
-        for name in os.listdir("/tmp")
-        if name.startswith("cairn-") and os.stat(f"/tmp/{name}").st_uid == -1
-    ]
