@@ -268,7 +268,7 @@ def _allocator(facts: ProgramFacts) -> Check:
             "allocator comes before both",
             f"Make it the baseline: -a linked={facts.linked}"
             + (f" -a glibc={facts.libc}" if facts.libc else "")
-            + " --baseline linked ('cairn compare' does so without -a).",
+            + " --baseline linked ('cairn compare' without -a does this by itself).",
         )
     if inside.rust_allocator:
         return Check(
@@ -483,7 +483,7 @@ def _cpython(facts: ProgramFacts) -> Check:
         "warning",
         f"{who} with pymalloc: 99 % of allocations never reach malloc",
         "Compare with PYTHONMALLOC=malloc as well: -a system -a jemalloc:PYTHONMALLOC=malloc "
-        "('cairn compare' does so without -a).",
+        "('cairn compare' without -a does this by itself).",
     )
 
 

@@ -463,8 +463,8 @@ def _scenarios_footer(run: Run, found: Ranking) -> Iterator[str]:
     ran = _count(rounds[0], "run") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} runs"
     yield f"{ran} of each contender in each scenario, in rounds of random order"
     yield (
-        "median, P95, P99: over a run's batches of operations, then the median of all runs; "
-        "faults likewise"
+        "median, P95, P99: of the batches of operations in one run; the table shows the median of "
+        "all runs. faults: page faults per operation of one run; also the median of all runs"
     )
     yield (
         f"÷ best: paired Hodges–Lehmann, with {100 * found.level:g} % intervals that account for "

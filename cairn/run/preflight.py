@@ -86,7 +86,7 @@ def prepare(
 
         say(
             f"{diagnosis.carries.name} contains {diagnosis.carries.inside.allocator}; "
-            "a run with the probe shows which allocator it uses"
+            "a run with the probe now finds out which allocator the program uses"
         )
         seen = reached.look(settings, next(one for one in contenders if one.name == chosen))
         diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis

@@ -59,10 +59,10 @@ struct site {
     uintptr_t address; /* return address; 0: empty row, or the last row */
     uint32_t slices;   /* slices requested */
     uint32_t depth;    /* of the stack, 8 bits */
-    uint64_t counted;  /* blocks counted or sampled */
+    uint64_t counted;  /* blocks seen, without weights */
     uint64_t variance; /* upper bound of the variance of `blocks` */
 
-    /* The following fields are estimates: every counted block adds its weight. */
+    /* The following fields are estimates: every block that was seen adds its weight. */
     uint64_t blocks;            /* blocks handed out, ever */
     uint64_t bytes;             /* bytes of these blocks when they were handed out */
     uint64_t hits;              /* blocks in runs that the thread had kept */

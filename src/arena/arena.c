@@ -181,8 +181,9 @@ static void verify_all(const struct arena *arena)
     }
 }
 
-/* Erases the trailers of freed blocks, so that no old mark is found there. AddressSanitizer does
- * not overwrite idle memory, so the trailers would stay valid. */
+/* Erases the seals of the blocks that a rewind frees, so that a later rewind to a mark among these
+ * blocks is refused. Otherwise the pattern of idle memory overwrites the seals. Under
+ * AddressSanitizer, idle memory keeps its content. */
 GUARD_MAY_LOOK static void erase_trailers(const struct chunk *chunk, const char *from,
                                           const char *to)
 {

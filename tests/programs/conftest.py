@@ -47,8 +47,8 @@ NOBODY = 65534
 MIB = 1 << 20
 UNDER_PROBE = os.environ.get("CAIRN_UNDER_PROBE")
 PATIENCE_ALONE_S = 60
-"""The time limit for a program under another allocator. Under some allocators, a program that has
-threads and forks waits forever."""
+"""The time limit in seconds for a program in the run without the probe, if CAIRN_UNDER_PROBE names
+an allocator. Under some allocators, a program with several threads hangs after fork()."""
 
 
 # --- the programs ---
