@@ -73,8 +73,8 @@ void memory_begin(void);
 size_t memory_mark(void);
 void memory_undo(size_t mark);
 
-/* Returns the object at `p` in this execution. `lock` is true if the object is a lock. A lock has no
- * values, but one message, which holds everything that its last holder knew. */
+/* Returns the object at `p` in this execution. `lock` is true if the object is a lock. A lock
+ * has no values, but one message, which holds everything that its last holder knew. */
 struct memory_object *memory_object(const void *p, size_t bytes, bool lock);
 
 /* Returns how many messages the thread could load. */
