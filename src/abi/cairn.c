@@ -4,7 +4,7 @@
 
 #include "abi/abi.h"
 #include "alloc/background.h"
-#include "alloc/first_touch.h"
+#include "alloc/huge_page_timing.h"
 #include "alloc/learning.h"
 #include "alloc/options.h"
 #include "alloc/ownerless_heap.h"
@@ -262,7 +262,7 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
         alloc_count_sites();
     enum options_huge huge = options_huge_pages(environment);
     if (huge != OPTIONS_HUGE_AUTO)
-        first_touch_want(huge == OPTIONS_HUGE_ALWAYS ? FIRST_TOUCH_HUGE : FIRST_TOUCH_SMALL);
+        huge_page_want(huge == OPTIONS_HUGE_ALWAYS ? HUGE_PAGE_ALWAYS : HUGE_PAGE_NEVER);
     if (options_policy_frozen(environment))
         learning_freeze();
     if (options_trace(environment))

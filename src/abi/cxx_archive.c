@@ -40,16 +40,16 @@ static inline void cxx_release(void *p)
 
 #include "abi/cxx_forms.h"
 
-extern cxx_handler _ZSt15get_new_handlerv(void); /* std::get_new_handler() */
+extern cxx_runtime_handler _ZSt15get_new_handlerv(void); /* std::get_new_handler() */
 /* std::__throw_bad_alloc(), in libstdc++ and libc++ */
 extern _Noreturn void _ZSt17__throw_bad_allocv(void);
 
-cxx_handler cxx_new_handler(void)
+cxx_runtime_handler cxx_runtime_new_handler(void)
 {
     return _ZSt15get_new_handlerv();
 }
 
-_Noreturn void cxx_throw(void)
+_Noreturn void cxx_runtime_throw(void)
 {
     _ZSt17__throw_bad_allocv();
 }

@@ -19,7 +19,7 @@
  * archive.
  */
 #include "abi/abi.h"
-#include "abi/cxx.h"
+#include "abi/cxx_runtime.h"
 
 _Static_assert(sizeof(size_t) == sizeof(unsigned long), "m in the names below is unsigned long");
 
@@ -34,15 +34,15 @@ static void *new_slow(size_t alignment, size_t size)
 {
     const void *caller = __builtin_return_address(0);
     if (!power_of_two(alignment))
-        cxx_throw();
+        cxx_runtime_throw();
     for (;;) {
         void *p = alignment <= 16 ? cxx_allocate(size, caller)
                                   : cxx_allocate_aligned(alignment, size, caller);
         if (p != NULL)
             return p;
-        cxx_handler handler = cxx_new_handler();
+        cxx_runtime_handler handler = cxx_runtime_new_handler();
         if (handler == NULL)
-            cxx_throw();
+            cxx_runtime_throw();
         handler(); /* frees something, throws, or ends the program */
     }
 }

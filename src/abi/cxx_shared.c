@@ -38,7 +38,8 @@ static inline __attribute__((always_inline)) void cxx_release(void *p)
 
 /* --- the runtime ------------------------------------------------------------------------------ */
 
-extern cxx_handler _ZSt15get_new_handlerv(void) __attribute__((weak)); /* std::get_new_handler() */
+/* std::get_new_handler() */
+extern cxx_runtime_handler _ZSt15get_new_handlerv(void) __attribute__((weak));
 /* std::__throw_bad_alloc(), in libstdc++ and libc++ */
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));
 
@@ -62,15 +63,16 @@ static function find(const char *name)
     return found.function;
 }
 
-cxx_handler cxx_new_handler(void)
+cxx_runtime_handler cxx_runtime_new_handler(void)
 {
     if (_ZSt15get_new_handlerv != NULL)
         return _ZSt15get_new_handlerv();
-    cxx_handler (*get)(void) = (cxx_handler (*)(void))find("_ZSt15get_new_handlerv");
+    cxx_runtime_handler (*get)(void) =
+        (cxx_runtime_handler (*)(void))find("_ZSt15get_new_handlerv");
     return get != NULL ? get() : NULL;
 }
 
-_Noreturn void cxx_throw(void)
+_Noreturn void cxx_runtime_throw(void)
 {
     function throw = _ZSt17__throw_bad_allocv != NULL ? _ZSt17__throw_bad_allocv
                                                       : find("_ZSt17__throw_bad_allocv");
@@ -104,7 +106,7 @@ static void *nothrow_slow(bool ours, const char *name, size_t size, const void *
 static void *nothrow_slow(bool ours, const char *name, size_t size, const void *nothrow)
 {
     void *p = ours ? cxx_allocate(size, __builtin_return_address(0)) : NULL;
-    if (p != NULL || (ours && cxx_new_handler() == NULL))
+    if (p != NULL || (ours && cxx_runtime_new_handler() == NULL))
         return p;
     form *of_runtime = (form *)find(name);
     return of_runtime != NULL ? of_runtime(size, nothrow) : NULL;
@@ -116,7 +118,7 @@ static void *nothrow_aligned(bool ours, const char *name, size_t size, size_t al
     const void *caller = __builtin_return_address(0);
     void *p =
         ours && power_of_two(alignment) ? cxx_allocate_aligned(alignment, size, caller) : NULL;
-    if (p != NULL || (ours && cxx_new_handler() == NULL))
+    if (p != NULL || (ours && cxx_runtime_new_handler() == NULL))
         return p;
     form_aligned *of_runtime = (form_aligned *)find(name);
     return of_runtime != NULL ? of_runtime(size, alignment, nothrow) : NULL;

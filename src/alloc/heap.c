@@ -181,7 +181,7 @@ static uint32_t run_share(void)
 
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
-    kept_runs_free(&heap->runs, slab, run_share());
+    run_cache_policy_free(&heap->runs, slab, run_share());
 }
 
 void *heap_reuse_long(struct heap *heap, size_t size)
@@ -194,7 +194,7 @@ void *heap_reuse_long(struct heap *heap, size_t size)
         heap->runs.most = run_share();
         purge_look();
     }
-    return kept_runs_take_long(&heap->runs, size);
+    return run_cache_policy_take_long(&heap->runs, size);
 }
 
 /* (owner only) Ends a slab without a live block, and keeps its run for the next slab or large
@@ -210,7 +210,7 @@ static void end_and_keep_run(struct heap *heap, struct slab *slab)
 static struct slab *make_slab(struct heap *heap, unsigned class)
 {
     bool zero = false;
-    size_t index = kept_runs_take(&heap->runs, slab_slices(class));
+    size_t index = run_cache_policy_take(&heap->runs, slab_slices(class));
     if (index == 0)
         index = page_heap_allocate(slab_slices(class), 0, &zero);
     if (index == 0)
@@ -471,7 +471,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 void heap_collect(struct heap *heap)
 {
     cool_all(heap);
-    kept_runs_drain(&heap->runs); /* after cool_all(), which may keep more runs */
+    run_cache_policy_drain(&heap->runs); /* after cool_all(), which may keep more runs */
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -681,7 +681,7 @@ static struct heap *take_left(struct heap *next)
 
 void heap_leave(struct heap *heap)
 {
-    kept_runs_drain(&heap->runs);
+    run_cache_policy_drain(&heap->runs);
     struct heap *left = take_left(heap);
     if (left != NULL)
         make_idle(left);

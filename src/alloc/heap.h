@@ -29,8 +29,8 @@
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
 
-#include "alloc/kept_runs.h"
 #include "alloc/remote.h"
+#include "alloc/run_cache_policy.h"
 #include "alloc/site.h"
 #include "os/lock.h"
 
@@ -195,8 +195,8 @@ size_t heap_sweep(void);
 void heap_free_large(struct heap *heap, struct slab *slab);
 
 /* (owner only) Turns the long run that the thread kept into a block of `size` bytes, and returns
- * the block (kept_runs_take_long()). Every 64th call also updates the number of slices that the
- * thread may keep, and calls purge_look(). */
+ * the block (run_cache_policy_take_long()). Every 64th call also updates the number of slices that
+ * the thread may keep, and calls purge_look(). */
 void *heap_reuse_long(struct heap *heap, size_t size);
 
 /* heap_keep_large() puts a large block on the heap's list `large`. heap_drop_large() takes the

@@ -1,6 +1,6 @@
 #include "alloc/large.h"
 
-#include "alloc/huge_page.h"
+#include "alloc/huge_page_collapse.h"
 #include "alloc/purge.h"
 #include "alloc/site.h"
 #include "os/os.h"
@@ -32,7 +32,7 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
                                             : page_heap_allocate_aligned(slices, alignment, zero);
     void *block = make_block(index, slices, 0);
     if (slices >= CHUNK_SLICES && block != NULL)
-        huge_page_reused(index, slices);
+        huge_page_collapse_reused(index, slices);
     return block;
 }
 
@@ -40,7 +40,7 @@ void *large_reuse(struct slab *run, size_t slack)
 {
     if (run->slices >= CHUNK_SLICES) {
         page_heap_count_reuse(slab_index(run), run->slices);
-        huge_page_reused(slab_index(run), run->slices);
+        huge_page_collapse_reused(slab_index(run), run->slices);
     }
     return make_block(slab_index(run), run->slices, slack);
 }

@@ -1,8 +1,8 @@
 /* learning.h - records what the allocator has learnt about its program, and whether it may learn.
  *
  * Two values are learnt: how much idle memory is kept beyond the memory in use (purge.h), and for
- * how many chunks no huge page is requested after one was slow (first_touch.h). Both begin with a
- * value that is right for most programs. While learning is frozen, they do not change.
+ * how many chunks no huge page is requested after one was slow (huge_page_timing.h). Both begin
+ * with a value that is right for most programs. While learning is frozen, they do not change.
  *
  * Any thread may call these functions, and may hold locks. The trace therefore writes to stderr
  * while locks are held. A program that reads its own stderr must not be traced: the thread that

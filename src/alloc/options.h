@@ -7,12 +7,12 @@
  *     CAIRN_SITES=1              adds to the JSON the large blocks of each call site (site.h)
  *     CAIRN_LIMIT=SIZE           limits the memory that is handed out: bytes, or with K, M, G or T
  *     CAIRN_HUGE_PAGES=0         never asks for huge pages
- *     CAIRN_HUGE_PAGES=1         asks for huge pages even if they are slow to come (first_touch.h)
+ *     CAIRN_HUGE_PAGES=1         asks for huge pages even if they come slowly (huge_page_timing.h)
  *     CAIRN_BACKGROUND=1         starts a thread that gives memory back while the program sleeps
  *     CAIRN_PURGE=free           gives memory back only when the kernel needs it (MADV_FREE)
  *     CAIRN_POLICY=frozen        learns nothing of the program (learning.h)
  *     CAIRN_TRACE=1              writes each change of a learnt value to stderr
- *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/dlopen.c)
+ *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/deepbind.c)
  *
  * All options are ignored in a program that has other rights than its caller (set-uid,
  * capabilities).

@@ -2,8 +2,8 @@
 
 #include "alloc/broken.h"
 #include "alloc/chunk.h"
-#include "alloc/first_touch.h"
 #include "alloc/free_map.h"
+#include "alloc/huge_page_timing.h"
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
@@ -258,7 +258,7 @@ static void begin_chunk(size_t number, size_t slices)
     struct chunk *chunk = chunk_of(number);
     void *start = region_address(number * CHUNK_SLICES);
     bool is_wanted =
-        is_large_program() && (chunk->huge || is_growing(slices)) && first_touch_may_be_huge();
+        is_large_program() && (chunk->huge || is_growing(slices)) && huge_page_may_be_requested();
     if (chunk->huge && !is_wanted) {
         want_small(number);
     } else if (!chunk->huge && is_wanted && os_want_huge_pages(start, CHUNK_BYTES)) {
@@ -281,15 +281,15 @@ static void begin_chunks(size_t index, size_t slices)
             want_small(number);
 }
 
-/* Touches the first pages of a new run and learns from the time this takes (first_touch.h). Called
- * without the lock, before the run is handed out. */
+/* Touches the first pages of a new run and learns from the time this takes (huge_page_timing.h).
+ * Called without the lock, before the run is handed out. */
 static void learn(size_t index, size_t slices, enum begun how)
 {
     char *start = region_address(index);
     if (how == BEGUN_HUGE)
-        first_touch_huge(start);
+        huge_page_time_huge(start);
     else if (slices * SLICE_BYTES > os_page_bytes())
-        first_touch_small(start);
+        huge_page_time_small(start);
 }
 
 /* --- chunks that may become huge pages -------------------------------------------------------- */
@@ -312,7 +312,7 @@ static bool is_dense(const struct chunk *chunk)
 void page_heap_look(void)
 {
     lock_take(&lock);
-    for (size_t number = 1; number < chunk_end() && first_touch_wanted() != FIRST_TOUCH_SMALL;
+    for (size_t number = 1; number < chunk_end() && huge_page_wanted() != HUGE_PAGE_NEVER;
          number++) {
         struct chunk *chunk = chunk_of(number);
         if (chunk->dense == COLLAPSED)
@@ -367,7 +367,7 @@ bool page_heap_take_reused(void *start)
 {
     struct chunk *chunk = chunk_of(region_index(start) / CHUNK_SLICES);
     lock_take(&lock);
-    bool taken = chunk->dense != COLLAPSED && first_touch_wanted() != FIRST_TOUCH_SMALL;
+    bool taken = chunk->dense != COLLAPSED && huge_page_wanted() != HUGE_PAGE_NEVER;
     if (taken)
         chunk->dense = COLLAPSED;
     chunk->reused = 0;

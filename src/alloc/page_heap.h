@@ -84,7 +84,7 @@ void page_heap_purge_lazily(void);
  * none. */
 size_t page_heap_limit(size_t bytes);
 
-/* --- dense chunks, for huge_page.h ---
+/* --- dense chunks, for huge_page_collapse.h ---
  *
  * A chunk is dense if it is in use and, as far as is known, all its slices have been touched since
  * the chunk was mapped or given back. A huge page in its place takes no more memory. A chunk is
@@ -93,8 +93,8 @@ size_t page_heap_limit(size_t bytes);
  * - if its first slice belongs to a run that begins in an earlier chunk (a large block),
  * - if the program has less than 40 MiB in use, because the old pages and the huge page are both
  *   resident while the kernel copies,
- * - if the kernel was already asked for a huge page or for small pages there (first_touch.h), or
- * - if first_touch.h says never to use huge pages.
+ * - if the kernel was already asked for a huge page or small pages there (huge_page_timing.h), or
+ * - if huge_page_timing.h says never to use huge pages.
  */
 
 /* Decides anew which chunks are dense. */
@@ -109,7 +109,7 @@ void *page_heap_take_dense(size_t *from);
  * page_heap_look(). */
 void page_heap_put_dense(void *start);
 
-/* --- reused chunks, for huge_page.h ---
+/* --- reused chunks, for huge_page_collapse.h ---
  *
  * A chunk is reused if the whole chunk was handed out at once several times since it was mapped or
  * given back.

@@ -1,6 +1,6 @@
 #include "alloc/purge.h"
 
-#include "alloc/huge_page.h"
+#include "alloc/huge_page_collapse.h"
 #include "alloc/learning.h"
 #include "base/ticks.h"
 #include "os/os.h"
@@ -107,8 +107,8 @@ static size_t slack_of(struct page_heap_use use)
     return use.used / 32 > slack_least ? use.used / 32 : slack_least;
 }
 
-/* Called at the end of an epoch. Gives back the memory that was not needed, and lets huge_page.h
- * collapse dense chunks. */
+/* Called at the end of an epoch. Gives back the memory that was not needed, and lets
+ * huge_page_collapse.h collapse dense chunks. */
 static void look(void)
 {
     struct page_heap_level level = page_heap_epoch();
@@ -116,7 +116,7 @@ static void look(void)
     atomic_store_explicit(&refused, false, memory_order_relaxed);
     if (level.use.idle > slack)
         purge_unneeded(&level, slack);
-    huge_page_epoch();
+    huge_page_collapse_epoch();
 }
 
 /* --- for a thread that checks while others sleep ---------------------------------------------- */

@@ -4,7 +4,7 @@
  * Each heap has one cache, which only the heap's thread uses. The cache holds runs of large blocks
  * and of ended slabs. Runs of 1 to 64 slices lie on lists, one list per length, last in, first out.
  * One longer run may be kept beside the lists: the long run. The page heap counts all kept runs as
- * used. kept_runs.h decides which runs are kept and which are given back.
+ * used. run_cache_policy.h decides which runs are kept and which are given back.
  *
  * Between calls, always:
  *

@@ -19,7 +19,7 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     atomic_store_explicit(&slab->carved, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
     slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
-    /* Atomic, because huge_page.c may be reading it. */
+    /* Atomic, because huge_page_collapse.c may be reading it. */
     __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED);
     slab->zero = zero;
     /* Publishes the fields above to remote_is_slab(). */

@@ -1,7 +1,7 @@
 #include "world.h"
 
 #include "alloc/broken.h"
-#include "alloc/huge_page.h"
+#include "alloc/huge_page_collapse.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
 #include "alloc/site.h"
@@ -218,7 +218,7 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     return page_heap_allocate(slices, 0, zero);
 }
 
-void huge_page_epoch(void)
+void huge_page_collapse_epoch(void)
 {
 }
 

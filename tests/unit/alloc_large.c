@@ -4,7 +4,7 @@
 
 #include "alloc/alloc.h"
 #include "alloc/chunk.h"
-#include "alloc/first_touch.h"
+#include "alloc/huge_page_timing.h"
 #include "alloc/page_heap.h"
 #include "alloc_os.h"
 #include "base/ticks.h"
@@ -84,9 +84,9 @@ TEST(a_chunk_that_is_reused_by_large_blocks_becomes_a_huge_page)
     fake_os.collapse_count = 0;
     CHECK(times_until_collapsed(true) == 0); /* a chunk is collapsed only once */
     page_heap_purge(0);
-    first_touch_want(FIRST_TOUCH_SMALL);
+    huge_page_want(HUGE_PAGE_NEVER);
     CHECK(times_until_collapsed(true) == 0);
-    first_touch_want(FIRST_TOUCH_AUTO);
+    huge_page_want(HUGE_PAGE_AUTO);
     page_heap_purge(0);
 }
 

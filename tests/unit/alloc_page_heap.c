@@ -1,7 +1,7 @@
 /* alloc_page_heap.c - tests the page heap against a model: which run each slice belongs to, what
  * the slice contains, and whether memory reported as zero reads as zero. */
-#include "alloc/first_touch.h"
-#include "alloc/huge_page.h"
+#include "alloc/huge_page_collapse.h"
+#include "alloc/huge_page_timing.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
 
@@ -320,7 +320,7 @@ static unsigned asked_while_growing(size_t chunks)
 TEST(huge_pages_are_asked_for_while_they_come_quickly)
 {
     const struct {
-        enum first_touch_wanted wanted;
+        enum huge_page_use wanted;
         uint64_t huge_touch_ticks;
         unsigned least;
         unsigned most;
@@ -328,32 +328,32 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
         /* Huge pages are quick: one takes less than twice as long as 512 small pages. The heap
          * requests one for each new chunk as soon as the program uses 40 MiB and has grown by 64
          * MiB since the last purge. */
-        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300},
+        {HUGE_PAGE_AUTO, 2 * 511 * 1000, 150, 300},
         /* Huge pages are slow: one takes more than twice as long as 512 small pages. The heap
          * pauses the requests for 8, 16, 32, 64 … chunks. */
-        {FIRST_TOUCH_AUTO, 2 * 513 * 1000, 1, 8},
-        {FIRST_TOUCH_HUGE, 2 * 513 * 1000, 150, 300},
+        {HUGE_PAGE_AUTO, 2 * 513 * 1000, 1, 8},
+        {HUGE_PAGE_ALWAYS, 2 * 513 * 1000, 150, 300},
         /* Huge pages are quick again. The requests resume at once. */
-        {FIRST_TOUCH_AUTO, 2 * 511 * 1000, 150, 300},
+        {HUGE_PAGE_AUTO, 2 * 511 * 1000, 150, 300},
     };
     fake_os.small_touch_ticks = 1000;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        first_touch_want(FIRST_TOUCH_SMALL); /* also withdraws earlier requests */
+        huge_page_want(HUGE_PAGE_NEVER); /* also withdraws earlier requests */
         CHECK(asked_while_growing(300) == 0);
-        first_touch_want(cases[i].wanted);
+        huge_page_want(cases[i].wanted);
         fake_os.huge_touch_ticks = cases[i].huge_touch_ticks;
         unsigned asked = asked_while_growing(300);
         CHECK(asked >= cases[i].least && asked <= cases[i].most);
     }
-    first_touch_want(FIRST_TOUCH_AUTO);
+    huge_page_want(HUGE_PAGE_AUTO);
     fake_os.huge_touch_ticks = fake_os.small_touch_ticks = 0;
 }
 
 TEST(huge_pages_that_cannot_be_given_back_stay_idle)
 {
-    first_touch_want(FIRST_TOUCH_SMALL);
+    huge_page_want(HUGE_PAGE_NEVER);
     CHECK(asked_while_growing(300) == 0);
-    first_touch_want(FIRST_TOUCH_HUGE);
+    huge_page_want(HUGE_PAGE_ALWAYS);
     CHECK(grow_and_free(300) > 150);
     size_t idle = page_heap_statistics().idle_slices;
     CHECK(idle >= (size_t)300 * CHUNK_SLICES);
@@ -365,7 +365,7 @@ TEST(huge_pages_that_cannot_be_given_back_stay_idle)
     fake_os.refuse_after = 0;
     CHECK(page_heap_purge(0) >= idle << SLICE_SHIFT && page_heap_statistics().idle_slices == 0);
     page_heap_check();
-    first_touch_want(FIRST_TOUCH_AUTO);
+    huge_page_want(HUGE_PAGE_AUTO);
 }
 
 /* Chunks in use that make the program a large one. They are never dense, because one slice of each
@@ -467,9 +467,9 @@ TEST(a_long_run_of_a_small_program_withdraws_requests_for_huge_pages)
 {
     enum { CHUNKS = 100 };
     bool zero;
-    first_touch_want(FIRST_TOUCH_SMALL);
+    huge_page_want(HUGE_PAGE_NEVER);
     asked_while_growing(2 * CHUNKS);
-    first_touch_want(FIRST_TOUCH_HUGE);
+    huge_page_want(HUGE_PAGE_ALWAYS);
     CHECK(asked_while_growing(2 * CHUNKS) > CHUNKS);
 
     become_large();
@@ -485,7 +485,7 @@ TEST(a_long_run_of_a_small_program_withdraws_requests_for_huge_pages)
     CHECK(fake_os.small_count > before + CHUNKS / 2);
     page_heap_free(run, CHUNKS * CHUNK_SLICES);
     page_heap_purge(0);
-    first_touch_want(FIRST_TOUCH_AUTO);
+    huge_page_want(HUGE_PAGE_AUTO);
 }
 
 TEST(no_chunk_of_a_small_program_is_dense)
@@ -511,9 +511,9 @@ TEST(no_chunk_is_dense_where_huge_pages_are_not_wanted)
     become_large();
     size_t index = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(index != 0);
-    first_touch_want(FIRST_TOUCH_SMALL);
+    huge_page_want(HUGE_PAGE_NEVER);
     CHECK(dense_within(3) == NULL);
-    first_touch_want(FIRST_TOUCH_AUTO);
+    huge_page_want(HUGE_PAGE_AUTO);
     CHECK(dense_within(2) != NULL);
     page_heap_free(index, CHUNK_SLICES);
     become_small();
@@ -527,7 +527,7 @@ static unsigned epochs_until_asked(void)
     for (unsigned epoch = 1; epoch <= 200; epoch++) {
         for (uint64_t end = ticks_now() + (1 << 22); ticks_now() < end;)
             continue;
-        huge_page_epoch();
+        huge_page_collapse_epoch();
         if (fake_os.collapse_count != before)
             return epoch;
     }

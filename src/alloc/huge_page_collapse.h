@@ -1,4 +1,4 @@
-/* huge_page.h - turns memory that has proved to last into huge pages.
+/* huge_page_collapse.h - turns memory that has proved to last into huge pages.
  *
  * Reads and writes are faster through a huge page, because one entry of the TLB then covers 2 MiB.
  * A huge page that is requested before the memory is used can make memory resident that is never
@@ -22,17 +22,17 @@
  * next large block gets it. At that moment the program has no data there, so its content can be
  * read: a page that holds anything but zeroes is resident.
  */
-#ifndef CAIRN_ALLOC_HUGE_PAGE_H
-#define CAIRN_ALLOC_HUGE_PAGE_H
+#ifndef CAIRN_ALLOC_HUGE_PAGE_COLLAPSE_H
+#define CAIRN_ALLOC_HUGE_PAGE_COLLAPSE_H
 
 #include <stddef.h>
 
 /* Collapses dense chunks at the end of an epoch. Takes the page heap's lock. The caller may hold
  * the lock of a heap, as heap_sweep() does when it gives slabs back. */
-void huge_page_epoch(void);
+void huge_page_collapse_epoch(void);
 
 /* Collapses a reused chunk within a new large block of at least CHUNK_SLICES, which the program has
  * not touched yet. The caller holds no lock. */
-void huge_page_reused(size_t index, size_t slices);
+void huge_page_collapse_reused(size_t index, size_t slices);
 
 #endif

@@ -1,4 +1,4 @@
-/* first_touch.h - measures the time of first touches, and decides whether huge pages are worth it.
+/* huge_page_timing.h - times first touches, and decides whether huge pages are worth it.
  *
  * A huge page saves 511 page faults. But on a virtual machine whose host supplies memory on demand,
  * the host may first have to find 2 MiB. On such a machine, a huge page took 0.24 ms if the host
@@ -10,26 +10,26 @@
  * Any thread may call these functions. They take no lock: a lost update loses one measurement of
  * many.
  */
-#ifndef CAIRN_ALLOC_FIRST_TOUCH_H
-#define CAIRN_ALLOC_FIRST_TOUCH_H
+#ifndef CAIRN_ALLOC_HUGE_PAGE_TIMING_H
+#define CAIRN_ALLOC_HUGE_PAGE_TIMING_H
 
 #include "base/base.h"
 
-enum first_touch_wanted { FIRST_TOUCH_SMALL, FIRST_TOUCH_HUGE, FIRST_TOUCH_AUTO };
+enum huge_page_use { HUGE_PAGE_NEVER, HUGE_PAGE_ALWAYS, HUGE_PAGE_AUTO };
 
 /* Chooses huge pages never, always, or as long as they come quickly (the default). Forgets that
  * huge pages were slow before, because they may be quick by now. */
-void first_touch_want(enum first_touch_wanted wanted);
-enum first_touch_wanted first_touch_wanted(void);
+void huge_page_want(enum huge_page_use wanted);
+enum huge_page_use huge_page_wanted(void);
 
 /* Returns whether a huge page may be requested for a chunk that would profit from one. If not, the
  * chunk counts as one of the chunks that do without a huge page after a slow one. */
-bool first_touch_may_be_huge(void);
+bool huge_page_may_be_requested(void);
 
 /* These two functions touch memory that was never touched, and learn from the time that the touch
- * takes. first_touch_huge() touches a chunk for which a huge page was requested.
- * first_touch_small() touches the first two OS pages of any other chunk. */
-void first_touch_huge(char *chunk);
-void first_touch_small(char *chunk);
+ * takes. huge_page_time_huge() touches a chunk for which a huge page was requested.
+ * huge_page_time_small() touches the first two OS pages of any other chunk. */
+void huge_page_time_huge(char *chunk);
+void huge_page_time_small(char *chunk);
 
 #endif

@@ -1,4 +1,4 @@
-#include "alloc/kept_runs.h"
+#include "alloc/run_cache_policy.h"
 
 /* Frees a long run. Keeps the run in place of the long run kept so far, if the run is short enough
  * to be kept. */
@@ -16,7 +16,7 @@ static void free_long(struct run_cache *cache, struct slab *run)
         large_free(run);
 }
 
-void kept_runs_free(struct run_cache *cache, struct slab *run, uint32_t most)
+void run_cache_policy_free(struct run_cache *cache, struct slab *run, uint32_t most)
 {
     cache->most = most;
     if (run->slices > RUN_CACHE_RUN_MAX) {
@@ -31,7 +31,7 @@ void kept_runs_free(struct run_cache *cache, struct slab *run, uint32_t most)
     }
 }
 
-size_t kept_runs_take(struct run_cache *cache, size_t slices)
+size_t run_cache_policy_take(struct run_cache *cache, size_t slices)
 {
     uint32_t index = run_cache_take_equal(cache, (uint32_t)slices);
     if (index != 0 && !slab_at(index)->moved)
@@ -44,7 +44,7 @@ size_t kept_runs_take(struct run_cache *cache, size_t slices)
     return 0;
 }
 
-void *kept_runs_take_long(struct run_cache *cache, size_t size)
+void *run_cache_policy_take_long(struct run_cache *cache, size_t size)
 {
     size_t want = large_slices(size); /* 0 if rounding up overflows */
     struct slab *run = want - 1 < REGION_SLICES_MAX ? run_cache_take_long(cache) : NULL;
@@ -63,7 +63,7 @@ void *kept_runs_take_long(struct run_cache *cache, size_t size)
     return large_reuse(run, slack);
 }
 
-void kept_runs_drain(struct run_cache *cache)
+void run_cache_policy_drain(struct run_cache *cache)
 {
     struct slab *run;
     while ((run = run_cache_evict(cache)) != NULL)

@@ -1,4 +1,4 @@
-/* dlopen.c - dlopen() and dlmopen() without RTLD_DEEPBIND.
+/* deepbind.c - dlopen() and dlmopen() without RTLD_DEEPBIND.
  *
  * With that flag, a plugin looks for free() in its own libraries first, and finds libc's. But the
  * blocks that the program passes to the plugin are ours. So Debian's php crashes at its start under

@@ -1,5 +1,5 @@
-/* alloc_kept_runs.c - tests the runs that a thread keeps: the run of a freed slab or large block
- * serves the next slab or large block, and a heap that grows keeps no runs. */
+/* alloc_run_cache_policy.c - tests the runs that a thread keeps: the run of a freed slab or large
+ * block serves the next slab or large block, and a heap that grows keeps no runs. */
 #include "alloc/alloc.h"
 
 #include "alloc/page_heap.h"

@@ -1,4 +1,4 @@
-#include "alloc/huge_page.h"
+#include "alloc/huge_page_collapse.h"
 
 #include "alloc/page_heap.h"
 #include "alloc/slab.h"
@@ -13,8 +13,8 @@ enum {
 
     REFUSALS_MOST = 10, /* doublings of `wait`: to about four minutes */
 
-    /* Limit of one call of huge_page_epoch(): 7 ms at 5 GHz, 33 ms at 1 GHz. Without the limit, a
-     * call after a long time without work could take long. */
+    /* Limit of one call of huge_page_collapse_epoch(): 7 ms at 5 GHz, 33 ms at 1 GHz. Without the
+     * limit, a call after a long time without work could take long. */
     LOOK_TICKS = 1 << 25,
 };
 
@@ -123,7 +123,7 @@ static bool collapse(void *chunk, bool touched)
     return done || !touched;
 }
 
-void huge_page_epoch(void)
+void huge_page_collapse_epoch(void)
 {
     page_heap_look();
     if (is_waiting())
@@ -140,7 +140,7 @@ void huge_page_epoch(void)
     }
 }
 
-void huge_page_reused(size_t index, size_t slices)
+void huge_page_collapse_reused(size_t index, size_t slices)
 {
     void *chunk = page_heap_find_reused(index, slices);
     if (LIKELY(chunk == NULL) || atomic_load_explicit(&wait, memory_order_relaxed) > 0)

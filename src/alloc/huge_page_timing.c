@@ -1,4 +1,4 @@
-#include "alloc/first_touch.h"
+#include "alloc/huge_page_timing.h"
 
 #include "alloc/learning.h"
 #include "os/os.h"
@@ -15,7 +15,7 @@ enum {
     PATIENCE_MOST = 1024,
 };
 
-static _Atomic unsigned wanted_now = FIRST_TOUCH_AUTO;
+static _Atomic unsigned wanted_now = HUGE_PAGE_AUTO;
 static _Atomic uint64_t small_ticks; /* per small page, moving average; 0: unknown */
 
 /* Number of chunks that request no huge page after the next slow huge page. */
@@ -23,37 +23,37 @@ static _Atomic unsigned patience = PATIENCE_LEAST;
 
 static _Atomic unsigned wait; /* number of next chunks that request no huge page */
 
-void first_touch_want(enum first_touch_wanted wanted)
+void huge_page_want(enum huge_page_use wanted)
 {
     atomic_store_explicit(&wanted_now, wanted, memory_order_relaxed);
     atomic_store_explicit(&wait, 0, memory_order_relaxed);
     atomic_store_explicit(&patience, PATIENCE_LEAST, memory_order_relaxed);
 }
 
-enum first_touch_wanted first_touch_wanted(void)
+enum huge_page_use huge_page_wanted(void)
 {
-    return (enum first_touch_wanted)atomic_load_explicit(&wanted_now, memory_order_relaxed);
+    return (enum huge_page_use)atomic_load_explicit(&wanted_now, memory_order_relaxed);
 }
 
-bool first_touch_may_be_huge(void)
+bool huge_page_may_be_requested(void)
 {
-    enum first_touch_wanted wanted = first_touch_wanted();
-    if (wanted != FIRST_TOUCH_AUTO)
-        return wanted == FIRST_TOUCH_HUGE;
+    enum huge_page_use wanted = huge_page_wanted();
+    if (wanted != HUGE_PAGE_AUTO)
+        return wanted == HUGE_PAGE_ALWAYS;
     unsigned left = atomic_load_explicit(&wait, memory_order_relaxed);
     if (left > 0)
         atomic_store_explicit(&wait, left - 1, memory_order_relaxed);
     return left == 0;
 }
 
-void first_touch_huge(char *chunk)
+void huge_page_time_huge(char *chunk)
 {
     uint64_t ticks = os_touch(chunk);
     uint64_t small = atomic_load_explicit(&small_ticks, memory_order_relaxed);
     unsigned next = PATIENCE_LEAST;
     /* If several threads get slow huge pages at the same time, only the first one counts. */
     bool is_waiting = atomic_load_explicit(&wait, memory_order_relaxed) > 0;
-    if (is_waiting || first_touch_wanted() != FIRST_TOUCH_AUTO || learning_is_frozen())
+    if (is_waiting || huge_page_wanted() != HUGE_PAGE_AUTO || learning_is_frozen())
         return;
     if (small != 0 && ticks > HUGE_SLOW * small * (OS_HUGE_PAGE_BYTES / os_page_bytes())) {
         next = atomic_load_explicit(&patience, memory_order_relaxed);
@@ -69,7 +69,7 @@ void first_touch_huge(char *chunk)
  * page fault in a chunk also creates the page table. If the kernel gives huge pages without being
  * asked, the second page is present already. Its touch is then much quicker, and nothing is
  * learnt. */
-void first_touch_small(char *chunk)
+void huge_page_time_small(char *chunk)
 {
     uint64_t first = os_touch(chunk);
     uint64_t second = os_touch(chunk + os_page_bytes());
