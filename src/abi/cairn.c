@@ -5,10 +5,10 @@
 #include "abi/abi.h"
 #include "alloc/background.h"
 #include "alloc/huge_page_timing.h"
-#include "alloc/learning.h"
+#include "alloc/learning_control.h"
 #include "alloc/options.h"
-#include "alloc/ownerless_heap.h"
 #include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
 #include "alloc/site.h"
 #include "alloc/stats.h"
 #include "alloc/stats_text.h"
@@ -100,7 +100,7 @@ EXPORT void cairn_check(void)
 {
     if (names_has_heap())
         heap_check(thread_heap);
-    ownerless_heap_check_all();
+    shared_heap_check_all();
     heap_check_lists();
     page_heap_check();
     site_check();
@@ -119,10 +119,10 @@ static struct heap *heap_of(struct cairn_heap *heap)
 static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
                               const void *caller)
 {
-    void *p = ownerless_heap_allocate(heap_of(heap), size, alignment, zero);
+    void *p = shared_heap_allocate(heap_of(heap), size, alignment, zero);
     if (p == NULL) {
         names_collect();
-        p = ownerless_heap_allocate(heap_of(heap), size, alignment, zero);
+        p = shared_heap_allocate(heap_of(heap), size, alignment, zero);
     }
     if (UNLIKELY(site_is_counted()) && p != NULL) {
         struct slab *slab = slab_at(region_index(p));
@@ -134,10 +134,10 @@ static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t align
 
 EXPORT struct cairn_heap *cairn_heap_create(void)
 {
-    struct heap *heap = ownerless_heap_create();
+    struct heap *heap = shared_heap_create();
     if (heap == NULL) {
         names_collect();
-        heap = ownerless_heap_create();
+        heap = shared_heap_create();
     }
     return or_enomem(heap);
 }
@@ -145,13 +145,13 @@ EXPORT struct cairn_heap *cairn_heap_create(void)
 EXPORT void cairn_heap_destroy(struct cairn_heap *heap)
 {
     if (heap != NULL)
-        ownerless_heap_destroy(heap_of(heap));
+        shared_heap_destroy(heap_of(heap));
 }
 
 EXPORT void cairn_heap_release(struct cairn_heap *heap)
 {
     if (heap != NULL)
-        ownerless_heap_release(heap_of(heap));
+        shared_heap_release(heap_of(heap));
 }
 
 EXPORT void *cairn_heap_malloc(struct cairn_heap *heap, size_t size)

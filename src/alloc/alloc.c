@@ -191,8 +191,8 @@ static struct slab *run_of(const void *p)
     return slab;
 }
 
-/* Slow path of free_large() for three cases: the block belongs to an ownerless heap, a site counts
- * the block, or the thread's run cache did not take the block's run. */
+/* Slow path of free_large() for three cases: the block belongs to a shared heap, a site counts the
+ * block, or the thread's run cache did not take the block's run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);

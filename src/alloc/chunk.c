@@ -50,7 +50,7 @@ static void join(size_t number, unsigned list)
 
 static unsigned longest_of(const struct chunk *chunk)
 {
-    return chunk->used_count == CHUNK_SLICES ? 0 : bits_longest(~bits_load(&chunk->used));
+    return chunk->used_count == CHUNK_SLICES ? 0 : bitmap_longest(~bitmap_load(&chunk->used));
 }
 
 /* Returns the list on which a chunk belongs, or 0 if it is full or empty. */
@@ -81,9 +81,9 @@ static struct free_slices free_of(const struct chunk *chunk)
         return (struct free_slices){0};
     if (chunk->used_count == 0)
         return (struct free_slices){CHUNK_SLICES, CHUNK_SLICES, CHUNK_SLICES, 0};
-    bits_wide used = bits_load(&chunk->used);
-    unsigned at_start = bits_lowest(used);
-    unsigned at_end = CHUNK_SLICES - 1 - bits_highest(used);
+    bitmap_wide used = bitmap_load(&chunk->used);
+    unsigned at_start = bitmap_lowest(used);
+    unsigned at_end = CHUNK_SLICES - 1 - bitmap_highest(used);
     /* An upper bound: the free slices that lie neither at the start nor at the end, as if they lay
      * side by side. */
     unsigned longest = CHUNK_SLICES - chunk->used_count - at_start - at_end;
@@ -153,7 +153,7 @@ void chunk_check(size_t number)
         CHECK_THAT(chunk->list == 0);
         return;
     }
-    CHECK_THAT(chunk->used_count == bits_count(bits_load(&chunk->used)));
+    CHECK_THAT(chunk->used_count == bitmap_count(bitmap_load(&chunk->used)));
     CHECK_THAT(recorded.at_start == actual.at_start && recorded.at_end == actual.at_end &&
                recorded.longest >= longest);
     CHECK_THAT(chunk->list == CHANGED || chunk->list == list_of(chunk, longest));

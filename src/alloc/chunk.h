@@ -21,13 +21,13 @@
 #define CAIRN_ALLOC_CHUNK_H
 
 #include "alloc/free_map.h"
-#include "base/bits.h"
+#include "base/bitmap.h"
 
 /* The record of a chunk that region_grow() skipped is never written: its slices are neither used
  * nor free. */
 struct chunk {
-    _Alignas(RECORD_BYTES) struct bits used;
-    struct bits dirty;   /* slices that may have been touched: page_heap.h */
+    _Alignas(RECORD_BYTES) struct bitmap used;
+    struct bitmap dirty; /* slices that may have been touched: page_heap.h */
     uint8_t huge;        /* the last advice to the kernel: huge pages */
     uint8_t small;       /* the last advice to the kernel: small pages */
     uint8_t inside;      /* its first slice belongs to a run from an earlier chunk */

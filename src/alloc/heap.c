@@ -302,8 +302,8 @@ static void *refill(struct heap *heap, unsigned class)
                 continue;
         }
         slab = reopen(heap, class);
-        /* An ownerless heap adopts no slab, because heap_destroy() would also free those blocks of
-         * an adopted slab that the program allocated from other heaps. */
+        /* A shared heap adopts no slab, because heap_destroy() would also free those blocks of an
+         * adopted slab that the program allocated from other heaps. */
         if (slab == NULL && !heap->shared)
             slab = adopt(heap, class);
         if (slab == NULL)
@@ -641,7 +641,7 @@ static void retire(struct heap *heap)
     lock_drop(&heaps_lock);
 }
 
-/* Called when the heap has lost its thread, or when an ownerless heap is given up. The caller holds
+/* Called when the heap has lost its thread, or when a shared heap is given up. The caller holds
  * heaps_lock. */
 static void end_use(struct heap *heap)
 {

@@ -1,9 +1,9 @@
 /* heap.h - a heap hands out small blocks from its slabs. Each thread has one.
  *
  * Only the owner of a heap calls the functions and writes the fields that are marked (owner only).
- * The owner is the heap's thread, or the holder of the `turn` of an ownerless heap. The owner
- * allocates without a lock. `lock` guards what other threads may change: the lists of slabs, and
- * the state and owner of each slab on them. Between calls, always:
+ * The owner is the heap's thread, or the holder of the `turn` of a shared heap. The owner allocates
+ * without a lock. `lock` guards what other threads may change: the lists of slabs, and the state
+ * and owner of each slab on them. Between calls, always:
  *
  *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
  *     room[c]     == (warm(c) ? heap_hot(c) : 0) - length(list[c]) + carved(c)
@@ -68,17 +68,17 @@ struct heap {
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT];    /* first slab of each list, by slice index */
     uint32_t full;                         /* first full slab; 0: none */
-    uint32_t large;                        /* first large block; in ownerless heaps only */
+    uint32_t large;                        /* first large block; in shared heaps only */
     uint64_t empty;                        /* a bit per class: empty(c) above */
     uint64_t warm;                         /* (owner only) a bit per class: warm(c) above */
     uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (owner only) in HEAP_LENT_UNIT; never falls */
-    struct lock turn;                      /* of an ownerless heap: the holder is the owner */
+    struct lock turn;                      /* of a shared heap: the holder is the owner */
     struct heap *next;                     /* in the list of all heaps */
     struct heap *next_idle;                /* in the list of idle heaps */
     bool has_thread;
     /* True if other threads may take the heap or its slabs. Written under heaps_lock and `lock`. */
     _Atomic bool idle;
-    bool shared; /* in use as an ownerless heap */
+    bool shared; /* in use as a shared heap */
     struct heap_statistics statistics;
 };
 
@@ -169,8 +169,8 @@ void heap_post(struct slab *slab, struct block *block);
  * `empty` is true, the returned heap has no slabs. Returns NULL if there is no memory. */
 struct heap *heap_acquire(bool empty);
 
-/* Called when the heap's thread ends, or when an ownerless heap is given up. The heap becomes idle,
- * and its large blocks no longer have an owner. */
+/* Called when the heap's thread ends, or when a shared heap is given up. The heap becomes idle, and
+ * its large blocks no longer have an owner. */
 void heap_release(struct heap *heap);
 
 /* Called when the heap's thread ends. The heap keeps its lists, as if the thread slept, until the

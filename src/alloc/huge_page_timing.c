@@ -1,6 +1,6 @@
 #include "alloc/huge_page_timing.h"
 
-#include "alloc/learning.h"
+#include "alloc/learning_control.h"
 #include "os/os.h"
 
 #include <stdatomic.h>

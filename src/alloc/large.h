@@ -2,9 +2,9 @@
  *
  * A block is large if it has more than SIZE_CLASS_BYTES_MAX bytes, or if it needs a larger
  * alignment than slabs have. The record of the first slice has the kind RUN_LARGE and the number of
- * slices. Its owner is NULL, an ownerless heap (ownerless_heap.h), or the mark of site_keeps().
- * None of these is a thread's heap, so that the fast path of free leaves a large block to the slow
- * path. Any thread may free any large block.
+ * slices. Its owner is NULL, a shared heap (shared_heap.h), or the mark of site_keeps(). None of
+ * these is a thread's heap, so that the fast path of free leaves a large block to the slow path.
+ * Any thread may free any large block.
  */
 #ifndef CAIRN_ALLOC_LARGE_H
 #define CAIRN_ALLOC_LARGE_H

@@ -10,7 +10,7 @@
  *     CAIRN_HUGE_PAGES=1         asks for huge pages even if they come slowly (huge_page_timing.h)
  *     CAIRN_BACKGROUND=1         starts a thread that gives memory back while the program sleeps
  *     CAIRN_PURGE=free           gives memory back only when the kernel needs it (MADV_FREE)
- *     CAIRN_POLICY=frozen        learns nothing of the program (learning.h)
+ *     CAIRN_POLICY=frozen        learns nothing of the program (learning_control.h)
  *     CAIRN_TRACE=1              writes each change of a learnt value to stderr
  *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/deepbind.c)
  *

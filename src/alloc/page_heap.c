@@ -4,7 +4,7 @@
 #include "alloc/chunk.h"
 #include "alloc/free_map.h"
 #include "alloc/huge_page_timing.h"
-#include "base/bits.h"
+#include "base/bitmap.h"
 #include "os/lock.h"
 #include "os/os.h"
 
@@ -33,20 +33,20 @@ static size_t chunk_end(void)
 
 /* Returns how many of the `count` slices in `run` are dirty. Usually all of them are dirty, or none
  * is. */
-static unsigned dirty_of(bits_wide dirty, bits_wide run, unsigned count)
+static unsigned dirty_of(bitmap_wide dirty, bitmap_wide run, unsigned count)
 {
-    bits_wide both = dirty & run;
-    return both == 0 ? 0 : both == run ? count : bits_count(both);
+    bitmap_wide both = dirty & run;
+    return both == 0 ? 0 : both == run ? count : bitmap_count(both);
 }
 
 /* Marks `count` free slices of a chunk as used. Returns how many of them were dirty. */
 static unsigned take(size_t number, unsigned first, unsigned count)
 {
     struct chunk *chunk = chunk_of(number);
-    bits_wide run = bits_run(first, count);
-    bits_wide dirty = bits_load(&chunk->dirty);
-    bits_store(&chunk->used, bits_load(&chunk->used) | run);
-    bits_store(&chunk->dirty, dirty | run);
+    bitmap_wide run = bitmap_run(first, count);
+    bitmap_wide dirty = bitmap_load(&chunk->dirty);
+    bitmap_store(&chunk->used, bitmap_load(&chunk->used) | run);
+    bitmap_store(&chunk->dirty, dirty | run);
     chunk->used_count = (uint16_t)(chunk->used_count + count);
     chunk_took(number);
     return dirty_of(dirty, run, count);
@@ -56,11 +56,11 @@ static unsigned take(size_t number, unsigned first, unsigned count)
 static unsigned take_whole(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
-    unsigned dirty = dirty_of(bits_load(&chunk->dirty), ~(bits_wide)0, CHUNK_SLICES);
+    unsigned dirty = dirty_of(bitmap_load(&chunk->dirty), ~(bitmap_wide)0, CHUNK_SLICES);
     if (dirty == CHUNK_SLICES && chunk->reused < UINT8_MAX)
         chunk->reused++;
-    bits_store(&chunk->used, ~(bits_wide)0);
-    bits_store(&chunk->dirty, ~(bits_wide)0);
+    bitmap_store(&chunk->used, ~(bitmap_wide)0);
+    bitmap_store(&chunk->dirty, ~(bitmap_wide)0);
     chunk->used_count = CHUNK_SLICES;
     chunk_took_all(number);
     return dirty;
@@ -112,7 +112,7 @@ static bool grow(size_t chunks)
     statistics.grown++;
     statistics.mapped_slices += got * CHUNK_SLICES;
     if (first == 0) { /* slice 0 is never handed out or touched */
-        bits_store(&chunk_of(0)->used, bits_run(0, 1));
+        bitmap_store(&chunk_of(0)->used, bitmap_run(0, 1));
         chunk_of(0)->used_count = 1;
     }
     free_map_grow(first + got);
@@ -129,7 +129,7 @@ static bool free_at(size_t index, size_t slices)
         unsigned first = (unsigned)(index % CHUNK_SLICES);
         unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
         if (number >= chunk_end() || free_map.chunks[number].longest == 0 ||
-            (bits_load(&chunk_of(number)->used) & bits_run(first, count)) != 0)
+            (bitmap_load(&chunk_of(number)->used) & bitmap_run(first, count)) != 0)
             return false;
         index += count;
         slices -= count;
@@ -151,9 +151,9 @@ static unsigned grain_shift(size_t slices)
  * multiple of the grain. Returns 0 if there is no place. */
 static size_t start_in(size_t number, size_t slices)
 {
-    bits_wide starts = bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)slices);
-    bits_wide grains = starts & bits_multiples(grain_shift(slices));
-    return starts == 0 ? 0 : number * CHUNK_SLICES + bits_lowest(grains != 0 ? grains : starts);
+    bitmap_wide starts = bitmap_starts(~bitmap_load(&chunk_of(number)->used), (unsigned)slices);
+    bitmap_wide grains = starts & bitmap_multiples(grain_shift(slices));
+    return starts == 0 ? 0 : number * CHUNK_SLICES + bitmap_lowest(grains != 0 ? grains : starts);
 }
 
 /* Returns the lowest place for a run that begins in the free slices at the chunk's end and
@@ -192,7 +192,8 @@ static size_t find_short(size_t slices)
     size_t number = chunk_find(slices);
     if (number != CHUNK_NONE)
         return number * CHUNK_SLICES +
-               bits_lowest(bits_starts(~bits_load(&chunk_of(number)->used), (unsigned)slices));
+               bitmap_lowest(
+                   bitmap_starts(~bitmap_load(&chunk_of(number)->used), (unsigned)slices));
     while ((number = free_map_find_empty()) == FREE_MAP_NONE)
         if (!grow(1))
             return 0;
@@ -239,7 +240,7 @@ static bool is_growing(size_t slices)
 
 static bool is_untouched(const struct chunk *chunk)
 {
-    return chunk->used_count == 0 && bits_load(&chunk->dirty) == 0 && !chunk->offered;
+    return chunk->used_count == 0 && bitmap_load(&chunk->dirty) == 0 && !chunk->offered;
 }
 
 /* Asks the kernel to give a chunk small pages only. */
@@ -306,7 +307,7 @@ static bool may_collapse(const struct chunk *chunk)
 static bool is_dense(const struct chunk *chunk)
 {
     return may_collapse(chunk) && !chunk->inside && chunk->used_count > 0 &&
-           bits_load(&chunk->dirty) == ~(bits_wide)0;
+           bitmap_load(&chunk->dirty) == ~(bitmap_wide)0;
 }
 
 void page_heap_look(void)
@@ -418,10 +419,10 @@ static void check_used(bool used, size_t index)
 static void drop(size_t index, unsigned first, unsigned count)
 {
     struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
-    bits_wide run = bits_run(first, count);
-    bits_wide used = bits_load(&chunk->used);
+    bitmap_wide run = bitmap_run(first, count);
+    bitmap_wide used = bitmap_load(&chunk->used);
     check_used((used & run) == run, index);
-    bits_store(&chunk->used, used ^ run);
+    bitmap_store(&chunk->used, used ^ run);
     chunk->used_count = (uint16_t)(chunk->used_count - count);
     chunk_gave(index / CHUNK_SLICES);
 }
@@ -431,7 +432,7 @@ static void drop_whole(size_t index)
 {
     struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
     check_used(chunk->used_count == CHUNK_SLICES, index);
-    bits_store(&chunk->used, 0);
+    bitmap_store(&chunk->used, 0);
     chunk->used_count = 0;
     chunk_gave_all(index / CHUNK_SLICES);
 }
@@ -475,7 +476,7 @@ static void clean(size_t index, size_t slices)
         struct chunk *chunk = chunk_of(index / CHUNK_SLICES);
         unsigned first = (unsigned)(index % CHUNK_SLICES);
         unsigned count = slices < CHUNK_SLICES - first ? (unsigned)slices : CHUNK_SLICES - first;
-        bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
+        bitmap_store(&chunk->dirty, bitmap_load(&chunk->dirty) & ~bitmap_run(first, count));
         forget(chunk);
         index += count;
         slices -= count;
@@ -635,14 +636,14 @@ static bool give_back(size_t index, size_t slices)
 /* Returns those of the slices that make up whole OS pages. If an OS page is larger than a slice,
  * the kernel would also take the rest of the page in which the last slice lies, even if that rest
  * is in use. */
-static bits_wide whole_pages(bits_wide slices)
+static bitmap_wide whole_pages(bitmap_wide slices)
 {
     if (LIKELY(os_page_bytes() <= SLICE_BYTES))
         return slices;
     unsigned count = (unsigned)(os_page_bytes() / SLICE_BYTES);
     uint64_t page = (UINT64_C(1) << count) - 1;
     uint64_t every = UINT64_MAX / page; /* the lowest bit of each page */
-    return (bits_starts(slices, count) & ((bits_wide)every << 64 | every)) * page;
+    return (bitmap_starts(slices, count) & ((bitmap_wide)every << 64 | every)) * page;
 }
 
 /* Gives back all of an empty chunk with a huge page, in which even slices that are not dirty are
@@ -652,8 +653,8 @@ static bool purge_huge(size_t number)
     struct chunk *chunk = chunk_of(number);
     if (!give_back(number * CHUNK_SLICES, CHUNK_SLICES))
         return false;
-    statistics.idle_slices -= bits_count(bits_load(&chunk->dirty));
-    bits_store(&chunk->dirty, 0);
+    statistics.idle_slices -= bitmap_count(bitmap_load(&chunk->dirty));
+    bitmap_store(&chunk->dirty, 0);
     forget(chunk);
     return true;
 }
@@ -662,20 +663,20 @@ static bool purge_huge(size_t number)
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
-    if (chunk->used_count == 0 && chunk->huge && bits_load(&chunk->dirty) != 0)
+    if (chunk->used_count == 0 && chunk->huge && bitmap_load(&chunk->dirty) != 0)
         return purge_huge(number);
     for (;;) {
-        bits_wide idle = whole_pages(bits_load(&chunk->dirty) & ~bits_load(&chunk->used));
+        bitmap_wide idle = whole_pages(bitmap_load(&chunk->dirty) & ~bitmap_load(&chunk->used));
         if (idle == 0)
             return true;
-        unsigned first = bits_lowest(idle);
-        bits_wide behind = ~(idle >> first);
-        unsigned count = behind == 0 ? BITS : bits_lowest(behind);
-        if (count > BITS - first)
-            count = BITS - first;
+        unsigned first = bitmap_lowest(idle);
+        bitmap_wide behind = ~(idle >> first);
+        unsigned count = behind == 0 ? BITMAP_BITS : bitmap_lowest(behind);
+        if (count > BITMAP_BITS - first)
+            count = BITMAP_BITS - first;
         if (!give_back(number * CHUNK_SLICES + first, count))
             return false;
-        bits_store(&chunk->dirty, bits_load(&chunk->dirty) & ~bits_run(first, count));
+        bitmap_store(&chunk->dirty, bitmap_load(&chunk->dirty) & ~bitmap_run(first, count));
         forget(chunk);
         statistics.idle_slices -= count;
     }
@@ -756,10 +757,10 @@ void page_heap_check(void)
     size_t never = chunk_end() > 0 && chunk_of(0)->used_count > 0;
     for (size_t number = 0; number < chunk_end(); number++) {
         struct chunk *chunk = chunk_of(number);
-        bits_wide map = bits_load(&chunk->used);
-        used += bits_count(map);
-        idle += bits_count(bits_load(&chunk->dirty) & ~map);
-        CHECK_THAT((map & ~bits_load(&chunk->dirty)) == (bits_wide)(number == 0 && never));
+        bitmap_wide map = bitmap_load(&chunk->used);
+        used += bitmap_count(map);
+        idle += bitmap_count(bitmap_load(&chunk->dirty) & ~map);
+        CHECK_THAT((map & ~bitmap_load(&chunk->dirty)) == (bitmap_wide)(number == 0 && never));
         chunk_check(number);
     }
     free_map_check();

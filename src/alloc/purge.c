@@ -1,7 +1,7 @@
 #include "alloc/purge.h"
 
 #include "alloc/huge_page_collapse.h"
-#include "alloc/learning.h"
+#include "alloc/learning_control.h"
 #include "base/ticks.h"
 #include "os/os.h"
 

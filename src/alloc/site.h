@@ -21,7 +21,7 @@
  * Before site_begin(), nothing is counted. The only cost is then a check in slow paths, and a
  * countdown when a large block reuses a kept run. After site_begin(), every counted block is
  * allocated in a slow path, even if the thread had kept its run. The owner of a counted block is an
- * ownerless heap or the mark of site_keeps(), so that the free of the block takes a slow path, too.
+ * shared heap or the mark of site_keeps(), so that the free of the block takes a slow path, too.
  * Between calls, always, for every row:
  *
  *     hits <= blocks, freed <= blocks, and counted <= blocks

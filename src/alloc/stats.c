@@ -1,7 +1,7 @@
 #include "alloc/stats.h"
 
 #include "alloc/large.h"
-#include "alloc/learning.h"
+#include "alloc/learning_control.h"
 #include "alloc/page_heap.h"
 #include "alloc/purge.h"
 #include "alloc/thread.h"

@@ -1,7 +1,7 @@
 #include "alloc/thread.h"
 
-#include "alloc/ownerless_heap.h"
 #include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
 #include "alloc/site.h"
 #include "os/os.h"
 
@@ -105,9 +105,9 @@ void *thread_late(size_t size)
 {
     lock_take(&late_lock);
     if (late_heap == NULL)
-        late_heap = ownerless_heap_create();
+        late_heap = shared_heap_create();
     struct heap *heap = late_heap;
     lock_drop(&late_lock);
     bool zero;
-    return heap == NULL ? NULL : ownerless_heap_allocate(heap, size, 1, &zero);
+    return heap == NULL ? NULL : shared_heap_allocate(heap, size, 1, &zero);
 }

@@ -3,7 +3,7 @@
  * The pointer begins as heap_none, a heap whose lists are all empty. So the fast paths need not ask
  * whether the thread has a heap: the first call finds an empty list, takes the slow path, and calls
  * thread_birth(). After the thread's last destructor the pointer is heap_gone, which is empty as
- * well. Later allocations of the thread come from thread_late(): one ownerless heap for all such
+ * well. Later allocations of the thread come from thread_late(): one shared heap for all such
  * threads.
  *
  * This pointer is the allocator's only static thread-local storage. A library that is linked with
@@ -24,7 +24,7 @@ extern _Thread_local struct heap *thread_heap
  * thread_late(). */
 struct heap *thread_birth(void) __attribute__((cold));
 
-/* Returns a small block from the ownerless heap of all threads that have no heap. Returns NULL if
+/* Returns a small block from the shared heap of all threads that have no heap. Returns NULL if
  * there is no memory. */
 void *thread_late(size_t size) __attribute__((cold));
 

@@ -42,7 +42,7 @@ struct shadow_block {
     size_t size;
     size_t usable;
     unsigned char fill;
-    unsigned char heap; /* number of its ownerless heap; 0: none */
+    unsigned char heap; /* number of its shared heap; 0: none */
 };
 
 static struct {

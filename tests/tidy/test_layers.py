@@ -40,7 +40,7 @@ C_ORDER: dict[str, list[str]] = {
             "region",
             "free_map",
             "chunk",
-            "learning",
+            "learning_control",
             "huge_page_timing",
             "page_heap",
             "slab",
@@ -55,7 +55,7 @@ C_ORDER: dict[str, list[str]] = {
             "heap_check",
         ),
         *(
-            "ownerless_heap",
+            "shared_heap",
             "thread",
             "background",
             "alloc",
@@ -77,7 +77,7 @@ C_ORDER: dict[str, list[str]] = {
         "cxx_shared",
         "cxx_archive",
     ],
-    "policy": ["policy"],
+    "policy": ["knob_learner"],
     "arena": ["chunk", "guard", "arena", "pool"],
     "launch": [
         *(

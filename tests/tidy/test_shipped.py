@@ -18,10 +18,10 @@ import pytest
 from support.compiling import ROOT
 from support.packages import call, needs_cmake
 
-NOT_SHIPPED = {
-    "src/policy/policy.c": "no setting uses it: docs/decisions/0021-no-knob-is-worth-learning.md",
-    "src/policy/policy.h": "no setting uses it: docs/decisions/0021-no-knob-is-worth-learning.md",
-}
+NOT_SHIPPED = dict.fromkeys(
+    ("src/policy/knob_learner.c", "src/policy/knob_learner.h"),
+    "no setting uses it: docs/decisions/0021-no-knob-is-worth-learning.md",
+)
 """Files that only tests build, with the reason to keep them."""
 
 

@@ -1,10 +1,10 @@
-/* alloc_heaps.c - tests ownerless heaps (heaps that belong to no thread) beside running and ended
+/* alloc_heaps.c - tests shared heaps (heaps that belong to no thread) beside running and ended
  * threads. A destroyed heap takes only its own blocks with it, and all threads take the locks in
  * the same order. */
 #include "alloc/alloc.h"
 
-#include "alloc/ownerless_heap.h"
 #include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
 #include "alloc/stats.h"
 #include "alloc_os.h"
 #include "test.h"
@@ -30,12 +30,12 @@ TEST(a_heap_that_is_destroyed_takes_no_block_of_an_ended_thread_with_it)
 {
     pthread_t id;
     REQUIRE(pthread_create(&id, NULL, leave_blocks, NULL) == 0 && pthread_join(id, NULL) == 0);
-    struct heap *heap = ownerless_heap_create();
+    struct heap *heap = shared_heap_create();
     REQUIRE(heap != NULL);
     bool zero;
     for (unsigned i = 0; i < 10 * MANY; i++)
-        CHECK(ownerless_heap_allocate(heap, BYTES, 1, &zero) != NULL);
-    ownerless_heap_destroy(heap);
+        CHECK(shared_heap_allocate(heap, BYTES, 1, &zero) != NULL);
+    shared_heap_destroy(heap);
     for (unsigned i = 0; i < 10 * MANY; i++)
         memset(alloc_malloc(BYTES), 0, BYTES);
     for (unsigned i = 0; i < MANY; i++) {
@@ -51,14 +51,14 @@ static _Atomic unsigned locked; /* how often the main thread locked all heaps */
 static void *come_and_go(void *argument)
 {
     for (unsigned i = 0; locked < ROUNDS; i++) {
-        struct heap *heap = ownerless_heap_create();
+        struct heap *heap = shared_heap_create();
         bool zero;
-        if (heap == NULL || ownerless_heap_allocate(heap, i % 3000, 1, &zero) == NULL)
+        if (heap == NULL || shared_heap_allocate(heap, i % 3000, 1, &zero) == NULL)
             abort();
         if (i % 2 == 0)
-            ownerless_heap_destroy(heap);
+            shared_heap_destroy(heap);
         else
-            ownerless_heap_release(heap);
+            shared_heap_release(heap);
     }
     return argument;
 }
@@ -73,7 +73,7 @@ TEST(heaps_can_be_destroyed_while_another_thread_locks_all_heaps)
     for (; locked < ROUNDS; locked++) {
         heap_lock_all();
         heap_unlock_all();
-        ownerless_heap_check_all();
+        shared_heap_check_all();
     }
     CHECK(pthread_join(id, NULL) == 0);
     alarm(0);
@@ -94,14 +94,14 @@ TEST(many_heaps_can_be_made_from_memory_that_was_used_before)
         alloc_free(runs[i]);
     for (unsigned i = 0; i < COUNT_OF(heaps); i++) {
         bool zero;
-        heaps[i] = ownerless_heap_create();
+        heaps[i] = shared_heap_create();
         REQUIRE(heaps[i] != NULL);
-        CHECK(ownerless_heap_allocate(heaps[i], 10 * i, 1, &zero) != NULL);
-        CHECK(ownerless_heap_allocate(heaps[i], 100000, 1, &zero) != NULL);
+        CHECK(shared_heap_allocate(heaps[i], 10 * i, 1, &zero) != NULL);
+        CHECK(shared_heap_allocate(heaps[i], 100000, 1, &zero) != NULL);
     }
-    ownerless_heap_check_all();
+    shared_heap_check_all();
     for (unsigned i = 0; i < COUNT_OF(heaps); i++)
-        ownerless_heap_destroy(heaps[i]);
+        shared_heap_destroy(heaps[i]);
     page_heap_check();
 }
 

@@ -6,7 +6,7 @@
 #include "alloc/page_heap.h"
 
 #include "alloc_os.h"
-#include "base/bits.h"
+#include "base/bitmap.h"
 #include "base/random.h"
 #include "base/ticks.h"
 #include "test.h"
@@ -603,28 +603,28 @@ TEST(a_large_block_that_may_be_untouched_is_not_collapsed)
     become_small();
 }
 
-TEST(bits_find_runs)
+TEST(bitmaps_find_runs)
 {
     struct random random = random_of(seed + 2);
     for (int i = 0; i < 20000; i++) {
-        bits_wide map =
-            (bits_wide)(random_next(&random) & random_next(&random)) << 64 | random_next(&random);
+        bitmap_wide map =
+            (bitmap_wide)(random_next(&random) & random_next(&random)) << 64 | random_next(&random);
         if (i % 3 == 0)
-            map |= bits_run((unsigned)random_below(&random, 64),
-                            1 + (unsigned)random_below(&random, 64));
+            map |= bitmap_run((unsigned)random_below(&random, 64),
+                              1 + (unsigned)random_below(&random, 64));
         unsigned longest = 0;
         unsigned run = 0;
-        for (unsigned bit = 0; bit < BITS; bit++) {
+        for (unsigned bit = 0; bit < BITMAP_BITS; bit++) {
             run = map >> bit & 1 ? run + 1 : 0;
             longest = run > longest ? run : longest;
         }
-        CHECK(bits_longest(map) == longest);
-        for (unsigned count = 1; count <= BITS; count += 1 + count / 4) {
-            bits_wide starts = bits_starts(map, count);
+        CHECK(bitmap_longest(map) == longest);
+        for (unsigned count = 1; count <= BITMAP_BITS; count += 1 + count / 4) {
+            bitmap_wide starts = bitmap_starts(map, count);
             CHECK((starts != 0) == (count <= longest));
             if (starts != 0)
-                CHECK((map & bits_run(bits_lowest(starts), count)) ==
-                      bits_run(bits_lowest(starts), count));
+                CHECK((map & bitmap_run(bitmap_lowest(starts), count)) ==
+                      bitmap_run(bitmap_lowest(starts), count));
         }
     }
 }

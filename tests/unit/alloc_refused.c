@@ -8,8 +8,8 @@
  */
 #include "alloc/alloc.h"
 
-#include "alloc/ownerless_heap.h"
 #include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
 #include "alloc_os.h"
 #include "base/random.h"
 #include "test.h"
@@ -198,12 +198,12 @@ static void take_turns(struct worker *workers, unsigned count, struct random *ra
         }
 }
 
-/* Puts some blocks into an ownerless heap. They outlive the heap, unless it is destroyed with its
+/* Puts some blocks into a shared heap. They outlive the heap, unless it is destroyed with its
  * blocks. */
 static void use_heap(bool destroyed, struct random *random)
 {
     unsigned before = fake_os.refused_count;
-    struct heap *heap = ownerless_heap_create();
+    struct heap *heap = shared_heap_create();
     EXPECT(heap != NULL || fake_os.refused_count != before);
     if (heap == NULL)
         return;
@@ -214,7 +214,7 @@ static void use_heap(bool destroyed, struct random *random)
         slot->size = any_size(random);
         before = fake_os.refused_count;
         bool zero;
-        slot->p = ownerless_heap_allocate(heap, slot->size, 1, &zero);
+        slot->p = shared_heap_allocate(heap, slot->size, 1, &zero);
         EXPECT(slot->p != NULL || fake_os.refused_count != before);
         if (slot->p == NULL)
             continue;
@@ -225,9 +225,9 @@ static void use_heap(bool destroyed, struct random *random)
             slot->p = NULL;
     }
     if (destroyed)
-        ownerless_heap_destroy(heap);
+        shared_heap_destroy(heap);
     else
-        ownerless_heap_release(heap);
+        shared_heap_release(heap);
 }
 
 static void check(void)
@@ -237,7 +237,7 @@ static void check(void)
             verify(&blocks[i]);
     if (thread_heap != &heap_none)
         heap_check(thread_heap);
-    ownerless_heap_check_all();
+    shared_heap_check_all();
     heap_check_lists();
     page_heap_check();
 }

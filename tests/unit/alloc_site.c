@@ -294,7 +294,7 @@ TEST(every_name_counts_once)
     site_check();
 }
 
-TEST(blocks_of_a_ownerless_heap_are_counted_and_destroyed_with_it)
+TEST(blocks_of_a_shared_heap_are_counted_and_destroyed_with_it)
 {
     REQUIRE(alloc_count_sites());
     struct site before = of(NULL);
@@ -409,13 +409,13 @@ TEST(a_heap_that_is_given_up_leaves_blocks_that_still_count)
 {
     REQUIRE(alloc_count_sites());
     struct site before = of(NULL);
-    struct heap *heap = ownerless_heap_create();
+    struct heap *heap = shared_heap_create();
     REQUIRE(heap != NULL);
     bool zero;
-    void *p = ownerless_heap_allocate(heap, LARGE, 1, &zero);
+    void *p = shared_heap_allocate(heap, LARGE, 1, &zero);
     REQUIRE(p != NULL);
     site_take(slab_at(region_index(p)), large_slices(LARGE), place(70), false, NULL);
-    ownerless_heap_release(heap);
+    shared_heap_release(heap);
     CHECK(of(place(70)).blocks == 1 && of(place(70)).freed == 0);
     alloc_free(p);
     CHECK(of(place(70)).freed == 1 && of(NULL).live_bytes == before.live_bytes);

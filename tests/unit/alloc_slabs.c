@@ -2,8 +2,8 @@
  * process before memory is used twice. */
 #include "alloc/alloc.h"
 
-#include "alloc/ownerless_heap.h"
 #include "alloc/page_heap.h"
+#include "alloc/shared_heap.h"
 #include "alloc/stats.h"
 #include "alloc_os.h"
 #include "death.h"
@@ -151,15 +151,15 @@ TEST(a_sweep_returns_how_many_slabs_it_claimed)
 TEST(a_heap_that_is_destroyed_gives_back_every_slab)
 {
     bool zero;
-    ownerless_heap_destroy(ownerless_heap_create());
+    shared_heap_destroy(shared_heap_create());
     size_t before = page_heap_level().use.used;
     for (size_t bytes = 1; bytes <= SIZE_CLASS_BYTES_MAX; bytes *= 8) {
-        struct heap *heap = ownerless_heap_create();
+        struct heap *heap = shared_heap_create();
         REQUIRE(heap != NULL);
         for (unsigned i = 0; i < 5 * SLICE_BYTES / 16; i++)
-            REQUIRE(ownerless_heap_allocate(heap, bytes, 1, &zero) != NULL);
+            REQUIRE(shared_heap_allocate(heap, bytes, 1, &zero) != NULL);
         CHECK(page_heap_level().use.used > before);
-        ownerless_heap_destroy(heap);
+        shared_heap_destroy(heap);
         CHECK(page_heap_level().use.used == before);
     }
 }
@@ -168,13 +168,13 @@ TEST(a_heap_that_is_destroyed_gives_back_every_slab)
  * each task. */
 TEST(a_new_heap_reuses_the_record_of_a_destroyed_one)
 {
-    struct heap *heap = ownerless_heap_create();
+    struct heap *heap = shared_heap_create();
     REQUIRE(heap != NULL);
-    ownerless_heap_destroy(heap);
-    REQUIRE(ownerless_heap_create() == heap);
-    ownerless_heap_release(heap);
-    REQUIRE(ownerless_heap_create() == heap);
-    ownerless_heap_destroy(heap);
+    shared_heap_destroy(heap);
+    REQUIRE(shared_heap_create() == heap);
+    shared_heap_release(heap);
+    REQUIRE(shared_heap_create() == heap);
+    shared_heap_destroy(heap);
 }
 
 /* --- mistakes --------------------------------------------------------------------------------- */

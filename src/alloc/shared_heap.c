@@ -1,9 +1,9 @@
-#include "alloc/ownerless_heap.h"
+#include "alloc/shared_heap.h"
 
 #include "alloc/broken.h"
 #include "alloc/large.h"
 
-struct heap *ownerless_heap_create(void)
+struct heap *shared_heap_create(void)
 {
     struct heap *heap = heap_acquire(true);
     if (heap != NULL) {
@@ -54,7 +54,7 @@ static void *allocate_large(struct heap *heap, size_t size, size_t alignment, bo
     return p;
 }
 
-void *ownerless_heap_allocate(struct heap *heap, size_t size, size_t alignment, bool *zero)
+void *shared_heap_allocate(struct heap *heap, size_t size, size_t alignment, bool *zero)
 {
     *zero = false;
     unsigned class = size_class_aligned(size, alignment);
@@ -72,19 +72,19 @@ static void give_up(struct heap *heap)
     lock_drop(&heap->turn);
 }
 
-void ownerless_heap_destroy(struct heap *heap)
+void shared_heap_destroy(struct heap *heap)
 {
     give_up(heap);
     heap_destroy(heap);
 }
 
-void ownerless_heap_release(struct heap *heap)
+void shared_heap_release(struct heap *heap)
 {
     give_up(heap);
     heap_release(heap);
 }
 
-void ownerless_heap_check_all(void)
+void shared_heap_check_all(void)
 {
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
         lock_take(&heap->turn);

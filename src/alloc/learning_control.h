@@ -1,4 +1,4 @@
-/* learning.h - records what the allocator has learnt about its program, and whether it may learn.
+/* learning_control.h - turns learning off, and traces and counts what the allocator learns.
  *
  * Two values are learnt: how much idle memory is kept beyond the memory in use (purge.h), and for
  * how many chunks no huge page is requested after one was slow (huge_page_timing.h). Both begin
@@ -8,8 +8,8 @@
  * while locks are held. A program that reads its own stderr must not be traced: the thread that
  * writes may wait for the thread that reads, which may wait for one of these locks.
  */
-#ifndef CAIRN_ALLOC_LEARNING_H
-#define CAIRN_ALLOC_LEARNING_H
+#ifndef CAIRN_ALLOC_LEARNING_CONTROL_H
+#define CAIRN_ALLOC_LEARNING_CONTROL_H
 
 #include "base/base.h"
 

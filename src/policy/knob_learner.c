@@ -1,4 +1,4 @@
-#include "policy/policy.h"
+#include "policy/knob_learner.h"
 
 /* In epochs. */
 enum {
@@ -51,20 +51,20 @@ static double logarithm(double x)
 
 /* --- what is known ---------------------------------------------------------------------------- */
 
-static double mean_ns(const struct policy_known *known, unsigned step)
+static double mean_ns(const struct knob_learner_known *known, unsigned step)
 {
     return known->weight[step] > 0 ? known->sum_ns[step] / known->weight[step] : 0;
 }
 
 /* Returns the noise, which is at least a 64th of `cost_ns`. */
-static double noise_ns(const struct policy_known *known, double cost_ns)
+static double noise_ns(const struct knob_learner_known *known, double cost_ns)
 {
     double noise = known->noise_weight > 0 ? known->noise_sum_ns / known->noise_weight : 0;
     return larger(noise, NOISE_LEAST * cost_ns);
 }
 
 /* Updates the noise. Returns the epoch's cost, limited to OUTLIER noises from the mean. */
-static double learn_noise(struct policy_known *known, unsigned step, double cost_ns)
+static double learn_noise(struct knob_learner_known *known, unsigned step, double cost_ns)
 {
     double mean = mean_ns(known, step);
     double noise = noise_ns(known, mean > 0 ? mean : cost_ns);
@@ -78,7 +78,7 @@ static double learn_noise(struct policy_known *known, unsigned step, double cost
     return mean + off;
 }
 
-static void learn(struct policy_known *known, unsigned step, double cost_ns)
+static void learn(struct knob_learner_known *known, unsigned step, double cost_ns)
 {
     if (known->epochs++ == 0) {
         known->noise_sum_ns = NOISE_FIRST * cost_ns;
@@ -86,7 +86,7 @@ static void learn(struct policy_known *known, unsigned step, double cost_ns)
     } else if (known->weight[step] > 0) {
         cost_ns = learn_noise(known, step, cost_ns);
     }
-    for (unsigned i = 0; i < POLICY_STEPS; i++) {
+    for (unsigned i = 0; i < KNOB_STEPS; i++) {
         double kept = known->weight[i] > FORGOTTEN_WEIGHT ? DISCOUNT : 0;
         known->weight[i] *= kept;
         known->sum_ns[i] *= kept;
@@ -95,12 +95,12 @@ static void learn(struct policy_known *known, unsigned step, double cost_ns)
     known->sum_ns[step] += cost_ns;
 }
 
-static void forget(struct policy_known *known, unsigned step)
+static void forget(struct knob_learner_known *known, unsigned step)
 {
-    *known = (struct policy_known){.wanted = step, .rest = REST_FIRST};
+    *known = (struct knob_learner_known){.wanted = step, .rest = REST_FIRST};
 }
 
-static bool is_new_phase(const struct policy_known *known, unsigned step)
+static bool is_new_phase(const struct knob_learner_known *known, unsigned step)
 {
     double noise = noise_ns(known, mean_ns(known, step));
     return known->weight[step] >= SURE_WEIGHT &&
@@ -111,10 +111,10 @@ static bool is_new_phase(const struct policy_known *known, unsigned step)
 
 /* Returns the lowest cost of a step that the observations allow. An unseen step gets the mean cost
  * of the nearest seen step on the way to `now`, the step in use. */
-static double hoped_ns(const struct policy_known *known, unsigned step, unsigned now)
+static double hoped_ns(const struct knob_learner_known *known, unsigned step, unsigned now)
 {
     double weight = 1; /* keeps the logarithm above 0 */
-    for (unsigned i = 0; i < POLICY_STEPS; i++)
+    for (unsigned i = 0; i < KNOB_STEPS; i++)
         weight += known->weight[i];
     unsigned like = step;
     while (known->weight[like] <= 0)
@@ -124,16 +124,16 @@ static double hoped_ns(const struct policy_known *known, unsigned step, unsigned
     return mean_ns(known, like) - BONUS * noise * square_root(logarithm(weight) / seen);
 }
 
-static unsigned choose(const struct policy *policy, unsigned now)
+static unsigned choose(const struct knob_learner *learner, unsigned now)
 {
-    const struct policy_known *known = &policy->known;
+    const struct knob_learner_known *known = &learner->known;
     unsigned best = now;
-    for (unsigned i = policy->least; i <= policy->most; i++)
+    for (unsigned i = learner->least; i <= learner->most; i++)
         if (known->weight[i] > 0 && mean_ns(known, i) < mean_ns(known, best))
             best = i;
     unsigned chosen = now;
     double least = hoped_ns(known, now, now) - MARGIN * noise_ns(known, mean_ns(known, now));
-    for (unsigned i = policy->least; i <= policy->most; i++) {
+    for (unsigned i = learner->least; i <= learner->most; i++) {
         bool is_far = i > best + 1 || best > i + 1;
         double hoped = hoped_ns(known, i, now);
         if (hoped < least && !(is_far && known->weight[i] > 0)) {
@@ -144,92 +144,93 @@ static unsigned choose(const struct policy *policy, unsigned now)
     return chosen;
 }
 
-static void change(struct policy *policy, unsigned from, unsigned to)
+static void change(struct knob_learner *learner, unsigned from, unsigned to)
 {
-    struct policy_known *known = &policy->known;
-    policy->changes[policy->change_count++ % POLICY_TRACE] =
-        (struct policy_change){policy->epochs, from, to, mean_ns(known, from), mean_ns(known, to)};
+    struct knob_learner_known *known = &learner->known;
+    learner->changes[learner->change_count++ % KNOB_TRACE] = (struct knob_learner_change){
+        learner->epochs, from, to, mean_ns(known, from), mean_ns(known, to)};
     uint64_t rest = known->epochs / REST_PART;
     known->rest = rest < REST_LEAST ? REST_LEAST : rest > REST_MOST ? REST_MOST : (unsigned)rest;
     known->above_ns = known->below_ns = 0;
-    atomic_store_explicit(&policy->step, to, memory_order_relaxed);
+    atomic_store_explicit(&learner->step, to, memory_order_relaxed);
 }
 
 /* --- public functions ------------------------------------------------------------------------- */
 
-void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned most)
+void knob_learner_init(struct knob_learner *learner, unsigned step, unsigned least, unsigned most)
 {
-    *policy = (struct policy){.step = step, .least = least, .most = most};
-    forget(&policy->known, step);
+    *learner = (struct knob_learner){.step = step, .least = least, .most = most};
+    forget(&learner->known, step);
 }
 
-bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work)
+bool knob_learner_evolve(struct knob_learner *learner, double cost_ns, uint64_t work)
 {
-    policy->epochs++;
+    learner->epochs++;
     /* The comparison also rejects a cost that is not a number. */
-    if (policy->frozen || work == 0 || !(cost_ns >= 0 && cost_ns <= COST_NS_MAX))
+    if (learner->frozen || work == 0 || !(cost_ns >= 0 && cost_ns <= COST_NS_MAX))
         return false;
-    struct policy_known *known = &policy->known;
-    unsigned now = policy_step(policy);
+    struct knob_learner_known *known = &learner->known;
+    unsigned now = knob_learner_step(learner);
     learn(known, now, cost_ns / (double)work);
     if (is_new_phase(known, now)) {
         forget(known, now);
         return false;
     }
     unsigned before = known->wanted;
-    known->wanted = choose(policy, now);
+    known->wanted = choose(learner, now);
     known->rest -= known->rest > 0;
     if (known->rest > 0 || known->wanted == now || known->wanted != before)
         return false;
-    change(policy, now, known->wanted > now ? now + 1 : now - 1);
+    change(learner, now, known->wanted > now ? now + 1 : now - 1);
     return true;
 }
 
-void policy_freeze(struct policy *policy)
+void knob_learner_freeze(struct knob_learner *learner)
 {
-    policy->frozen = true;
+    learner->frozen = true;
 }
 
-unsigned policy_trace(const struct policy *policy, struct policy_change changes[POLICY_TRACE])
+unsigned knob_learner_trace(const struct knob_learner *learner,
+                            struct knob_learner_change changes[KNOB_TRACE])
 {
-    uint64_t count = policy->change_count < POLICY_TRACE ? policy->change_count : POLICY_TRACE;
+    uint64_t count = learner->change_count < KNOB_TRACE ? learner->change_count : KNOB_TRACE;
     for (uint64_t i = 0; i < count; i++)
-        changes[i] = policy->changes[(policy->change_count - count + i) % POLICY_TRACE];
+        changes[i] = learner->changes[(learner->change_count - count + i) % KNOB_TRACE];
     return (unsigned)count;
 }
 
-unsigned policy_best(const double cost[POLICY_STEPS], unsigned now, double margin)
+unsigned knob_learner_best(const double cost[KNOB_STEPS], unsigned now, double margin)
 {
     unsigned best = now;
-    for (unsigned i = 0; i < POLICY_STEPS; i++)
+    for (unsigned i = 0; i < KNOB_STEPS; i++)
         if (cost[i] < cost[best])
             best = i;
     return cost[best] < cost[now] * (1 - margin) ? best : now;
 }
 
-static bool knowledge_is_sound(const struct policy *policy)
+static bool knowledge_is_sound(const struct knob_learner *learner)
 {
-    const struct policy_known *known = &policy->known;
+    const struct knob_learner_known *known = &learner->known;
     double weight = 0;
     bool sound = true;
-    for (unsigned i = 0; i < POLICY_STEPS; i++) {
+    for (unsigned i = 0; i < KNOB_STEPS; i++) {
         sound &= known->weight[i] >= 0 && known->sum_ns[i] >= 0;
-        sound &=
-            known->weight[i] > 0 ? policy->least <= i && i <= policy->most : known->sum_ns[i] <= 0;
+        sound &= known->weight[i] > 0 ? learner->least <= i && i <= learner->most
+                                      : known->sum_ns[i] <= 0;
         weight += known->weight[i];
     }
     return sound && weight * (1 - DISCOUNT) <= 1.001;
 }
 
-bool policy_is_sound(const struct policy *policy)
+bool knob_learner_is_sound(const struct knob_learner *learner)
 {
-    unsigned step = policy_step(policy);
-    struct policy_change changes[POLICY_TRACE];
-    unsigned count = policy_trace(policy, changes);
-    bool sound = policy->least <= step && step <= policy->most && policy->most < POLICY_STEPS;
+    unsigned step = knob_learner_step(learner);
+    struct knob_learner_change changes[KNOB_TRACE];
+    unsigned count = knob_learner_trace(learner, changes);
+    bool sound = learner->least <= step && step <= learner->most && learner->most < KNOB_STEPS;
     for (unsigned i = 0; i < count; i++) {
         sound &= changes[i].from + 1 == changes[i].to || changes[i].to + 1 == changes[i].from;
         sound &= changes[i].to == (i + 1 < count ? changes[i + 1].from : step);
     }
-    return sound && knowledge_is_sound(policy);
+    return sound && knowledge_is_sound(learner);
 }

@@ -1,13 +1,13 @@
-/* policy.h - learns, while the program runs, which of the six steps (values) of a setting costs the
- * least. The setting is called a knob.
+/* knob_learner.h - learns, while the program runs, which of the six steps (values) of a setting
+ * costs the least. The setting is called a knob.
  *
- * A `struct policy` serves a knob that shows only the cost of the step in use. At the end of each
- * epoch, its owner reports the cost of the epoch and the work that was done in it. policy_step() is
- * the step to use next. The cost should be computed from counts, such as page faults or
- * byte-seconds, because times that a clock measures are too noisy. Epochs should hold similar
- * amounts of work. The owner should not report a program's first epochs, because they differ from
- * all later ones. One thread at a time owns a policy. Any thread may read its step. Between calls,
- * always:
+ * A `struct knob_learner` serves a knob that shows only the cost of the step in use. At the end of
+ * each epoch, its owner reports the cost of the epoch and the work that was done in it.
+ * knob_learner_step() is the step to use next. The cost should be computed from counts, such as
+ * page faults or byte-seconds, because times that a clock measures are too noisy. Epochs should
+ * hold similar amounts of work. The owner should not report a program's first epochs, because they
+ * differ from all later ones. One thread at a time owns a learner. Any thread may read its step.
+ * Between calls, always:
  *
  *     least <= step <= most
  *     weight[i]    epochs seen at step i, each discounted by 1 % per later epoch; 0: unknown
@@ -17,7 +17,7 @@
  *
  * The method is UCB1 with a discount (Kocsis and Szepesvari 2006; Garivier and Moulines 2011). For
  * every step it computes the lowest cost that the observations allow. The less is known of a step,
- * the lower this bound is. The policy moves to the step with the lowest bound. It differs from
+ * the lower this bound is. The learner moves to the step with the lowest bound. It differs from
  * plain UCB1 in these points:
  *
  *   - The bonus, by which the bound lies below the mean cost of a step, is in units of the noise.
@@ -29,30 +29,30 @@
  *     as if it had been seen for a quarter of an epoch, at the mean cost of the nearest seen step
  *     between it and the step in use.
  *   - A change is by one step, towards the step that two epochs in a row chose. The new step is
- *     then kept for at least 3 epochs, and for 20 epochs once the policy has learnt for 100.
+ *     then kept for at least 3 epochs, and for 20 epochs once the learner has learnt for 100.
  *   - If the step in use costs more or less than before for long enough (Page's CUSUM test), a new
- *     phase has begun. The policy then forgets everything except the step. If only the costs of
+ *     phase has begun. The learner then forgets everything except the step. If only the costs of
  *     other steps have changed, the discount makes it try them again.
  *
- * The constants in policy.c were chosen among 1,300 sets in the simulator of
+ * The constants in knob_learner.c were chosen among 1,300 sets in the simulator of
  * tests/unit/policy_steps.c, with a noise of a fifth of the cost. There the first 200 epochs cost 0
  * to 9 % more than the best step, and all later epochs 0 to 4 % more. In seven million epochs,
  * noise was never taken for a new phase. If each epoch's deviation is 0.8 times that of the epoch
  * before, noise is taken for a new phase once in 400 epochs.
  */
-#ifndef CAIRN_POLICY_POLICY_H
-#define CAIRN_POLICY_POLICY_H
+#ifndef CAIRN_POLICY_KNOB_LEARNER_H
+#define CAIRN_POLICY_KNOB_LEARNER_H
 
 #include "base/base.h"
 
 #include <stdatomic.h>
 
 enum {
-    POLICY_STEPS = 6,
-    POLICY_TRACE = 16, /* changes that are remembered */
+    KNOB_STEPS = 6,
+    KNOB_TRACE = 16, /* changes that are remembered */
 };
 
-struct policy_change {
+struct knob_learner_change {
     uint64_t epoch; /* the change came at its end; the first epoch is 1 */
     uint32_t from;
     uint32_t to;
@@ -61,10 +61,10 @@ struct policy_change {
 };
 
 /* The knowledge that was gained in the current phase. */
-struct policy_known {
+struct knob_learner_known {
     uint64_t epochs;
-    double weight[POLICY_STEPS]; /* discounted number of epochs at each step */
-    double sum_ns[POLICY_STEPS]; /* discounted sum of their costs */
+    double weight[KNOB_STEPS]; /* discounted number of epochs at each step */
+    double sum_ns[KNOB_STEPS]; /* discounted sum of their costs */
     double noise_weight;
     double noise_sum_ns;
     double above_ns; /* CUSUM: how much more than before the step in use costs */
@@ -73,42 +73,43 @@ struct policy_known {
     unsigned rest;   /* epochs until a change is allowed */
 };
 
-struct policy {
+struct knob_learner {
     _Atomic unsigned step;
     unsigned least;
     unsigned most;
     bool frozen;
     uint64_t epochs; /* all epochs, also those without learning */
     uint64_t change_count;
-    struct policy_known known;
-    struct policy_change changes[POLICY_TRACE]; /* change n at n % POLICY_TRACE */
+    struct knob_learner_known known;
+    struct knob_learner_change changes[KNOB_TRACE]; /* change n at n % KNOB_TRACE */
 };
 
 /* Begins at `step`. Only steps from `least` to `most` are used. */
-void policy_init(struct policy *policy, unsigned step, unsigned least, unsigned most);
+void knob_learner_init(struct knob_learner *learner, unsigned step, unsigned least, unsigned most);
 
-static inline unsigned policy_step(const struct policy *policy)
+static inline unsigned knob_learner_step(const struct knob_learner *learner)
 {
     /* Relaxed: a knob publishes no other data. */
-    return atomic_load_explicit(&policy->step, memory_order_relaxed);
+    return atomic_load_explicit(&learner->step, memory_order_relaxed);
 }
 
 /* Learns from an epoch that has ended. Returns true if the step has changed. Ignores an epoch
  * without work, or with an impossible cost. */
-bool policy_evolve(struct policy *policy, double cost_ns, uint64_t work);
+bool knob_learner_evolve(struct knob_learner *learner, double cost_ns, uint64_t work);
 
 /* Keeps the step from now on. Nothing more is learnt. */
-void policy_freeze(struct policy *policy);
+void knob_learner_freeze(struct knob_learner *learner);
 
 /* Writes the last changes, the oldest first. Returns the number of changes that it wrote. */
-unsigned policy_trace(const struct policy *policy, struct policy_change changes[POLICY_TRACE]);
+unsigned knob_learner_trace(const struct knob_learner *learner,
+                            struct knob_learner_change changes[KNOB_TRACE]);
 
 /* Chooses the step of a knob that shows the cost of every step. Returns the cheapest step if it
  * saves more than the fraction `margin` of the cost at `now`. Otherwise returns `now`. A cost that
  * is infinite or not a number is never chosen. */
-unsigned policy_best(const double cost[POLICY_STEPS], unsigned now, double margin);
+unsigned knob_learner_best(const double cost[KNOB_STEPS], unsigned now, double margin);
 
 /* Returns true if the invariants at the top of this file hold. */
-bool policy_is_sound(const struct policy *policy);
+bool knob_learner_is_sound(const struct knob_learner *learner);
 
 #endif

@@ -1,4 +1,4 @@
-#include "alloc/learning.h"
+#include "alloc/learning_control.h"
 
 #include "base/text.h"
 #include "os/os.h"
