@@ -1,12 +1,12 @@
 #include "probe/account.h"
 
 #include "base/ticks.h"
-#include "probe/canary.h"
-#include "probe/counters.h"
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
 #include "probe/owners.h"
+#include "probe/perf_events.h"
+#include "probe/preemption.h"
 
 #include <sys/resource.h>
 
@@ -21,30 +21,30 @@ static uint64_t thread_faults(void)
 /* Starts the clock of an operation. This function does as little as possible, because the processor
  * may finish some of the work only after the clock has started. The measured time would include
  * that work. */
-void account_time(struct self *me, enum profile_group group)
+void account_time(struct thread_state *me, enum profile_group group)
 {
-    me->guard = SELF_INSIDE;
-    me->special |= SELF_TIMED;
+    me->guard = THREAD_INSIDE;
+    me->special |= THREAD_TIMED;
     me->kernel_calls = 0;
     me->kernel_ticks = 0;
     if (me->faults_wanted)
         me->faults = thread_faults();
     if (me->counted)
-        me->counted = counters_before(me);
+        me->counted = perf_events_before(me);
     me->alone &= group != PROFILE_LARGE;
-    canary_set();
+    preemption_watch();
     me->began_ticks = me->alone ? ticks_before() : ticks_now();
 }
 
-void account_take_watched(struct self *me, const void *block)
+void account_take_watched(struct thread_state *me, const void *block)
 {
-    me->guard = SELF_INSIDE;
+    me->guard = THREAD_INSIDE;
     me->given = block;
     if (watched_take(block, &me->watched))
-        me->special |= SELF_WATCHED;
+        me->special |= THREAD_WATCHED;
 }
 
-static void count_owner(struct self *me, const void *block)
+static void count_owner(struct thread_state *me, const void *block)
 {
     struct owner owner = owners_take(block);
     if (owner.thread == 0)
@@ -53,20 +53,20 @@ static void count_owner(struct self *me, const void *block)
     me->counts->frees[whose][account_phase()][owner.group]++;
 }
 
-void account_take_freed(struct self *me, const void *block)
+void account_take_freed(struct thread_state *me, const void *block)
 {
     account_take_watched(me, block);
-    if ((me->special & SELF_EXACT) != 0)
+    if ((me->special & THREAD_EXACT) != 0)
         count_owner(me, block);
-    if ((me->special & SELF_WATCHED) != 0)
+    if ((me->special & THREAD_WATCHED) != 0)
         account_time(me, profile_group(me->watched.bytes));
 }
 
 /* Begins free(NULL) or delete of NULL. */
-void account_enter_without(struct self *me)
+void account_enter_without(struct thread_state *me)
 {
     me->counts->released[PROFILE_FREE_NULL - PROFILE_ALLOCATING][account_phase()]++;
-    me->guard = SELF_INSIDE;
+    me->guard = THREAD_INSIDE;
 }
 
 /* --- times, events and page faults ------------------------------------------------------------ */
@@ -78,14 +78,14 @@ struct reading {
     bool switched;
 };
 
-static struct reading read_end(struct self *me)
+static struct reading read_end(struct thread_state *me)
 {
     uint64_t now = me->alone ? ticks_after() : ticks_now();
     /* Without fences the processor may take the second reading before the first one. */
     struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0};
-    end.switched = canary_is_gone(); /* before a system call can cause a switch */
+    end.switched = preemption_occurred(); /* before a system call can cause a switch */
     if (me->counted)
-        me->counted = counters_after(me);
+        me->counted = perf_events_after(me);
     if (me->faults_wanted)
         me->faults = thread_faults() - me->faults;
     return end;
@@ -94,7 +94,7 @@ static struct reading read_end(struct self *me)
 /* Adds the time of an operation to one of the three totals of its path (struct profile_times).
  * There is a total for operations that lost the processor, one for operations timed alone, and one
  * for all others. */
-static void note_times(struct self *me, struct profile_times *times, struct reading end)
+static void note_times(struct thread_state *me, struct profile_times *times, struct reading end)
 {
     uint64_t dispatching = me->kernel_calls * kernel_calls_cost_ticks();
     uint64_t taken =
@@ -121,14 +121,14 @@ static void note_times(struct self *me, struct profile_times *times, struct read
     __atomic_fetch_add(&times->buckets[profile_bucket(taken)], 1, __ATOMIC_RELAXED);
 }
 
-static void note_faults(struct self *me, struct profile_times *times)
+static void note_faults(struct thread_state *me, struct profile_times *times)
 {
     session_add(&times->fault_operations, 1);
     session_add(&times->faults, me->faults);
     session_add(&times->faults_squared, me->faults * me->faults);
 }
 
-static void note_events(const struct self *me, struct profile_times *times)
+static void note_events(const struct thread_state *me, struct profile_times *times)
 {
     enum { SQUARED_MAX = 1 << 24 };
     session_add(&times->event_operations, 1);
@@ -143,8 +143,8 @@ static void note_events(const struct self *me, struct profile_times *times)
 /* Adds the measurements of an operation to its path. An operation whose faults or events were read
  * is slower by the system calls that read them. So its time is added only if the operation is
  * large, because a large operation takes much longer than these system calls. */
-static void note_timed(struct self *me, struct profile_times *times, enum profile_group group,
-                       struct reading end)
+static void note_timed(struct thread_state *me, struct profile_times *times,
+                       enum profile_group group, struct reading end)
 {
     if (me->faults_wanted)
         note_faults(me, times);
@@ -183,7 +183,7 @@ static uint32_t size_bucket(uint64_t bytes)
 
 /* Ends an operation. If the operation was timed and it is time for the next record of the whole
  * process (struct profile_moment), adds this record to the file. */
-static void leave(struct self *me, bool timed)
+static void leave(struct thread_state *me, bool timed)
 {
     if (thread_was_forked(me))
         return;
@@ -192,17 +192,17 @@ static void leave(struct self *me, bool timed)
         atomic_compare_exchange_strong(&session.next_moment_ticks, &due, UINT64_MAX))
         session_moment(watched_live());
     thread_is_idle(me);
-    me->guard = SELF_OUTSIDE;
+    me->guard = THREAD_OUTSIDE;
 }
 
 /* Watches the block that an operation returned. A watched block that realloc moved stays watched.
  * Every large block is watched with weight 1. If realloc makes a large block small or medium, the
  * block stays watched only with probability 1 / session.gap, and then gets the weight session.gap:
  * small and medium blocks are sampled like this. */
-static void watch(struct self *me, const void *block, size_t bytes, size_t usable)
+static void watch(struct thread_state *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;
-    if ((me->special & SELF_WATCHED) != 0) {
+    if ((me->special & THREAD_WATCHED) != 0) {
         bool was_large = profile_group(me->watched.bytes) == PROFILE_LARGE;
         if (was_large && !large && random_below(&me->random, session.gap) != 0)
             return;
@@ -224,7 +224,7 @@ static void watch(struct self *me, const void *block, size_t bytes, size_t usabl
 }
 
 /* Adds a timed allocation to the samples. */
-static void note_allocation(struct self *me, enum profile_function function, size_t bytes,
+static void note_allocation(struct thread_state *me, enum profile_function function, size_t bytes,
                             bool is_new, struct reading end)
 {
     struct profile_samples *samples = session.samples;
@@ -251,48 +251,48 @@ static void note_usable(size_t bytes, size_t usable)
 }
 
 /* Returns true if the process forked during this operation, this process is the child, and the
- * child has no file yet. In that case the function sets the guard back to SELF_UNKNOWN. */
-static bool is_lost(struct self *me)
+ * child has no file yet. In that case the function sets the guard back to THREAD_UNKNOWN. */
+static bool is_lost(struct thread_state *me)
 {
     if (LIKELY(session.head != NULL))
         return false;
     me->special = 0;
-    me->guard = SELF_UNKNOWN;
+    me->guard = THREAD_UNKNOWN;
     return true;
 }
 
-void account_leave_slowly(struct self *me, enum profile_function function, const void *block,
-                          size_t bytes)
+void account_leave_slowly(struct thread_state *me, enum profile_function function,
+                          const void *block, size_t bytes)
 {
     if (UNLIKELY(is_lost(me)))
         return;
-    bool timed = (me->special & SELF_TIMED) != 0;
+    bool timed = (me->special & THREAD_TIMED) != 0;
     struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
-    me->guard = SELF_INSIDE;
-    bool is_new = block != NULL && shadow_hand_out(block, bytes);
+    me->guard = THREAD_INSIDE;
+    bool is_new = block != NULL && handed_out_add(block, bytes);
     if (is_new && path_of(function, true) == PROFILE_NEW_MEMORY)
         me->counts->fresh[account_phase()][profile_group(bytes)]++;
     bool freed = block == NULL && bytes == 0 && profile_kind(function) == PROFILE_KIND_REALLOC;
     if (block == NULL && !freed) {
         session_add(&session.head->failed[function], 1);
-        if ((me->special & SELF_WATCHED) != 0) /* realloc failed: the old block still lives */
+        if ((me->special & THREAD_WATCHED) != 0) /* realloc failed: the old block still lives */
             watched_move(me->given, me->watched, &me->random);
     }
     if (timed)
         note_allocation(me, function, bytes, is_new, end);
-    if ((me->special & (SELF_TIMED | SELF_WATCHED)) != 0 && block != NULL) {
+    if ((me->special & (THREAD_TIMED | THREAD_WATCHED)) != 0 && block != NULL) {
         size_t usable = usable_bytes(block);
         if (timed && usable != 0)
             note_usable(bytes, usable);
         watch(me, block, bytes, usable);
     }
-    if ((me->special & SELF_EXACT) != 0 && block != NULL)
+    if ((me->special & THREAD_EXACT) != 0 && block != NULL)
         owners_note(block, (struct owner){.thread = me->number, .group = profile_group(bytes)});
     leave(me, timed);
 }
 
 /* Adds the timed free of a watched block to the samples. */
-static void note_release(struct self *me, struct reading end)
+static void note_release(struct thread_state *me, struct reading end)
 {
     struct profile_samples *samples = session.samples;
     const struct watched *watched = &me->watched;
@@ -310,11 +310,11 @@ static void note_release(struct self *me, struct reading end)
         session_add(&samples->freed_elsewhere[group], watched->weight);
 }
 
-void account_leave_release_slowly(struct self *me)
+void account_leave_release_slowly(struct thread_state *me)
 {
     if (UNLIKELY(is_lost(me)))
         return;
-    bool timed = (me->special & SELF_TIMED) != 0;
+    bool timed = (me->special & THREAD_TIMED) != 0;
     struct reading end = timed ? read_end(me) : (struct reading){.ticks = 0};
     if (timed)
         note_release(me, end);

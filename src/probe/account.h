@@ -11,35 +11,36 @@
  *
  * account_enter() returns false if the probe is off, if the thread has ended, or if the allocator
  * itself called the interposed function. Between account_enter() and account_leave() the thread's
- * guard is SELF_INSIDE (self.h). While it is, the allocator's own calls of interposed functions are
- * not counted. If a longjmp or an exception leaves an operation, process.c ends the operation. If
- * process.c does not see the jump, the thread's next operation notices it from the stack pointer.
- * errno stays as the allocator left it.
+ * guard is THREAD_INSIDE (thread_state.h). While it is, the allocator's own calls of interposed
+ * functions are not counted. If a longjmp or an exception leaves an operation,
+ * interpose_nonallocating.c ends the operation. If that file does not see the jump, the thread's
+ * next operation notices it from the stack pointer. errno stays as the allocator left it.
  */
 #ifndef CAIRN_PROBE_ACCOUNT_H
 #define CAIRN_PROBE_ACCOUNT_H
 
 #include "base/cpu.h"
-#include "probe/self.h"
+#include "probe/handed_out.h"
 #include "probe/session.h"
-#include "probe/shadow.h"
 #include "probe/thread.h"
+#include "probe/thread_state.h"
 
-/* The slow paths of the inline functions below. They run with the guard at SELF_INSIDE. */
-void account_time(struct self *me, enum profile_group group);
-void account_take_watched(struct self *me, const void *block);
-void account_take_freed(struct self *me, const void *block);
-void account_enter_without(struct self *me);
-void account_leave_slowly(struct self *me, enum profile_function function, const void *block,
-                          size_t bytes);
-void account_leave_release_slowly(struct self *me);
+/* The slow paths of the inline functions below. They run with the guard at THREAD_INSIDE. */
+void account_time(struct thread_state *me, enum profile_group group);
+void account_take_watched(struct thread_state *me, const void *block);
+void account_take_freed(struct thread_state *me, const void *block);
+void account_enter_without(struct thread_state *me);
+void account_leave_slowly(struct thread_state *me, enum profile_function function,
+                          const void *block, size_t bytes);
+void account_leave_release_slowly(struct thread_state *me);
 
 /* Returns true if this operation must be counted. In that case the caller counts the operation and
- * sets the guard to SELF_INSIDE. */
+ * sets the guard to THREAD_INSIDE. */
 static inline __attribute__((always_inline)) bool
-account_begin(struct self *me, enum profile_function function, size_t bytes)
+account_begin(struct thread_state *me, enum profile_function function, size_t bytes)
 {
-    if (UNLIKELY(me->guard != SELF_OUTSIDE) && !thread_enter_slowly(me, cpu_stack, function, bytes))
+    if (UNLIKELY(me->guard != THREAD_OUTSIDE) &&
+        !thread_enter_slowly(me, cpu_stack, function, bytes))
         return false;
     me->frame = cpu_stack;
     me->kind = (uint8_t)profile_kind(function);
@@ -51,7 +52,7 @@ static inline enum profile_phase account_phase(void)
     return (enum profile_phase)atomic_load_explicit(&session.parallel, memory_order_relaxed);
 }
 
-static inline __attribute__((always_inline)) void account_count(struct self *me,
+static inline __attribute__((always_inline)) void account_count(struct thread_state *me,
                                                                 enum profile_function function,
                                                                 enum profile_group group,
                                                                 size_t bytes)
@@ -65,8 +66,9 @@ static inline __attribute__((always_inline)) void account_count(struct self *me,
 /* Begins an allocation and counts it. A large allocation is always timed, a small or medium one at
  * random. `old` is the block passed to realloc; for other functions it is NULL. Returns false if
  * the operation must not be counted. */
-static inline __attribute__((always_inline)) bool
-account_enter(struct self *me, enum profile_function function, size_t bytes, const void *old)
+static inline __attribute__((always_inline)) bool account_enter(struct thread_state *me,
+                                                                enum profile_function function,
+                                                                size_t bytes, const void *old)
 {
     if (UNLIKELY(!account_begin(me, function, bytes)))
         return false;
@@ -81,19 +83,21 @@ account_enter(struct self *me, enum profile_function function, size_t bytes, con
         if (UNLIKELY(--me->until_timed == 0))
             account_time(me, PROFILE_SMALL);
     }
-    me->guard = SELF_INSIDE;
+    me->guard = THREAD_INSIDE;
     return true;
 }
 
-/* Ends an allocation. The quick path needs two conditions: no bit of enum self_special is set, and
- * the memory of the block was handed out before. */
-static inline __attribute__((always_inline)) void
-account_leave(struct self *me, enum profile_function function, const void *block, size_t bytes)
+/* Ends an allocation. The quick path needs two conditions: no bit of enum thread_special is set,
+ * and the memory of the block was handed out before. */
+static inline __attribute__((always_inline)) void account_leave(struct thread_state *me,
+                                                                enum profile_function function,
+                                                                const void *block, size_t bytes)
 {
     if (LIKELY(me->special == 0)) {
-        me->guard = SELF_OUTSIDE;
-        if (LIKELY(shadow_is_noted(block)) && (LIKELY(bytes <= PROFILE_SMALL_MAX) ||
-                                               shadow_is_noted((const char *)block + bytes - 1)))
+        me->guard = THREAD_OUTSIDE;
+        if (LIKELY(handed_out_is_noted(block)) &&
+            (LIKELY(bytes <= PROFILE_SMALL_MAX) ||
+             handed_out_is_noted((const char *)block + bytes - 1)))
             return;
     }
     account_leave_slowly(me, function, block, bytes);
@@ -102,7 +106,7 @@ account_leave(struct self *me, enum profile_function function, const void *block
 /* Begins a free or delete and counts the operation. The operation is timed if its block is watched.
  * Returns false if the operation must not be counted. */
 static inline __attribute__((always_inline)) bool
-account_enter_release(struct self *me, enum profile_function function, const void *block)
+account_enter_release(struct thread_state *me, enum profile_function function, const void *block)
 {
     if (UNLIKELY(!account_begin(me, function, 0)))
         return false;
@@ -113,14 +117,14 @@ account_enter_release(struct self *me, enum profile_function function, const voi
     me->counts->released[function - PROFILE_ALLOCATING][account_phase()]++;
     if (UNLIKELY(watched_maybe(block)))
         account_take_freed(me, block);
-    me->guard = SELF_INSIDE;
+    me->guard = THREAD_INSIDE;
     return true;
 }
 
-static inline __attribute__((always_inline)) void account_leave_release(struct self *me)
+static inline __attribute__((always_inline)) void account_leave_release(struct thread_state *me)
 {
     if (LIKELY(me->special == 0))
-        me->guard = SELF_OUTSIDE;
+        me->guard = THREAD_OUTSIDE;
     else
         account_leave_release_slowly(me);
 }

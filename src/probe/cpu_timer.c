@@ -1,8 +1,8 @@
 #include "probe/cpu_timer.h"
 
 #include "base/clock.h"
-#include "probe/canary.h"
 #include "probe/direct_syscall.h"
+#include "probe/preemption.h"
 #include "probe/session.h"
 
 #include <signal.h>
@@ -26,7 +26,7 @@ static uint64_t now_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-void cpu_timer_arm(struct self *me)
+void cpu_timer_arm(struct thread_state *me)
 {
     struct sigevent event;
     struct itimerspec when = {.it_value = {.tv_nsec = FIRST_NS},
@@ -55,45 +55,45 @@ void cpu_timer_arm(struct self *me)
     direct_call(SYS_timer_settime, me->timer, 0, (long)&when, 0, 0, 0);
 }
 
-void cpu_timer_disarm(struct self *me)
+void cpu_timer_disarm(struct thread_state *me)
 {
     if (me->has_timer)
         direct_call3(SYS_timer_delete, me->timer, 0, 0);
     me->has_timer = false;
 }
 
-/* The signal of this timer clears the canary, as a switch does (canary.h). An operation of some
- * milliseconds surely meets such a signal, and would wrongly count as one that lost its processor.
- * So the canary is set again if the thread kept its processor since the last sample. If the thread
- * did not keep it, the canary stays cleared, because the switch may have been within the
- * operation. */
-static void keep_canary(struct self *me)
+/* The signal of this timer clears the announcement of preemption.h, as a switch does. An operation
+ * of some milliseconds surely meets such a signal, and would wrongly count as one that lost its
+ * processor. So the sequence is announced again if the thread kept its processor since the last
+ * sample. If the thread did not keep it, the announcement stays cleared, because the switch may
+ * have been within the operation. */
+static void watch_again(struct thread_state *me)
 {
     uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
     uint64_t ns = now_ns(CLOCK_MONOTONIC);
     bool stayed = ns - me->timer_ns < cpu_ns - me->timer_cpu_ns + AWAY_NS;
     me->timer_cpu_ns = cpu_ns;
     me->timer_ns = ns;
-    if (stayed && (me->special & SELF_TIMED) != 0)
-        canary_set();
+    if (stayed && (me->special & THREAD_TIMED) != 0)
+        preemption_watch();
 }
 
 /* Symbols of the linker: the beginning of this library and the end of its instructions. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
-void cpu_timer_told(struct self *me, uintptr_t instruction, uintptr_t stack)
+void cpu_timer_told(struct thread_state *me, uintptr_t instruction, uintptr_t stack)
 {
     /* The thread has not begun since a fork, or it is ending. */
     if (me->counts == NULL || !me->has_timer)
         return;
     bool ours = instruction - (uintptr_t)__ehdr_start < (uintptr_t)etext - (uintptr_t)__ehdr_start;
     /* A stack pointer above the frame means that a jump has left the operation. */
-    bool inside = me->guard == SELF_INSIDE && stack <= me->frame;
+    bool inside = me->guard == THREAD_INSIDE && stack <= me->frame;
     me->counts->cpu_samples++;
     if (inside && (!ours || me->calling))
         me->counts->cpu_samples_inside[me->kind]++;
     else if (ours)
         me->counts->cpu_samples_probe++;
-    keep_canary(me);
+    watch_again(me);
 }

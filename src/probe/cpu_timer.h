@@ -12,19 +12,19 @@
 #ifndef CAIRN_PROBE_CPU_TIMER_H
 #define CAIRN_PROBE_CPU_TIMER_H
 
-#include "probe/self.h"
+#include "probe/thread_state.h"
 
 /* cpu_timer_arm() creates the calling thread's timer, and cpu_timer_disarm() deletes it. SIGSYS
  * must belong to the probe. The kernel keeps a timer until the process ends, so each thread must
  * delete its own timer at its end. If the kernel refuses a timer, the file records the refusal in
  * timer_errno and timers_refused. */
-void cpu_timer_arm(struct self *me);
-void cpu_timer_disarm(struct self *me);
+void cpu_timer_arm(struct thread_state *me);
+void cpu_timer_disarm(struct thread_state *me);
 
 /* Counts one clock sample. The handler of SIGSYS calls this for each signal of the thread's timer.
  * `instruction` and `stack` are the instruction pointer and the stack pointer of the thread at the
  * signal. */
-void cpu_timer_told(struct self *me, uintptr_t instruction, uintptr_t stack);
+void cpu_timer_told(struct thread_state *me, uintptr_t instruction, uintptr_t stack);
 
 /* The signals of all timers carry the address of this variable as their value. */
 extern char cpu_timer_mark __attribute__((visibility("hidden")));

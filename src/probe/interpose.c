@@ -28,7 +28,7 @@ static void *early_realloc(void *old, size_t bytes)
 
 INTERPOSED void *malloc(size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_MALLOC, bytes, NULL)))
         return next_found() ? next.malloc(bytes) : next_early_block(bytes);
     void *block = next.malloc(bytes);
@@ -38,7 +38,7 @@ INTERPOSED void *malloc(size_t bytes)
 
 INTERPOSED void *calloc(size_t count, size_t each)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     size_t bytes;
     if (__builtin_mul_overflow(count, each, &bytes))
         bytes = SIZE_MAX;
@@ -51,7 +51,7 @@ INTERPOSED void *calloc(size_t count, size_t each)
 
 INTERPOSED void *realloc(void *old, size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(next_is_early(old)))
         return early_realloc(old, bytes);
     if (UNLIKELY(!account_enter(me, PROFILE_REALLOC, bytes, old)))
@@ -63,7 +63,7 @@ INTERPOSED void *realloc(void *old, size_t bytes)
 
 INTERPOSED void *reallocarray(void *old, size_t count, size_t each)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     size_t bytes;
     if (__builtin_mul_overflow(count, each, &bytes))
         bytes = SIZE_MAX;
@@ -76,7 +76,7 @@ INTERPOSED void *reallocarray(void *old, size_t count, size_t each)
 
 INTERPOSED int posix_memalign(void **block, size_t alignment, size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_POSIX_MEMALIGN, bytes, NULL)))
         return next_found() ? next.posix_memalign(block, alignment, bytes) : ENOMEM;
     int error = next.posix_memalign(block, alignment, bytes);
@@ -86,7 +86,7 @@ INTERPOSED int posix_memalign(void **block, size_t alignment, size_t bytes)
 
 INTERPOSED void *aligned_alloc(size_t alignment, size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_ALIGNED_ALLOC, bytes, NULL)))
         return next_found() ? next.aligned_alloc(alignment, bytes) : NULL;
     void *block = next.aligned_alloc(alignment, bytes);
@@ -96,7 +96,7 @@ INTERPOSED void *aligned_alloc(size_t alignment, size_t bytes)
 
 INTERPOSED void *memalign(size_t alignment, size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_MEMALIGN, bytes, NULL)))
         return next_found() ? next.memalign(alignment, bytes) : NULL;
     void *block = next.memalign(alignment, bytes);
@@ -106,7 +106,7 @@ INTERPOSED void *memalign(size_t alignment, size_t bytes)
 
 INTERPOSED void *valloc(size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_VALLOC, bytes, NULL)))
         return next_found() ? next.valloc(bytes) : NULL;
     void *block = next.valloc(bytes);
@@ -116,7 +116,7 @@ INTERPOSED void *valloc(size_t bytes)
 
 INTERPOSED void *pvalloc(size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_PVALLOC, bytes, NULL)))
         return next_found() ? next.pvalloc(bytes) : NULL;
     void *block = next.pvalloc(bytes);
@@ -128,7 +128,7 @@ INTERPOSED void *pvalloc(size_t bytes)
 
 INTERPOSED void free(void *block)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(next_is_early(block)))
         return;
     if (UNLIKELY(!account_enter_release(me, PROFILE_FREE, block))) {
@@ -143,7 +143,7 @@ INTERPOSED void free(void *block)
 /* A function of C23. If the allocator does not have it, this calls the allocator's free(). */
 INTERPOSED void free_sized(void *block, size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     bool counted = account_enter_release(me, PROFILE_FREE, block);
     if (next_found() && next.free_sized != NULL)
         next.free_sized(block, bytes);
@@ -155,7 +155,7 @@ INTERPOSED void free_sized(void *block, size_t bytes)
 
 INTERPOSED void free_aligned_sized(void *block, size_t alignment, size_t bytes)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     bool counted = account_enter_release(me, PROFILE_FREE, block);
     if (next_found() && next.free_aligned_sized != NULL)
         next.free_aligned_sized(block, alignment, bytes);
@@ -167,15 +167,15 @@ INTERPOSED void free_aligned_sized(void *block, size_t alignment, size_t bytes)
 
 INTERPOSED size_t malloc_usable_size(void *block)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!next_found() || next_is_early(block)))
         return next_early_rest(block);
     if (UNLIKELY(!account_begin(me, PROFILE_USABLE_SIZE, 0)))
         return next.malloc_usable_size(block);
     me->counts->released[PROFILE_USABLE_SIZE - PROFILE_ALLOCATING][account_phase()]++;
-    me->guard = SELF_INSIDE;
+    me->guard = THREAD_INSIDE;
     size_t bytes = next.malloc_usable_size(block);
-    me->guard = SELF_OUTSIDE;
+    me->guard = THREAD_OUTSIDE;
     return bytes;
 }
 
@@ -183,14 +183,14 @@ INTERPOSED size_t malloc_usable_size(void *block)
  * heap. */
 INTERPOSED int malloc_trim(size_t keep)
 {
-    struct self *me = &self;
+    struct thread_state *me = &thread_state;
     if (UNLIKELY(!next_found() || next.malloc_trim == NULL))
         return 0;
     if (UNLIKELY(!account_begin(me, PROFILE_TRIM, 0)))
         return next.malloc_trim(keep);
     me->counts->released[PROFILE_TRIM - PROFILE_ALLOCATING][account_phase()]++;
-    me->guard = SELF_INSIDE;
+    me->guard = THREAD_INSIDE;
     int released = next.malloc_trim(keep);
-    me->guard = SELF_OUTSIDE;
+    me->guard = THREAD_OUTSIDE;
     return released;
 }

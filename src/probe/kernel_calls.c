@@ -3,7 +3,7 @@
 #include "base/ticks.h"
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
-#include "probe/shadow.h"
+#include "probe/handed_out.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -105,13 +105,13 @@ static bool waits(enum profile_call kind)
 static void hold(uintptr_t start, size_t bytes)
 {
     atomic_fetch_add_explicit(&session.held_bytes, bytes, memory_order_relaxed);
-    shadow_hold(start, bytes);
+    handed_out_hold(start, bytes);
 }
 
 static void give_back(uintptr_t start, size_t bytes)
 {
     atomic_fetch_sub_explicit(&session.held_bytes, bytes, memory_order_relaxed);
-    shadow_let_go(start, bytes);
+    handed_out_let_go(start, bytes);
 }
 
 /* Records the new end of the heap (brk). Returns the number of bytes by which the end moved. */
@@ -123,7 +123,7 @@ static uint64_t note_break(uintptr_t end)
         return end - before;
     }
     give_back(end, before - end);
-    shadow_forget(end, before - end);
+    handed_out_forget(end, before - end);
     return before - end;
 }
 
@@ -136,22 +136,22 @@ static uint64_t follow(enum profile_call kind, const long arguments[3], long res
     switch (kind) {
     case PROFILE_MMAP:
         hold((uintptr_t)result, bytes);
-        shadow_forget((uintptr_t)result, bytes);
+        handed_out_forget((uintptr_t)result, bytes);
         return bytes;
     case PROFILE_MUNMAP:
         give_back(start, bytes);
-        shadow_forget(start, bytes);
+        handed_out_forget(start, bytes);
         return bytes;
     case PROFILE_MREMAP:
         give_back(start, bytes);
         hold((uintptr_t)result, (size_t)arguments[2]);
         if ((uintptr_t)result != start)
-            shadow_forget(start, bytes);
+            handed_out_forget(start, bytes);
         return (size_t)arguments[2];
     case PROFILE_BRK:
         return note_break((uintptr_t)result);
     case PROFILE_MADVISE_DONTNEED:
-        shadow_forget(start, bytes);
+        handed_out_forget(start, bytes);
         return bytes;
     case PROFILE_MADVISE_FREE:
     case PROFILE_MADVISE_HUGEPAGE:
@@ -190,8 +190,8 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     session_add(&counts->ticks, ticks);
     session_add(&counts->cpu_ns, cpu_ns);
     session_raise(&counts->max_ticks, ticks);
-    self.kernel_calls++;
-    self.kernel_ticks += ticks;
+    thread_state.kernel_calls++;
+    thread_state.kernel_ticks += ticks;
     if (kind == PROFILE_OTHER)
         note_other(number);
     /* brk() reports a failure by returning the old end. EAGAIN of a futex call is no failure. It
@@ -249,12 +249,12 @@ static long change_mask(ucontext_t *context, const greg_t *registers)
     return 0;
 }
 
-/* Sets the guard to SELF_OUTSIDE and lets the thread repeat the system call, which the kernel then
- * does not dispatch. The probe does not see further system calls of this operation. */
+/* Sets the guard to THREAD_OUTSIDE and lets the thread repeat the system call, which the kernel
+ * then does not dispatch. The probe does not see further system calls of this operation. */
 static void let_go(greg_t *registers)
 {
-    self.guard = SELF_OUTSIDE;
-    self.special |= SELF_UNSEEN;
+    thread_state.guard = THREAD_OUTSIDE;
+    thread_state.special |= THREAD_UNSEEN;
     registers[REG_RIP] -= SYSCALL_BYTES;
 }
 
@@ -313,7 +313,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     ucontext_t *context = given;
     greg_t *registers = context->uc_mcontext.gregs;
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &cpu_timer_mark) {
-        cpu_timer_told(&self, (uintptr_t)registers[REG_RIP], (uintptr_t)registers[REG_RSP]);
+        cpu_timer_told(&thread_state, (uintptr_t)registers[REG_RIP], (uintptr_t)registers[REG_RSP]);
         return;
     }
     if (info->si_code != SYS_USER_DISPATCH) {
@@ -339,7 +339,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
         break;
     }
     /* If the stack pointer is above the frame, a longjmp or an exception has left the operation. */
-    if ((uintptr_t)registers[REG_RSP] > self.frame) {
+    if ((uintptr_t)registers[REG_RSP] > thread_state.frame) {
         let_go(registers);
         return;
     }
@@ -347,23 +347,23 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     bool waiting = waits(kind_of(number, arguments));
     uint64_t begin = ticks_now();
     uint64_t cpu_before_ns = waiting ? thread_cpu_ns() : 0;
-    self.calling = true;
+    thread_state.calling = true;
     uint64_t before = ticks_before();
     long result = direct_call(number, arguments[0], arguments[1], arguments[2], registers[REG_R10],
                               registers[REG_R8], registers[REG_R9]);
     uint64_t ticks = ticks_after() - before;
-    self.calling = false;
+    thread_state.calling = false;
     uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;
     /* Reading the CPU clock is no part of the operation. So the operation's beginning is moved
      * forward by the time that the readings took. */
     if (waiting)
-        self.began_ticks += ticks_now() - begin - ticks;
+        thread_state.began_ticks += ticks_now() - begin - ticks;
     if (!calibrating)
         kernel_calls_note(number, arguments, result, ticks, cpu_ns);
     registers[REG_RAX] = result;
 }
 
-void kernel_calls_arm(struct self *me)
+void kernel_calls_arm(struct thread_state *me)
 {
     if (how != PROFILE_DISPATCH)
         return;
@@ -373,13 +373,13 @@ void kernel_calls_arm(struct self *me)
                                            direct_end - direct_begin, (long)&me->guard, 0));
 }
 
-void kernel_calls_unblock(const struct self *me)
+void kernel_calls_unblock(const struct thread_state *me)
 {
     if (me->armed)
         direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
 }
 
-bool kernel_calls_disarm(struct self *me)
+bool kernel_calls_disarm(struct thread_state *me)
 {
     if (me->armed)
         me->armed = direct_failed(
@@ -389,13 +389,13 @@ bool kernel_calls_disarm(struct self *me)
 
 /* Returns the cost of dispatching a system call, in ticks. Each try makes a call with and without
  * dispatch and takes the difference of the two times. The result is the median of the tries. */
-static uint64_t calibrate(struct self *me)
+static uint64_t calibrate(struct thread_state *me)
 {
     enum { TRIES = 5 };
     uint64_t sorted[TRIES];
     calibrating = true;
     me->frame = UINTPTR_MAX;
-    me->guard = SELF_INSIDE;
+    me->guard = THREAD_INSIDE;
     kernel_calls_arm(me);
     for (size_t i = 0; i < TRIES; i++) {
         uint64_t start = ticks_before();
@@ -411,7 +411,7 @@ static uint64_t calibrate(struct self *me)
         sorted[place] = cost;
     }
     kernel_calls_disarm(me);
-    me->guard = SELF_BEGINNING;
+    me->guard = THREAD_BEGINNING;
     calibrating = false;
     return sorted[TRIES / 2];
 }
@@ -436,13 +436,13 @@ static bool within_valgrind(void)
 /* Turns on dispatch, takes over SIGSYS and measures the cost of a dispatched call. Returns false if
  * the kernel refuses dispatch, or if the process runs within valgrind. dispatch_errno in the file
  * then has the reason. */
-static bool dispatch_begin(struct self *me)
+static bool dispatch_begin(struct thread_state *me)
 {
     if (within_valgrind()) {
         session.head->dispatch_errno = EOPNOTSUPP;
         return false;
     }
-    volatile uint8_t outside = SELF_OUTSIDE;
+    volatile uint8_t outside = THREAD_OUTSIDE;
     long tried = direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
                              (long)direct_begin, direct_end - direct_begin, (long)&outside, 0);
     if (direct_failed(tried)) {
@@ -471,25 +471,25 @@ static bool dispatch_begin(struct self *me)
 
 #else
 
-static bool dispatch_begin(struct self *me)
+static bool dispatch_begin(struct thread_state *me)
 {
     (void)me;
     session.head->dispatch_errno = ENOSYS;
     return false;
 }
 
-void kernel_calls_arm(struct self *me)
+void kernel_calls_arm(struct thread_state *me)
 {
     (void)me;
 }
 
-bool kernel_calls_disarm(struct self *me)
+bool kernel_calls_disarm(struct thread_state *me)
 {
     (void)me;
     return true;
 }
 
-void kernel_calls_unblock(const struct self *me)
+void kernel_calls_unblock(const struct thread_state *me)
 {
     (void)me;
 }
@@ -511,7 +511,7 @@ uint64_t kernel_calls_cost_ticks(void)
     return cost_ticks;
 }
 
-void kernel_calls_begin(struct self *me)
+void kernel_calls_begin(struct thread_state *me)
 {
     static bool known;
     static enum profile_dispatch asked;
@@ -530,7 +530,7 @@ void kernel_calls_begin(struct self *me)
 
 bool kernel_calls_interposed(void)
 {
-    return how == PROFILE_INTERPOSE && self.guard == SELF_INSIDE && session.head != NULL;
+    return how == PROFILE_INTERPOSE && thread_state.guard == THREAD_INSIDE && session.head != NULL;
 }
 
 bool kernel_calls_owns_signal(void)

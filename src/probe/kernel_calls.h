@@ -1,35 +1,35 @@
 /* kernel_calls.h - counts and times every system call that the allocator makes.
  *
  * The probe uses syscall user dispatch (Linux 5.11, x86-64). A thread that has turned on dispatch
- * for itself is called armed. At each system call of an armed thread the kernel reads self.guard.
- * If the guard is SELF_INSIDE, the kernel raises SIGSYS instead of making the call, and the probe's
- * handler makes the call for the thread: the call is dispatched. So the probe also sees the calls
- * that libc makes internally, which do not pass through interposed functions. Children of fork,
- * vfork and clone do not inherit dispatch, so every thread arms itself.
+ * for itself is called armed. At each system call of an armed thread the kernel reads
+ * thread_state.guard. If the guard is THREAD_INSIDE, the kernel raises SIGSYS instead of making the
+ * call, and the probe's handler makes the call for the thread: the call is dispatched. So the probe
+ * also sees the calls that libc makes internally, which do not pass through interposed functions.
+ * Children of fork, vfork and clone do not inherit dispatch, so every thread arms itself.
  *
  * If the kernel refuses dispatch, the probe sees only calls through libc's memory functions
- * (process.c).
+ * (interpose_nonallocating.c).
  */
 #ifndef CAIRN_PROBE_KERNEL_CALLS_H
 #define CAIRN_PROBE_KERNEL_CALLS_H
 
-#include "probe/self.h"
 #include "probe/session.h"
+#include "probe/thread_state.h"
 
 /* Chooses how system calls are seen (enum profile_dispatch), and writes the choice into the file.
  * CAIRN_PROBE_KERNEL=off and CAIRN_PROBE_KERNEL=interpose make the choice. Without them dispatch is
  * tried first. Called once for each file, before any thread arms itself. */
-void kernel_calls_begin(struct self *me);
+void kernel_calls_begin(struct thread_state *me);
 
 /* kernel_calls_arm() arms the calling thread, and kernel_calls_disarm() disarms it. While a thread
- * is armed, its guard must be SELF_INSIDE or SELF_OUTSIDE. kernel_calls_disarm() returns false if a
- * sandbox refuses the system call that disarms. The thread then stays armed. */
-void kernel_calls_arm(struct self *me);
-bool kernel_calls_disarm(struct self *me);
+ * is armed, its guard must be THREAD_INSIDE or THREAD_OUTSIDE. kernel_calls_disarm() returns false
+ * if a sandbox refuses the system call that disarms. The thread then stays armed. */
+void kernel_calls_arm(struct thread_state *me);
+bool kernel_calls_disarm(struct thread_state *me);
 
 /* Unblocks SIGSYS for an armed thread. Go's runtime, for example, blocks SIGSYS by a system call of
  * its own before a thread ends. The next dispatched call would then kill the process. */
-void kernel_calls_unblock(const struct self *me);
+void kernel_calls_unblock(const struct thread_state *me);
 
 /* Counts one system call of the allocator, and records the memory that the call maps and unmaps.
  * `result` is -errno if the call failed. `cpu_ns` has the meaning of the field in struct
@@ -42,7 +42,7 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
 uint64_t kernel_calls_cost_ticks(void);
 
 /* Returns true if this thread is in the allocator, and dispatch is off, so that the probe counts
- * system calls in its interposed versions of libc's functions (process.c). */
+ * system calls in its interposed versions of libc's functions (interpose_nonallocating.c). */
 bool kernel_calls_interposed(void);
 
 /* Stores `*wanted` as the program's own action for SIGSYS, as sigaction() would set it, and returns

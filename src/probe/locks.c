@@ -8,8 +8,8 @@
  */
 #include "base/ticks.h"
 #include "probe/next.h"
-#include "probe/self.h"
 #include "probe/session.h"
+#include "probe/thread_state.h"
 
 #include <errno.h>
 
@@ -38,14 +38,14 @@ static void note_contended(const void *lock)
     }
 }
 
-static inline bool is_inside(const struct self *me)
+static inline bool is_inside(const struct thread_state *me)
 {
-    return me->guard == SELF_INSIDE && me->counts != NULL && session.head != NULL;
+    return me->guard == THREAD_INSIDE && me->counts != NULL && session.head != NULL;
 }
 
 /* Counts a lock that the thread has taken, and starts timing its critical section if that is
  * due. */
-static void note_taken(struct self *me, const void *lock, enum profile_lock kind)
+static void note_taken(struct thread_state *me, const void *lock, enum profile_lock kind)
 {
     me->counts->locks[kind].taken++;
     if (me->section != NULL || me->until_section-- != 0)
@@ -56,7 +56,7 @@ static void note_taken(struct self *me, const void *lock, enum profile_lock kind
 }
 
 /* Ends the timed critical section if `lock` is the lock of that section. */
-static void note_released(struct self *me, const void *lock, enum profile_lock kind)
+static void note_released(struct thread_state *me, const void *lock, enum profile_lock kind)
 {
     struct profile_lock_counts *counts = &me->counts->locks[kind];
     if (LIKELY(me->section != lock))
@@ -71,7 +71,7 @@ static void note_released(struct self *me, const void *lock, enum profile_lock k
 
 /* Takes a lock. `tried` is the result of the trylock function. If `tried` is EBUSY, this calls the
  * lock function `take`, which waits. Returns the result that the lock function would return. */
-static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tried,
+static int wait_for(struct thread_state *me, void *lock, enum profile_lock kind, int tried,
                     int (*take)(void *))
 {
     struct profile_lock_counts *counts = &me->counts->locks[kind];
@@ -93,7 +93,7 @@ static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tri
 #define TAKE(name, lock_type, kind, trying)                                                        \
     INTERPOSED int name(lock_type *lock)                                                           \
     {                                                                                              \
-        struct self *me = &self;                                                                   \
+        struct thread_state *me = &thread_state;                                                   \
         if (LIKELY(!is_inside(me)))                                                                \
             return NEXT_ALONE(name)((void *)lock);                                                 \
         return wait_for(me, (void *)lock, kind, NEXT_ALONE(trying)((void *)lock),                  \
@@ -103,7 +103,7 @@ static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tri
 #define TRY(name, lock_type, kind)                                                                 \
     INTERPOSED int name(lock_type *lock)                                                           \
     {                                                                                              \
-        struct self *me = &self;                                                                   \
+        struct thread_state *me = &thread_state;                                                   \
         int result = NEXT_ALONE(name)((void *)lock);                                               \
         if (LIKELY(!is_inside(me)))                                                                \
             return result;                                                                         \
@@ -117,7 +117,7 @@ static int wait_for(struct self *me, void *lock, enum profile_lock kind, int tri
 #define RELEASE(name, lock_type, kind)                                                             \
     INTERPOSED int name(lock_type *lock)                                                           \
     {                                                                                              \
-        struct self *me = &self;                                                                   \
+        struct thread_state *me = &thread_state;                                                   \
         if (UNLIKELY(is_inside(me)))                                                               \
             note_released(me, (void *)lock, kind);                                                 \
         return NEXT_ALONE(name)((void *)lock);                                                     \

@@ -2,8 +2,9 @@
  * counts the operation (account.h) and calls the allocator's operator of the same name (next.h).
  *
  * If operator new throws, the exception passes through these functions, and __cxa_throw() in
- * process.c ends the operation. An operator may be unknown at first, because a plugin may load the
- * C++ runtime later. Each call then searches for the operator again until it is found.
+ * interpose_nonallocating.c ends the operation. An operator may be unknown at first, because a
+ * plugin may load the C++ runtime later. Each call then searches for the operator again until it is
+ * found.
  */
 #include "probe/account.h"
 #include "probe/next.h"
@@ -32,7 +33,7 @@ static inline void *operator_of(void *place, bool array, const void *caller)
 #define NEW_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                        \
     INTERPOSED void *name PARAMETERS                                                               \
     {                                                                                              \
-        struct self *me = &self;                                                                   \
+        struct thread_state *me = &thread_state;                                                   \
         type *real = NEXT(kind, type, member);                                                     \
         if (UNLIKELY(!account_enter(me, function, bytes, NULL)))                                   \
             return real ARGUMENTS;                                                                 \
@@ -44,7 +45,7 @@ static inline void *operator_of(void *place, bool array, const void *caller)
 #define DELETE_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                     \
     INTERPOSED void name PARAMETERS                                                                \
     {                                                                                              \
-        struct self *me = &self;                                                                   \
+        struct thread_state *me = &thread_state;                                                   \
         type *real = NEXT(kind, type, member);                                                     \
         if (UNLIKELY(!account_enter_release(me, function, block))) {                               \
             real ARGUMENTS;                                                                        \

@@ -14,7 +14,7 @@
 #include "record/profile.h"
 
 struct owner {
-    uint32_t thread; /* self.number; 0: unknown */
+    uint32_t thread; /* thread_state.number; 0: unknown */
     enum profile_group group;
 };
 

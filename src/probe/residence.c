@@ -1,7 +1,7 @@
 #include "probe/residence.h"
 
 #include "probe/direct_syscall.h"
-#include "probe/shadow.h"
+#include "probe/handed_out.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/uio.h>
 
-enum { PAGE_BYTES = 1 << SHADOW_PAGE_SHIFT };
+enum { PAGE_BYTES = 1 << HANDED_OUT_PAGE_SHIFT };
 
 static uint64_t page_bytes(void)
 {
@@ -92,13 +92,14 @@ static void tally_page(uintptr_t page)
 
 /* Sets one bit of `resident` for each page of the extent that is resident and belongs to no file.
  * Returns false if pagemap cannot be read. */
-static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_EXTENT_PAGES / 64])
+static bool read_extent(long pagemap, uintptr_t page,
+                        uint64_t resident[HANDED_OUT_EXTENT_PAGES / 64])
 {
-    static uint64_t entries[SHADOW_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
+    static uint64_t entries[HANDED_OUT_EXTENT_PAGES]; /* proc_pid_pagemap(5) */
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
     long got = direct_call(SYS_pread64, pagemap, (long)entries, sizeof entries,
                            (long)(page * sizeof entries[0]), 0, 0);
-    memset(resident, 0, SHADOW_EXTENT_PAGES / 8);
+    memset(resident, 0, HANDED_OUT_EXTENT_PAGES / 8);
     for (size_t i = 0; !direct_failed(got) && i < (size_t)got / sizeof entries[0]; i++)
         resident[i / 64] |= (uint64_t)((entries[i] & (present | of_file)) == present) << i % 64;
     return !direct_failed(got);
@@ -107,13 +108,13 @@ static bool read_extent(long pagemap, uintptr_t page, uint64_t resident[SHADOW_E
 /* Adds one extent to the tally. The allocator owns at most `held` pages there. Of these, `noted`
  * were handed out, so at most `held - noted` were never handed out. Any further resident page
  * belongs to another owner. */
-static void tally_extent(long pagemap, const struct shadow_leaf *leaf, size_t extent)
+static void tally_extent(long pagemap, const struct handed_out_leaf *leaf, size_t extent)
 {
-    uint64_t resident[SHADOW_EXTENT_PAGES / 64];
+    uint64_t resident[HANDED_OUT_EXTENT_PAGES / 64];
     unsigned noted = atomic_load_explicit(&leaf->noted[extent], memory_order_relaxed);
-    unsigned held = shadow_held(leaf, extent);
-    size_t first = extent * SHADOW_EXTENT_PAGES;
-    uintptr_t page = (leaf->start >> SHADOW_PAGE_SHIFT) + first;
+    unsigned held = handed_out_held(leaf, extent);
+    size_t first = extent * HANDED_OUT_EXTENT_PAGES;
+    uintptr_t page = (leaf->start >> HANDED_OUT_PAGE_SHIFT) + first;
     if (noted == 0 || !read_extent(pagemap, page, resident))
         return;
     unsigned all = 0;
@@ -123,10 +124,10 @@ static void tally_extent(long pagemap, const struct shadow_leaf *leaf, size_t ex
     if (held <= noted)
         return;
     uint64_t most = tally.pages + held - noted;
-    for (size_t i = 0; i < SHADOW_EXTENT_PAGES && tally.pages < most; i++)
-        if ((resident[i / 64] >> i % 64 & 1) != 0 && !shadow_page_is_noted(leaf, first + i) &&
+    for (size_t i = 0; i < HANDED_OUT_EXTENT_PAGES && tally.pages < most; i++)
+        if ((resident[i / 64] >> i % 64 & 1) != 0 && !handed_out_page_is_noted(leaf, first + i) &&
             ++tally.pages % tally.stride == 0)
-            tally_page((page + i) << SHADOW_PAGE_SHIFT);
+            tally_page((page + i) << HANDED_OUT_PAGE_SHIFT);
 }
 
 struct residence residence_look(void)
@@ -143,16 +144,16 @@ struct residence residence_look(void)
      * look reads. */
     tally.stride = 16 + tally.pages / 128;
     tally.own = tally.pages = tally.looked = tally.zero = 0;
-    for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
-        for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
+    for (const struct handed_out_leaf *leaf = handed_out_first(); leaf != NULL; leaf = leaf->next)
+        for (size_t extent = 0; extent < HANDED_OUT_EXTENTS; extent++)
             tally_extent(pagemap, leaf, extent);
     direct_call3(SYS_close, pagemap, 0, 0);
-    found.own_bytes = tally.own << SHADOW_PAGE_SHIFT;
-    found.unasked_bytes = tally.pages << SHADOW_PAGE_SHIFT;
+    found.own_bytes = tally.own << HANDED_OUT_PAGE_SHIFT;
+    found.unasked_bytes = tally.pages << HANDED_OUT_PAGE_SHIFT;
     if (tally.pages < tally.stride)
         found.unwritten_bytes = 0;
     else if (tally.looked > 0)
-        found.unwritten_bytes = tally.pages * tally.zero / tally.looked << SHADOW_PAGE_SHIFT;
+        found.unwritten_bytes = tally.pages * tally.zero / tally.looked << HANDED_OUT_PAGE_SHIFT;
     if (found.unwritten_bytes >= RESIDENCE_HUGE_LEAST && found.unwritten_bytes != RESIDENCE_UNKNOWN)
         found.huge_bytes = huge_bytes();
     return found;

@@ -2,10 +2,10 @@
 
 #include "base/text.h"
 #include "base/ticks.h"
-#include "probe/latch.h"
+#include "probe/futex_lock.h"
+#include "probe/handed_out.h"
 #include "probe/next.h"
 #include "probe/residence.h"
-#include "probe/shadow.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static bool is_child;
 static char path[PATH_MAX];
 
 /* Protects the file's size, the lists of structs profile_thread, and the list of moments. */
-static struct latch latch;
+static struct futex_lock lock;
 static uint64_t file_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
@@ -315,7 +315,7 @@ void session_thread_stays_away(void)
 }
 
 /* Adds a chunk, twice as large as the one before it. Returns false if the file cannot grow. The
- * caller holds the latch. */
+ * caller holds the lock. */
 static bool grow(void)
 {
     if (chunk_count == PROFILE_CHUNKS)
@@ -330,7 +330,7 @@ static bool grow(void)
 }
 
 /* Returns a struct for a thread to count in, or NULL if the file cannot grow. The caller holds the
- * latch. */
+ * lock. */
 static struct profile_thread *take_counts(void)
 {
     if (vacant != 0) {
@@ -348,7 +348,7 @@ struct profile_thread *session_thread_begin(bool announced)
 {
     if (!announced)
         count_live(1);
-    latch_take(&latch);
+    futex_lock_take(&lock);
     struct profile_thread *counts = take_counts();
     if (counts != NULL) {
         counts->thread = (uint32_t)direct_call0(SYS_gettid);
@@ -357,7 +357,7 @@ struct profile_thread *session_thread_begin(bool announced)
     } else {
         session.head->threads_lost++;
     }
-    latch_drop(&latch);
+    futex_lock_drop(&lock);
     return counts;
 }
 
@@ -366,7 +366,7 @@ void session_thread_end(struct profile_thread *counts)
     count_live(-1);
     if (counts == NULL)
         return;
-    latch_take(&latch);
+    futex_lock_take(&lock);
     for (uint64_t chunk = 0; chunk < chunk_count; chunk++) {
         uint64_t index = (uint64_t)(counts - chunks[chunk]);
         if (counts < chunks[chunk] || index >= chunk_threads(chunk))
@@ -380,7 +380,7 @@ void session_thread_end(struct profile_thread *counts)
         counts->next = vacant;
         vacant = 1 + (index << 8 | chunk);
     }
-    latch_drop(&latch);
+    futex_lock_drop(&lock);
 }
 
 /* --- moments ---------------------------------------------------------------------------------- */
@@ -395,12 +395,12 @@ static const struct residence unknown = {RESIDENCE_UNKNOWN, RESIDENCE_UNKNOWN, R
  * would exceed this budget is not due. */
 static bool look_is_due(uint64_t resident, uint64_t lived_ns)
 {
-    uint64_t expected_ns = (resident >> SHADOW_EXTENT_SHIFT) * RESIDENCE_EXTENT_NS;
+    uint64_t expected_ns = (resident >> HANDED_OUT_EXTENT_SHIFT) * RESIDENCE_EXTENT_NS;
     return resident >= CLOSELY_BYTES && (looks_ns + expected_ns) * 50 <= lived_ns &&
            (resident > looked_bytes + looked_bytes / 8 || lived_ns - looked_ns >= NS_PER_S);
 }
 
-/* Calls residence_look() if it is due. The caller does not hold the latch, so that no other thread
+/* Calls residence_look() if it is due. The caller does not hold the lock, so that no other thread
  * waits during the look. Returns `unknown` if the look is not due, or if another thread is in
  * residence_look(). */
 static struct residence look_closely(const struct profile_head *head, uint64_t resident)
@@ -455,7 +455,7 @@ static void update_head(struct profile_head *head)
 }
 
 /* Appends a moment (struct profile_moment) and sets the time of the next one. The caller holds the
- * latch. */
+ * lock. */
 static void note_moment(struct watched_live live, uint64_t resident, struct residence closely)
 {
     static size_t used;
@@ -490,9 +490,9 @@ void session_moment(struct watched_live live)
 {
     uint64_t resident = residence_bytes();
     struct residence closely = look_closely(session.head, resident);
-    latch_take(&latch);
+    futex_lock_take(&lock);
     note_moment(live, resident, closely);
-    latch_drop(&latch);
+    futex_lock_drop(&lock);
 }
 
 /* --- fork and end ----------------------------------------------------------------------------- */
@@ -520,7 +520,7 @@ void session_forked(void)
     atomic_store(&looking, false);
     looks_ns = looked_ns = looked_bytes = 0; /* the child has a time budget of its own */
 
-    (void)latch_reset(&latch);
+    (void)futex_lock_reset(&lock);
     is_child = true;
     atomic_store(&state, NOT_BEGUN);
 }
@@ -529,11 +529,11 @@ void session_end(int exit_code, struct watched_live live)
 {
     if (atomic_load(&state) != ON)
         return;
-    bool taken = latch_take_soon(&latch);
+    bool taken = futex_lock_take_soon(&lock);
     if (taken)
         note_moment(live, residence_bytes(), unknown);
     session.head->exit_code = (uint32_t)exit_code;
     session.head->state = PROFILE_ENDED;
     if (taken)
-        latch_drop(&latch);
+        futex_lock_drop(&lock);
 }

@@ -5,8 +5,8 @@
  * Without that variable, or in a process with gained privileges (setuid), the probe is off: every
  * function passes its call on to the allocator. thread.c begins and ends threads here, and
  * account.c adds moments: records of the whole process at one time (struct profile_moment). Any
- * thread may call any function. A thread that holds the latch of session.c has another guard than
- * SELF_OUTSIDE (latch.h). Between calls, always:
+ * thread may call any function. A thread that holds the lock of session.c has another guard than
+ * THREAD_OUTSIDE (futex_lock.h). Between calls, always:
  *
  *     session.head != NULL      <=>  the file is mapped, and all of it has disk blocks reserved
  *     session.samples != NULL   <=>  session.head != NULL
@@ -69,7 +69,7 @@ void session_moment(struct watched_live live);
 void session_forked(void);
 
 /* Adds the last moment, and records that the process ended with `exit_code`. A signal handler that
- * calls _exit() may have interrupted a function that holds the latch. In that case the last moment
+ * calls _exit() may have interrupted a function that holds the lock. In that case the last moment
  * is not added. */
 void session_end(int exit_code, struct watched_live live);
 

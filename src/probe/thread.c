@@ -1,11 +1,11 @@
 #include "probe/thread.h"
 
 #include "base/clock.h"
-#include "probe/counters.h"
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/perf_events.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -20,7 +20,7 @@ static _Atomic uint32_t last_number;
  * kernel has no such pages. */
 static volatile uint32_t *fork_mark;
 
-/* A dummy for self.counts. No reader sees the counts in it. */
+/* A dummy for thread_state.counts. No reader sees the counts in it. */
 static struct profile_thread unread_counts;
 
 static void on_thread_end(void *argument);
@@ -32,7 +32,7 @@ static void on_fork(void);
  * distributed, so that in a program with a fixed rhythm the timed operations are not always the
  * same. It is computed as the logarithm of a random number, which is approximated as linear between
  * powers of two. The mean is within 6 % of the gap, and no other code relies on the exact mean. */
-static uint32_t next_gap(struct self *me)
+static uint32_t next_gap(struct thread_state *me)
 {
     uint64_t x = random_next(&me->random) | 1;
     uint32_t zeroes = (uint32_t)__builtin_clzll(x);
@@ -41,13 +41,13 @@ static uint32_t next_gap(struct self *me)
     return 1 + (uint32_t)((log2 * 45426 /* ln 2 */ >> 16) * session.gap >> 16);
 }
 
-void thread_is_idle(struct self *me)
+void thread_is_idle(struct thread_state *me)
 {
     /* Page faults are counted in one of FAULTS_ONE_IN timed operations. Of the other operations,
      * one in ALONE_ONE_IN is timed alone. Of all remaining operations, events are counted in one of
      * COUNTED_ONE_IN. */
     enum { FAULTS_ONE_IN = 8, ALONE_ONE_IN = 4, COUNTED_ONE_IN = 2 };
-    me->special = session.exact ? SELF_EXACT : 0;
+    me->special = session.exact ? THREAD_EXACT : 0;
     me->section = NULL;
     me->calling = false;
     if (me->until_timed == 0)
@@ -80,20 +80,20 @@ static void prepare(void)
 }
 
 /* Begins a thread. If the probe is off or not ready, returns false and leaves the guard at
- * SELF_UNKNOWN. If the file has no room for the thread, returns false and sets the guard to
- * SELF_ENDED. */
-static bool begin(struct self *me, bool announced)
+ * THREAD_UNKNOWN. If the file has no room for the thread, returns false and sets the guard to
+ * THREAD_ENDED. */
+static bool begin(struct thread_state *me, bool announced)
 {
     int error = errno;
-    me->guard = SELF_BEGINNING;
+    me->guard = THREAD_BEGINNING;
     if (!next_found() || !session_on()) {
-        me->guard = SELF_UNKNOWN;
+        me->guard = THREAD_UNKNOWN;
         return false;
     }
     prepare();
     if (session.head->dispatch == 0) {
         kernel_calls_begin(me);
-        counters_begin();
+        perf_events_begin();
     }
     if (session.exact && !watched_maybe(NULL))
         watched_look_at_all();
@@ -111,23 +111,23 @@ static bool begin(struct self *me, bool announced)
          * the allocator called, because every stack pointer is below this frame. Its allocations
          * are not counted, and its return is dispatched. */
         me->frame = UINTPTR_MAX;
-        me->guard = SELF_INSIDE;
+        me->guard = THREAD_INSIDE;
         kernel_calls_arm(me);
         if (kernel_calls_owns_signal())
             cpu_timer_arm(me);
-        counters_arm(me);
+        perf_events_arm(me);
     }
     if (has_key)
         pthread_setspecific(key, me);
-    me->guard = me->counts != NULL ? SELF_OUTSIDE : SELF_ENDED;
+    me->guard = me->counts != NULL ? THREAD_OUTSIDE : THREAD_ENDED;
     errno = error;
     return me->counts != NULL;
 }
 
 void thread_begin_announced(void)
 {
-    if (self.guard == SELF_UNKNOWN)
-        (void)begin(&self, true);
+    if (thread_state.guard == THREAD_UNKNOWN)
+        (void)begin(&thread_state, true);
 }
 
 /* Counts an operation of a thread that has ended, or for which the file had no room. */
@@ -138,20 +138,20 @@ static void count_late(enum profile_function function, size_t bytes)
         session_add(&session.head->late_bytes[function], bytes);
 }
 
-bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function,
+bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_function function,
                          size_t bytes)
 {
     switch (me->guard) {
-    case SELF_INSIDE:
+    case THREAD_INSIDE:
         /* The stack grows down. So a frame at or below that of the operation belongs to a function
          * that the operation called: the allocator or a signal handler called us. */
         if (frame <= me->frame)
             return false;
         thread_is_idle(me);
         return true;
-    case SELF_UNKNOWN:
+    case THREAD_UNKNOWN:
         return begin(me, false);
-    case SELF_ENDED:
+    case THREAD_ENDED:
         count_late(function, bytes);
         return false;
     default:
@@ -161,17 +161,17 @@ bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function
 
 void thread_leaves(void)
 {
-    if (self.guard != SELF_INSIDE || self.counts == NULL || session.head == NULL)
+    if (thread_state.guard != THREAD_INSIDE || thread_state.counts == NULL || session.head == NULL)
         return;
-    thread_is_idle(&self);
-    self.guard = SELF_OUTSIDE;
+    thread_is_idle(&thread_state);
+    thread_state.guard = THREAD_OUTSIDE;
 }
 
 /* --- end -------------------------------------------------------------------------------------- */
 
 void thread_ends(void)
 {
-    kernel_calls_unblock(&self);
+    kernel_calls_unblock(&thread_state);
 }
 
 /* The destructor of the probe's key. Destructors of the program's keys may allocate in every round.
@@ -180,52 +180,52 @@ void thread_ends(void)
  * blocked, and a dispatched call would then kill the process. */
 static void on_thread_end(void *argument)
 {
-    struct self *me = argument;
-    if (me->guard == SELF_UNKNOWN) /* the thread has not begun since a fork */
+    struct thread_state *me = argument;
+    if (me->guard == THREAD_UNKNOWN) /* the thread has not begun since a fork */
         return;
     if (++me->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
         pthread_setspecific(key, me);
         return;
     }
     cpu_timer_disarm(me);
-    counters_disarm(me);
+    perf_events_disarm(me);
     bool disarmed = kernel_calls_disarm(me);
     /* If a sandbox refused to disarm the thread, the kernel goes on reading the guard, and
-     * SELF_ENDED would kill the thread. */
-    me->guard = disarmed ? SELF_ENDED : SELF_INSIDE;
+     * THREAD_ENDED would kill the thread. */
+    me->guard = disarmed ? THREAD_ENDED : THREAD_INSIDE;
     session_thread_end(me->counts);
     me->counts = &unread_counts;
     if (!disarmed)
-        me->guard = SELF_OUTSIDE;
+        me->guard = THREAD_OUTSIDE;
 }
 
 void thread_end_process(int exit_code)
 {
-    uint8_t guard = self.guard;
-    if (guard == SELF_UNKNOWN || guard == SELF_BEGINNING)
+    uint8_t guard = thread_state.guard;
+    if (guard == THREAD_UNKNOWN || guard == THREAD_BEGINNING)
         return;
     /* A child of vfork shares its memory and the file with its parent. It must not end the file. */
     if (direct_call0(SYS_getpid) != session.head->process)
         return;
-    if (guard == SELF_OUTSIDE)
-        self.guard = SELF_INSIDE;
+    if (guard == THREAD_OUTSIDE)
+        thread_state.guard = THREAD_INSIDE;
     session_end(exit_code, watched_live());
-    self.guard = guard;
+    thread_state.guard = guard;
 }
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
 /* Runs in the child of a fork. Detaches the process from the parent's file and sets the guard back
- * to SELF_UNKNOWN. */
-static void begin_anew(struct self *me)
+ * to THREAD_UNKNOWN. */
+static void begin_anew(struct thread_state *me)
 {
     session_forked();
     watched_forked();
     me->armed = false;
     me->has_timer = false;
-    counters_disarm(me);         /* the descriptors count events of the parent */
+    perf_events_disarm(me);      /* the descriptors count events of the parent */
     me->counts = &unread_counts; /* an unfinished operation may still count */
-    me->guard = SELF_UNKNOWN;
+    me->guard = THREAD_UNKNOWN;
     if (fork_mark != NULL)
         *fork_mark = 1;
 }
@@ -235,14 +235,14 @@ static void begin_anew(struct self *me)
  * immediately, in the child's own file. */
 static void on_fork(void)
 {
-    struct self *me = &self;
-    bool goes_on = me->guard == SELF_INSIDE || (me->special & SELF_UNSEEN) != 0;
+    struct thread_state *me = &thread_state;
+    bool goes_on = me->guard == THREAD_INSIDE || (me->special & THREAD_UNSEEN) != 0;
     begin_anew(me);
     if (goes_on)
         (void)begin(me, false);
 }
 
-bool thread_was_forked(struct self *me)
+bool thread_was_forked(struct thread_state *me)
 {
     if (fork_mark == NULL || *fork_mark != 0)
         return false;

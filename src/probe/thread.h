@@ -8,15 +8,15 @@
 #ifndef CAIRN_PROBE_THREAD_H
 #define CAIRN_PROBE_THREAD_H
 
-#include "probe/self.h"
+#include "probe/thread_state.h"
 
-/* Called at the beginning of an operation if the guard is not SELF_OUTSIDE. If the thread is new,
+/* Called at the beginning of an operation if the guard is not THREAD_OUTSIDE. If the thread is new,
  * the function begins it. The function also notices if the thread left its last operation without
  * passing the probe, for example by a jump. `frame` is the stack pointer in the interposed
  * function. Returns false if the operation must not be counted. There are three reasons: the
  * allocator itself called the interposed function, the probe is off, or the thread has ended. In
  * the last case this function counts the operation as late. */
-bool thread_enter_slowly(struct self *me, uintptr_t frame, enum profile_function function,
+bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_function function,
                          size_t bytes);
 
 /* Called before a longjmp or a throw: ends the operation that the thread is in, if there is one. */
@@ -24,7 +24,7 @@ void thread_leaves(void);
 
 /* Called when an operation is over. Decides at random which operation is timed next, and what is
  * measured in it. */
-void thread_is_idle(struct self *me);
+void thread_is_idle(struct thread_state *me);
 
 /* Begins a thread that pthread_create() made and that session_thread_comes() has counted. */
 void thread_begin_announced(void);
@@ -38,6 +38,6 @@ void thread_end_process(int exit_code);
 /* Returns true if this process is a child that a clone system call made, so that our fork handler
  * did not run. In that case the function also detaches the child from the parent's file. The thread
  * begins anew at its next operation. */
-bool thread_was_forked(struct self *me);
+bool thread_was_forked(struct thread_state *me);
 
 #endif

@@ -1,9 +1,9 @@
 #include "probe/watched.h"
 
-#include "probe/latch.h"
+#include "probe/futex_lock.h"
 #include "record/profile.h"
 
-/* The table has 64 parts (shards), so that threads seldom wait for the latch of a shard. All shards
+/* The table has 64 parts (shards), so that threads seldom wait for the lock of a shard. All shards
  * together hold 8,192 blocks. A full table thus fills one in 16 of the 131,072 slots of the filter.
  * So one in 16 frees of unwatched blocks passes the filter and searches the table in vain. */
 enum {
@@ -12,7 +12,7 @@ enum {
 };
 
 struct shard {
-    struct latch latch;
+    struct futex_lock lock;
     uint32_t count;
     uint32_t halved[2]; /* number of halvings; [1] is for large blocks */
     uintptr_t blocks[SHARD_BLOCKS];
@@ -37,7 +37,7 @@ static struct shard *shard_of(const void *block)
 }
 
 /* Adds `change` to the number of watched blocks in the filter slot of `block`. The caller holds the
- * shard's latch, as do the callers of all other static functions below. */
+ * shard's lock, as do the callers of all other static functions below. */
 static void filter_add(uintptr_t block, int change)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];
@@ -46,7 +46,7 @@ static void filter_add(uintptr_t block, int change)
                           memory_order_relaxed);
 }
 
-/* Adds to a total. Totals are only written under the latch. */
+/* Adds to a total. Totals are only written under the lock. */
 static void grow(_Atomic uint64_t *sum, uint64_t by)
 {
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + by,
@@ -108,28 +108,28 @@ static void add(struct shard *shard, const void *block, struct watched watched,
 void watched_add(const void *block, struct watched watched, struct random *random)
 {
     struct shard *shard = shard_of(block);
-    latch_take(&shard->latch);
+    futex_lock_take(&shard->lock);
     uint32_t halved = shard->halved[is_large(&watched)];
     if ((random_next(random) & ((UINT64_C(1) << halved) - 1)) == 0) {
         watched.weight <<= halved;
         add(shard, block, watched, random);
     }
-    latch_drop(&shard->latch);
+    futex_lock_drop(&shard->lock);
 }
 
 void watched_move(const void *block, struct watched watched, struct random *random)
 {
     struct shard *shard = shard_of(block);
-    latch_take(&shard->latch);
+    futex_lock_take(&shard->lock);
     add(shard, block, watched, random);
-    latch_drop(&shard->latch);
+    futex_lock_drop(&shard->lock);
 }
 
 bool watched_take(const void *block, struct watched *watched)
 {
     struct shard *shard = shard_of(block);
     bool found = false;
-    latch_take(&shard->latch);
+    futex_lock_take(&shard->lock);
     for (uint32_t i = 0; i < shard->count && !found; i++) {
         if (shard->blocks[i] != (uintptr_t)block)
             continue;
@@ -137,7 +137,7 @@ bool watched_take(const void *block, struct watched *watched)
         drop(shard, i);
         found = true;
     }
-    latch_drop(&shard->latch);
+    futex_lock_drop(&shard->lock);
     return found;
 }
 
@@ -162,7 +162,7 @@ void watched_forked(void)
 {
     enum { SLOTS = 1 << (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT) };
     for (int i = 0; i < SHARDS; i++) {
-        if (!latch_reset(&shards[i].latch))
+        if (!futex_lock_reset(&shards[i].lock))
             continue;
         shards[i] = (struct shard){.count = 0};
         atomic_store_explicit(&live[i].bytes, 0, memory_order_relaxed);

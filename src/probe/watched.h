@@ -7,7 +7,8 @@
  * small and medium block in this part is dropped with probability one half. The weights of the
  * blocks that stay are doubled, so that sums over the watched blocks remain unbiased estimates (the
  * idea of bottom-k sampling). If this frees no room, the large blocks are treated in the same way.
- * account.c calls these functions from any thread, with the guard at SELF_INSIDE (self.h). Always:
+ * account.c calls these functions from any thread, with the guard at THREAD_INSIDE
+ * (thread_state.h). Always:
  *
  *     watched_filter[watched_slot(block)] == 0  =>  the block is not watched
  *     watched_live().bytes                      ==  sum over watched blocks of weight * bytes
@@ -29,7 +30,7 @@ struct watched {
     uint64_t ticks;  /* when the block was handed out */
     uint64_t bytes;  /* requested bytes */
     uint64_t usable; /* by malloc_usable_size(); 0: not known */
-    uint32_t thread; /* self.number of the thread that allocated it */
+    uint32_t thread; /* thread_state.number of the thread that allocated it */
     uint32_t weight; /* number of blocks that this block stands for */
 };
 

@@ -98,20 +98,20 @@ C_ORDER: dict[str, list[str]] = {
     "probe": [
         *(
             "direct_syscall",
-            "latch",
+            "futex_lock",
             "next",
             "watched",
-            "self",
-            "shadow",
+            "thread_state",
+            "handed_out",
             "residence",
             "session",
             "owners",
-            "canary",
+            "preemption",
             "cpu_timer",
-            "counters",
+            "perf_events",
         ),
         *("kernel_calls", "thread"),
-        *("account", "interpose", "operators", "locks", "signals", "process"),
+        *("account", "interpose", "operators", "locks", "signals", "interpose_nonallocating"),
     ],
 }
 """The files of each folder of src in their order. A file sees only files before it."""

@@ -2,7 +2,7 @@
  * sample keeps it unbiased. */
 #include "probe/watched.h"
 
-#include "probe/latch.h"
+#include "probe/futex_lock.h"
 #include "record/profile.h"
 #include "test.h"
 

@@ -1,10 +1,10 @@
-/* process.c - the interposed functions that do not allocate: threads, the end of the process,
- * jumps, and libc's memory functions.
+/* interpose_nonallocating.c - the interposed functions that do not allocate: threads, the end of
+ * the process, jumps, and libc's memory functions.
  */
 #include "base/ticks.h"
 #include "probe/direct_syscall.h"
+#include "probe/futex_lock.h"
 #include "probe/kernel_calls.h"
-#include "probe/latch.h"
 #include "probe/next.h"
 #include "probe/thread.h"
 
@@ -72,13 +72,13 @@ struct start {
     struct start *next;
 };
 
-static struct latch starts_latch;
+static struct futex_lock starts_lock;
 static struct start *starts;
 
 static struct start *start_take(void)
 {
     enum { BYTES = 4096 };
-    latch_take(&starts_latch);
+    futex_lock_take(&starts_lock);
     struct start *start = starts;
     if (start == NULL) {
         start = direct_map(BYTES);
@@ -86,23 +86,23 @@ static struct start *start_take(void)
             start[i].next = &start[i + 1];
     }
     starts = start != NULL ? start->next : NULL;
-    latch_drop(&starts_latch);
+    futex_lock_drop(&starts_lock);
     return start;
 }
 
 static void start_drop(struct start *start)
 {
-    latch_take(&starts_latch);
+    futex_lock_take(&starts_lock);
     start->next = starts;
     starts = start;
-    latch_drop(&starts_latch);
+    futex_lock_drop(&starts_lock);
 }
 
-/* Runs in the child of a fork. If another thread held the latch during the fork, the list may be
+/* Runs in the child of a fork. If another thread held the lock during the fork, the list may be
  * broken and is forgotten. */
 static void forget_starts(void)
 {
-    if (latch_reset(&starts_latch))
+    if (futex_lock_reset(&starts_lock))
         starts = NULL;
 }
 

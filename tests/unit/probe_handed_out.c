@@ -1,6 +1,6 @@
-/* probe_shadow.c - tests the shadow, which knows whether memory was handed out before, against a
- * model of one byte per granule. */
-#include "probe/shadow.h"
+/* probe_handed_out.c - tests the record of handed-out memory against a model of one byte per
+ * granule. */
+#include "probe/handed_out.h"
 
 #include "base/random.h"
 #include "test.h"
@@ -10,9 +10,9 @@
 
 enum { GRANULE = 16, SPAN = 4 << 20 };
 
-/* Unused addresses: the shadow never accesses them. The span crosses the border between two leaves
- * of the shadow, which each cover 2^SHADOW_LEAF_SHIFT bytes. */
-static const uintptr_t base = (UINT64_C(5) << SHADOW_LEAF_SHIFT) - SPAN / 2;
+/* Unused addresses: the record never accesses them. The span crosses the border between two leaves
+ * of the record, which each cover 2^HANDED_OUT_LEAF_SHIFT bytes. */
+static const uintptr_t base = (UINT64_C(5) << HANDED_OUT_LEAF_SHIFT) - SPAN / 2;
 static bool noted[SPAN / GRANULE];
 
 static void model_note(uintptr_t offset, size_t bytes)
@@ -45,20 +45,21 @@ static void check_pages(void)
 {
     unsigned counted = 0;
     unsigned expected = 0;
-    for (const struct shadow_leaf *leaf = shadow_first(); leaf != NULL; leaf = leaf->next)
-        for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
+    for (const struct handed_out_leaf *leaf = handed_out_first(); leaf != NULL; leaf = leaf->next)
+        for (size_t extent = 0; extent < HANDED_OUT_EXTENTS; extent++)
             counted += leaf->noted[extent];
     for (size_t page = 0; page < SPAN / 4096; page++) {
         uintptr_t address = base + page * 4096;
-        const struct shadow_leaf *leaf = shadow_leaves[address >> SHADOW_LEAF_SHIFT];
-        bool is_noted = leaf != NULL && shadow_page_is_noted(leaf, (address - leaf->start) / 4096);
+        const struct handed_out_leaf *leaf = handed_out_leaves[address >> HANDED_OUT_LEAF_SHIFT];
+        bool is_noted =
+            leaf != NULL && handed_out_page_is_noted(leaf, (address - leaf->start) / 4096);
         CHECK(is_noted == page_noted(page));
         expected += page_noted(page);
     }
     CHECK(counted == expected);
 }
 
-/* shadow_hand_out() looks only at both ends of a block. If both ends are noted already, it does not
+/* handed_out_add() looks only at both ends of a block. If both ends are noted already, it does not
  * note the memory between them. */
 TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
 {
@@ -74,14 +75,14 @@ TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
             bytes = (bytes + 4095) & ~(size_t)4095;
             if (bytes > SPAN - start)
                 bytes = SPAN - start;
-            shadow_forget(base + start, bytes);
+            handed_out_forget(base + start, bytes);
             memset(&noted[start / GRANULE], 0, bytes / GRANULE);
             continue;
         }
         bool was_new = !noted[offset / GRANULE];
         /* The block is longer than the previous block at this address, or it has grown. */
         bool is_longer = !noted[(offset + bytes - 1) / GRANULE];
-        CHECK(shadow_hand_out((void *)(base + offset), bytes) == was_new);
+        CHECK(handed_out_add((void *)(base + offset), bytes) == was_new);
         if (was_new || is_longer)
             model_note(offset, bytes);
         fresh += was_new;
@@ -99,72 +100,75 @@ TEST(memory_of_any_size_is_noted_to_its_end)
     const size_t sizes[] = {1,     16,    17,    1023,    1024,           1025,
                             32767, 32768, 32769, 5 << 20, (size_t)3 << 30};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        uintptr_t start = ((UINT64_C(100) + 8 * i) << SHADOW_LEAF_SHIFT) + 48;
+        uintptr_t start = ((UINT64_C(100) + 8 * i) << HANDED_OUT_LEAF_SHIFT) + 48;
         uintptr_t last = (start + sizes[i] - 1) & ~(uintptr_t)15;
         uintptr_t behind = (start + sizes[i] + 15) & ~(uintptr_t)15;
-        CHECK(shadow_hand_out((void *)start, sizes[i]));
-        CHECK(!shadow_hand_out((void *)start, 1));
-        CHECK(!shadow_hand_out((void *)last, 1));
-        CHECK(shadow_hand_out((void *)behind, 1));
+        CHECK(handed_out_add((void *)start, sizes[i]));
+        CHECK(!handed_out_add((void *)start, 1));
+        CHECK(!handed_out_add((void *)last, 1));
+        CHECK(handed_out_add((void *)behind, 1));
     }
 }
 
 TEST(a_leaf_that_is_forgotten_counts_no_pages)
 {
-    uintptr_t start = UINT64_C(300) << SHADOW_LEAF_SHIFT;
-    CHECK(shadow_hand_out((void *)start, 5 << 20));
-    CHECK(shadow_hand_out((void *)(start + (9 << 20)), 100));
-    const struct shadow_leaf *leaf = shadow_leaves[300];
+    uintptr_t start = UINT64_C(300) << HANDED_OUT_LEAF_SHIFT;
+    CHECK(handed_out_add((void *)start, 5 << 20));
+    CHECK(handed_out_add((void *)(start + (9 << 20)), 100));
+    const struct handed_out_leaf *leaf = handed_out_leaves[300];
     REQUIRE(leaf != NULL && leaf->start == start);
-    CHECK(leaf->noted[0] == SHADOW_EXTENT_PAGES && leaf->noted[2] == 256 && leaf->noted[4] == 1);
-    shadow_forget(start, (size_t)1 << SHADOW_LEAF_SHIFT);
-    for (size_t extent = 0; extent < SHADOW_EXTENTS; extent++)
+    CHECK(leaf->noted[0] == HANDED_OUT_EXTENT_PAGES && leaf->noted[2] == 256 &&
+          leaf->noted[4] == 1);
+    handed_out_forget(start, (size_t)1 << HANDED_OUT_LEAF_SHIFT);
+    for (size_t extent = 0; extent < HANDED_OUT_EXTENTS; extent++)
         CHECK(leaf->noted[extent] == 0);
-    CHECK(shadow_hand_out((void *)start, 1) && leaf->noted[0] == 1);
+    CHECK(handed_out_add((void *)start, 1) && leaf->noted[0] == 1);
 }
 
 TEST(whole_pages_are_forgotten)
 {
-    uintptr_t start = UINT64_C(301) << SHADOW_LEAF_SHIFT;
-    CHECK(shadow_hand_out((void *)start, 3 * 4096));
-    shadow_forget(start, 4097); /* like munmap, this takes two whole pages */
-    CHECK(shadow_leaves[301]->noted[0] == 1);
-    CHECK(!shadow_hand_out((void *)(start + 2 * 4096), 1) &&
-          shadow_hand_out((void *)(start + 4096), 1));
+    uintptr_t start = UINT64_C(301) << HANDED_OUT_LEAF_SHIFT;
+    CHECK(handed_out_add((void *)start, 3 * 4096));
+    handed_out_forget(start, 4097); /* like munmap, this takes two whole pages */
+    CHECK(handed_out_leaves[301]->noted[0] == 1);
+    CHECK(!handed_out_add((void *)(start + 2 * 4096), 1) &&
+          handed_out_add((void *)(start + 4096), 1));
 }
 
 TEST(a_block_that_grew_is_noted_to_its_end)
 {
-    uintptr_t start = UINT64_C(302) << SHADOW_LEAF_SHIFT;
-    CHECK(shadow_hand_out((void *)start, 65536));
-    CHECK(!shadow_hand_out((void *)start, 1 << 20));
-    CHECK(shadow_leaves[302]->noted[0] == 256);
-    CHECK(!shadow_hand_out((void *)(start + (1 << 19)), 1));
+    uintptr_t start = UINT64_C(302) << HANDED_OUT_LEAF_SHIFT;
+    CHECK(handed_out_add((void *)start, 65536));
+    CHECK(!handed_out_add((void *)start, 1 << 20));
+    CHECK(handed_out_leaves[302]->noted[0] == 256);
+    CHECK(!handed_out_add((void *)(start + (1 << 19)), 1));
 }
 
 TEST(pages_that_the_allocator_holds_are_counted_by_extents)
 {
-    uintptr_t start = UINT64_C(303) << SHADOW_LEAF_SHIFT;
-    shadow_hold(start + 4096, 3 << 20);
-    const struct shadow_leaf *leaf = shadow_leaves[303];
+    uintptr_t start = UINT64_C(303) << HANDED_OUT_LEAF_SHIFT;
+    handed_out_hold(start + 4096, 3 << 20);
+    const struct handed_out_leaf *leaf = handed_out_leaves[303];
     REQUIRE(leaf != NULL);
-    CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 1 && shadow_held(leaf, 1) == 257);
-    CHECK(shadow_held(leaf, 2) == 0);
-    shadow_let_go(start + 4096, 1 << 20);
-    CHECK(shadow_held(leaf, 0) == SHADOW_EXTENT_PAGES - 257);
+    CHECK(handed_out_held(leaf, 0) == HANDED_OUT_EXTENT_PAGES - 1 &&
+          handed_out_held(leaf, 1) == 257);
+    CHECK(handed_out_held(leaf, 2) == 0);
+    handed_out_let_go(start + 4096, 1 << 20);
+    CHECK(handed_out_held(leaf, 0) == HANDED_OUT_EXTENT_PAGES - 257);
     /* Makes a leaf inside the range of addresses that the next call marks as held. */
-    CHECK(shadow_hand_out((void *)(start + ((uintptr_t)5 << 30)), 1));
-    shadow_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
-    CHECK(shadow_held(shadow_leaves[308], 7) == SHADOW_EXTENT_PAGES && shadow_held(leaf, 2) == 0);
+    CHECK(handed_out_add((void *)(start + ((uintptr_t)5 << 30)), 1));
+    handed_out_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
+    CHECK(handed_out_held(handed_out_leaves[308], 7) == HANDED_OUT_EXTENT_PAGES &&
+          handed_out_held(leaf, 2) == 0);
 }
 
 TEST(addresses_of_57_bits_are_supported)
 {
     uintptr_t high = UINT64_C(1) << 56;
-    CHECK(shadow_hand_out((void *)high, 64));
-    CHECK(!shadow_hand_out((void *)high, 64));
-    shadow_forget(high, 4096);
-    CHECK(shadow_hand_out((void *)high, 64));
+    CHECK(handed_out_add((void *)high, 64));
+    CHECK(!handed_out_add((void *)high, 64));
+    handed_out_forget(high, 4096);
+    CHECK(handed_out_add((void *)high, 64));
 }
 
 int main(int argc, char **argv)

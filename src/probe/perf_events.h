@@ -1,4 +1,4 @@
-/* counters.h - counts cycles, instructions and misses within an operation, if the processor's
+/* perf_events.h - counts cycles, instructions and misses within an operation, if the processor's
  * counters are available.
  *
  * Counting is on if CAIRN_PROBE_COUNTERS names events, separated by commas. It is off by default,
@@ -14,24 +14,24 @@
  * file of its own. So before a group is read, an ioctl checks that the descriptor still is an
  * event.
  */
-#ifndef CAIRN_PROBE_COUNTERS_H
-#define CAIRN_PROBE_COUNTERS_H
+#ifndef CAIRN_PROBE_PERF_EVENTS_H
+#define CAIRN_PROBE_PERF_EVENTS_H
 
-#include "probe/self.h"
+#include "probe/thread_state.h"
 
 /* Writes the wanted events into the file. Called once for each file. */
-void counters_begin(void);
+void perf_events_begin(void);
 
-/* counters_arm() opens the thread's group, and counters_disarm() closes it. If an event cannot be
- * opened, the group does not contain it, and profile_head.event_errnos has the reason. */
-void counters_arm(struct self *me);
-void counters_disarm(struct self *me);
+/* perf_events_arm() opens the thread's group, and perf_events_disarm() closes it. If an event
+ * cannot be opened, the group does not contain it, and profile_head.event_errnos has the reason. */
+void perf_events_arm(struct thread_state *me);
+void perf_events_disarm(struct thread_state *me);
 
-/* Called before and after an operation of a thread that has a group. After counters_after(),
+/* Called before and after an operation of a thread that has a group. After perf_events_after(),
  * me->events holds the events between the two calls. The functions return false if these numbers
  * are not known. There are two reasons: the group cannot be read, or it did not count all the time
  * because the processor has fewer counters than the group needs. */
-bool counters_before(struct self *me);
-bool counters_after(struct self *me);
+bool perf_events_before(struct thread_state *me);
+bool perf_events_after(struct thread_state *me);
 
 #endif

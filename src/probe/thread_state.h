@@ -1,11 +1,11 @@
-/* self.h - the state of the calling thread in the probe. Only the thread itself and signal handlers
- * that run on it use this state.
+/* thread_state.h - the probe's state of the calling thread. Only the thread itself and signal
+ * handlers that run on it use this state.
  *
- *     guard == SELF_OUTSIDE  <=>  operations of this thread are counted, and it is not in the
- *     allocator
- *     guard == SELF_INSIDE   <=>  this thread is in the allocator, or in the probe on behalf of an
- *                                 operation: its system calls are seen (kernel_calls.h), and
- *                                 its allocations are not counted
+ *     guard == THREAD_OUTSIDE  <=>  operations of this thread are counted, and it is not in the
+ *                                   allocator
+ *     guard == THREAD_INSIDE   <=>  this thread is in the allocator, or in the probe on behalf of
+ *                                   an operation: its system calls are seen (kernel_calls.h), and
+ *                                   its allocations are not counted
  *
  * In these two states `counts` is the struct of the probe's file in which the thread counts. There
  * is one exception: if a sandbox refused to turn off dispatch for the ending thread, `counts` is a
@@ -14,33 +14,33 @@
  * The kernel reads `guard` at every system call of a thread with dispatch (kernel_calls.h), and
  * kills the thread if it finds another value than these two.
  */
-#ifndef CAIRN_PROBE_SELF_H
-#define CAIRN_PROBE_SELF_H
+#ifndef CAIRN_PROBE_THREAD_STATE_H
+#define CAIRN_PROBE_THREAD_STATE_H
 
 #include "base/random.h"
 #include "probe/watched.h"
 #include "record/profile.h"
 
-enum self_guard {
-    SELF_OUTSIDE = 0, /* SYSCALL_DISPATCH_FILTER_ALLOW */
-    SELF_INSIDE = 1,  /* SYSCALL_DISPATCH_FILTER_BLOCK */
-    SELF_UNKNOWN = 2, /* not begun: the state of every new thread */
-    SELF_BEGINNING = 3,
-    SELF_ENDED = 4, /* destructors have run, or the file had no room */
+enum thread_guard {
+    THREAD_OUTSIDE = 0, /* SYSCALL_DISPATCH_FILTER_ALLOW */
+    THREAD_INSIDE = 1,  /* SYSCALL_DISPATCH_FILTER_BLOCK */
+    THREAD_UNKNOWN = 2, /* not begun: the state of every new thread */
+    THREAD_BEGINNING = 3,
+    THREAD_ENDED = 4, /* destructors have run, or the file had no room */
 };
 
 /* Reasons why the operation that the thread is in, or its next one, ends on the slow path. Each
  * reason is one bit. */
-enum self_special {
-    SELF_TIMED = 1,   /* the operation is timed */
-    SELF_WATCHED = 2, /* the block to be freed or reallocated is watched */
-    SELF_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
-    SELF_UNSEEN = 8,  /* the probe no longer sees the operation's calls */
+enum thread_special {
+    THREAD_TIMED = 1,   /* the operation is timed */
+    THREAD_WATCHED = 2, /* the block to be freed or reallocated is watched */
+    THREAD_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
+    THREAD_UNSEEN = 8,  /* the probe no longer sees the operation's calls */
 };
 
-struct self {
-    uint8_t guard;   /* enum self_guard */
-    uint8_t special; /* enum self_special */
+struct thread_state {
+    uint8_t guard;   /* enum thread_guard */
+    uint8_t special; /* enum thread_special */
     bool armed;      /* the kernel dispatches this thread's calls */
     bool calling;    /* the handler is making a system call for the allocator */
     uint8_t kind;    /* enum profile_kind of the thread's operation */
@@ -50,7 +50,7 @@ struct self {
     uint32_t until_timed;
     bool faults_wanted; /* its page faults are counted */
     bool alone;         /* its time is measured with fences around it */
-    bool counted;       /* its events are counted (counters.h) */
+    bool counted;       /* its events are counted (perf_events.h) */
 
     uintptr_t frame;               /* stack pointer in the interposed function */
     struct profile_thread *counts; /* where the thread counts, in the file */
@@ -59,7 +59,7 @@ struct self {
     uint64_t began_ticks;   /* when it began, if it is timed */
     uint32_t kernel_calls;  /* number of its system calls so far */
     uint64_t kernel_ticks;  /* time of these system calls */
-    struct watched watched; /* data of `given`, if SELF_WATCHED */
+    struct watched watched; /* data of `given`, if THREAD_WATCHED */
     const void *given;      /* block passed to free or realloc */
     /* During the operation: page faults of the thread before it. At its end: its own faults. */
     uint64_t faults;
@@ -77,13 +77,13 @@ struct self {
     uint64_t timer_cpu_ns; /* time of the timer's last signal, by the CPU clock */
     uint64_t timer_ns;     /* the same time, by CLOCK_MONOTONIC */
 
-    uint8_t counter_slots;       /* slots with an event; see counters.h */
+    uint8_t counter_slots;       /* slots with an event; see perf_events.h */
     int counters[PROFILE_SLOTS]; /* descriptors of the events */
     /* During the operation: the counts at its beginning. At its end: its own events. */
     uint64_t events[PROFILE_SLOTS];
     uint64_t events_missed; /* ns in which the events were not counted */
 };
 
-extern __thread struct self self __attribute__((visibility("hidden")));
+extern __thread struct thread_state thread_state __attribute__((visibility("hidden")));
 
 #endif

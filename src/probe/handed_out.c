@@ -1,33 +1,33 @@
-#include "probe/shadow.h"
+#include "probe/handed_out.h"
 
 #include "probe/direct_syscall.h"
 
 #include <string.h>
 
-_Atomic(struct shadow_leaf *) shadow_leaves[SHADOW_LEAVES];
-static _Atomic(struct shadow_leaf *) leaves;
+_Atomic(struct handed_out_leaf *) handed_out_leaves[HANDED_OUT_LEAVES];
+static _Atomic(struct handed_out_leaf *) leaves;
 
-#define LEAF_BYTES   ((uintptr_t)1 << SHADOW_LEAF_SHIFT)
-#define PAGE_BYTES   ((uintptr_t)1 << SHADOW_PAGE_SHIFT)
+#define LEAF_BYTES   ((uintptr_t)1 << HANDED_OUT_LEAF_SHIFT)
+#define PAGE_BYTES   ((uintptr_t)1 << HANDED_OUT_PAGE_SHIFT)
 #define LARGE_BYTES  (8 * PAGE_BYTES) /* blocks of this size use one bit for each page */
-#define GRANULE_BITS SHADOW_GRANULE_SHIFT
+#define GRANULE_BITS HANDED_OUT_GRANULE_SHIFT
 
 enum act { SET, CLEAR };
 
 /* Returns the leaf of an address. If there is none, creates the leaf if `make` is true. Returns
  * NULL if there is no leaf, or no memory for one. */
-static struct shadow_leaf *leaf_of(uintptr_t address, bool make)
+static struct handed_out_leaf *leaf_of(uintptr_t address, bool make)
 {
-    _Atomic(struct shadow_leaf *) *place =
-        &shadow_leaves[(address >> SHADOW_LEAF_SHIFT) % SHADOW_LEAVES];
-    struct shadow_leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
+    _Atomic(struct handed_out_leaf *) *place =
+        &handed_out_leaves[(address >> HANDED_OUT_LEAF_SHIFT) % HANDED_OUT_LEAVES];
+    struct handed_out_leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf != NULL || !make)
         return leaf;
     leaf = direct_map(sizeof *leaf);
     if (leaf == NULL)
         return NULL;
     leaf->start = address & ~(LEAF_BYTES - 1);
-    struct shadow_leaf *other = NULL;
+    struct handed_out_leaf *other = NULL;
     if (!atomic_compare_exchange_strong(place, &other, leaf)) {
         direct_call3(SYS_munmap, (long)leaf, sizeof *leaf, 0);
         return other;
@@ -39,14 +39,14 @@ static struct shadow_leaf *leaf_of(uintptr_t address, bool make)
     return leaf;
 }
 
-struct shadow_leaf *shadow_first(void)
+struct handed_out_leaf *handed_out_first(void)
 {
     return atomic_load_explicit(&leaves, memory_order_acquire);
 }
 
-bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
+bool handed_out_page_is_noted(const struct handed_out_leaf *leaf, size_t page)
 {
-    enum { WORDS = 1 << (SHADOW_PAGE_SHIFT - SHADOW_WORD_SHIFT) };
+    enum { WORDS = 1 << (HANDED_OUT_PAGE_SHIFT - HANDED_OUT_WORD_SHIFT) };
     uint64_t any =
         atomic_load_explicit(&leaf->pages[page / 64], memory_order_relaxed) >> page % 64 & 1;
     for (size_t i = 0; i < WORDS; i++)
@@ -58,8 +58,8 @@ bool shadow_page_is_noted(const struct shadow_leaf *leaf, size_t page)
  * index of this extent. */
 static size_t end_in_extent(size_t page, size_t last, size_t *extent)
 {
-    *extent = page / SHADOW_EXTENT_PAGES;
-    size_t end = (*extent + 1) * SHADOW_EXTENT_PAGES;
+    *extent = page / HANDED_OUT_EXTENT_PAGES;
+    size_t end = (*extent + 1) * HANDED_OUT_EXTENT_PAGES;
     return end < last ? end : last;
 }
 
@@ -67,10 +67,10 @@ static size_t end_in_extent(size_t page, size_t last, size_t *extent)
  * caller is about to record the range as handed out. The pages without a noted granule are then
  * added to the counts. If `noted` is true, the caller is about to clear the range. The pages with a
  * noted granule are then subtracted. If the count of an extent is 0, its bits need not be read. */
-static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool noted)
+static void count_pages(struct handed_out_leaf *leaf, uintptr_t from, uintptr_t to, bool noted)
 {
-    size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;
-    for (size_t page = from >> SHADOW_PAGE_SHIFT, extent, end; page < last; page = end) {
+    size_t last = (to + PAGE_BYTES - 1) >> HANDED_OUT_PAGE_SHIFT;
+    for (size_t page = from >> HANDED_OUT_PAGE_SHIFT, extent, end; page < last; page = end) {
         end = end_in_extent(page, last, &extent);
         _Atomic uint16_t *count = &leaf->noted[extent];
         uint16_t found = 0;
@@ -78,7 +78,7 @@ static void count_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, 
             found = noted ? 0 : (uint16_t)(end - page);
         else
             for (; page < end; page++)
-                found = (uint16_t)(found + (shadow_page_is_noted(leaf, page) == noted));
+                found = (uint16_t)(found + (handed_out_page_is_noted(leaf, page) == noted));
         atomic_fetch_add_explicit(count, noted ? (uint16_t)-found : found, memory_order_relaxed);
     }
 }
@@ -99,17 +99,17 @@ static void change(_Atomic uint64_t *words, size_t first, size_t last, enum act 
     }
 }
 
-static bool is_noted(struct shadow_leaf *leaf, uintptr_t address)
+static bool is_noted(struct handed_out_leaf *leaf, uintptr_t address)
 {
-    size_t granule = (address % LEAF_BYTES) >> SHADOW_GRANULE_SHIFT;
-    size_t page = (address % LEAF_BYTES) >> SHADOW_PAGE_SHIFT;
+    size_t granule = (address % LEAF_BYTES) >> HANDED_OUT_GRANULE_SHIFT;
+    size_t page = (address % LEAF_BYTES) >> HANDED_OUT_PAGE_SHIFT;
     uint64_t granules = atomic_load_explicit(&leaf->granules[granule / 64], memory_order_relaxed);
     uint64_t pages = atomic_load_explicit(&leaf->pages[page / 64], memory_order_relaxed);
     return ((granules >> granule % 64) & 1) != 0 || ((pages >> page % 64) & 1) != 0;
 }
 
 /* Records [start, end), which lies in one leaf, as handed out. */
-static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
+static void note(struct handed_out_leaf *leaf, uintptr_t start, uintptr_t end)
 {
     uintptr_t from = start % LEAF_BYTES;
     uintptr_t to = from + (end - start);
@@ -121,7 +121,7 @@ static void note(struct shadow_leaf *leaf, uintptr_t start, uintptr_t end)
     uintptr_t whole = (from + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     uintptr_t whole_end = to & ~(PAGE_BYTES - 1);
     change(leaf->granules, from >> GRANULE_BITS, whole >> GRANULE_BITS, SET);
-    change(leaf->pages, whole >> SHADOW_PAGE_SHIFT, whole_end >> SHADOW_PAGE_SHIFT, SET);
+    change(leaf->pages, whole >> HANDED_OUT_PAGE_SHIFT, whole_end >> HANDED_OUT_PAGE_SHIFT, SET);
     change(leaf->granules, whole_end >> GRANULE_BITS, (to + 15) >> GRANULE_BITS, SET);
 }
 
@@ -130,24 +130,24 @@ static void note_all(uintptr_t start, uintptr_t end)
 {
     for (uintptr_t next; start < end; start = next) {
         next = (start | (LEAF_BYTES - 1)) + 1;
-        struct shadow_leaf *leaf = leaf_of(start, true);
+        struct handed_out_leaf *leaf = leaf_of(start, true);
         if (leaf != NULL)
             note(leaf, start, next < end ? next : end);
     }
 }
 
-bool shadow_hand_out(const void *block, size_t bytes)
+bool handed_out_add(const void *block, size_t bytes)
 {
     uintptr_t start = (uintptr_t)block;
     uintptr_t end = start + (bytes != 0 ? bytes : 1);
-    struct shadow_leaf *leaf = leaf_of(start, true);
+    struct handed_out_leaf *leaf = leaf_of(start, true);
     if (leaf == NULL)
         return false;
     bool is_new = !is_noted(leaf, start);
-    struct shadow_leaf *last = leaf_of(end - 1, true);
+    struct handed_out_leaf *last = leaf_of(end - 1, true);
     /* The end of the block may be new even if its beginning is not: realloc grew the block, or the
      * last block at this address was shorter. If both are noted, the first granule still gets a bit
-     * of its own, so that shadow_is_noted() finds this bit the next time. */
+     * of its own, so that handed_out_is_noted() finds this bit the next time. */
     if (is_new || (last != NULL && !is_noted(last, end - 1)))
         note_all(start, end);
     else
@@ -155,14 +155,14 @@ bool shadow_hand_out(const void *block, size_t bytes)
     return is_new;
 }
 
-void shadow_forget(uintptr_t start, size_t bytes)
+void handed_out_forget(uintptr_t start, size_t bytes)
 {
     /* munmap() and madvise() also round the end up to a page. */
     uintptr_t end = (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     start = (start + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     for (uintptr_t next; start < end; start = next) {
         next = (start | (LEAF_BYTES - 1)) + 1;
-        struct shadow_leaf *leaf = leaf_of(start, false);
+        struct handed_out_leaf *leaf = leaf_of(start, false);
         if (leaf == NULL)
             continue;
         uintptr_t from = start % LEAF_BYTES;
@@ -170,14 +170,14 @@ void shadow_forget(uintptr_t start, size_t bytes)
         /* The bits of a whole leaf are given back to the kernel rather than filled with zeroes,
          * because many of their pages may never have been touched. */
         if (to - from == LEAF_BYTES) {
-            direct_call3(SYS_madvise, (long)leaf, offsetof(struct shadow_leaf, noted),
+            direct_call3(SYS_madvise, (long)leaf, offsetof(struct handed_out_leaf, noted),
                          4 /* MADV_DONTNEED */);
             memset((void *)leaf->noted, 0, sizeof leaf->noted);
             continue;
         }
         count_pages(leaf, from, to, true);
         change(leaf->granules, from >> GRANULE_BITS, to >> GRANULE_BITS, CLEAR);
-        change(leaf->pages, from >> SHADOW_PAGE_SHIFT, to >> SHADOW_PAGE_SHIFT, CLEAR);
+        change(leaf->pages, from >> HANDED_OUT_PAGE_SHIFT, to >> HANDED_OUT_PAGE_SHIFT, CLEAR);
     }
 }
 
@@ -186,7 +186,7 @@ void shadow_forget(uintptr_t start, size_t bytes)
 enum { WIDE_MOST = 32 };
 
 /* Mappings of 1 GiB and more. Most of them only reserve addresses, so their pages are not counted
- * one by one: shadow_held() treats all of them as held, even after the allocator has given some
+ * one by one: handed_out_held() treats all of them as held, even after the allocator has given some
  * back. */
 static struct {
     _Atomic uintptr_t start;
@@ -195,10 +195,10 @@ static struct {
 static _Atomic unsigned wide_count;
 
 /* Counts the pages of [from, to) in one leaf as held, or as given back if `more` is false. */
-static void hold_pages(struct shadow_leaf *leaf, uintptr_t from, uintptr_t to, bool more)
+static void hold_pages(struct handed_out_leaf *leaf, uintptr_t from, uintptr_t to, bool more)
 {
-    size_t last = (to + PAGE_BYTES - 1) >> SHADOW_PAGE_SHIFT;
-    for (size_t page = from >> SHADOW_PAGE_SHIFT, extent, end; page < last; page = end) {
+    size_t last = (to + PAGE_BYTES - 1) >> HANDED_OUT_PAGE_SHIFT;
+    for (size_t page = from >> HANDED_OUT_PAGE_SHIFT, extent, end; page < last; page = end) {
         end = end_in_extent(page, last, &extent);
         uint16_t pages = (uint16_t)(end - page);
         atomic_fetch_add_explicit(&leaf->held[extent], more ? pages : (uint16_t)-pages,
@@ -211,14 +211,14 @@ static void hold(uintptr_t start, size_t bytes, bool more)
     uintptr_t end = start + bytes;
     for (uintptr_t next; start < end; start = next) {
         next = (start | (LEAF_BYTES - 1)) + 1;
-        struct shadow_leaf *leaf = leaf_of(start, more);
+        struct handed_out_leaf *leaf = leaf_of(start, more);
         if (leaf != NULL)
             hold_pages(leaf, start % LEAF_BYTES,
                        start % LEAF_BYTES + ((next < end ? next : end) - start), more);
     }
 }
 
-void shadow_hold(uintptr_t start, size_t bytes)
+void handed_out_hold(uintptr_t start, size_t bytes)
 {
     if (bytes < LEAF_BYTES) {
         hold(start, bytes, true);
@@ -231,23 +231,23 @@ void shadow_hold(uintptr_t start, size_t bytes)
     }
 }
 
-void shadow_let_go(uintptr_t start, size_t bytes)
+void handed_out_let_go(uintptr_t start, size_t bytes)
 {
     if (bytes < LEAF_BYTES)
         hold(start, bytes, false);
 }
 
-unsigned shadow_held(const struct shadow_leaf *leaf, size_t extent)
+unsigned handed_out_held(const struct handed_out_leaf *leaf, size_t extent)
 {
-    uintptr_t start = leaf->start + (extent << SHADOW_EXTENT_SHIFT);
+    uintptr_t start = leaf->start + (extent << HANDED_OUT_EXTENT_SHIFT);
     unsigned count = atomic_load_explicit(&wide_count, memory_order_relaxed);
     if (count > WIDE_MOST)
-        return SHADOW_EXTENT_PAGES;
+        return HANDED_OUT_EXTENT_PAGES;
     for (unsigned i = 0; i < count; i++)
         if (start < atomic_load_explicit(&wide[i].end, memory_order_relaxed) &&
-            start + ((uintptr_t)1 << SHADOW_EXTENT_SHIFT) >
+            start + ((uintptr_t)1 << HANDED_OUT_EXTENT_SHIFT) >
                 atomic_load_explicit(&wide[i].start, memory_order_relaxed))
-            return SHADOW_EXTENT_PAGES;
+            return HANDED_OUT_EXTENT_PAGES;
     unsigned held = atomic_load_explicit(&leaf->held[extent], memory_order_relaxed);
-    return held < SHADOW_EXTENT_PAGES ? held : SHADOW_EXTENT_PAGES;
+    return held < HANDED_OUT_EXTENT_PAGES ? held : HANDED_OUT_EXTENT_PAGES;
 }

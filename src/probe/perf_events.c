@@ -1,4 +1,4 @@
-#include "probe/counters.h"
+#include "probe/perf_events.h"
 
 #include "probe/direct_syscall.h"
 #include "probe/session.h"
@@ -47,7 +47,7 @@ static void choose(void)
     }
 }
 
-void counters_begin(void)
+void perf_events_begin(void)
 {
     static bool chosen;
     if (!chosen)
@@ -87,12 +87,12 @@ static long open_event(uint32_t event, long leader)
 
 /* Returns the number of events in the thread's group. me->counters holds their descriptors in the
  * order of their slots. */
-static unsigned group_size(const struct self *me)
+static unsigned group_size(const struct thread_state *me)
 {
     return (unsigned)__builtin_popcount(me->counter_slots);
 }
 
-static void open_group(struct self *me)
+static void open_group(struct thread_state *me)
 {
     for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++) {
         if (wanted[slot] == 0)
@@ -109,13 +109,13 @@ static void open_group(struct self *me)
 
 /* Counts the events of an empty operation and stores them in the file. Each stored number is the
  * least of nine tries. In user mode the tries differ little, and disturbances only add events. */
-static void measure_nothing(struct self *me)
+static void measure_nothing(struct thread_state *me)
 {
     enum { TRIES = 9 };
     uint64_t least[PROFILE_SLOTS];
     memset(least, 0xff, sizeof least);
     for (int i = 0; i < TRIES; i++) {
-        if (!counters_before(me) || !counters_after(me))
+        if (!perf_events_before(me) || !perf_events_after(me))
             return;
         for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++)
             if (me->events[slot] < least[slot])
@@ -125,7 +125,7 @@ static void measure_nothing(struct self *me)
     session.head->has_event_nothing = 1;
 }
 
-void counters_arm(struct self *me)
+void perf_events_arm(struct thread_state *me)
 {
     me->counter_slots = 0;
     open_group(me);
@@ -141,7 +141,7 @@ static bool is_event(int fd)
     return !direct_failed(direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
 }
 
-void counters_disarm(struct self *me)
+void perf_events_disarm(struct thread_state *me)
 {
     for (unsigned i = 0; i < group_size(me); i++)
         if (is_event(me->counters[i]))
@@ -159,7 +159,7 @@ struct group {
     uint64_t values[PROFILE_SLOTS];
 };
 
-static bool read_group(const struct self *me, struct group *group)
+static bool read_group(const struct thread_state *me, struct group *group)
 {
     long bytes = (long)(offsetof(struct group, values) + group_size(me) * sizeof(uint64_t));
     return direct_call3(SYS_read, me->counters[0], (long)group, bytes) == bytes;
@@ -168,7 +168,7 @@ static bool read_group(const struct self *me, struct group *group)
 /* Replaces each number x in me->events by v - x, where v is the group's present value. Before the
  * operation all x are 0, so the first call stores v. After the operation the second call yields the
  * difference. */
-static void subtract_from(struct self *me, const struct group *group)
+static void subtract_from(struct thread_state *me, const struct group *group)
 {
     unsigned place = 0;
     for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++)
@@ -177,7 +177,7 @@ static void subtract_from(struct self *me, const struct group *group)
     me->events_missed = group->enabled_ns - group->running_ns - me->events_missed;
 }
 
-bool counters_before(struct self *me)
+bool perf_events_before(struct thread_state *me)
 {
     struct group group;
     if (!is_event(me->counters[0])) {
@@ -192,7 +192,7 @@ bool counters_before(struct self *me)
     return true;
 }
 
-bool counters_after(struct self *me)
+bool perf_events_after(struct thread_state *me)
 {
     struct group group;
     if (!read_group(me, &group))

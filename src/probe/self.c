@@ -1,3 +1,0 @@
-#include "probe/self.h"
-
-__thread struct self self = {.guard = SELF_UNKNOWN};
