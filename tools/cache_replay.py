@@ -2,9 +2,10 @@
 
     .venv/bin/python tools/cache_replay.py PROG [ARG…]
 
-Runs the program once under glibc with large_blocks.c, which records all blocks above 32 KiB. Then
-replays the record of each process against each kind of cache. Prints the number of allocations of
-the process, and the share of them in % that each cache serves if it may hold 2, 8 or 32 MiB.
+Runs the program once under glibc with large_block_recorder.c, which records all blocks above 32
+KiB. Then replays the record of each process against each kind of cache. Prints the number of
+allocations of the process, and the share of them in % that each cache serves if it may hold 2, 8 or
+32 MiB.
 
     size   64 sets of four slots; the key is the number of slices of 16 KiB
     site   64 sets of four slots; the key is the number of slices, the return address and the low
@@ -26,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-RECORDER = Path(__file__).with_name("large_blocks.c")
+RECORDER = Path(__file__).with_name("large_block_recorder.c")
 EVENT = np.dtype([("block", "u8"), ("bytes", "u8"), ("caller", "u8"), ("stack", "u8")])
 SLICE = 16384
 SETS, SLOTS = 64, 4
@@ -186,7 +187,7 @@ def main(command: list[str]) -> None:
     if not command:
         raise SystemExit(__doc__)
     with tempfile.TemporaryDirectory() as name:
-        library = Path(name, "large_blocks.so")
+        library = Path(name, "large_block_recorder.so")
         subprocess.run(
             ["cc", "-O2", "-shared", "-fPIC", RECORDER, "-o", library, "-lpthread"], check=True
         )

@@ -127,7 +127,7 @@ def test_a_checked_arena_finds_mistakes_without_a_sanitizer(
 def test_the_thread_sanitizer_finds_no_error_in_threads_with_a_shared_pool(
     program: Callable[..., Path], compiler: str
 ) -> None:
-    built = program(ROOT / "examples" / "arena" / "workers.c", compiler, "-fsanitize=thread")
+    built = program(ROOT / "examples" / "arena" / "shared_pool.c", compiler, "-fsanitize=thread")
     assert succeed(built) == "sum 49995000\n"
 
 

@@ -1,4 +1,4 @@
-/* large_blocks.c - records large blocks: a library that is preloaded into programs that use glibc.
+/* large_block_recorder.c - records large blocks, when preloaded into a program that uses glibc.
  *
  * It writes a struct event for each allocation above 32 KiB, and for each free of such a block, to
  * $LARGE_BLOCKS/PID.NAME. cache_replay.py reads these files.
@@ -45,7 +45,7 @@ static void write_out(void)
     }
     size_t bytes = count * sizeof events[0];
     if (file < 0 || write(file, events, bytes) != (ssize_t)bytes)
-        dprintf(STDERR_FILENO, "large_blocks: %zu events are lost\n", count);
+        dprintf(STDERR_FILENO, "large_block_recorder: %zu events are lost\n", count);
     count = 0;
 }
 
