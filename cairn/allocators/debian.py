@@ -26,7 +26,7 @@ from urllib.parse import unquote
 from cairn.allocators import discover
 from cairn.allocators.catalog import Allocator, Catalog, Found, is_version, load_catalog
 from cairn.allocators.discover import file_sha256
-from cairn.allocators.tools import Busy, Progress, Stalled, locked, run_tool
+from cairn.allocators.tool_runner import Busy, Progress, Stalled, locked, run_tool
 from cairn.errors import CairnError
 
 LOCK_TIMEOUT_S = 600.0

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from cairn.allocators.discover import file_sha256
 from cairn.allocators.sources import Source
-from cairn.allocators.tools import Progress, Stalled, find_tool, packages_of, run_tool
+from cairn.allocators.tool_runner import Progress, Stalled, find_tool, packages_of, run_tool
 
 STALL_S = 120.0
 """The time without progress after which a download is ended.

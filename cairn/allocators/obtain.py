@@ -26,7 +26,7 @@ from cairn.allocators.discover import file_sha256
 from cairn.allocators.download import NotObtained
 from cairn.allocators.recipes import DRAFT, OBJECTS, Command, Plan, Workshop
 from cairn.allocators.sources import Source
-from cairn.allocators.tools import (
+from cairn.allocators.tool_runner import (
     REPORT_EVERY_S,
     Busy,
     Failed,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cairn.allocators import discover
 from cairn.allocators.catalog import Allocator, Found, is_typable, is_version, load_catalog
-from cairn.allocators.tools import Busy, Progress, locked
+from cairn.allocators.tool_runner import Busy, Progress, locked
 from cairn.binary.library import inspect_library, refuse_library
 from cairn.errors import CairnError, UsageError
 

@@ -3,7 +3,8 @@
 Most experiments run built-in workloads at sizes of their own (`Size.variants`). The experiment
 `suite` runs the catalog of `cairn/run/workloads.toml`. The experiment `build` runs a build command;
 `Experiment.prepare` fetches the source for it.
-`cairn.bench.runs` turns an experiment into a run, which is then stored and reported like any other.
+`cairn.bench.run_settings` turns an experiment into a run, which is then stored and reported like
+any other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Literal
 from cairn.allocators.discover import cache_folder
 from cairn.allocators.download import NotObtained, obtain_archive, unpack
 from cairn.allocators.sources import Source
-from cairn.allocators.tools import Progress, build_environment, find_tool, packages_of
+from cairn.allocators.tool_runner import Progress, build_environment, find_tool, packages_of
 from cairn.errors import CairnError
 from cairn.model import Settings, StopRule, Workload
 

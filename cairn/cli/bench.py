@@ -20,7 +20,7 @@ from cairn.report.view import Form
 from cairn.run import store
 
 if TYPE_CHECKING:
-    from cairn.bench.runs import Chosen
+    from cairn.bench.run_settings import Chosen
 
 
 @cli.command()
@@ -90,7 +90,7 @@ def bench(
     workload fails under another contender only, or no contender is installed, 130 interrupted
     (continue with --resume last).
     """
-    from cairn.bench import runs as benching
+    from cairn.bench import run_settings as benching
 
     console = stderr(color)
     output = output_of(form, full, color, out, force)
@@ -168,7 +168,7 @@ def _list(beside: Sequence[str]) -> None:
     """Prints all experiments and workloads by group, with the time that a run of each takes."""
     from cairn.allocators import discover
     from cairn.allocators.contenders import default_contenders
-    from cairn.bench import runs as benching
+    from cairn.bench import run_settings as benching
     from cairn.report.terminal import Screen
     from cairn.run import workloads
 
@@ -223,7 +223,7 @@ def _plan(
 
     Fails with the same errors as the run itself.
     """
-    from cairn.bench import runs as benching
+    from cairn.bench import run_settings as benching
     from cairn.run import preflight
 
     named = preflight.named(contenders)

@@ -10,7 +10,7 @@ import rich_click as click
 
 from cairn import units
 from cairn.allocators import discover
-from cairn.allocators.tools import bytes_below
+from cairn.allocators.tool_runner import bytes_below
 from cairn.cli import options
 from cairn.cli.root_command import cli
 from cairn.errors import UsageError

@@ -259,7 +259,7 @@ def _found_by(folder: StoredRun) -> str:
 
 def measured(stored: StoredRun) -> Measured:
     """Returns the stored run with all data of its report."""
-    from cairn.bench import experiments, runs
+    from cairn.bench import experiments, run_settings
     from cairn.report.run import Measured
 
     run = stored.run()
@@ -269,7 +269,7 @@ def measured(stored: StoredRun) -> Measured:
         samples=stored.samples(),
         stopped=stored.stopped(),
         name=_found_by(stored),
-        kind="comparison" if run.experiment is None else runs.report_of(run),
+        kind="comparison" if run.experiment is None else run_settings.report_of(run),
         pairs=experiment.compared if experiment is not None else (),
         bench=" ".join(_named(run)) or None,
         predicts=_predicts(stored),
@@ -328,10 +328,10 @@ def _draw(
     console: Console, run: Run, comparisons: Sequence[Comparison], folder: store.Folder
 ) -> None:
     """Draws the pictures after the report, so that a failure to draw loses no result."""
-    from cairn.bench import runs
+    from cairn.bench import run_settings
 
     try:
-        drawn = runs.pictures(run, comparisons, folder)
+        drawn = run_settings.pictures(run, comparisons, folder)
     except Exception as error:
         # Any failure of the drawing library is only a warning, since the report is already printed.
         why = str(error) or type(error).__name__

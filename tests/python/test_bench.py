@@ -14,7 +14,7 @@ from support.comparisons import a_run, a_sample
 from cairn import native
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found, load_catalog
-from cairn.bench import experiments, runs
+from cairn.bench import experiments, run_settings
 from cairn.compare import comparison, instructions
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
@@ -55,17 +55,17 @@ def test_every_experiment_names_existing_programs_and_allocators() -> None:
 
 
 def test_workloads_by_name_are_one_run_and_each_experiment_another() -> None:
-    choices = runs.chosen(["scenario-json", "fill", "scenario-json", "mixed"], quick=True)
+    choices = run_settings.chosen(["scenario-json", "fill", "scenario-json", "mixed"], quick=True)
     assert [choice.experiment.name for choice in choices] == ["fill", "mixed", "workloads"]
     assert [variant.name for variant in choices[-1].variants] == ["scenario-json"]
-    (suite,) = runs.chosen(["suite"], quick=False)
+    (suite,) = run_settings.chosen(["suite"], quick=False)
     assert [variant.name for variant in suite.variants] == [
         entry.name for entry in workloads.load()
     ]
-    (quick,) = runs.chosen(["suite"], quick=True)
+    (quick,) = run_settings.chosen(["suite"], quick=True)
     assert 0 < len(quick.variants) <= len(suite.variants)
     with pytest.raises(UsageError):
-        runs.chosen(["nonsense"], quick=False)
+        run_settings.chosen(["nonsense"], quick=False)
 
 
 def test_a_run_names_the_report_that_shows_it() -> None:
@@ -74,7 +74,7 @@ def test_a_run_names_the_report_that_shows_it() -> None:
         settings = Settings(
             workloads=tuple(Workload(str(i), ("x",)) for i in range(count)), folder="/"
         )
-        return runs.report_of(replace(run, experiment=name, settings=settings))
+        return run_settings.report_of(replace(run, experiment=name, settings=settings))
 
     assert run_of(None) == run_of("build") == run_of("gone") == run_of("workloads") == "comparison"
     assert run_of("suite") == run_of("workloads", 2) == "standings"
@@ -84,11 +84,11 @@ def test_a_run_names_the_report_that_shows_it() -> None:
 def test_the_suite_ends_within_the_hour_and_the_quick_one_within_minutes() -> None:
     rule = SUITE_RULE
     assert rule.budget_s is not None and rule.budget_s <= 3600
-    (quick,) = runs.chosen(["suite"], quick=True)
+    (quick,) = run_settings.chosen(["suite"], quick=True)
     assert len(quick.variants) <= 12
     assert len(quick.size.contenders) == 6
     assert quick.expected_s(len(quick.size.contenders), quick.size.rule) < 360
-    (suite,) = runs.chosen(["suite"], quick=False)
+    (suite,) = run_settings.chosen(["suite"], quick=False)
     everybody = [entry for entry in load_catalog().allocators if not entry.hardened]
     assert suite.expected_s(len(everybody), rule) < rule.budget_s, (
         "the fewest rounds fit into the budget"
@@ -99,16 +99,19 @@ def test_without_a_peer_there_is_nothing_to_compare(monkeypatch: pytest.MonkeyPa
     here(monkeypatch, "system", "hardened")
     for size in (experiments.EXPERIMENTS[-1].full, experiments.EXPERIMENTS[-1].quick):
         with pytest.raises(ContenderFailed, match=r"cairn allocators get .*mimalloc"):
-            runs.contenders(size, quiet)
+            run_settings.contenders(size, quiet)
     malloctest = experiments.find("malloctest")
     assert malloctest is not None
-    assert len(runs.contenders(malloctest.full, quiet)) == 5, "an arena needs no peer"
+    assert len(run_settings.contenders(malloctest.full, quiet)) == 5, "an arena needs no peer"
 
 
 def test_a_note_names_each_allocator_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, "system", "hardened", "jemalloc")
     said: list[str] = []
-    assert runs.contenders(experiments.EXPERIMENTS[-1].full, said.append) == ("system", "jemalloc")
+    assert run_settings.contenders(experiments.EXPERIMENTS[-1].full, said.append) == (
+        "system",
+        "jemalloc",
+    )
     assert any("hardened" in line and "left out" in line for line in said)
     assert any("mimalloc" in line and "cairn allocators get" in line for line in said)
 
@@ -118,7 +121,13 @@ def test_the_quick_suite_takes_other_peers_where_its_own_are_not_here(
 ) -> None:
     here(monkeypatch, "system", "cairn", "hoard", "rpmalloc", "jemalloc")
     size = experiments.EXPERIMENTS[-1].quick
-    assert runs.contenders(size, quiet) == ("system", "cairn", "jemalloc", "rpmalloc", "hoard")
+    assert run_settings.contenders(size, quiet) == (
+        "system",
+        "cairn",
+        "jemalloc",
+        "rpmalloc",
+        "hoard",
+    )
 
 
 def test_a_note_names_each_workload_that_does_not_fit_into_memory(
@@ -130,17 +139,19 @@ def test_a_note_names_each_workload_that_does_not_fit_into_memory(
         experiments.Variant("large", "fill", "--bytes 2", 1.0, 4 * GIB),
     )
     size = experiments.Size(experiments.rounds(2), variants=variants)
-    choice = runs.Chosen(experiments.EXPERIMENTS[1], size)
+    choice = run_settings.Chosen(experiments.EXPERIMENTS[1], size)
     with_memory(monkeypatch, 4 * GIB)
-    assert [w.name for w in runs.settings(choice, said.append).workloads] == ["small"]
+    assert [w.name for w in run_settings.settings(choice, said.append).workloads] == ["small"]
     assert "large needs about 4.00 GiB" in said[0]
     with_memory(monkeypatch, GIB // 2)
     with pytest.raises(CairnError, match="no workload fits"):
-        runs.settings(choice, said.append)
+        run_settings.settings(choice, said.append)
     with pytest.raises(CairnError, match=r"small needs about 1\.00 GiB"):
-        runs.settings(replace(choice, size=replace(size, variants=variants[:1])), said.append)
+        run_settings.settings(
+            replace(choice, size=replace(size, variants=variants[:1])), said.append
+        )
     with_memory(monkeypatch, 5 * GIB)
-    settings = runs.settings(choice, said.append)
+    settings = run_settings.settings(choice, said.append)
     assert settings.reports and settings.workloads[1].command == ("/workloads/fill", "--bytes", "2")
 
 
@@ -233,9 +244,11 @@ def test_a_workload_with_a_touch_option_keeps_it_when_instructions_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_memory(monkeypatch, GIB)
-    monkeypatch.setattr(runs.shutil, "which", lambda _: "/usr/bin/valgrind")
-    (choice,) = runs.counted(runs.chosen(["large-churn-untouched", "larson"], quick=True))
-    for workload in runs.settings(choice, quiet, instructions=True).workloads:
+    monkeypatch.setattr(run_settings.shutil, "which", lambda _: "/usr/bin/valgrind")
+    (choice,) = run_settings.counted(
+        run_settings.chosen(["large-churn-untouched", "larson"], quick=True)
+    )
+    for workload in run_settings.settings(choice, quiet, instructions=True).workloads:
         assert workload.command.count("--touch") == 1
         assert workload.command[-1] == (
             "none" if workload.group == "large-churn-untouched" else "header"

@@ -18,7 +18,7 @@ import cairn
 from cairn import native
 from cairn.allocators import catalog, contenders, discover, obtain, register
 from cairn.allocators.catalog import Found
-from cairn.bench import experiments, runs
+from cairn.bench import experiments, run_settings
 from cairn.cli import allocator_list
 from cairn.doctor import abilities, machine, machine_checks
 from cairn.errors import CairnError, ContenderFailed, UsageError
@@ -93,7 +93,7 @@ def test_our_allocator_is_the_second_default_contender_after_system() -> None:
     # The founding experiment has its own list of contenders.
     for experiment in (one for one in experiments.EXPERIMENTS if one.report != "founding"):
         for size in (experiment.full, experiment.quick):
-            named = size.contenders or runs.contenders(size, lambda _: None)
+            named = size.contenders or run_settings.contenders(size, lambda _: None)
             assert named[:2] == ("system", "cairn"), experiment.name
     assert experiments.SINGLE.quick.contenders[:2] == ("system", "cairn")
 
@@ -129,7 +129,7 @@ def test_a_missing_library_is_reported_wherever_it_would_be_used() -> None:
     said: list[str] = []
     # On some machines no other allocator is installed. Then contenders() fails.
     with contextlib.suppress(ContenderFailed):
-        assert "cairn" not in runs.contenders(experiments.EXPERIMENTS[-1].full, said.append)
+        assert "cairn" not in run_settings.contenders(experiments.EXPERIMENTS[-1].full, said.append)
     assert [line for line in said if line.startswith("cairn is left out: this installation")]
     assert not [line for line in said if "get cairn" in line]
     judged = machine_checks.judge_abilities(

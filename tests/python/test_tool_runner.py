@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn.allocators import tools
+from cairn.allocators import tool_runner
 from cairn.allocators.download import _complaint
-from cairn.allocators.tools import Busy, Failed, Stalled, Task
+from cairn.allocators.tool_runner import Busy, Failed, Stalled, Task
 
 
 def program(path: Path, text: str = "exit 0") -> Path:
@@ -44,46 +44,48 @@ def test_a_tool_is_found_by_its_variable_then_on_the_path_then_beside_python(
     monkeypatch.setattr(sys, "executable", str(own / "python"))
     monkeypatch.setenv("PATH", str(on_path))
     monkeypatch.delenv("CC", raising=False)
-    assert tools.find_tool("cc") is None
+    assert tool_runner.find_tool("cc") is None
     beside = program(own / "clang")
-    assert tools.find_tool("cc") == str(beside)
+    assert tool_runner.find_tool("cc") == str(beside)
     cc = program(on_path / "cc")
-    assert tools.find_tool("cc") == str(cc)
+    assert tool_runner.find_tool("cc") == str(cc)
     gcc = program(on_path / "gcc")
-    assert tools.find_tool("cc") == str(gcc), "gcc comes before cc"
+    assert tool_runner.find_tool("cc") == str(gcc), "gcc comes before cc"
     mine = program(named / "mine")
     monkeypatch.setenv("CC", str(mine))
-    assert tools.find_tool("cc") == str(mine)
+    assert tool_runner.find_tool("cc") == str(mine)
     monkeypatch.setenv("CC", str(named / "missing"))
-    assert tools.find_tool("cc") == str(gcc)
+    assert tool_runner.find_tool("cc") == str(gcc)
 
 
 def test_each_package_is_named_once_and_an_unknown_tool_by_its_own_name() -> None:
-    assert tools.packages_of(["cargo", "cc", "cargo", "c++", "other"]) == "cargo gcc g++ other"
+    assert (
+        tool_runner.packages_of(["cargo", "cc", "cargo", "c++", "other"]) == "cargo gcc g++ other"
+    )
 
 
 def test_a_build_is_not_changed_by_the_users_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         os, "environ", {"CFLAGS": "-O0", "LD_PRELOAD": "x", "LC_ALL": "de_DE", "HOME": "/h"}
     )
-    assert tools.build_environment() == {"HOME": "/h", "LC_ALL": "C"}
+    assert tool_runner.build_environment() == {"HOME": "/h", "LC_ALL": "C"}
 
 
 def test_a_call_of_a_tool_returns_its_status_and_both_outputs(tmp_path: Path) -> None:
     tool = program(tmp_path / "tool", "echo out; echo err >&2; echo $LC_ALL; pwd; exit 3")
-    assert tools.run_tool([str(tool)], tmp_path, 60) == (3, f"out\nerr\nC\n{tmp_path}\n")
+    assert tool_runner.run_tool([str(tool)], tmp_path, 60) == (3, f"out\nerr\nC\n{tmp_path}\n")
 
 
 def test_no_more_than_a_mebibyte_of_output_is_kept(tmp_path: Path) -> None:
     tool = program(tmp_path / "tool", "head -c 3000000 /dev/zero | tr '\\0' x")
-    status, output = tools.run_tool([str(tool)], tmp_path, 60)
+    status, output = tool_runner.run_tool([str(tool)], tmp_path, 60)
     assert (status, output) == (0, "x" * (1 << 20))
 
 
 def test_a_tool_that_makes_no_progress_is_ended_with_its_children(tmp_path: Path) -> None:
     tool = program(tmp_path / "tool", f"sleep 1000 & echo $! >{tmp_path}/child; wait")
     with pytest.raises(Stalled):
-        tools.run_tool([str(tool)], tmp_path, 0.5)
+        tool_runner.run_tool([str(tool)], tmp_path, 0.5)
     assert not alive(tmp_path / "child")
 
 
@@ -95,28 +97,28 @@ def test_a_tool_that_writes_below_its_folder_makes_progress(
     So a tool is ended after two looks without a change.
     """
     now, written = itertools.count(0, 0.6), itertools.count()
-    monkeypatch.setattr(tools.time, "monotonic", lambda: next(now))
-    monkeypatch.setattr(tools, "bytes_below", lambda _: next(written))
-    assert tools.run_tool(["sleep", "1"], tmp_path, 1.0) == (0, "")
-    monkeypatch.setattr(tools, "bytes_below", lambda _: 7)
+    monkeypatch.setattr(tool_runner.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(tool_runner, "bytes_below", lambda _: next(written))
+    assert tool_runner.run_tool(["sleep", "1"], tmp_path, 1.0) == (0, "")
+    monkeypatch.setattr(tool_runner, "bytes_below", lambda _: 7)
     with pytest.raises(Stalled):
-        tools.run_tool(["sleep", "1000"], tmp_path, 1.0)
+        tool_runner.run_tool(["sleep", "1000"], tmp_path, 1.0)
 
 
 def test_the_bytes_below_a_folder_are_those_of_all_its_files(tmp_path: Path) -> None:
     for name, size in (("a", 5), ("b", 7), ("c/d/e", 11)):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(bytes(size))
-    assert tools.bytes_below(tmp_path) == 23
-    assert tools.bytes_below(tmp_path / "none") == 0
+    assert tool_runner.bytes_below(tmp_path) == 23
+    assert tool_runner.bytes_below(tmp_path / "none") == 0
 
 
 def test_a_lock_is_waited_for_and_given_up_after_a_while(tmp_path: Path) -> None:
     said: list[str] = []
     path = tmp_path / "lock"
-    with tools.locked(path, said.append, "another build", 0.0):
+    with tool_runner.locked(path, said.append, "another build", 0.0):
         assert said == []
-        with pytest.raises(Busy), tools.locked(path, said.append, "another build", 0.0):
+        with pytest.raises(Busy), tool_runner.locked(path, said.append, "another build", 0.0):
             pass
         assert said == ["waiting for another build"]
     with path.open() as again:
@@ -136,7 +138,7 @@ def test_at_most_the_given_number_of_tasks_run_at_once_in_order(tmp_path: Path) 
             for k, target in enumerate(made)
         ]
         log, reported = tmp_path / f"log-{jobs}", [0]
-        tools.run_tasks(tasks, jobs, os.environ, log, reported.append)
+        tool_runner.run_tasks(tasks, jobs, os.environ, log, reported.append)
         assert all(target.exists() for target in made) and not list(tmp_path.glob("draft-*"))
         assert sorted(set(reported)) == [0, 1, 2, 3, 4]
         lines = log.read_text().splitlines()
@@ -157,7 +159,7 @@ def test_the_first_task_that_fails_ends_the_others(tmp_path: Path) -> None:
     tasks = [Task((str(slow),), tmp_path), Task((str(bad),), tmp_path, draft, target)]
     reported: list[int] = []
     with pytest.raises(Failed, match="bad failed with status 4") as caught:
-        tools.run_tasks(tasks, 2, os.environ, tmp_path / "log", reported.append)
+        tool_runner.run_tasks(tasks, 2, os.environ, tmp_path / "log", reported.append)
     assert caught.value.output == "no such thing\n"
     assert not target.exists() and 1 not in reported
     assert not alive(tmp_path / "pid")

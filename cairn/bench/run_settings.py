@@ -18,7 +18,7 @@ from pathlib import Path
 from cairn import native, units
 from cairn.allocators import discover
 from cairn.allocators.contenders import default_contenders, left_out
-from cairn.allocators.tools import Progress
+from cairn.allocators.tool_runner import Progress
 from cairn.bench import experiments
 from cairn.bench.experiments import EXPERIMENTS, SUITE, Experiment, Report, Size, Variant
 from cairn.compare import ranking, standings
