@@ -13,7 +13,7 @@ from cairn.cli.root_command import cli
 from cairn.report.formatting import printable
 
 if TYPE_CHECKING:
-    from cairn.profile.sites import Document, Site
+    from cairn.profile.call_sites import Document, Site
     from cairn.profile.symbols import Files
 
 
@@ -43,7 +43,7 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
       cairn sites log
       cairn sites log | c++filt
     """
-    from cairn.profile import sites as told
+    from cairn.profile import call_sites as told
     from cairn.profile import symbols
 
     files = symbols.Files()

@@ -2,7 +2,7 @@
 
 Each file holds the rules of one theme. A rule looks at a profile and returns a finding, with its
 cause, effect and advice, or None. docs/findings.md describes each rule, its thresholds, and where
-they come from. `find` drops effects below `LEAST_CPU` or `LEAST_MEMORY` (`finding.py`).
+they come from. `find` drops effects below `LEAST_CPU` or `LEAST_MEMORY` (`thresholds.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cairn.findings import kernel, memory, waiting
-from cairn.findings.finding import large_enough
+from cairn.findings.thresholds import large_enough
 from cairn.model import Finding
 from cairn.profile.tally import Profile
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cairn.binary import elf
 from cairn.binary.program import inspect_program
 from cairn.errors import CairnError
-from cairn.profile.sites import Object
+from cairn.profile.call_sites import Object
 
 TABLE_BYTES = 64 << 20
 """The most bytes that are read of one table. They hold 2.8 million symbols, and a million symbols

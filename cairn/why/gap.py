@@ -52,7 +52,7 @@ from typing import Literal
 
 from cairn import units
 from cairn.compare import stats
-from cairn.findings import beside
+from cairn.findings import slow_operations
 from cairn.findings.waiting import QUEUES, QUEUES_ADVICE, QUEUES_SAYS, is_queueing
 from cairn.model import Calls, CpuSamples, Finding, Interval, ProbeSummary, Run, Sample
 from cairn.profile.estimates import WAY_OUT, Estimate
@@ -257,7 +257,7 @@ def explain(
         rounds=len(pairs),
         time=time,
         memory=_memory(pairs),
-        findings=_beside(pairs, time),
+        findings=_slow_operations(pairs, time),
         raised=tuple(found),
     )
 
@@ -352,7 +352,7 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[_Side]) -> list[Fi
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 
-def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
+def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     """Findings about the slower contender from the comparison with the faster one.
 
     Empty if the gap or the difference in allocator code is not shown, or if the two have opposite
@@ -374,7 +374,7 @@ def _beside(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
         else []
     )
     longer = Estimate(abs(own.change or 0.0), Interval(ends[0], ends[1], LEVEL))
-    return beside.beside(beside.Two(mine, theirs, took, longer))
+    return slow_operations.find(slow_operations.Two(mine, theirs, took, longer))
 
 
 def _cpu_ns(sample: Sample) -> float:

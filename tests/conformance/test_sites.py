@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cairn.profile import sites, symbols
+from cairn.profile import call_sites, symbols
 
 from .conftest import MODES, Program
 
@@ -22,13 +22,13 @@ OPERATORS = {
 }
 
 
-def told(program: Program) -> dict[str, list[sites.Site]]:
+def told(program: Program) -> dict[str, list[call_sites.Site]]:
     """Runs the program with CAIRN_SITES=1. Returns the reported call sites of each function."""
     ended = program(CAIRN_SITES="1", CAIRN_STATS="json")
     assert ended.code == 0, ended.err
-    ((document,), _) = sites.parse(ended.err.splitlines())
+    ((document,), _) = call_sites.parse(ended.err.splitlines())
     assert document.count == len(document.sites) and document.others.blocks == 0
-    found: dict[str, list[sites.Site]] = {}
+    found: dict[str, list[call_sites.Site]] = {}
     files = symbols.Files()
     for site in document.sites:
         place = files.place(document.object_of(site), site.address)

@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from cairn.binary import elf
 from cairn.errors import CairnError
-from cairn.profile import sites, symbols
+from cairn.profile import call_sites, symbols
 
 COUNTS = {
     **{"counted": 4, "blocks_variance": 0, "blocks": 4, "bytes": 458752},
@@ -41,16 +41,16 @@ def test_each_process_is_a_document_among_other_lines() -> None:
         + '{"live_bytes":1,"classes":[]}\n'
         + f"{line()}\n"
     )
-    (first, second), damaged = sites.parse(text.splitlines())
+    (first, second), damaged = call_sites.parse(text.splitlines())
     assert damaged == 0
     (site,) = first.sites
     assert (site.address, site.slices, site.depth, site.blocks) == (0x401234, 7, 3, 4)
-    assert first.object_of(site) == sites.Object("./prog", 0x400000, 0x400000, 0x402000)
+    assert first.object_of(site) == call_sites.Object("./prog", 0x400000, 0x400000, 0x402000)
     assert second.sites == ()
 
 
 def test_a_path_may_contain_any_bytes() -> None:
-    ((document,), _) = sites.parse([line(SITE, path="/h\u00c3\u00a9/\u00ff")])
+    ((document,), _) = call_sites.parse([line(SITE, path="/h\u00c3\u00a9/\u00ff")])
     assert os.fsencode(document.objects[0].path) == "/hé/".encode() + b"\xff"
 
 
@@ -60,12 +60,14 @@ def test_a_path_may_contain_any_bytes() -> None:
 )
 def test_lines_without_call_sites_are_a_sentence(text: str) -> None:
     with pytest.raises(CairnError):
-        sites.parse([text])
+        call_sites.parse([text])
 
 
 def test_the_table_counts_the_sites_that_it_does_not_show() -> None:
-    ((document,), _) = sites.parse([line(SITE, {**SITE, "address": "0x401235"}, count=5)])
-    shown = sites.render(document, lambda site: f"f+{site.address - 0x401230:#x}", 1).splitlines()
+    ((document,), _) = call_sites.parse([line(SITE, {**SITE, "address": "0x401235"}, count=5)])
+    shown = call_sites.render(
+        document, lambda site: f"f+{site.address - 0x401230:#x}", 1
+    ).splitlines()
     assert shown[1].split() == [
         "448",
         "KiB",
@@ -86,18 +88,18 @@ def test_the_table_counts_the_sites_that_it_does_not_show() -> None:
 
 def test_an_estimate_is_shown_with_its_error() -> None:
     told = {**SITE, "counted": 25, "blocks_variance": 25 * 4 * 3, "blocks": 100, "live_count": 97}
-    ((document,), _) = sites.parse([line(told, {**SITE, "address": "0x401235"})])
+    ((document,), _) = call_sites.parse([line(told, {**SITE, "address": "0x401235"})])
     assert [round(site.error, 3) for site in document.sites] == [0.346, 0]
-    shown = sites.render(document, lambda _: "f", 2).splitlines()
+    shown = call_sites.render(document, lambda _: "f", 2).splitlines()
     assert shown[1].split()[2:5] == ["100", "35", "%"] and shown[2].split()[2:4] == ["4", "112"]
     assert shown[3].startswith("±: 95 % interval of blocks")
 
 
 def test_half_lived_is_the_time_that_half_of_the_blocks_did_not_reach() -> None:
-    assert sites.half_lived([0] * 8) == "-"
-    assert sites.half_lived([1] + [0] * 7) == "< 1 µs"
-    assert sites.half_lived([1, 0, 0, 2, 0, 0, 0, 0]) == "< 4.2 ms"
-    assert sites.half_lived([0] * 7 + [9]) == "longer"
+    assert call_sites.half_lived([0] * 8) == "-"
+    assert call_sites.half_lived([1] + [0] * 7) == "< 1 µs"
+    assert call_sites.half_lived([1, 0, 0, 2, 0, 0, 0, 0]) == "< 4.2 ms"
+    assert call_sites.half_lived([0] * 7 + [9]) == "longer"
 
 
 def functions(path: Path) -> symbols.Functions:
@@ -117,7 +119,7 @@ def test_the_function_at_an_address_is_found(compiled: Callable[..., Path]) -> N
     assert found.at(start) == ("main", 0) and found.at(start + size - 1) == ("main", size - 1)
     assert found.at(0) is None and found.at(1 << 60) is None
     place = symbols.Files().place(
-        sites.Object(str(program), 1 << 40, 1 << 40, 1 << 41), (1 << 40) + start + 5
+        call_sites.Object(str(program), 1 << 40, 1 << 40, 1 << 41), (1 << 40) + start + 5
     )
     assert (place.function, place.offset, place.path) == ("main", 5, str(program))
 
@@ -131,7 +133,7 @@ def test_an_address_outside_any_known_function_is_shown_as_a_number(
     text.write_text("hello")
     files = symbols.Files()
     for path in (str(text), str(tmp_path), str(tmp_path / "gone")):
-        place = files.place(sites.Object(path, 0x1000, 0x1000, 0x2000), 0x1234)
+        place = files.place(call_sites.Object(path, 0x1000, 0x1000, 0x2000), 0x1234)
         assert str(place) == f"0x234 in {path}"
     assert str(files.place(None, 0x1234)) == "0x1234"
 
@@ -143,7 +145,7 @@ def test_the_functions_of_a_script_are_those_of_its_interpreter(
     script = tmp_path / "script"
     script.write_text(f"#!{program}\n")
     script.chmod(0o755)
-    place = symbols.Files().place(sites.Object(str(script), 0, 0, 1 << 40), 0x1234)
+    place = symbols.Files().place(call_sites.Object(str(script), 0, 0, 1 << 40), 0x1234)
     assert place.path == os.path.realpath(program)
 
 

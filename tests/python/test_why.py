@@ -12,7 +12,7 @@ import pytest
 from support.comparisons import EVIL, a_run, a_sample
 from support.widths import at_all_widths
 
-from cairn.findings import beside
+from cairn.findings.slow_operations import Two, find
 from cairn.model import (
     Calls,
     Contender,
@@ -678,29 +678,27 @@ def test_a_slower_kind_of_operation_is_a_finding(times: dict[str, float], names:
         [one.total_ns or 0.0 for one in of[0].kinds.values()] for of in (slow(**times), slow())
     )
     more_ms = sum(max(0.0, one - other) for one, other in zip(mine, theirs, strict=True)) / MS
-    found = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(more_ms)))
+    found = find(Two(slow(**times), slow(), 100.0 * MS, longer(more_ms)))
     assert [one.name for one in found] == names
-    twice = beside.beside(beside.Two(slow(**times), slow(), 100.0 * MS, longer(2 * more_ms)))
+    twice = find(Two(slow(**times), slow(), 100.0 * MS, longer(2 * more_ms)))
     assert [one.effect for one in twice] == pytest.approx([2 * one.effect for one in found])
-    mostly_else = beside.beside(
-        beside.Two(slow(**times), slow(), 100.0 * MS, longer(6.8 * more_ms))
-    )
+    mostly_else = find(Two(slow(**times), slow(), 100.0 * MS, longer(6.8 * more_ms)))
     assert mostly_else == ()
 
 
 def test_only_the_larger_of_two_causes_is_named() -> None:
     """By the timed operations, freeing takes 60 ms longer and new memory takes 20 ms longer."""
-    found = beside.beside(beside.Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
+    found = find(Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
     assert [one.name for one in found] == ["slow-free"]
     assert found[0].effect == pytest.approx(0.3)
 
 
 def test_an_effect_below_one_percent_is_no_finding() -> None:
-    assert beside.beside(beside.Two(slow(free=2.0), slow(), 100_000.0 * MS, longer(50.0))) == ()
+    assert find(Two(slow(free=2.0), slow(), 100_000.0 * MS, longer(50.0))) == ()
 
 
 def test_the_effect_is_at_most_the_additional_time_of_the_allocators_own_code() -> None:
-    (found,) = beside.beside(beside.Two(slow(free=9.0), slow(), 100.0 * MS, longer(5.0)))
+    (found,) = find(Two(slow(free=9.0), slow(), 100.0 * MS, longer(5.0)))
     assert found.effect == found.interval.high == pytest.approx(0.05)
 
 
@@ -713,7 +711,7 @@ def test_the_effects_are_as_uncertain_as_the_time_of_the_allocators_own_code() -
     assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(
         180.0 * MS
     )
-    found = beside.beside(beside.Two(mine, theirs, 100.0 * MS, longer(6.0, 4.0)))
+    found = find(Two(mine, theirs, 100.0 * MS, longer(6.0, 4.0)))
     assert [one.name for one in found] == ["slow-new", "slow-free"]
     assert [one.effect for one in found] == pytest.approx([0.04, 0.02])
     assert [one.interval.low for one in found] == pytest.approx([0.04 / 3, 0.02 / 3])
@@ -725,9 +723,7 @@ def test_a_kind_that_is_faster_does_not_increase_the_effect_of_the_others() -> N
 
     The allocator's own code takes 12 ms longer. So both effects together must not exceed 12 ms.
     """
-    found = beside.beside(
-        beside.Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0))
-    )
+    found = find(Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0)))
     assert sorted(one.name for one in found) == ["slow-free", "slow-new"]
     assert [one.effect for one in found] == pytest.approx([0.06, 0.06])
 
@@ -735,9 +731,9 @@ def test_a_kind_that_is_faster_does_not_increase_the_effect_of_the_others() -> N
 def test_one_very_long_operation_neither_hides_nor_makes_a_finding() -> None:
     """In one trial, freeing takes 30 times as long, because the machine stood still in one free."""
     stood = [*slow()[1:], *slow(free=30.0)[:1]]
-    (found,) = beside.beside(beside.Two(slow(free=5.0), stood, 100.0 * MS, longer(60.0)))
+    (found,) = find(Two(slow(free=5.0), stood, 100.0 * MS, longer(60.0)))
     assert found.name == "slow-free"
-    assert beside.beside(beside.Two(stood, slow(), 100.0 * MS, longer(60.0))) == ()
+    assert find(Two(stood, slow(), 100.0 * MS, longer(60.0))) == ()
 
 
 def test_a_kind_that_was_never_timed_hides_no_finding_if_it_is_rare() -> None:
@@ -746,20 +742,17 @@ def test_a_kind_that_was_never_timed_hides_no_finding_if_it_is_rare() -> None:
         return [replace(one, kinds={**one.kinds, **rare}) for one in accounts]
 
     for count, names in ((2, ["slow-free"]), (3_000_000, [])):
-        two = beside.Two(
+        two = Two(
             with_rare(slow(free=3.0), count), with_rare(slow(), count), 100.0 * MS, longer(30.0)
         )
-        assert [one.name for one in beside.beside(two)] == names
+        assert [one.name for one in find(two)] == names
 
 
 def test_operations_that_were_not_timed_have_no_finding() -> None:
     kinds = {name: replace(one, total_ns=None) for name, one in an_account().kinds.items()}
-    assert (
-        beside.beside(beside.Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, longer(50.0)))
-        == ()
-    )
+    assert find(Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, longer(50.0))) == ()
 
 
 def test_a_difference_that_may_be_noise_is_no_finding() -> None:
     mine = [*slow(free=8.0)[:1], *slow()[:7]]
-    assert beside.beside(beside.Two(mine, slow(), 100.0 * MS, longer(50.0))) == ()
+    assert find(Two(mine, slow(), 100.0 * MS, longer(50.0))) == ()

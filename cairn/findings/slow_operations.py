@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.compare import stats
-from cairn.findings.finding import large_enough
+from cairn.findings.thresholds import large_enough
 from cairn.model import Finding, Interval, ProbeSummary
 from cairn.profile.estimates import LEVEL, UNTIMED_MAX, Estimate
 
@@ -124,7 +124,7 @@ class _Longer:
         return f"{mine} on average against {theirs}, {units.count(round(self.mine.count))} times"
 
 
-def beside(two: Two) -> tuple[Finding, ...]:
+def find(two: Two) -> tuple[Finding, ...]:
     """The findings about the first allocator, the largest effect first.
 
     A slow path implies slow frees and slow allocations. So the rules for slow frees and slow
