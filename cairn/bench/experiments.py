@@ -57,8 +57,8 @@ Report = Literal["comparison", "standings", "scenarios", "founding", "calibratio
 - comparison: each workload by itself.
 - standings: geometric means over all workloads.
 - scenarios: time per operation, with a ranking by points.
-- founding: the founding cases (see `cairn.why.founding`), with their recorded causes and the causes
-  that this run found.
+- founding: the founding cases (see `cairn.why.founding_cases`), with their recorded causes and
+  the causes that this run found.
 - calibration: the costs of each allocator.
 """
 
@@ -275,7 +275,7 @@ _FOUNDING_WORKLOADS = (
     ("canneal", "hash_table", "--operations 2M --tables 4 --most 200K"),
     ("aget", "larson", "--threads 4 --operations 400K"),
 )
-"""The applications of the founding cases (see `cairn.why.founding`), each with a workload.
+"""The applications of the founding cases (see `cairn.why.founding_cases`), each with a workload.
 
 The workload allocates like the application: its blocks have similar sizes and lifetimes, and
 similar threads free them. Apart from the allocations, it does other work than the application.

@@ -25,8 +25,8 @@ from cairn.compare import ranking, standings
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Comparison, Run, Settings, StopRule, Workload
-from cairn.report import charts
 from cairn.report import pictures as drawing
+from cairn.report import standings_charts
 from cairn.run import workloads
 from cairn.run.store import Folder
 
@@ -364,17 +364,17 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
     match report_of(run):
         case "standings":
             found = standings.standings(run, folder.samples())
-            drawn["time"] = lambda form: charts.ratios(run, found, title=title, form=form)
+            drawn["time"] = lambda form: standings_charts.ratios(run, found, title=title, form=form)
             if found.memory_over:
-                drawn["memory"] = lambda form: charts.ratios(
+                drawn["memory"] = lambda form: standings_charts.ratios(
                     run, found, title=title, form=form, memory=True
                 )
-                drawn["means"] = lambda form: charts.time_against_memory(
+                drawn["means"] = lambda form: standings_charts.time_against_memory(
                     run, found, title=title, form=form
                 )
         case "scenarios":
             ranks = ranking.ranking(run, folder.samples())
-            drawn["percentiles"] = lambda form: charts.percentiles(
+            drawn["percentiles"] = lambda form: standings_charts.percentiles(
                 run, ranks, title=title, form=form
             )
         case "comparison":

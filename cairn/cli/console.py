@@ -20,7 +20,7 @@ from rich.console import Console
 from cairn.errors import CairnError, UsageError
 from cairn.report.formatting import printable
 from cairn.report.view import WIDTH, Form, View
-from cairn.run.run_file import ENDING
+from cairn.run.run_archive import ENDING
 from cairn.run.stored_run import cannot
 
 _NARROWEST = 40

@@ -27,7 +27,7 @@ from cairn.model import (
     StopRule,
 )
 from cairn.run import store
-from cairn.run.run_file import packed
+from cairn.run.run_archive import packed
 from cairn.run.stored_run import StoredRun
 
 if TYPE_CHECKING:

@@ -220,7 +220,7 @@ def _predicted(found: Profile) -> tuple[Prediction, ...]:
     """
     from cairn.profile.tally import lasting
     from cairn.why import prediction
-    from cairn.why.summary import summarized
+    from cairn.why.profile_summary import summarized
 
     if found.tree is None or found.window is not None or len(lasting(found.processes)) > 1:
         return ()

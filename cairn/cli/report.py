@@ -12,7 +12,7 @@ from cairn.cli.measurement import measured
 from cairn.cli.root_command import cli
 from cairn.report.view import Form
 from cairn.run import store
-from cairn.run.run_file import packed
+from cairn.run.run_archive import packed
 
 
 @cli.command()

@@ -284,12 +284,14 @@ def _founding(
     The full view also has a part for each workload.
     """
     from cairn.report import markdown, terminal
-    from cairn.report.founding import board as drawn_up
-    from cairn.why import founding
+    from cairn.report.founding_cases import board as drawn_up
+    from cairn.why import founding_cases
 
     run = measured.run
     names = [workload.name for workload in run.settings.workloads]
-    board = drawn_up(founding.judge({(names[one.workload], one.contender): one for one in whys}))
+    board = drawn_up(
+        founding_cases.judge({(names[one.workload], one.contender): one for one in whys})
+    )
     md = view.form == "md"
     parts = [markdown.board(run, board) if md else terminal.drawn(board, view)]
     if view.full:

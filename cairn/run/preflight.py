@@ -82,13 +82,13 @@ def prepare(
     if os.environ.get("LD_PRELOAD"):
         notes.append("LD_PRELOAD of your environment is kept, after the allocator under test")
     if diagnosis.carries is not None and not settings.instructions:
-        from cairn.run import reached
+        from cairn.run import malloc_share
 
         say(
             f"{diagnosis.carries.name} contains {diagnosis.carries.inside.allocator}; "
             "a run with the probe now finds out which allocator the program uses"
         )
-        seen = reached.look(settings, next(one for one in contenders if one.name == chosen))
+        seen = malloc_share.look(settings, next(one for one in contenders if one.name == chosen))
         diagnosis = with_a_run(diagnosis, seen) if seen is not None else diagnosis
     followed = () if specs else _settled_by_run(diagnosis)
     warnings = [

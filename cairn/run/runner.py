@@ -293,7 +293,7 @@ class Runner:
         """
         # Imported here: numpy takes longer to load than most programs take to run.
         from cairn.profile import reader
-        from cairn.why import summary
+        from cairn.why import profile_summary
 
         owners: dict[tuple[str, str], None] = {}
 
@@ -316,7 +316,9 @@ class Runner:
             probed = None
         else:
             command = tuple(command_line(self._settings, trial.workload))
-            probed = summary.summarized(replace(found, tree=tree_of(launched, command, contender)))
+            probed = profile_summary.summarized(
+                replace(found, tree=tree_of(launched, command, contender))
+            )
         return replace(proof, problem=problem), probed
 
     def _cpu_samples(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:

@@ -26,7 +26,7 @@ import msgspec
 
 from cairn.errors import CairnError, UsageError
 from cairn.model import INTERRUPTED, Run, Sample
-from cairn.run.run_file import RunFile
+from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot
 
 _NAME_LENGTH = 64
@@ -232,7 +232,7 @@ def find(results: Path, name: str) -> StoredRun:
 
 def _at(path: Path) -> StoredRun:
     if path.is_file():
-        return RunFile(path)
+        return RunArchive(path)
     if not _is_run(path):
         raise UsageError(
             f"{path} is not a run; a run is a folder that contains run.json, or a file that ends "

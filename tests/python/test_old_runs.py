@@ -20,7 +20,7 @@ from cairn.cli.measurement import measured
 from cairn.report.run import comparisons, rendered
 from cairn.report.view import View
 from cairn.run import store
-from cairn.run.run_file import RunFile
+from cairn.run.run_archive import RunArchive
 
 RUNS = Path(__file__).parent / "runs"
 NAMES = ("why", "workloads", "scenarios")
@@ -41,7 +41,7 @@ def numbers(text: str) -> Counter[str]:
 
 
 def report(name: str) -> str:
-    found = measured(RunFile(RUNS / f"{name}.tar.xz"))
+    found = measured(RunArchive(RUNS / f"{name}.tar.xz"))
     return rendered(found, comparisons(found), View(full=True, width=110))
 
 
@@ -62,7 +62,7 @@ def test_the_numbers_of_a_text_are_found_with_their_units() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_keys_of_version_1_are_read_as_those_of_version_2(name: str) -> None:
-    stored = RunFile(RUNS / f"{name}.tar.xz")
+    stored = RunArchive(RUNS / f"{name}.tar.xz")
     kept = json.loads(stored.content("run.json") or b"")
     lines = [json.loads(line) for line in (stored.content("samples.jsonl") or b"").splitlines()]
     assert kept["schema"] == 1
@@ -83,7 +83,7 @@ def test_the_keys_of_version_1_are_read_as_those_of_version_2(name: str) -> None
 
 
 def test_the_renamed_keys_of_a_run_with_the_probe_are_read() -> None:
-    samples = RunFile(RUNS / "why.tar.xz").samples()
+    samples = RunArchive(RUNS / "why.tar.xz").samples()
     assert any(sample.probe is not None for sample in samples)
     assert any(sample.cpu_samples is not None for sample in samples)
 

@@ -13,7 +13,7 @@ import pytest
 from cairn.cli.measurement import measured
 from cairn.report.run import comparisons, rendered
 from cairn.report.view import Form, View
-from cairn.run.run_file import ENDING, RunFile
+from cairn.run.run_archive import ENDING, RunArchive
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -58,19 +58,19 @@ def test_texts_name_only_results_that_exist() -> None:
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
 def test_a_run_is_reported(path: Path) -> None:
-    found = measured(RunFile(path))
+    found = measured(RunArchive(path))
     assert rendered(found, comparisons(found), View())
 
 
 @pytest.mark.parametrize("form", ["md", "json", "csv"])
 def test_a_run_is_reported_in_every_form(form: Form) -> None:
-    found = measured(RunFile(RESULTS / "build.tar.xz"))
+    found = measured(RunArchive(RESULTS / "build.tar.xz"))
     assert rendered(found, comparisons(found), View(form=form, full=True))
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
 def test_a_run_names_no_folder_of_the_machine_that_measured(path: Path) -> None:
-    stored = RunFile(path)
+    stored = RunArchive(path)
     for part in ("run.json", "samples.jsonl"):
         content = stored.content(part) or b""
         assert re.search(rb'[" =](?:/home/|/root/|/tmp/|~/)', content) is None

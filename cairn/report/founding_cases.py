@@ -1,4 +1,4 @@
-"""The table of the founding cases (see `cairn.why.founding`).
+"""The table of the founding cases (see `cairn.why.founding_cases`).
 
 It has the recorded effect of each case, the effect measured here, and whether they agree.
 """
@@ -11,7 +11,7 @@ from cairn import units
 from cairn.report.formatting import NOT_MEASURED, printable
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
-from cairn.why.founding import Judged
+from cairn.why.founding_cases import Judged
 from cairn.why.gap import Why
 
 _CAUSES = 2

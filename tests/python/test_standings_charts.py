@@ -13,25 +13,29 @@ from support.suites import ALLOCATORS, WORKLOADS, a_suite, exact, lively
 from cairn.compare.ranking import ranking
 from cairn.compare.standings import standings
 from cairn.model import Memory, Run, Sample
-from cairn.report import charts
+from cairn.report import standings_charts
 
 Draw = Callable[[Run, Sequence[Sample], str], bytes]
 
 
 def times(run: Run, samples: Sequence[Sample], form: str) -> bytes:
-    return charts.ratios(run, standings(run, samples), title="a suite", form=form)
+    return standings_charts.ratios(run, standings(run, samples), title="a suite", form=form)
 
 
 def memories(run: Run, samples: Sequence[Sample], form: str) -> bytes:
-    return charts.ratios(run, standings(run, samples), title="a suite", form=form, memory=True)
+    return standings_charts.ratios(
+        run, standings(run, samples), title="a suite", form=form, memory=True
+    )
 
 
 def both(run: Run, samples: Sequence[Sample], form: str) -> bytes:
-    return charts.time_against_memory(run, standings(run, samples), title="a suite", form=form)
+    return standings_charts.time_against_memory(
+        run, standings(run, samples), title="a suite", form=form
+    )
 
 
 def operations(run: Run, samples: Sequence[Sample], form: str) -> bytes:
-    return charts.percentiles(run, ranking(run, samples), title="scenarios", form=form)
+    return standings_charts.percentiles(run, ranking(run, samples), title="scenarios", form=form)
 
 
 ALL = pytest.mark.parametrize("draw", [times, memories, both, operations])
@@ -108,13 +112,13 @@ def test_missing_measurements_are_no_error(draw: Draw, without: str) -> None:
 
 
 def test_a_value_far_off_is_cut_and_the_other_values_stay_readable() -> None:
-    assert charts._cut([1.0, 1.1, 1.2, 1.3] * 10 + [60.0]) == 1.5
-    assert charts._cut([1.0, 8.0, 9.0, 1.3]) == 10.0
-    assert charts._cut([50.0, 60.0]) == 30.0
-    assert charts._cut([]) == 1.5
+    assert standings_charts._cut([1.0, 1.1, 1.2, 1.3] * 10 + [60.0]) == 1.5
+    assert standings_charts._cut([1.0, 8.0, 9.0, 1.3]) == 10.0
+    assert standings_charts._cut([50.0, 60.0]) == 30.0
+    assert standings_charts._cut([]) == 1.5
 
 
 def test_ticks_are_thinned_evenly_and_keep_the_first() -> None:
-    assert charts._thinned([1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3], 4)[0] == 1
-    assert len(charts._thinned(list(range(1, 30)), 4)) == 4
-    assert charts._thinned([1, 2], 4) == [1, 2]
+    assert standings_charts._thinned([1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3], 4)[0] == 1
+    assert len(standings_charts._thinned(list(range(1, 30)), 4)) == 4
+    assert standings_charts._thinned([1, 2], 4) == [1, 2]

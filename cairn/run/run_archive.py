@@ -14,7 +14,7 @@ ENDING = ".tar.xz"
 _PARTS = (RUN, SAMPLES, STOPPED)
 
 
-class RunFile(StoredRun):
+class RunArchive(StoredRun):
     """A file made by `packed`. Reading it writes nothing to the disk.
 
     Members of the archive that are no part of a run are ignored.

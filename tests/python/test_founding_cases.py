@@ -9,9 +9,9 @@ import pytest
 
 from cairn.bench.experiments import find
 from cairn.model import Interval
-from cairn.report import founding, markdown, terminal
+from cairn.report import founding_cases, markdown, terminal
 from cairn.report.view import View
-from cairn.why.founding import CASES, Case, contenders, judge
+from cairn.why.founding_cases import CASES, Case, contenders, judge
 from cairn.why.gap import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part, Why
 
 NS = 1e6
@@ -72,7 +72,7 @@ def test_the_report_has_the_recorded_and_the_found_cause_of_every_case() -> None
     faster = next(case for case in CASES if not case.slower)
     whys = {(c.application, c.contender): why(c, 40, kernel=30) for c in (TRIM,)}
     whys[faster.application, faster.contender] = why(faster, -20, kernel=-15, own=-4)
-    board = founding.board(judge(whys))
+    board = founding_cases.board(judge(whys))
     assert len(board.tables[0].rows) == len(CASES)
     assert board.says[0] == "2 of 2 cases agree with the record in gap and cause."
     assert (
