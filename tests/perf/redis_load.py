@@ -2,7 +2,7 @@
 
     python3 tests/perf/redis_load.py REDIS-SERVER [ROUNDS]
 
-It is a program for over_time.py and for 'cairn compare'. REDIS-SERVER must be built with
+It is a program for memory_over_time.py and for 'cairn compare'. REDIS-SERVER must be built with
 MALLOC=libc, because Debian's server contains an allocator. The server makes all values itself, so
 that the client takes almost no time.
 

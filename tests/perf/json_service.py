@@ -1,12 +1,12 @@
 """A service under a changing load, which runs for about a minute.
 
-    PYTHONMALLOC=malloc python3 tests/perf/service.py [SECONDS]
+    PYTHONMALLOC=malloc python3 tests/perf/json_service.py [SECONDS]
 
-It is a program for over_time.py and for 'cairn compare'. A request is a JSON document. The service
-parses and changes the document, puts it into a cache of bounded size, and writes it again. Every
-two seconds the load changes: many small documents, few large ones, almost no documents. The number
-of requests is fixed and does not depend on their time, so that the allocator with the least CPU
-time is the fastest.
+It is a program for memory_over_time.py and for 'cairn compare'. A request is a JSON document. The
+service parses and changes the document, puts it into a cache of bounded size, and writes it again.
+Every two seconds the load changes: many small documents, few large ones, almost no documents. The
+number of requests is fixed and does not depend on their time, so that the allocator with the least
+CPU time is the fastest.
 """
 
 import json

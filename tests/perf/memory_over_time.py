@@ -1,7 +1,7 @@
 """Draws the memory of a program over time under several allocators, and marks when they learn.
 
-    .venv/bin/python tests/perf/over_time.py PICTURE.svg [NAME=LIBRARY[:KEY=VALUE;…]…]
-                                             -- PROG [ARG…]
+    .venv/bin/python tests/perf/memory_over_time.py PICTURE.svg [NAME=LIBRARY[:KEY=VALUE;…]…]
+                                                    -- PROG [ARG…]
 
 The default allocators are cairn with and without learning. The script runs the program once under
 each. Twice a second, it reads the anonymous memory of the program and its descendants from /proc.
