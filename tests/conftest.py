@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.isolation import isolate
 from support.places import PROGRAMS
-from support.surroundings import isolate
 
 isolate()
 

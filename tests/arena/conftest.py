@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support.compiling import ROOT, STANDARD, WARNINGS, run, succeed
+from support.compilers import ROOT, STANDARD, WARNINGS, run, succeed
 
 
 @cache

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from support.compiling import ROOT
+from support.compilers import ROOT
 from support.packages import built_by_cmake, call, needs_pkg_config, pkg_config
 
 from cairn import __version__

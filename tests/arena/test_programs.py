@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.compiling import COMPILERS, ROOT, STANDARD, WARNINGS, run, succeed
+from support.compilers import COMPILERS, ROOT, STANDARD, WARNINGS, run, succeed
 
 EXAMPLES = sorted((ROOT / "examples" / "arena").glob("*.*"))
 HERE = Path(__file__).parent

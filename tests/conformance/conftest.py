@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.allocator import Library, under_test
-from support.compiling import ROOT
+from support.allocator_under_test import Library, under_test
+from support.compilers import ROOT
 
 HERE = Path(__file__).parent
 MODES = ("preloaded", "archive")

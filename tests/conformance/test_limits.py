@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.compiling import ROOT
+from support.compilers import ROOT
 
 from .conftest import HERE, MODES, Library, Program
 

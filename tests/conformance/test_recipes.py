@@ -13,9 +13,9 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from support.compiling import COMPILERS, ROOT, STANDARD, run, succeed
-from support.compiling import WARNINGS as PEDANTIC
-from support.surroundings import users_environment, users_tool
+from support.compilers import COMPILERS, ROOT, STANDARD, run, succeed
+from support.compilers import WARNINGS as PEDANTIC
+from support.isolation import users_environment, users_tool
 
 from .conftest import Library, Program
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from support import peers
+from support.isolation import users_environment
 from support.processes import running
-from support.surroundings import users_environment
 
 from cairn import native
 from cairn.bench.experiments import EXPERIMENTS

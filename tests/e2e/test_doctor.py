@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.isolation import users_environment, users_tool
 from support.places import PROGRAMS
-from support.surroundings import users_environment, users_tool
 
 from cairn.model import SCHEMA
 

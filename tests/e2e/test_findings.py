@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.injecting import carried
 from support.places import ILL, PROGRAMS
+from support.preload_paths import carried
 
 from cairn import native
 from cairn.findings import find

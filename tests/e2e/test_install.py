@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.compiling import ROOT
+from support.compilers import ROOT
 from support.packages import built_by_cmake, call, needs_cmake, needs_pkg_config, pkg_config
 from support.places import PROGRAMS
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.surroundings import users_environment, users_tool
+from support.isolation import users_environment, users_tool
 
 from cairn.allocators import catalog
 

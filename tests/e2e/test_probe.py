@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 from support import peers
-from support.injecting import carried
 from support.places import PROGRAMS
+from support.preload_paths import carried
 from support.probing import Probed
 
 from cairn import native

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.injecting import carried
+from support.preload_paths import carried
 
 from cairn import native
 from cairn.profile.reader import gather, names, read_begun

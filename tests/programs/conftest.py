@@ -31,7 +31,7 @@ from pathlib import Path
 
 import pytest
 from support import peers
-from support.allocator import under_test
+from support.allocator_under_test import under_test
 from support.launching import wait_until
 
 from cairn import native

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support.compiling import ROOT
+from support.compilers import ROOT
 
 from .conftest import packages
 

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.injecting import carried
-from support.surroundings import users_environment
+from support.isolation import users_environment
+from support.preload_paths import carried
 
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found

@@ -10,7 +10,7 @@ from cairn import native
 from cairn.profile.reader import gather, read
 from cairn.profile.tally import ProcessProfile, Profile
 
-from .injecting import carried
+from .preload_paths import carried
 
 
 class Probed:

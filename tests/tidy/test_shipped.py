@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.compiling import ROOT
+from support.compilers import ROOT
 from support.packages import call, needs_cmake
 
 NOT_SHIPPED = dict.fromkeys(

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.working import Work
+from support.workload_runs import Work
 
 from cairn import native
 

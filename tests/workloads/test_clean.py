@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from support.working import Work, names
+from support.workload_runs import Work, names
 
 
 @pytest.mark.parametrize("name", names())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.launching import Launch
-from support.working import CPUS, Outcome, Work, entry_of, names
+from support.workload_runs import CPUS, Outcome, Work, entry_of, names
 
 from cairn import native
 from cairn.run import workloads

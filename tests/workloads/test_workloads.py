@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from support import peers
-from support.allocator import under_test
-from support.working import CPUS, Work, entry_of, names
+from support.allocator_under_test import under_test
+from support.workload_runs import CPUS, Work, entry_of, names
 
 from cairn.run import workloads
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import peers, surroundings
+from support import isolation, peers
 
 from cairn.allocators import discover
 
@@ -29,14 +29,14 @@ def test_a_poisoned_environment_does_not_reach_the_tests(tmp_path: Path) -> None
     (tmp_path / "gcc").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "gcc").chmod(0o755)
     code = (
-        "import json, os, shutil; from support import surroundings; surroundings.isolate(); "
+        "import json, os, shutil; from support import isolation; isolation.isolate(); "
         "print(json.dumps([dict(os.environ), shutil.which('gcc')]))"
     )
     users = {
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path),
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "PYTHONPATH": str(Path(surroundings.__file__).parents[1]),
+        "PYTHONPATH": str(Path(isolation.__file__).parents[1]),
         **POISON,
     }
     done = subprocess.run(
@@ -50,7 +50,7 @@ def test_a_poisoned_environment_does_not_reach_the_tests(tmp_path: Path) -> None
 
 def test_these_tests_run_in_an_empty_home_of_their_own() -> None:
     assert os.environ["HOME"] == os.environ["CAIRN_TESTS_HOME"]
-    assert os.environ["HOME"] != surroundings.USER.get("HOME")
+    assert os.environ["HOME"] != isolation.USER.get("HOME")
     assert discover.find_cached(discover.known_catalog(), discover.cache_folder()) == ()
     assert Path(os.environ["HOME"]) in discover.cache_folder().parents
     assert str(peers.CACHE) != str(discover.cache_folder())

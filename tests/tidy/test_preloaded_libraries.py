@@ -32,13 +32,13 @@ def dynamic(path: Path, tag: str) -> list[str]:
 
 
 @pytest.mark.parametrize("library", INJECTED)
-def test_each_injected_library_needs_only_libc(library: object) -> None:
+def test_each_preloaded_library_needs_only_libc(library: object) -> None:
     assert callable(library)
     assert dynamic(library(), "DT_NEEDED") == ["libc.so.6"]
 
 
 @pytest.mark.parametrize("library", INJECTED)
-def test_an_injected_library_has_no_search_path(library: object) -> None:
+def test_a_preloaded_library_has_no_search_path(library: object) -> None:
     assert callable(library)
     assert dynamic(library(), "DT_RUNPATH") == dynamic(library(), "DT_RPATH") == []
 
@@ -62,7 +62,7 @@ def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
 
 
 @pytest.mark.parametrize("folder", ["witness", "probe", "alloc"])
-def test_every_injected_source_is_built_as_initial_exec(folder: str) -> None:
+def test_every_preloaded_source_is_built_as_initial_exec(folder: str) -> None:
     root = Path(__file__).resolve().parents[2]
     text = (root / "src" / folder / "CMakeLists.txt").read_text()
     assert "-ftls-model=initial-exec" in text
