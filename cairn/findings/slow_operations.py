@@ -20,9 +20,9 @@ RATIO_LEAST = 1.5
 """An operation is slow if its mean time is this many times that of the other allocator."""
 PART_LEAST = 0.3
 """A finding must explain this share of the difference in allocator code; otherwise it is not the
-reason for the difference. For the allocator `slow_new` of tests/support/ill, the right finding
-explains only 34 %: some allocations that this allocator slows down get reused memory, and do not
-count as new."""
+reason for the difference. For the allocator `slow_new_memory` of tests/support/ill, the right
+finding explains only 34 %: some allocations that this allocator slows down get reused memory, and
+do not count as new."""
 SCALED_MOST = 2.0
 """Compared with CPU timers, the probe's times of operations may be too small by up to this factor:
 docs/decisions/0012-cpu-timers-not-timed-operations.md."""

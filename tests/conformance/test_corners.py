@@ -72,7 +72,7 @@ def test_a_heap_without_memory_does_not_block_other_threads(
     The statistics lock the list of heaps and then each heap. So each of the two threads waited
     forever for a lock of the other thread.
     """
-    program("full_heap.c", mode).succeed(timeout=60)
+    program("full_heap_statistics.c", mode).succeed(timeout=60)
 
 
 @in_both

@@ -183,7 +183,7 @@ def test_the_table_of_options_has_every_variable_that_is_read() -> None:
 def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
     program: Callable[..., Program], mode: str
 ) -> None:
-    before, after = map(int, program("going_on.c", mode).succeed().split())
+    before, after = map(int, program("purge_while_busy.c", mode).succeed().split())
     assert before > 40 << 10
     assert after <= 16 << 10
 

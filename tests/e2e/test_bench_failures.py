@@ -1,4 +1,4 @@
-"""Tests of failures of workloads, with a program that fails as requested (standin.c).
+"""Tests of failures of workloads, with a program that fails as requested (standin_workload.c).
 
 If a contender fails on a workload, only this cell of the table is lost, and the run continues.
 """
@@ -67,7 +67,7 @@ class Watcher:
 
 @pytest.fixture
 def standin(compiled: Callable[..., Path]) -> Path:
-    return compiled("standin.c")
+    return compiled("standin_workload.c")
 
 
 def begun(standin: Path, folder: Path, *specs: str, rule: StopRule | None = None, sizes: tuple[int,

@@ -70,8 +70,8 @@ def sizes(compiled: Compiled) -> Path:
 
 @pytest.fixture(scope="module")
 def paths(compiled: Compiled) -> Path:
-    """An allocator whose system calls and times are known for each block size (probe_paths.c)."""
-    return compiled("probe_paths.c", "-shared", "-pthread")
+    """Returns probe_scripted_malloc.c: its system calls and times are known for each block size."""
+    return compiled("probe_scripted_malloc.c", "-shared", "-pthread")
 
 
 def called(profile: ProcessProfile | Profile) -> dict[str, int]:

@@ -28,7 +28,7 @@ def signals(compiled: Compiled) -> Path:
 
 @pytest.fixture(scope="module")
 def paths(compiled: Compiled) -> Path:
-    return compiled("probe_paths.c", "-shared", "-pthread")
+    return compiled("probe_scripted_malloc.c", "-shared", "-pthread")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_only_the_allocator_of_a_block_is_asked_for_its_size(
 
     libc reads the bytes before the block, which are not libc's.
     """
-    allocator = compiled("no_headers.c", "-shared")
+    allocator = compiled("headerless_malloc.c", "-shared")
     assert probed(signals, "jump", allocator=allocator, CAIRN_PROBE_GAP="1") == "went on\n"
     tally = probed.only.tally
     assert int(tally.timed.count.sum()) > 100

@@ -124,7 +124,7 @@ def test_system_calls_that_were_not_counted_are_not_reported_as_zero(cairn, know
 
 
 def test_lock_waits_of_an_allocator_are_reported(cairn, compiled, tmp_path: Path) -> None:
-    allocator = compiled("probe_paths.c", "-shared", "-pthread")
+    allocator = compiled("probe_scripted_malloc.c", "-shared", "-pthread")
     program = compiled("probe_sizes.c", "-pthread")
     result = cairn(
         "profile", "-a", allocator, "--json", tmp_path / "out", "--", program, 2, 128, 30

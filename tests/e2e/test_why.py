@@ -22,7 +22,7 @@ WORKLOADS = {
 }
 SLOW = [
     ("slow_free", 300, "slow-free", ("hash_table", "lru_cache", "fragmentation")),
-    ("slow_new", 1500, "slow-new", ("hash_table", "lru_cache", "mixed")),
+    ("slow_new_memory", 1500, "slow-new", ("hash_table", "lru_cache", "mixed")),
     ("slot_search", 150, "slow-path", ("hash_table", "lru_cache", "fragmentation")),
 ]
 
@@ -109,11 +109,11 @@ def test_a_run_that_cannot_be_explained_is_one_sentence(cairn, forward: Path, ch
 def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
     cairn, tmp_path: Path, program: str, illness: str, strength: int, name: str
 ) -> None:
-    """SLOW leaves out one pair: the illness slow_new with the workload `fragmentation`.
+    """SLOW leaves out one pair: the illness slow_new_memory with the workload `fragmentation`.
 
-    slow_new is meant to slow down new memory, and acts if a thread has more live blocks than ever
-    before. In this workload the number of live blocks grows while their bytes do not. So slow_new
-    would slow down reused memory there, and the finding slow-new would be wrong.
+    slow_new_memory is meant to slow down new memory, and acts if a thread has more live blocks than
+    ever before. In this workload the number of live blocks grows while their bytes do not. So
+    slow_new_memory would slow down reused memory there, and the finding slow-new would be wrong.
     """
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *WORKLOADS[program])

@@ -753,7 +753,7 @@ def test_the_witness_costs_less_than_three_percent_of_fifty_milliseconds(bench: 
     The test also prints the cost of an empty library, which every preloaded library has at least.
     """
     empty = bench.library("libempty.so", "int empty;")
-    program = bench.helper("witness_busy.c")
+    program = bench.helper("witness_spin.c")
     bench.file.write_bytes(b"")
 
     def wall_us(duration_us: int, preload: Path | None) -> float:

@@ -112,8 +112,8 @@ static void on_alarm(int number)
     siglongjmp(back, 1);
 }
 
-/* Needs the allocator of tests/support/programs/probe_paths.c, where the allocation of 77 bytes
- * takes a tenth of a second. So the alarm after 20 ms interrupts it. */
+/* Needs the allocator of tests/support/programs/probe_scripted_malloc.c, where the allocation of 77
+ * bytes takes a tenth of a second. So the alarm after 20 ms interrupts it. */
 static void jump(void)
 {
     struct sigaction action = {.sa_handler = on_alarm};

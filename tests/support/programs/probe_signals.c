@@ -15,8 +15,8 @@
  *     worker     forks in a thread; the child cannot create a file, and its thread ends
  *     exit N     exits with code N
  *
- * The allocator is that of probe_paths.c. An allocation of 77 bytes takes a tenth of a second
- * there, and one of 96 bytes makes system calls.
+ * The allocator is that of probe_scripted_malloc.c. An allocation of 77 bytes takes a tenth of a
+ * second there, and one of 96 bytes makes system calls.
  */
 #define _GNU_SOURCE 1
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* slow_new: an allocation of new memory does $ILL turns of a loop. An allocation counts as one of
- * new memory if its thread then has more live blocks than ever before.
+/* slow_new_memory: an allocation of new memory does $ILL turns of a loop. An allocation counts as
+ * one of new memory if its thread then has more live blocks than ever before.
  *
  * In comparison with the allocator behind this library, Cairn must report the finding slow-new.
  */

@@ -1,5 +1,5 @@
-/* full_heap.c - one thread fills a heap of its own until memory runs out, again and again.
- * Meanwhile another thread reads the statistics, which visits all heaps. */
+/* full_heap_statistics.c - one thread fills a heap of its own until memory runs out, again and
+ * again. Meanwhile another thread reads the statistics, which visits all heaps. */
 #include "conformance.h"
 
 #include <cairn/cairn.h>

@@ -1,6 +1,6 @@
-/* going_on.c - allocates and frees 48 MiB of blocks. Then, for two seconds, the program allocates
- * and frees only small blocks in a few slabs, none of which becomes empty. Prints the resident KB
- * before and after those two seconds. */
+/* purge_while_busy.c - allocates and frees 48 MiB of blocks. Then, for two seconds, the program
+ * allocates and frees only small blocks in a few slabs, none of which becomes empty. Prints the
+ * resident KB before and after those two seconds. */
 #include "conformance.h"
 
 #include <time.h>

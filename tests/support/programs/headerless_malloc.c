@@ -1,4 +1,4 @@
-/* no_headers.c - an allocator without headers and without malloc_usable_size().
+/* headerless_malloc.c - an allocator without headers and without malloc_usable_size().
  *
  * Blocks follow each other and are never reused. The page before the first block cannot be read, so
  * code that expects a header before a block crashes.

@@ -1,5 +1,5 @@
-/* probe_paths.c - an allocator whose slow paths are known. The size of a block selects the system
- * calls and the time that its allocation takes.
+/* probe_scripted_malloc.c - an allocator whose slow paths are known. The size of a block selects
+ * the system calls and the time that its allocation takes.
  *
  * Blocks come from an arena of this library. They are never reused, except those of 48 bytes:
  *

@@ -1,7 +1,7 @@
-/* standin.c - takes the place of a built-in workload in tests: allocates, and ends with a line of
- * JSON like that of a built-in workload.
+/* standin_workload.c - takes the place of a built-in workload in tests: allocates, and ends with a
+ * line of JSON like that of a built-in workload.
  *
- *     standin [OPERATIONS [IDLE_MS]]      default 1000, 0
+ *     standin_workload [OPERATIONS [IDLE_MS]]      default 1000, 0
  *
  * STANDIN in the environment makes the workload misbehave in one of the ways below. A knob of a
  * contender can set STANDIN. If STANDIN_ONLY is set, the workload misbehaves only if OPERATIONS
