@@ -22,7 +22,7 @@ struct operation {
 /* A state of an execution: the next step of every thread, and which threads were tried from here.
  * Bit i of a mask stands for thread i. */
 struct node {
-    struct operation pending[MODEL_THREADS_MAX];
+    struct operation pending[MODEL_CHECKER_THREADS_MAX];
     uint8_t enabled;
     /* Threads to try from this state. Starting with any other thread leads to no new outcome. */
     uint8_t wanted;
@@ -31,7 +31,7 @@ struct node {
     uint8_t choice; /* of a load: age of its message; 0: the newest */
     uint8_t choices;
     /* By thread: the thread's last step that happened before the step taken in this state. */
-    uint16_t before[MODEL_THREADS_MAX];
+    uint16_t before[MODEL_CHECKER_THREADS_MAX];
 };
 
 static struct thread {
@@ -42,12 +42,12 @@ static struct thread {
     struct operation pending;
     unsigned choice;
     /* By thread: the last step, numbered from 1, that happened before this thread's next step. */
-    uint16_t before[MODEL_THREADS_MAX];
+    uint16_t before[MODEL_CHECKER_THREADS_MAX];
     uint16_t steps; /* number of this thread's last step */
-} threads[MODEL_THREADS_MAX];
-static char *stacks[MODEL_THREADS_MAX];
+} threads[MODEL_CHECKER_THREADS_MAX];
+static char *stacks[MODEL_CHECKER_THREADS_MAX];
 
-static const struct model_plan *plan;
+static const struct model_checker_plan *plan;
 static jmp_buf explorer;
 static int current = -1;
 
@@ -72,12 +72,12 @@ static char failure[512];
 
 enum { RAN = 1, FAILED = 2 };
 
-int model_self(void)
+int model_checker_self(void)
 {
     return current;
 }
 
-void model_fail(const char *format, ...)
+void model_checker_fail(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -179,7 +179,7 @@ static unsigned last_conflict(const struct operation *operation, unsigned thread
 
 static void join(uint16_t *before, const uint16_t *other)
 {
-    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
+    for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++)
         if (other[i] > before[i])
             before[i] = other[i];
 }
@@ -233,13 +233,13 @@ static void want_other_orders(void)
     for (unsigned p = 0; p < plan->threads; p++) {
         if (threads[p].pending.kind == EXPLORE_NOTHING)
             continue;
-        unsigned conflicts[MODEL_THREADS_MAX] = {0};
+        unsigned conflicts[MODEL_CHECKER_THREADS_MAX] = {0};
         for (unsigned q = 0; q < plan->threads; q++) {
             unsigned last = q == p ? 0 : last_conflict(&threads[p].pending, q);
             if (last > threads[p].before[q])
                 conflicts[q] = last;
         }
-        uint16_t before_next[MODEL_THREADS_MAX];
+        uint16_t before_next[MODEL_CHECKER_THREADS_MAX];
         order_of_next(p, before_next);
         for (unsigned q = 0; q < plan->threads; q++) {
             bool direct = conflicts[q] != 0;
@@ -298,7 +298,7 @@ static void add_line(struct line line)
         lines[line_count++] = line;
 }
 
-void model_note(const char *text, const void *about)
+void model_checker_note(const char *text, const void *about)
 {
     add_line((struct line){.text = text, .about = about});
 }
@@ -309,7 +309,7 @@ void explore_came_to(uint64_t value)
         lines[line_count - 1].value = value;
 }
 
-void model_stop_others(void)
+void model_checker_stop_others(void)
 {
     explore_step(EXPLORE_STOP, NULL);
     memory_know_all();
@@ -322,14 +322,15 @@ static void print_line(const struct line *line)
     char name[128] = "";
     char value[128] = "";
     if (line->about != NULL)
-        world_describe(line->about, name, sizeof name);
-    const char *who = line->thread < 0 ? "after" : world_thread_name((unsigned)line->thread);
+        model_checker_describe(line->about, name, sizeof name);
+    const char *who =
+        line->thread < 0 ? "after" : model_checker_thread_name((unsigned)line->thread);
     if (line->text != NULL) {
         fprintf(stderr, "    %-6s -- %s %s\n", who, line->text, name);
         return;
     }
     if (line->kind != EXPLORE_TAKE && line->kind != EXPLORE_STOP)
-        world_describe_value(line->about, line->value, value, sizeof value);
+        model_checker_describe_value(line->about, line->value, value, sizeof value);
     fprintf(stderr, "    %-6s %s %s%s%s%s\n", who, kinds[line->kind], name,
             value[0] != '\0' ? ": " : "", value, line->older > 0 ? " (already replaced)" : "");
 }
@@ -477,9 +478,9 @@ static unsigned next_to_try(void)
     return 0;
 }
 
-struct model_result model_explore(const struct model_plan *what)
+struct model_checker_result model_checker_explore(const struct model_checker_plan *what)
 {
-    struct model_result result = {0};
+    struct model_checker_result result = {0};
     plan = what;
     for (unsigned i = 0; i < plan->threads; i++)
         make_thread(i);

@@ -17,7 +17,7 @@
  * to its state, and no slab is stranded: see check().
  */
 #include "memory.h"
-#include "world.h"
+#include "stubs.h"
 
 #include "../unit/test.h"
 
@@ -58,13 +58,13 @@ enum {
 struct row {
     enum start start;
     unsigned live;
-    const char *scripts[MODEL_THREADS_MAX];
+    const char *scripts[MODEL_CHECKER_THREADS_MAX];
 };
 
 static const struct row *row;
 static unsigned row_threads;
 static void *block[BLOCKS];
-static struct world saved;
+static struct stubs saved;
 static bool forked;
 static unsigned forker;
 
@@ -95,43 +95,43 @@ static unsigned row_capacity(void)
 
 static void setup(void)
 {
-    world_begin(row_threads);
-    world_as(0);
+    stubs_begin(row_threads);
+    stubs_as(0);
     unsigned capacity = row_capacity();
     for (unsigned i = 0; i < capacity; i++)
-        block[i] = world_malloc(row_size());
+        block[i] = stubs_malloc(row_size());
     if (row->start == TWO_PARKED || row->start == ENDED_TWO_FULL)
         for (unsigned i = 0; i < capacity; i++)
-            block[SECOND + i] = world_malloc(row_size());
+            block[SECOND + i] = stubs_malloc(row_size());
     bool is_current = row->start == CURRENT || row->start == CURRENT_16 || row->start == CURRENT_4;
     if (!is_current) /* fills another slab, which is then the current one */
         for (unsigned i = 0; i < capacity; i++)
-            world_malloc(row_size());
+            stubs_malloc(row_size());
     if (row->start == PARKED_BY_POST)
-        world_as_nobody();
+        stubs_as_nobody();
     for (unsigned i = row->live; i < capacity; i++) {
-        world_free(block[i]);
+        stubs_free(block[i]);
         if (row->start == TWO_PARKED)
-            world_free(block[SECOND + i]);
+            stubs_free(block[SECOND + i]);
     }
     if (row->start == ENDED || row->start == ENDED_FULL || row->start == ENDED_TWO_FULL) {
         heap_release(heap_acquire(false)); /* makes an idle heap, to which slabs can move */
-        world_as(0);
-        world_end_thread();
+        stubs_as(0);
+        stubs_end_thread();
     }
-    saved = world;
+    saved = stubs;
 }
 
 static void begin(void)
 {
-    world = saved;
+    stubs = saved;
     forked = false;
 }
 
 static void fork_thread(unsigned self)
 {
     heap_lock_all();
-    model_stop_others();
+    model_checker_stop_others();
     heap_unlock_all();
     forked = true;
     forker = self;
@@ -142,7 +142,7 @@ static void release_empty(struct heap *heap)
     unsigned class = size_class(row_size());
     bool has = heap->current[class] != NULL || heap->partial[class] != 0 || heap->full != 0;
     if (has)
-        model_fail("a heap that was to be empty has a slab");
+        model_checker_fail("a heap that was to be empty has a slab");
     heap_release(heap);
 }
 
@@ -151,19 +151,19 @@ static void body(unsigned self)
     for (const char *script = row->scripts[self]; *script != '\0'; script++) {
         switch (*script) {
         case 'f':
-            world_free(block[*++script - '0']);
+            stubs_free(block[*++script - '0']);
             break;
         case 'g':
-            world_free(block[SECOND + *++script - '0']);
+            stubs_free(block[SECOND + *++script - '0']);
             break;
         case 'm':
-            world_malloc(row_size());
+            stubs_malloc(row_size());
             break;
         case 'n':
-            world_begin_thread();
+            stubs_begin_thread();
             break;
         case 'x':
-            world_end_thread();
+            stubs_end_thread();
             break;
         case 'c':
             heap_collect(thread_heap);
@@ -178,7 +178,7 @@ static void body(unsigned self)
             fork_thread(self);
             break;
         default:
-            model_fail("unknown command in the script %s", row->scripts[self]);
+            model_checker_fail("unknown command in the script %s", row->scripts[self]);
         }
     }
 }
@@ -188,14 +188,14 @@ static void body(unsigned self)
 #define SHOULD(condition, ...)                                                                     \
     do {                                                                                           \
         if (!(condition))                                                                          \
-            model_fail(__VA_ARGS__);                                                               \
+            model_checker_fail(__VA_ARGS__);                                                       \
     } while (0)
 
 static bool is_on(uint32_t first, const struct slab *slab)
 {
     unsigned on = 0;
     for (uint32_t index = first, length = 0; index != 0; index = slab_at(index)->next) {
-        SHOULD(++length <= WORLD_RUNS, "a list is circular");
+        SHOULD(++length <= STUBS_RUNS, "a list is circular");
         on += slab_at(index) == slab;
     }
     SHOULD(on <= 1, "a slab is twice on a list");
@@ -255,8 +255,8 @@ static void check_slab(struct slab *slab)
     SHOULD(places == 1, "a slab is on two lists");
 
     unsigned out = 0;
-    for (unsigned i = 0; i < world.block_count; i++)
-        if (world.blocks[i].out && world_slab(world.blocks[i].p) == slab)
+    for (unsigned i = 0; i < stubs.block_count; i++)
+        if (stubs.blocks[i].out && stubs_slab(stubs.blocks[i].p) == slab)
             out++;
     uint32_t place = (uint32_t)word & ((1u << REMOTE_FIRST_BITS) - 1);
     char *posted_first = place == 0 ? NULL : slab_start(slab) + (size_t)(place - 1) * 16;
@@ -287,18 +287,18 @@ static void check_places(void)
 {
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
         heap_check(heap);
-    for (unsigned i = 0; i < world.run_count; i++)
-        if (!world.runs[i].returned && slab_at(world.runs[i].first)->kind == RUN_SLAB)
-            check_slab(slab_at(world.runs[i].first));
+    for (unsigned i = 0; i < stubs.run_count; i++)
+        if (!stubs.runs[i].returned && slab_at(stubs.runs[i].first)->kind == RUN_SLAB)
+            check_slab(slab_at(stubs.runs[i].first));
 }
 
 /* If two threads left the claim of a slab to each other, a sweep must claim that slab. */
 static void check_sweep_claims_the_rest(void)
 {
     heap_sweep();
-    for (unsigned i = 0; i < world.run_count; i++) {
-        struct slab *slab = slab_at(world.runs[i].first);
-        if (world.runs[i].returned || slab->kind != RUN_SLAB ||
+    for (unsigned i = 0; i < stubs.run_count; i++) {
+        struct slab *slab = slab_at(stubs.runs[i].first);
+        if (stubs.runs[i].returned || slab->kind != RUN_SLAB ||
             remote_state(slab) == REMOTE_CURRENT)
             continue;
         unsigned live = slab_live(slab);
@@ -309,26 +309,26 @@ static void check_sweep_claims_the_rest(void)
 
 static void free_all(void)
 {
-    for (unsigned i = 0; i < world.block_count; i++)
-        if (world.blocks[i].out)
-            world_free(world.blocks[i].p);
+    for (unsigned i = 0; i < stubs.block_count; i++)
+        if (stubs.blocks[i].out)
+            stubs_free(stubs.blocks[i].p);
 }
 
 static void end_all(void)
 {
     for (unsigned i = 0; i < row_threads; i++) {
-        if (world_has_thread(i)) {
-            world_as(i);
-            world_end_thread();
+        if (stubs_has_thread(i)) {
+            stubs_as(i);
+            stubs_end_thread();
         }
     }
-    world_as_nobody();
+    stubs_as_nobody();
 }
 
 static void check_nothing_is_left(void)
 {
-    for (unsigned i = 0; i < world.run_count; i++)
-        SHOULD(world.runs[i].returned || slab_at(world.runs[i].first)->kind != RUN_SLAB,
+    for (unsigned i = 0; i < stubs.run_count; i++)
+        SHOULD(stubs.runs[i].returned || slab_at(stubs.runs[i].first)->kind != RUN_SLAB,
                "all blocks are free, all threads have ended, and a slab is left");
 }
 
@@ -336,41 +336,41 @@ static void check_nothing_is_left(void)
  * slab. */
 static void check_refills_find(unsigned thread)
 {
-    struct heap *heap = world.now[thread];
+    struct heap *heap = stubs.now[thread];
     unsigned room = 0;
-    for (unsigned i = 0; i < world.run_count; i++) {
-        struct slab *slab = slab_at(world.runs[i].first);
-        if (!world.runs[i].returned && slab->kind == RUN_SLAB &&
+    for (unsigned i = 0; i < stubs.run_count; i++) {
+        struct slab *slab = slab_at(stubs.runs[i].first);
+        if (!stubs.runs[i].returned && slab->kind == RUN_SLAB &&
             atomic_load(&slab->owner) == heap && remote_state(slab) != REMOTE_FULL)
             room += slab->capacity;
     }
-    for (unsigned i = 0; i < world.block_count; i++) {
-        struct slab *slab = world_slab(world.blocks[i].p);
-        if (world.blocks[i].out && atomic_load(&slab->owner) == heap &&
+    for (unsigned i = 0; i < stubs.block_count; i++) {
+        struct slab *slab = stubs_slab(stubs.blocks[i].p);
+        if (stubs.blocks[i].out && atomic_load(&slab->owner) == heap &&
             remote_state(slab) != REMOTE_FULL)
             room--;
     }
-    unsigned runs = world.run_count;
-    world_as(thread);
+    unsigned runs = stubs.run_count;
+    stubs_as(thread);
     while (room-- > 0)
-        world_malloc(row_size());
-    SHOULD(world.run_count == runs, "a slab was made while there was room in another");
+        stubs_malloc(row_size());
+    SHOULD(stubs.run_count == runs, "a slab was made while there was room in another");
 }
 
 /* Checks that a forked child can go on: its only thread, the forking one, frees and allocates
  * blocks. */
 static void check_child(void)
 {
-    world_as(forker);
-    if (!world_has_thread(forker))
-        world_begin_thread();
+    stubs_as(forker);
+    if (!stubs_has_thread(forker))
+        stubs_begin_thread();
     heap_check(thread_heap);
     free_all();
     for (unsigned i = 0; i < 2 * row_capacity(); i++)
-        world_malloc(row_size());
+        stubs_malloc(row_size());
     free_all();
     heap_check(thread_heap);
-    world_end_thread();
+    stubs_end_thread();
 }
 
 static void check(void)
@@ -379,15 +379,15 @@ static void check(void)
         check_child();
         return;
     }
-    world_as_nobody();
+    stubs_as_nobody();
     check_places();
-    static struct world ended;
-    ended = world;
+    static struct stubs ended;
+    ended = stubs;
     size_t mark = memory_mark();
 
     check_sweep_claims_the_rest();
     memory_undo(mark);
-    world = ended;
+    stubs = ended;
 
     free_all();
     check_places();
@@ -395,15 +395,15 @@ static void check(void)
     check_nothing_is_left();
 
     memory_undo(mark);
-    world = ended;
+    stubs = ended;
     end_all();
     check_places();
     free_all();
     check_nothing_is_left();
 
     memory_undo(mark);
-    world = ended;
-    if (world_has_thread(0))
+    stubs = ended;
+    if (stubs_has_thread(0))
         check_refills_find(0);
 }
 
@@ -415,7 +415,7 @@ static bool explore(const struct row *what, unsigned stale)
     char name[128];
     int length = snprintf(name, sizeof name, "%s, %u:", start_names[row->start], row->live);
     row_threads = 0;
-    while (row_threads < MODEL_THREADS_MAX && row->scripts[row_threads] != NULL) {
+    while (row_threads < MODEL_CHECKER_THREADS_MAX && row->scripts[row_threads] != NULL) {
         const char *script = row->scripts[row_threads];
         length += snprintf(name + length, sizeof name - (size_t)length, "%s %s",
                            row_threads > 0 ? " |" : "", *script == '\0' ? "-" : script);
@@ -423,14 +423,14 @@ static bool explore(const struct row *what, unsigned stale)
     }
     if (found || (only != NULL && strcmp(only, name) != 0))
         return true;
-    struct model_plan plan = {
+    struct model_checker_plan plan = {
         .name = name,
         .threads = row_threads,
         .setup = setup,
         .begin = begin,
         .body = body,
-        .enter = world_enter,
-        .leave = world_leave,
+        .enter = stubs_enter,
+        .leave = stubs_leave,
         .check = check,
         .stale_most = stale,
         .executions_most = stale == 0 ? (is_long || must_fail ? UINT64_MAX : EXECUTIONS)
@@ -440,7 +440,7 @@ static bool explore(const struct row *what, unsigned stale)
     };
     struct timespec begun, ended;
     clock_gettime(CLOCK_MONOTONIC, &begun);
-    struct model_result result = model_explore(&plan);
+    struct model_checker_result result = model_checker_explore(&plan);
     clock_gettime(CLOCK_MONOTONIC, &ended);
     double seconds =
         (double)(ended.tv_sec - begun.tv_sec) + (double)(ended.tv_nsec - begun.tv_nsec) / 1e9;
@@ -608,7 +608,7 @@ int main(int argc, char **argv)
         else
             name = argv[i];
     }
-    world_make();
+    stubs_make();
     char *arguments[] = {argv[0], (char *)name, NULL};
     int failed = test_main(name == NULL ? 1 : 2, arguments);
     printf("%llu executions\n", (unsigned long long)all_executions);

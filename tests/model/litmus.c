@@ -19,8 +19,8 @@ static struct {
 
 /* Values that threads read go into `seen`. An outcome is a hash of `seen` and of `shared.x`. */
 enum { SEEN = 24, OUTCOMES = 4096 };
-static uint8_t seen[MODEL_THREADS_MAX][SEEN];
-static unsigned seen_count[MODEL_THREADS_MAX];
+static uint8_t seen[MODEL_CHECKER_THREADS_MAX][SEEN];
+static unsigned seen_count[MODEL_CHECKER_THREADS_MAX];
 static uint64_t outcomes[OUTCOMES];
 static unsigned outcome_count;
 
@@ -57,48 +57,48 @@ static void note_outcome(void)
     if (place < outcome_count && outcomes[place] == outcome)
         return;
     if (outcome_count == OUTCOMES)
-        model_fail("more outcomes than expected");
+        model_checker_fail("more outcomes than expected");
     memmove(&outcomes[place + 1], &outcomes[place], (outcome_count - place) * sizeof outcomes[0]);
     outcomes[place] = outcome;
     outcome_count++;
 }
 
-static struct model_plan plan_of(const char *name, unsigned threads, void (*body)(unsigned),
-                                 unsigned stale_most)
+static struct model_checker_plan plan_of(const char *name, unsigned threads, void (*body)(unsigned),
+                                         unsigned stale_most)
 {
     outcome_count = 0;
-    return (struct model_plan){.name = name,
-                               .threads = threads,
-                               .setup = nothing,
-                               .begin = forget,
-                               .body = body,
-                               .enter = nothing_of,
-                               .leave = nothing_of,
-                               .check = note_outcome,
-                               .stale_most = stale_most,
-                               .executions_most = 1000 * 1000,
-                               .quiet = true};
+    return (struct model_checker_plan){.name = name,
+                                       .threads = threads,
+                                       .setup = nothing,
+                                       .begin = forget,
+                                       .body = body,
+                                       .enter = nothing_of,
+                                       .leave = nothing_of,
+                                       .check = note_outcome,
+                                       .stale_most = stale_most,
+                                       .executions_most = 1000 * 1000,
+                                       .quiet = true};
 }
 
-static struct model_result outcomes_of(const char *name, unsigned threads, void (*body)(unsigned),
-                                       unsigned stale_most)
+static struct model_checker_result outcomes_of(const char *name, unsigned threads,
+                                               void (*body)(unsigned), unsigned stale_most)
 {
-    struct model_plan plan = plan_of(name, threads, body, stale_most);
-    return model_explore(&plan);
+    struct model_checker_plan plan = plan_of(name, threads, body, stale_most);
+    return model_checker_explore(&plan);
 }
 
-void world_describe(const void *address, char *name, size_t bytes)
+void model_checker_describe(const void *address, char *name, size_t bytes)
 {
     snprintf(name, bytes, "byte %zu", (size_t)((const char *)address - (const char *)&shared));
 }
 
-void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
+void model_checker_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
 {
     (void)address;
     snprintf(text, bytes, "%llu", (unsigned long long)value);
 }
 
-const char *world_thread_name(unsigned thread)
+const char *model_checker_thread_name(unsigned thread)
 {
     static const char *const names[] = {"A", "B", "C", "D"};
     return names[thread];
@@ -231,7 +231,7 @@ static void reads_twice(unsigned self)
     }
     uint32_t first = LOAD(0, relaxed);
     if (LOAD(0, relaxed) < first)
-        model_fail("a thread loaded an older value after a newer one");
+        model_checker_fail("a thread loaded an older value after a newer one");
     see(self, first);
 }
 
@@ -260,7 +260,7 @@ TEST(one_object_never_goes_back_and_two_objects_have_no_common_order)
 static void stops(unsigned self)
 {
     if (self == 1) {
-        model_stop_others();
+        model_checker_stop_others();
         see(self, LOAD(0, relaxed));
         return;
     }
@@ -294,7 +294,7 @@ static struct {
         uint8_t kind;
         uint8_t object;
     } operations[OPERATIONS];
-} programs[MODEL_THREADS_MAX];
+} programs[MODEL_CHECKER_THREADS_MAX];
 
 static void run_program(unsigned self)
 {
@@ -328,7 +328,7 @@ static void run_program(unsigned self)
         default:
             if (self == 0) { /* as in fork: no thread is stopped inside the lock */
                 lock_take(&shared.lock[0]);
-                model_stop_others();
+                model_checker_stop_others();
                 lock_drop(&shared.lock[0]);
             }
         }
@@ -355,13 +355,14 @@ TEST(random_programs_have_the_outcomes_of_every_order)
             }
         }
         for (unsigned stale = 0; stale <= 8; stale += 8) {
-            struct model_plan plan = plan_of("a random program", threads, run_program, stale);
+            struct model_checker_plan plan =
+                plan_of("a random program", threads, run_program, stale);
             plan.every_order = true;
-            struct model_result every = model_explore(&plan);
+            struct model_checker_result every = model_checker_explore(&plan);
             unsigned count = outcome_count;
             memcpy(expected, outcomes, count * sizeof outcomes[0]);
             plan = plan_of("a random program", threads, run_program, stale);
-            struct model_result some = model_explore(&plan);
+            struct model_checker_result some = model_checker_explore(&plan);
             CHECK(!every.failed && every.exhausted && !some.failed && some.exhausted);
             CHECK(some.executions <= every.executions);
             CHECK(outcome_count == count &&

@@ -17,7 +17,7 @@ static struct {
 } shared;
 
 /* 1 while a thread sleeps in the simulated kernel. */
-static uint32_t sleeps[MODEL_THREADS_MAX];
+static uint32_t sleeps[MODEL_CHECKER_THREADS_MAX];
 
 static unsigned rounds;
 static bool wakes_are_lost;
@@ -30,13 +30,13 @@ __attribute__((no_sanitize("thread"), noinline)) static uint32_t look_at(_Atomic
 
 void os_wait(_Atomic uint32_t *word, uint32_t value)
 {
-    int self = model_self();
+    int self = model_checker_self();
     explore_step(EXPLORE_CHANGE, memory_object((const void *)word, sizeof *word, false));
     uint32_t now = look_at(word);
     explore_came_to(now);
     if (now != value)
         return;
-    model_note("falls asleep", NULL);
+    model_checker_note("falls asleep", NULL);
     sleeps[self] = 1;
     explore_step(EXPLORE_TAKE, memory_object(&sleeps[self], sizeof sleeps[self], true));
 }
@@ -47,7 +47,7 @@ void os_wake(_Atomic uint32_t *word)
     explore_came_to(look_at(word));
     if (wakes_are_lost)
         return;
-    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+    for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++) {
         if (sleeps[i] != 0) {
             sleeps[i] = 0;
             explore_dropped(memory_object(&sleeps[i], sizeof sleeps[i], true));
@@ -85,17 +85,17 @@ static unsigned expected;
 static void check(void)
 {
     if (shared.count != expected)
-        model_fail("the lock was taken %llu times, not %u times", (unsigned long long)shared.count,
-                   expected);
+        model_checker_fail("the lock was taken %llu times, not %u times",
+                           (unsigned long long)shared.count, expected);
     if (shared.lock.state != 0)
-        model_fail("no thread holds the lock, but its state is %u", shared.lock.state);
+        model_checker_fail("no thread holds the lock, but its state is %u", shared.lock.state);
 }
 
-static struct model_result explore(unsigned threads, unsigned times, unsigned stale_most)
+static struct model_checker_result explore(unsigned threads, unsigned times, unsigned stale_most)
 {
     rounds = times;
     expected = threads * times;
-    struct model_plan plan = {
+    struct model_checker_plan plan = {
         .name = "lock",
         .threads = threads,
         .setup = nothing,
@@ -108,7 +108,7 @@ static struct model_result explore(unsigned threads, unsigned times, unsigned st
         .executions_most = UINT64_MAX,
         .quiet = wakes_are_lost,
     };
-    struct model_result result = model_explore(&plan);
+    struct model_checker_result result = model_checker_explore(&plan);
     printf("  %u threads, %u times each, %u stale: %llu executions, %llu cut\n", threads, times,
            stale_most, (unsigned long long)result.executions, (unsigned long long)result.cut);
     return result;
@@ -127,7 +127,7 @@ TEST(a_lost_wake_is_found)
     wakes_are_lost = false;
 }
 
-void world_describe(const void *address, char *name, size_t bytes)
+void model_checker_describe(const void *address, char *name, size_t bytes)
 {
     bool lock = address == &shared.lock;
     snprintf(name, bytes, "%s",
@@ -136,13 +136,13 @@ void world_describe(const void *address, char *name, size_t bytes)
                                         : "the wait of a thread");
 }
 
-void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
+void model_checker_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
 {
     (void)address;
     snprintf(text, bytes, "%llu", (unsigned long long)value);
 }
 
-const char *world_thread_name(unsigned thread)
+const char *model_checker_thread_name(unsigned thread)
 {
     static const char *const names[] = {"A", "B", "C", "D"};
     return names[thread];

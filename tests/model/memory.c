@@ -21,7 +21,7 @@ struct range {
 
 /* The clock of each thread's last access of each kind; 0: none. */
 struct cell {
-    uint16_t last[4][MODEL_THREADS_MAX];
+    uint16_t last[4][MODEL_CHECKER_THREADS_MAX];
 };
 
 struct word {
@@ -38,7 +38,7 @@ static uint32_t execution;
 static struct memory_object objects[MEMORY_OBJECTS];
 static unsigned object_count;
 static unsigned atomic_count;
-static struct memory_knowledge knows[MODEL_THREADS_MAX];
+static struct memory_knowledge knows[MODEL_CHECKER_THREADS_MAX];
 
 static struct range tracked[TRACKED];
 static unsigned tracked_count;
@@ -93,7 +93,7 @@ static void remember(struct word *word)
     if (word->remembered == marks)
         return;
     if (write_count == WRITES)
-        model_fail("more writes than the model can undo: raise WRITES");
+        model_checker_fail("more writes than the model can undo: raise WRITES");
     word->remembered = marks;
     uint64_t *address = (uint64_t *)(word->number * 8);
     writes[write_count].address = address;
@@ -124,7 +124,7 @@ void memory_begin(void)
     object_count = 0;
     atomic_count = 0;
     memset(knows, 0, sizeof knows);
-    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
+    for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++)
         knows[i].clock[i] = 1;
 }
 
@@ -132,7 +132,7 @@ void memory_begin(void)
 
 static void learn(struct memory_knowledge *knowledge, const struct memory_knowledge *told)
 {
-    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
+    for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++)
         if (told->clock[i] > knowledge->clock[i])
             knowledge->clock[i] = told->clock[i];
     for (unsigned i = 0; i < atomic_count; i++)
@@ -142,8 +142,8 @@ static void learn(struct memory_knowledge *knowledge, const struct memory_knowle
 
 void memory_know_all(void)
 {
-    struct memory_knowledge *self = &knows[model_self()];
-    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
+    struct memory_knowledge *self = &knows[model_checker_self()];
+    for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++)
         learn(self, &knows[i]);
     for (unsigned i = 0; i < object_count; i++)
         if (objects[i].id < MEMORY_ATOMICS)
@@ -155,12 +155,13 @@ static const char *const how_names[] = {"reads", "writes", "atomically reads", "
 static void ordered_after(const struct cell *cell, enum how before, enum how now, unsigned self,
                           const void *p)
 {
-    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
+    for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++) {
         if (i != self && cell->last[before][i] > knows[self].clock[i]) {
             char name[128];
-            world_describe(p, name, sizeof name);
-            model_fail("a race: %s %s %s, which %s %s at the same time", world_thread_name(self),
-                       how_names[now], name, world_thread_name(i), how_names[before]);
+            model_checker_describe(p, name, sizeof name);
+            model_checker_fail("a race: %s %s %s, which %s %s at the same time",
+                               model_checker_thread_name(self), how_names[now], name,
+                               model_checker_thread_name(i), how_names[before]);
         }
     }
 }
@@ -190,18 +191,18 @@ static void touch_word(const void *p, size_t bytes, enum how how)
 {
     if (!within(tracked, tracked_count, p)) {
         if ((uintptr_t)p < 4096)
-            model_fail("an access to address %#zx", (size_t)(uintptr_t)p);
+            model_checker_fail("an access to address %#zx", (size_t)(uintptr_t)p);
         return;
     }
     if (within(forbidden, forbidden_count, p)) {
         char name[128];
-        world_describe(p, name, sizeof name);
-        int self = model_self();
-        model_fail("%s %s %s, which was given back",
-                   self < 0 ? "the check" : world_thread_name((unsigned)self), how_names[how],
-                   name);
+        model_checker_describe(p, name, sizeof name);
+        int self = model_checker_self();
+        model_checker_fail("%s %s %s, which was given back",
+                           self < 0 ? "the check" : model_checker_thread_name((unsigned)self),
+                           how_names[how], name);
     }
-    int self = model_self();
+    int self = model_checker_self();
     bool write = how == WRITE || how == ATOMIC_WRITE;
     if (self < 0 && !write)
         return;
@@ -233,7 +234,7 @@ void memory_touch(const void *p, size_t bytes, bool write)
 void memory_forbid(const void *start, size_t bytes)
 {
     if (forbidden_count == FORBIDDEN || write_count == WRITES)
-        model_fail("more memory was given back than the model can forbid: raise FORBIDDEN");
+        model_checker_fail("more memory was given back than the model can forbid: raise FORBIDDEN");
     forbidden[forbidden_count++] = (struct range){(uintptr_t)start, bytes};
     writes[write_count++].address = NULL;
 }
@@ -277,8 +278,9 @@ struct memory_object *memory_object(const void *p, size_t bytes, bool lock)
     if (*place != NULL)
         return *place;
     if (object_count == MEMORY_OBJECTS || (!lock && atomic_count == MEMORY_ATOMICS))
-        model_fail("more atomic objects than the model can follow: raise MEMORY_ATOMICS and "
-                   "MEMORY_OBJECTS");
+        model_checker_fail(
+            "more atomic objects than the model can follow: raise MEMORY_ATOMICS and "
+            "MEMORY_OBJECTS");
     struct memory_object *object = &objects[object_count++];
     object->address = p;
     object->id = lock ? MEMORY_ATOMICS : atomic_count++;
@@ -305,7 +307,7 @@ unsigned memory_choices(const struct memory_object *object, unsigned thread)
 /* Returns whether an atomic access is a step of a thread. Otherwise it is executed directly. */
 static bool is_step(const volatile void *p)
 {
-    return model_self() >= 0 && within(tracked, tracked_count, (const void *)p);
+    return model_checker_self() >= 0 && within(tracked, tracked_count, (const void *)p);
 }
 
 static bool acquires(int order)
@@ -330,7 +332,7 @@ static uint64_t load(const volatile void *volatile_p, size_t bytes, int order)
     touch(p, bytes, ATOMIC_READ);
     unsigned number = object->count - 1 - older;
     struct memory_message *message = message_of(object, number);
-    struct memory_knowledge *self = &knows[model_self()];
+    struct memory_knowledge *self = &knows[model_checker_self()];
     if (number > self->seen[object->id])
         self->seen[object->id] = (uint8_t)number;
     if (acquires(order))
@@ -344,9 +346,9 @@ static uint64_t load(const volatile void *volatile_p, size_t bytes, int order)
 static void append(struct memory_object *object, uint64_t value, int order,
                    const struct memory_knowledge *told)
 {
-    unsigned self = (unsigned)model_self();
+    unsigned self = (unsigned)model_checker_self();
     if (object->count == UINT8_MAX)
-        model_fail("more stores to one object than the model can count");
+        model_checker_fail("more stores to one object than the model can count");
     unsigned number = object->count++;
     knows[self].seen[object->id] = (uint8_t)number;
     struct memory_message *message = message_of(object, number);
@@ -374,13 +376,14 @@ static void store(volatile void *volatile_p, size_t bytes, uint64_t value, int o
     struct memory_object *object = memory_object(p, bytes, false);
     explore_step(EXPLORE_STORE, object);
     touch(p, bytes, ATOMIC_WRITE);
-    unsigned self = (unsigned)model_self();
+    unsigned self = (unsigned)model_checker_self();
     struct memory_message *newest = message_of(object, object->count - 1);
     if (newest->when > knows[self].clock[newest->writer]) {
         char name[128];
-        world_describe(p, name, sizeof name);
-        model_fail("%s stores to %s, and nothing orders this after a store by %s",
-                   world_thread_name(self), name, world_thread_name(newest->writer));
+        model_checker_describe(p, name, sizeof name);
+        model_checker_fail("%s stores to %s, and nothing orders this after a store by %s",
+                           model_checker_thread_name(self), name,
+                           model_checker_thread_name(newest->writer));
     }
     put_value(p, bytes, value);
     append(object, value, order, NULL);
@@ -422,7 +425,7 @@ static uint64_t change(volatile void *volatile_p, size_t bytes, enum change how,
     if (object != NULL) {
         struct memory_message *newest = message_of(object, object->count - 1);
         if (acquires(order))
-            learn(&knows[model_self()], &newest->told);
+            learn(&knows[model_checker_self()], &newest->told);
         append(object, value_at(p, bytes), order, &newest->told);
         explore_came_to(value_at(p, bytes));
     }
@@ -446,7 +449,7 @@ static bool compare_and_swap(volatile void *volatile_p, size_t bytes, uint64_t *
         put_value(p, bytes, value);
     if (object != NULL) {
         struct memory_message *newest = message_of(object, object->count - 1);
-        struct memory_knowledge *self = &knows[model_self()];
+        struct memory_knowledge *self = &knows[model_checker_self()];
         self->seen[object->id] = (uint8_t)(object->count - 1);
         if (acquires(same ? order : order_of_failure))
             learn(self, &newest->told);
@@ -461,7 +464,7 @@ static bool compare_and_swap(volatile void *volatile_p, size_t bytes, uint64_t *
 
 void lock_take(struct lock *lock)
 {
-    int self = model_self();
+    int self = model_checker_self();
     struct memory_object *object = NULL;
     if (self >= 0) {
         object = memory_object(lock, sizeof lock->holder, true);
@@ -469,16 +472,16 @@ void lock_take(struct lock *lock)
         learn(&knows[self], &object->messages[0].told);
     }
     if (lock->holder != 0)
-        model_fail("a lock is taken while it is held");
+        model_checker_fail("a lock is taken while it is held");
     remember(word_of(lock));
     lock->holder = (uint32_t)(self + 2);
 }
 
 void lock_drop(struct lock *lock)
 {
-    int self = model_self();
+    int self = model_checker_self();
     if (lock->holder != (uint32_t)(self + 2))
-        model_fail("a lock is dropped by a thread that does not hold it");
+        model_checker_fail("a lock is dropped by a thread that does not hold it");
     remember(word_of(lock));
     lock->holder = 0;
     if (self >= 0) {

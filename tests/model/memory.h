@@ -23,7 +23,7 @@
 #ifndef CAIRN_MODEL_MEMORY_H
 #define CAIRN_MODEL_MEMORY_H
 
-#include "model.h"
+#include "model_checker.h"
 
 enum {
     MEMORY_ATOMICS = 128, /* in one execution */
@@ -33,8 +33,8 @@ enum {
 
 /* The knowledge that a thread has of the others, or that a message carries to another thread. */
 struct memory_knowledge {
-    uint16_t clock[MODEL_THREADS_MAX]; /* the thread knows each other thread up to this time */
-    uint8_t seen[MEMORY_ATOMICS];      /* by id: older messages are known to be replaced */
+    uint16_t clock[MODEL_CHECKER_THREADS_MAX]; /* each other thread is known up to this time */
+    uint8_t seen[MEMORY_ATOMICS];              /* by id: older messages are known to be replaced */
 };
 
 struct memory_message {
@@ -54,10 +54,10 @@ struct memory_object {
      *
      * written_before: the thread's last step that happened before the last write to the object.
      * read_before: the thread's last step that happened before any of the reads. */
-    uint16_t written_before[MODEL_THREADS_MAX];
-    uint16_t read_before[MODEL_THREADS_MAX];
-    uint16_t last_write[MODEL_THREADS_MAX]; /* last step of each thread that wrote */
-    uint16_t last_read[MODEL_THREADS_MAX];
+    uint16_t written_before[MODEL_CHECKER_THREADS_MAX];
+    uint16_t read_before[MODEL_CHECKER_THREADS_MAX];
+    uint16_t last_write[MODEL_CHECKER_THREADS_MAX]; /* last step of each thread that wrote */
+    uint16_t last_read[MODEL_CHECKER_THREADS_MAX];
 };
 
 /* Tracks a range of memory: writes to it are logged, races are detected, and atomic accesses are

@@ -1,4 +1,4 @@
-/* model.h - runs a few threads of the allocator in every order that makes a difference.
+/* model_checker.h - runs a few threads of the allocator in every order that makes a difference.
  *
  * The sources under test are compiled unchanged, with the calls that the thread sanitizer puts
  * before every memory access. memory.c implements these calls in place of the sanitizer. A thread
@@ -17,16 +17,16 @@
  * Every execution starts from the same memory and is determined by its schedule alone, so that a
  * failure can be replayed.
  */
-#ifndef CAIRN_MODEL_H
-#define CAIRN_MODEL_H
+#ifndef CAIRN_MODEL_CHECKER_H
+#define CAIRN_MODEL_CHECKER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MODEL_THREADS_MAX = 4 };
+enum { MODEL_CHECKER_THREADS_MAX = 4 };
 
-struct model_plan {
+struct model_checker_plan {
     const char *name;
     unsigned threads;
     void (*setup)(void); /* called once; every execution begins with its result */
@@ -44,7 +44,7 @@ struct model_plan {
     const char *replay;
 };
 
-struct model_result {
+struct model_checker_result {
     uint64_t executions;
     uint64_t cut;     /* executions abandoned because they equal an earlier one */
     unsigned longest; /* steps of the longest execution */
@@ -53,28 +53,28 @@ struct model_result {
 };
 
 /* Runs all executions of the plan. At the first failure it prints the schedule and stops. */
-struct model_result model_explore(const struct model_plan *plan);
+struct model_checker_result model_checker_explore(const struct model_checker_plan *plan);
 
 /* --- functions for the threads, and for code that they call ----------------------------------- */
 
 /* Returns the current thread, or -1 in setup and check. */
-int model_self(void);
+int model_checker_self(void);
 
 /* Ends the execution and the exploration as failed, with a message. */
-_Noreturn void model_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void model_checker_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Adds a line to the printed schedule. `text` must live as long as the program. */
-void model_note(const char *text, const void *about);
+void model_checker_note(const char *text, const void *about);
 
 /* Stops all other threads forever, at their present steps. */
-void model_stop_others(void);
+void model_checker_stop_others(void);
 
 /* --- functions that the program under test provides, for the printed schedule ----------------- */
 
 /* The first function writes a name for the object at `address`. The second one writes the meaning
  * of `value` in that object. */
-void world_describe(const void *address, char *name, size_t bytes);
-void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes);
-const char *world_thread_name(unsigned thread);
+void model_checker_describe(const void *address, char *name, size_t bytes);
+void model_checker_describe_value(const void *address, uint64_t value, char *text, size_t bytes);
+const char *model_checker_thread_name(unsigned thread);
 
 #endif

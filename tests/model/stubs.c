@@ -1,4 +1,4 @@
-#include "world.h"
+#include "stubs.h"
 
 #include "alloc/broken.h"
 #include "alloc/huge_page_collapse.h"
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { SLICES_EACH = 128, SLICES = SLICES_EACH * (MODEL_THREADS_MAX + 1) };
+enum { SLICES_EACH = 128, SLICES = SLICES_EACH * (MODEL_CHECKER_THREADS_MAX + 1) };
 
-struct world world;
+struct stubs stubs;
 
 struct region region;
 const struct heap heap_none;
@@ -24,7 +24,7 @@ _Thread_local struct heap *thread_heap = (struct heap *)&heap_none;
 /* Defined by the linker: the range of the program's variables. */
 extern char __data_start[], _end[];
 
-void world_make(void)
+void stubs_make(void)
 {
     size_t content_bytes = (size_t)SLICES * SLICE_BYTES;
     char *start = mmap(NULL, REGION_SLICE_SPAN + content_bytes, PROT_NONE,
@@ -49,116 +49,116 @@ void world_make(void)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-void world_begin(unsigned threads)
+void stubs_begin(unsigned threads)
 {
-    world = (struct world){0};
+    stubs = (struct stubs){0};
     for (unsigned i = 0; i < threads; i++)
-        world.now[i] = world.heaps[i] = heap_acquire(false);
+        stubs.now[i] = stubs.heaps[i] = heap_acquire(false);
 }
 
-void world_enter(unsigned thread)
+void stubs_enter(unsigned thread)
 {
-    thread_heap = world.now[thread];
+    thread_heap = stubs.now[thread];
 }
 
-void world_leave(unsigned thread)
+void stubs_leave(unsigned thread)
 {
-    world.now[thread] = thread_heap;
+    stubs.now[thread] = thread_heap;
 }
 
-void world_as(unsigned thread)
+void stubs_as(unsigned thread)
 {
-    thread_heap = world.now[thread];
+    thread_heap = stubs.now[thread];
 }
 
-void world_as_nobody(void)
+void stubs_as_nobody(void)
 {
     thread_heap = (struct heap *)&heap_gone;
 }
 
-void world_end_thread(void)
+void stubs_end_thread(void)
 {
     struct heap *heap = thread_heap;
-    model_note("its heap is released", NULL);
+    model_checker_note("its heap is released", NULL);
     thread_heap = (struct heap *)&heap_gone;
     heap_release(heap);
-    if (model_self() < 0)
-        for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
-            if (world.now[i] == heap)
-                world.now[i] = thread_heap;
+    if (model_checker_self() < 0)
+        for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++)
+            if (stubs.now[i] == heap)
+                stubs.now[i] = thread_heap;
 }
 
-void world_begin_thread(void)
+void stubs_begin_thread(void)
 {
     thread_heap = heap_acquire(false);
-    model_note("is a new thread", NULL);
+    model_checker_note("is a new thread", NULL);
 }
 
-bool world_has_thread(unsigned thread)
+bool stubs_has_thread(unsigned thread)
 {
-    return world.now[thread] != &heap_gone;
+    return stubs.now[thread] != &heap_gone;
 }
 
 struct heap *thread_birth(void)
 {
-    model_fail("a thread of a model has no heap, and allocates");
+    model_checker_fail("a thread of a model has no heap, and allocates");
 }
 
 void *thread_late(size_t size)
 {
     (void)size;
-    model_fail("a thread of a model has ended, and allocates");
+    model_checker_fail("a thread of a model has ended, and allocates");
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
 static unsigned number_of(const void *p)
 {
-    for (unsigned i = 0; i < world.block_count; i++)
-        if (world.blocks[i].p == p)
+    for (unsigned i = 0; i < stubs.block_count; i++)
+        if (stubs.blocks[i].p == p)
             return i;
-    if (world.block_count == WORLD_BLOCKS)
-        model_fail("more blocks than `world` can hold: raise WORLD_BLOCKS");
-    world.blocks[world.block_count].p = (void *)p;
-    world.blocks[world.block_count].out = false;
-    return world.block_count++;
+    if (stubs.block_count == STUBS_BLOCKS)
+        model_checker_fail("more blocks than `stubs` can hold: raise STUBS_BLOCKS");
+    stubs.blocks[stubs.block_count].p = (void *)p;
+    stubs.blocks[stubs.block_count].out = false;
+    return stubs.block_count++;
 }
 
-bool world_is_out(const void *p)
+bool stubs_is_out(const void *p)
 {
-    return world.blocks[number_of(p)].out;
+    return stubs.blocks[number_of(p)].out;
 }
 
-struct slab *world_slab(const void *p)
+struct slab *stubs_slab(const void *p)
 {
-    for (unsigned i = 0; i < world.run_count; i++)
-        if (region_index(p) - world.runs[i].first < world.runs[i].slices)
-            return slab_at(world.runs[i].first);
-    model_fail("a block lies outside every run: %p", p);
+    for (unsigned i = 0; i < stubs.run_count; i++)
+        if (region_index(p) - stubs.runs[i].first < stubs.runs[i].slices)
+            return slab_at(stubs.runs[i].first);
+    model_checker_fail("a block lies outside every run: %p", p);
 }
 
-void *world_malloc(size_t size)
+void *stubs_malloc(size_t size)
 {
-    model_note("malloc", NULL);
+    model_checker_note("malloc", NULL);
     void *p = subject_malloc(size);
     if (p == NULL)
-        model_fail("malloc failed");
-    model_note("malloc returned", p);
+        model_checker_fail("malloc failed");
+    model_checker_note("malloc returned", p);
     unsigned number = number_of(p);
-    if (world.blocks[number].out)
-        model_fail("a block is handed out twice");
-    world.blocks[number].out = true;
+    if (stubs.blocks[number].out)
+        model_checker_fail("a block is handed out twice");
+    stubs.blocks[number].out = true;
     memory_touch(p, sizeof(struct block), true);
     return p;
 }
 
-void world_free(void *p)
+void stubs_free(void *p)
 {
-    model_note("free of", p);
+    model_checker_note("free of", p);
     unsigned number = number_of(p);
-    if (!world.blocks[number].out)
-        model_fail("the test frees a block that is not allocated");
-    world.blocks[number].out = false; /* from here on another thread may get it */
+    if (!stubs.blocks[number].out)
+        model_checker_fail("the test frees a block that is not allocated");
+    stubs.blocks[number].out = false; /* from here on another thread may get it */
     memory_touch(p, sizeof(struct block), true);
     subject_free(p);
 }
@@ -168,13 +168,13 @@ void world_free(void *p)
 size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
 {
     (void)room;
-    int self = model_self();
-    unsigned part = self < 0 ? MODEL_THREADS_MAX : (unsigned)self;
-    if (world.slices_used[part] + slices >= SLICES_EACH || world.run_count == WORLD_RUNS)
-        model_fail("more slices than a thread of a model has");
-    size_t index = part * SLICES_EACH + 1 + world.slices_used[part];
-    world.slices_used[part] += slices;
-    world.runs[world.run_count++] =
+    int self = model_checker_self();
+    unsigned part = self < 0 ? MODEL_CHECKER_THREADS_MAX : (unsigned)self;
+    if (stubs.slices_used[part] + slices >= SLICES_EACH || stubs.run_count == STUBS_RUNS)
+        model_checker_fail("more slices than a thread of a model has");
+    size_t index = part * SLICES_EACH + 1 + stubs.slices_used[part];
+    stubs.slices_used[part] += slices;
+    stubs.runs[stubs.run_count++] =
         (struct run){.first = (uint32_t)index, .slices = (uint32_t)slices};
     *zero = true;
     return index;
@@ -183,18 +183,18 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero)
 struct page_heap_use page_heap_free(size_t index, size_t slices)
 {
     struct run *run = NULL;
-    for (unsigned i = 0; i < world.run_count; i++)
-        if (world.runs[i].first == index && world.runs[i].slices == slices)
-            run = &world.runs[i];
+    for (unsigned i = 0; i < stubs.run_count; i++)
+        if (stubs.runs[i].first == index && stubs.runs[i].slices == slices)
+            run = &stubs.runs[i];
     if (run == NULL)
-        model_fail("given-back memory is not a run: %zu slices from %zu on", slices, index);
-    model_note("gives back the run of", region_address(index));
+        model_checker_fail("given-back memory is not a run: %zu slices from %zu on", slices, index);
+    model_checker_note("gives back the run of", region_address(index));
     if (run->returned)
-        model_fail("a run is given back twice");
+        model_checker_fail("a run is given back twice");
     run->returned = true;
-    for (unsigned i = 0; i < world.block_count; i++)
-        if (world.blocks[i].out && region_index(world.blocks[i].p) - index < slices)
-            model_fail("a run is given back while a block of it is allocated");
+    for (unsigned i = 0; i < stubs.block_count; i++)
+        if (stubs.blocks[i].out && region_index(stubs.blocks[i].p) - index < slices)
+            model_checker_fail("a run is given back while a block of it is allocated");
     const struct slab *slab = slab_at(index);
     memory_touch(slab, RECORD_BYTES, true);
     for (size_t i = 1; i < slices; i++) {
@@ -235,13 +235,13 @@ struct page_heap_level page_heap_epoch(void)
 void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms)
 {
     (void)word, (void)value, (void)ms;
-    model_fail("os_wait_ms() is called");
+    model_checker_fail("os_wait_ms() is called");
 }
 
 void os_wake(_Atomic uint32_t *word)
 {
     (void)word;
-    model_fail("os_wake() is called, and no thread waits");
+    model_checker_fail("os_wake() is called, and no thread waits");
 }
 
 size_t page_heap_purge(size_t keep_bytes)
@@ -260,7 +260,7 @@ _Atomic bool background_due;
 
 void background_begin(void)
 {
-    model_fail("background_begin() is called without a request");
+    model_checker_fail("background_begin() is called without a request");
 }
 
 /* No sites are counted, and there are no large blocks. */
@@ -342,7 +342,7 @@ void *large_move(struct slab *slab, size_t size)
 void *large_reuse(struct slab *run, size_t slack)
 {
     (void)run, (void)slack;
-    model_fail("large_reuse() is called, and no run is kept");
+    model_checker_fail("large_reuse() is called, and no run is kept");
 }
 
 bool large_resize(struct slab *slab, size_t size)
@@ -358,18 +358,18 @@ size_t os_page_bytes(void)
 
 uint64_t os_random(void)
 {
-    model_fail("os_random() is called, although the secret is set");
+    model_checker_fail("os_random() is called, although the secret is set");
 }
 
 void broken(const char *what, const void *pointer)
 {
     (void)pointer;
-    model_fail("%s", what);
+    model_checker_fail("%s", what);
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
 
-const char *world_thread_name(unsigned thread)
+const char *model_checker_thread_name(unsigned thread)
 {
     static const char *const names[] = {"A", "B", "C", "D"};
     return names[thread];
@@ -378,7 +378,7 @@ const char *world_thread_name(unsigned thread)
 static unsigned run_number(size_t index)
 {
     unsigned i = 0;
-    while (i < world.run_count && index - world.runs[i].first >= world.runs[i].slices)
+    while (i < stubs.run_count && index - stubs.runs[i].first >= stubs.runs[i].slices)
         i++;
     return i;
 }
@@ -401,7 +401,7 @@ static const char *field_name(size_t offset)
     return "record";
 }
 
-void world_describe(const void *address, char *name, size_t bytes)
+void model_checker_describe(const void *address, char *name, size_t bytes)
 {
     uintptr_t at = (uintptr_t)address;
     if (at - (region.base - REGION_SLICE_SPAN) < SLICES * RECORD_BYTES) {
@@ -409,14 +409,14 @@ void world_describe(const void *address, char *name, size_t bytes)
         snprintf(name, bytes, "slab %u's %s", run_number(index), field_name(at % RECORD_BYTES));
         return;
     }
-    for (unsigned i = 0; i < MODEL_THREADS_MAX; i++) {
-        const struct heap *heap = world.heaps[i];
+    for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++) {
+        const struct heap *heap = stubs.heaps[i];
         if (heap != NULL && at - (uintptr_t)heap < sizeof *heap) {
             bool lock = at - (uintptr_t)&heap->lock < sizeof heap->lock;
             if (lock)
-                snprintf(name, bytes, "the lock of %s's heap", world_thread_name(i));
+                snprintf(name, bytes, "the lock of %s's heap", model_checker_thread_name(i));
             else
-                snprintf(name, bytes, "%s's heap, byte %zu", world_thread_name(i),
+                snprintf(name, bytes, "%s's heap, byte %zu", model_checker_thread_name(i),
                          at - (uintptr_t)heap);
             return;
         }
@@ -424,9 +424,9 @@ void world_describe(const void *address, char *name, size_t bytes)
     if (region_index(address) < SLICES) {
         size_t index = region_index(address);
         unsigned number = run_number(index);
-        if (number < world.run_count) {
-            size_t offset = at - (uintptr_t)region_address(world.runs[number].first);
-            size_t block_bytes = size_class_bytes(slab_at(world.runs[number].first)->class);
+        if (number < stubs.run_count) {
+            size_t offset = at - (uintptr_t)region_address(stubs.runs[number].first);
+            size_t block_bytes = size_class_bytes(slab_at(stubs.runs[number].first)->class);
             snprintf(name, bytes, "block %zu of slab %u", offset / block_bytes, number);
             return;
         }
@@ -434,7 +434,7 @@ void world_describe(const void *address, char *name, size_t bytes)
     snprintf(name, bytes, "%p", address);
 }
 
-void world_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
+void model_checker_describe_value(const void *address, uint64_t value, char *text, size_t bytes)
 {
     static const char *const states[] = {"CURRENT", "PARKED", "FULL", "CLAIMED"};
     uintptr_t at = (uintptr_t)address;
@@ -447,8 +447,8 @@ void world_describe_value(const void *address, uint64_t value, char *text, size_
                  remote_count_of(value));
     } else if (at % RECORD_BYTES == offsetof(struct slab, owner)) {
         snprintf(text, bytes, "%s", value == 0 ? "nobody" : "somebody");
-        for (unsigned i = 0; i < MODEL_THREADS_MAX; i++)
-            if (value == (uintptr_t)world.heaps[i] && value != 0)
-                snprintf(text, bytes, "%s", world_thread_name(i));
+        for (unsigned i = 0; i < MODEL_CHECKER_THREADS_MAX; i++)
+            if (value == (uintptr_t)stubs.heaps[i] && value != 0)
+                snprintf(text, bytes, "%s", model_checker_thread_name(i));
     }
 }
