@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from cairn.verdict import Verdict
+
 SCHEMA = 2
 """The version of every document that cairn writes.
 
@@ -687,12 +689,15 @@ class Comparison:
 
     None while the run goes on.
     """
-    verdict: tuple[str, ...]
-    """Sentences to act on, the main one first."""
+    judged: Verdict
+    """What is proven and what to do. `report.verdict` turns it into sentences."""
     not_tested: tuple[str, ...]
     next_steps: tuple[str, ...]
     memory_method: str | None
     notes: tuple[str, ...] = ()
+    """Caveats, a sentence each."""
+    details: tuple[str, ...] = ()
+    """Sentences that only the full report shows."""
     time: Metric = WALL
     """The metric of verdict and ranking.
 

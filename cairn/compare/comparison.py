@@ -1,4 +1,4 @@
-"""Turns samples into a Comparison: paired changes, a ranking, and a verdict to act on.
+"""Turns samples into a Comparison: paired changes, a ranking, and the verdict.
 
 Always true here:
 
@@ -8,8 +8,8 @@ Always true here:
   It has no numbers, comes last, and costs the other contenders no round.
 - The contenders within one metric are one family for Holm's adjustment. Each metric has its own
   family.
-- Every claim of the verdict follows from a change's `Shown`, or from a paired interval between two
-  contenders.
+- Every claim of the verdict follows from a change's interval, or from a paired interval between
+  two contenders; see `judge`.
 
 The module is pure: it reads no file and no clock, and runs no program. It raises nothing when the
 baseline failed: the Comparison then has no changes, and the verdict says why.
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn import units
-from cairn.compare import stats
+from cairn.compare import judge, stats
 from cairn.model import (
     BENCH_ROUNDS_MOST,
     BUILT_IN,
@@ -39,14 +39,13 @@ from cairn.model import (
     Comparison,
     Contender,
     Direction,
-    Interval,
     Metric,
     Row,
     Sample,
-    Shown,
     StopRule,
     value,
 )
+from cairn.verdict import State, Verdict
 
 LONG_RUN_S = 600
 """A run shorter than this many seconds says nothing about long-run fragmentation.
@@ -94,7 +93,7 @@ def compare(
                 changes[metric.key] = table.changes(metric.key, table.survivors, baseline, rule)
     rows = [_row(name, samples, table, changes, time) for name in names]
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
-    judge = _Judge(table, {row.contender: row for row in rows}, baseline, rule, time)
+    judged = judge.verdict(rows, baseline, rule, time, len(table.rounds), table.log_ratios)
     return Comparison(
         baseline=baseline,
         rows=tuple(rows),
@@ -102,11 +101,12 @@ def compare(
         rounds=len(table.rounds),
         rule=rule,
         stopped_because=stopped_because,
-        verdict=tuple(judge.verdict()),
+        judged=judged,
         not_tested=tuple(_not_tested(table, samples)),
-        next_steps=tuple(judge.next_steps(contenders, run_name, bench)),
+        next_steps=tuple(_next_steps(judged, rule, contenders, run_name, bench)),
         memory_method=table.memory_method,
         notes=tuple(_notes(table, rows, contenders, samples)),
+        details=tuple(_details(table, rows)),
         time=time,
         against=tuple(
             Against(name, other, change)
@@ -281,270 +281,36 @@ def _rank(
     ].median if time.key in row.summaries else math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """Turns the changes into the sentences of the verdict.
-
-    A shown difference whose whole interval lies within the margin counts as equivalence here: it is
-    too small to change the allocator for.
-    """
-
-    table: _Numbers
-    rows: Mapping[str, Row]
-    """The rows of all contenders by name, the best contender first."""
-    baseline: str
-    rule: StopRule
-    time: Metric
-
-    def verdict(self) -> list[str]:
-        """The sentences: first what to do, and last which contenders failed."""
-        failed = [
-            row for row in self.rows.values() if row.failures and row.contender != self.baseline
+def _next_steps(
+    judged: Verdict,
+    rule: StopRule,
+    contenders: Sequence[Contender],
+    run_name: str,
+    bench: str | None,
+) -> list[str]:
+    """The commands to run next: the report, then how to use the winner or to measure more."""
+    steps = [f"cairn report {run_name} --md"]
+    rounds = judged.rounds
+    if judged.recommended:
+        return steps + [
+            f"cairn run -a {shlex.quote(one.spec or one.name)} -- PROG…"
+            for one in contenders
+            if one.name == judged.recommended[0]
         ]
-        return [
-            *self._main(),
-            *(f"{row.contender} failed and is left out: {row.failures[0]}" for row in failed),
-        ]
-
-    def next_steps(
-        self, contenders: Sequence[Contender], run_name: str, bench: str | None
-    ) -> list[str]:
-        """The commands to run next: the report, then how to use the winner or to measure more."""
-        steps = [f"cairn report {run_name} --md"]
-        if self._showing(Shown.LESS):
-            pick, _ = self._pick()
-            steps += [
-                f"cairn run -a {shlex.quote(c.spec or c.name)} -- PROG…"
-                for c in contenders
-                if c.name == pick
-            ]
-        elif self._showing(Shown.NOT_SHOWN):
-            rounds = len(self.table.rounds)
-            if bench is not None and self.rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
-                steps.append(f"cairn bench {bench} -r {min(2 * rounds, BENCH_ROUNDS_MOST)}")
-            elif bench is None and self.rule.max_rounds <= rounds < ROUNDS_MOST:
-                wanted = "-r" if self.rule.precision is None else "--max-rounds"
-                steps.append(
-                    f"cairn compare {wanted} {min(2 * self.rule.max_rounds, ROUNDS_MOST)} …"
-                )
-            elif bench is None and self.rule.precision is not None and self._all_narrow():
-                steps.append(f"cairn compare --precision {50 * self.rule.precision:g}% …")
+    if judged.state is State.TOO_FEW_ROUNDS:
+        wanted = max(judged.rounds_least or 0, rounds + 1)
+        again = "cairn compare" if bench is None else f"cairn bench {bench}"
+        return [*steps, f"{again} -r {wanted}{' …' if bench is None else ''}"]
+    if not any(one.possible is not None for one in judged.recommendations):
         return steps
-
-    def _main(self) -> list[str]:
-        base = self.rows[self.baseline]
-        if base.failures:
-            nothing = (
-                f"No verdict: the program fails under {self.baseline}, "
-                "so there is nothing to compare with."
-            )
-            return [nothing, base.failures[0]]
-        others = [name for name in self.table.survivors if name != self.baseline]
-        if not others:
-            why = (
-                "every other contender failed"
-                if len(self.rows) > 1
-                else "no other contender was run"
-            )
-            return [f"Keep {self.baseline}: {why}."]
-        if any(self._change(self.time, name) is None for name in others):
-            return ["No verdict yet: no round is complete."]
-        return self._use() if self._showing(Shown.LESS) else self._keep()
-
-    def _use(self) -> list[str]:
-        """The sentences when at least one contender is shown to take less time."""
-        fastest = self._fastest()
-        pick, why = self._pick()
-        gain = f"{self._span(self.time, pick)} than {self.baseline}, {self._price(pick)}."
-        if len(fastest) == 1:
-            sentences = [f"Use {pick}: {gain}"]
-        else:
-            equal = (
-                "no difference in time shown between them"
-                if len(fastest) == 2
-                else f"none is shown to be slower than {fastest[0]}, the fastest"
-            )
-            sentences = [f"Use {_listed(fastest, 'or')}: {equal}; {why}.", f"{pick}: {gain}"]
-        if self._shows(PEAK, pick) is Shown.MORE:
-            sentences.append(f"If memory matters, {self._advice_on_memory(pick)}.")
-        return sentences
-
-    def _keep(self) -> list[str]:
-        """The sentences when no contender is shown to take less time."""
-        unclear = self._showing(Shown.NOT_SHOWN)
-        slower = self._showing(Shown.MORE)
-        same = self._showing(Shown.EQUIVALENT)
-        if not unclear and not slower:
-            sentences = [
-                f"Keep {self.baseline}: every contender takes the same time "
-                f"within {self._margin()} (equivalence shown in {self._rounds()})."
-            ]
-        else:
-            sentences = [self._unclear(unclear, alone=not slower and not same)] if unclear else []
-            known = [f"{name} takes {self._span(self.time, name)}" for name in slower]
-            known += [f"{name} is equivalent within {self._margin()}" for name in same]
-            if known:
-                sentences.append(
-                    f"{'' if unclear else f'Keep {self.baseline}: '}{'; '.join(known)}."
-                )
-        saver = self._memory_saver()
-        if saver is not None:
-            sentences.append(f"If memory matters, {saver}.")
-        return sentences
-
-    def _unclear(self, names: Sequence[str], *, alone: bool) -> str:
-        """The sentence on contenders for which the data show neither a difference nor equivalence.
-
-        alone: whether `names` are all contenders. The sentence then does not name them.
-        """
-        whom = "" if alone else f" for {_listed(names, 'and')}"
-        rounds = len(self.table.rounds)
-        reaches = [
-            _reach(change.interval) for name in names if (change := self._change(self.time, name))
-        ]
-        if math.inf in reaches:
-            return (
-                f"No answer yet{whom}: {self._rounds()} {'is' if rounds == 1 else 'are'} too few "
-                "for an interval. Use more rounds, such as -r 10."
-            )
-        reach = f"±{_percent(max(reaches))} %"
-        if self._all_narrow():
-            return (
-                f"Keep {self.baseline}: no difference in time shown{whom} in {self._rounds()}; "
-                f"a difference, if there is one, is within {reach}."
-            )
-        return (
-            f"No difference in time shown{whom}: after {self._rounds()} the intervals still reach "
-            f"{reach}, too far for an answer."
-        )
-
-    def _fastest(self) -> list[str]:
-        """The fastest winner, then all winners that are not shown to be slower than the fastest.
-
-        A winner is a contender that is shown to take less time than the baseline.
-        """
-        winners = self._showing(Shown.LESS)
-        against = self.table.changes(self.time.key, winners, winners[0], self.rule)
-        return [
-            name for name in winners if name not in against or against[name].shown is not Shown.MORE
-        ]
-
-    def _pick(self) -> tuple[str, str]:
-        """Chooses one contender of `_fastest()`. Returns it and the reason for choosing it.
-
-        The choice is the contender that is shown to take less memory than all others in
-        `_fastest()`. If there is no such contender, the choice is the fastest.
-        """
-        fastest = self._fastest()
-        peaks = {name: change.estimate for name in fastest if (change := self._change(PEAK, name))}
-        if len(peaks) < len(fastest):
-            return fastest[0], "memory not measured"
-        leanest = min(fastest, key=peaks.__getitem__)
-        against = self.table.changes(PEAK.key, fastest, leanest, self.rule)
-        if all(change.shown is Shown.MORE for change in against.values()):
-            return leanest, f"{leanest} takes less memory"
-        return fastest[0], "none is shown to take the least memory"
-
-    def _advice_on_memory(self, pick: str) -> str:
-        """The advice for users to whom `pick` takes too much memory, as the end of a sentence.
-
-        It names a winner that takes less memory than `pick`; if there is none, the contender of
-        `_memory_saver`; if there is none either, the baseline.
-        """
-        against = self.table.changes(PEAK.key, self._showing(Shown.LESS), pick, self.rule)
-        for name in self._showing(Shown.LESS):
-            if name in against and against[name].shown is Shown.LESS:
-                return f"use {name}: {self._span(self.time, name)}, {self._price(name)}"
-        return self._memory_saver() or f"keep {self.baseline}"
-
-    def _memory_saver(self) -> str | None:
-        """The advice to use the contender that saves the most memory without a change in time.
-
-        Only contenders for which no difference in time is shown are considered. Returns the end of
-        a sentence, or None if none of them is shown to save memory.
-        """
-        even = [*self._showing(Shown.EQUIVALENT), *self._showing(Shown.NOT_SHOWN)]
-        savers = [name for name in even if self._shows(PEAK, name) is Shown.LESS]
-        if not savers:
-            return None
-        best = min(savers, key=lambda name: self.rows[name].changes[PEAK.key].estimate)
-        same = self._shows(self.time, best) is Shown.EQUIVALENT
-        cost = f"time within {self._margin()}" if same else "no difference in time shown"
-        return f"use {best}: {self._span(PEAK, best)}, {cost}"
-
-    def _price(self, name: str) -> str:
-        """The cost or the saving of the contender in memory, as the end of a sentence."""
-        change = self._change(PEAK, name)
-        if change is None:
-            return "memory not measured"
-        amount = units.size(
-            abs(change.estimate) * statistics.median(self.table.numbers(PEAK.key, self.baseline))
-        )
-        match change.shown:
-            case Shown.LESS:
-                return f"and about {amount} less memory"
-            case Shown.MORE:
-                lazy = self._shows(PEAK_LESS_LAZY, name) in (Shown.LESS, Shown.EQUIVALENT)
-                freed = ", lazily freed: the kernel can take it back" if lazy else ""
-                return f"for about {amount} more memory{freed}"
-            case Shown.EQUIVALENT:
-                return f"with memory within {self._margin()}"
-            case Shown.NOT_SHOWN:
-                return "no difference in memory shown"
-
-    def _showing(self, finding: Shown) -> list[str]:
-        """The contenders whose change in time shows `finding`, fastest first."""
-        return [name for name in self.rows if self._shows(self.time, name) is finding]
-
-    def _shows(self, metric: Metric, name: str) -> Shown | None:
-        """The conclusion from the contender's change in this metric; None if it has no change.
-
-        A difference within the margin counts as equivalence.
-        """
-        change = self._change(metric, name)
-        if change is None:
-            return None
-        shown = change.shown in (Shown.LESS, Shown.MORE)
-        if shown and change.interval and stats.within(change.interval, self.rule.margin):
-            return Shown.EQUIVALENT
-        return change.shown
-
-    def _change(self, metric: Metric, name: str) -> Change | None:
-        return self.rows[name].changes.get(metric.key)
-
-    def _all_narrow(self) -> bool:
-        """Whether the intervals of all undecided contenders are as narrow as the rule demands.
-
-        An undecided contender is shown to be neither different from the baseline nor equivalent to
-        it. For such a contender, the stopping rule demands a half-width of at most half of
-        `precision` (`stats.look`).
-        """
-        widths = [
-            stats.half_width(self.rows[name].changes[self.time.key])
-            for name in self._showing(Shown.NOT_SHOWN)
-        ]
-        enough = (self.rule.precision or 0) / 2
-        return all(width is not None and width <= enough for width in widths)
-
-    def _span(self, metric: Metric, name: str) -> str:
-        """The interval in words, for example "4.9 to 6.4 % less time"."""
-        interval = self.rows[name].changes[metric.key].interval
-        assert interval is not None, "a difference is only shown by an interval"
-        low, high = (_percent(x) for x in sorted((abs(interval.low), abs(interval.high))))
-        span = low if low == high else f"{low} to {high}"
-        sign = "less" if interval.high < 0 else "more"
-        return f"{span} % {sign} {'time' if metric is self.time else 'memory'}"
-
-    def _margin(self) -> str:
-        return f"±{100 * self.rule.margin:g} %"
-
-    def _rounds(self) -> str:
-        return f"{len(self.table.rounds)} round{'' if len(self.table.rounds) == 1 else 's'}"
-
-
-def _reach(interval: Interval | None) -> float:
-    """The largest change that the interval contains, up or down, as a positive ratio."""
-    return max(abs(interval.low), abs(interval.high)) if interval else math.inf
+    if bench is not None and rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
+        steps.append(f"cairn bench {bench} -r {min(2 * rounds, BENCH_ROUNDS_MOST)}")
+    elif bench is None and rule.max_rounds <= rounds < ROUNDS_MOST:
+        wanted_option = "-r" if rule.precision is None else "--max-rounds"
+        steps.append(f"cairn compare {wanted_option} {min(2 * rule.max_rounds, ROUNDS_MOST)} …")
+    elif bench is None and rule.precision is not None and rounds < rule.max_rounds:
+        steps.append(f"cairn compare --precision {50 * rule.precision:g}% …")
+    return steps
 
 
 def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
@@ -574,26 +340,13 @@ def _notes(
 ) -> list[str]:
     """Sentences on how the numbers came about, which a reader must know to judge them."""
     notes = []
-    for row in rows:
-        if row.outliers:
-            rounds = _listed([f"round {round_}" for round_ in row.outliers], "and")
-            notes.append(
-                f"{row.contender} was far slower than usual in {rounds}; "
-                f"{'this run is' if len(row.outliers) == 1 else 'these runs are'} kept."
-            )
-    undefined = [
-        metric.title
-        for metric in table.metrics
-        if metric.direction is not Direction.NEITHER
-        and any(
-            row.changes and metric.key in row.summaries and metric.key not in row.changes
-            for row in rows
-        )
-    ]
-    if undefined:
+    slow = sum(len(row.outliers) for row in rows)
+    if slow:
+        runs = len(table.survivors) * len(table.rounds)
+        were, they = ("was", "it is") if slow == 1 else ("were", "they are")
         notes.append(
-            f"{_listed(undefined, 'and')}: no change is given, since a run measured 0 "
-            "and a ratio needs numbers above 0."
+            f"{slow} of {runs} runs {were} far slower than usual (the machine was busy); "
+            f"{they} kept."
         )
     methods = {
         sample.memory.method
@@ -628,6 +381,33 @@ def _notes(
     return notes
 
 
+def _details(table: _Numbers, rows: Sequence[Row]) -> list[str]:
+    """Sentences on single runs and single columns."""
+    details = []
+    for row in rows:
+        if row.outliers:
+            rounds = _listed([f"round {round_}" for round_ in row.outliers], "and")
+            details.append(
+                f"{row.contender} was far slower than usual in {rounds}; "
+                f"{'this run is' if len(row.outliers) == 1 else 'these runs are'} kept."
+            )
+    undefined = [
+        metric.title
+        for metric in table.metrics
+        if metric.direction is not Direction.NEITHER
+        and any(
+            row.changes and metric.key in row.summaries and metric.key not in row.changes
+            for row in rows
+        )
+    ]
+    if undefined:
+        details.append(
+            f"{_listed(undefined, 'and')}: no change is given, since a run measured 0 "
+            "and a ratio needs numbers above 0."
+        )
+    return details
+
+
 def _absent_counters(samples: Sequence[Sample]) -> list[str]:
     """The performance counters that were requested and that no run could read."""
     names = {name for sample in samples for name in sample.counters}
@@ -639,9 +419,3 @@ def _absent_counters(samples: Sequence[Sample]) -> list[str]:
 def _listed(words: Sequence[str], last: str) -> str:
     """A list in words, with the conjunction `last`: "a, b and c"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
-def _percent(ratio: float) -> str:
-    """The ratio in percent: two decimals below 0.1 %, one below 100 %, none from 100 % on."""
-    percent = 100 * ratio
-    return f"{percent:.{0 if percent >= 100 else 1 if percent >= 0.1 else 2}f}"

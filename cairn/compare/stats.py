@@ -96,6 +96,14 @@ Means, too, are reported with intervals only from this number of rounds on.
 """
 
 
+def rounds_for_intervals(contenders: int, alpha: float) -> int:
+    """The least number of rounds that gives an interval to each contender of one family.
+
+    The least two-sided p-value of n rounds is 2 / 2^n. Holm's first step needs alpha / contenders.
+    """
+    return math.ceil(1 + math.log2(contenders / alpha))
+
+
 def mean_half_width(values: Sequence[float]) -> float:
     """Half the length of the 95 % interval of the mean, by Student's t, in the unit of the values.
 

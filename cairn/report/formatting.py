@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from rich.cells import cell_len
@@ -19,7 +20,7 @@ def printable(text: str) -> str:
     )
 
 
-_SIGNS = frozenset("≤≥<>±÷▸▲▼≈✘✔→–·")
+_SIGNS = frozenset("≤≥<>±÷×▸▲▼≈✘✔→–·")
 _UNITS = r"(?:%|[kMGT]?i?B|[mµn]?s|min|h|d)"
 _BREAK = re.compile(rf" (?!{_UNITS}(?![\w/]))| (?<!\d )(?={_UNITS})")
 """All spaces except those between a number and its unit."""
@@ -94,21 +95,62 @@ def sign(change: Change) -> str:
             return "≈"
 
 
+_TWICE, _TENTH = 1.995, 0.1
+"""From a ratio of 2 on, a change is written as a multiple; below a tenth, as a divisor."""
+
+
 def change(change: Change | None) -> str:
-    """Returns the estimate in percent, after a sign for what is shown."""
-    return f"{sign(change)} {units.percent(change.estimate)}" if change else ""
+    """Returns the estimate after a sign for what is shown: in percent, or as a multiple."""
+    if change is None:
+        return ""
+    ratio = 1 + change.estimate
+    text = f"× {times(ratio)}" if ratio >= _TWICE else units.percent(change.estimate)
+    return f"{sign(change)} {text}"
 
 
 def interval(change: Change | None) -> str:
-    """Returns the interval in brackets, in percent."""
+    """Returns the interval in brackets: in percent, or in multiples if the estimate is one."""
     if change is None:
         return ""
     if change.interval is None:
         return "[too few rounds]"
-    low, high = (
-        units.percent(end).removesuffix(" %") for end in (change.interval.low, change.interval.high)
-    )
-    return f"[{low}, {high}]"
+    low, high = change.interval.low, change.interval.high
+    if 1 + max(change.estimate, high) >= _TWICE:
+        return f"[× {times(1 + low)}, {times(1 + high)}]"
+    low_text, high_text = (units.percent(end).removesuffix(" %") for end in (low, high))
+    return f"[{low_text}, {high_text}]"
+
+
+def span(change: Change) -> str:
+    """Returns the interval after a sign for what is shown: "▼ −39.9 to −31.7 %".
+
+    Its ends have two significant digits of its half-width. An interval that reaches twice the
+    baseline is written in multiples ("▲ × 2.31 to 2.49"), and one below a tenth of the baseline in
+    divisors ("▼ ÷ 19.2 to 21.5"). The change must have an interval.
+    """
+    assert change.interval is not None
+    low, high = 1 + change.interval.low, 1 + change.interval.high
+    if high >= _TWICE:
+        head, ends, tail = "× ", _ends(low, high), ""
+    elif low > 0 and high <= _TENTH:
+        head, ends, tail = "÷ ", _ends(1 / high, 1 / low), ""
+    else:
+        head, ends, tail = "", [*map(_signed, _ends(100 * (low - 1), 100 * (high - 1)))], " %"
+    text = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+    return f"{sign(change)} {head}{text}{tail}"
+
+
+def _ends(low: float, high: float) -> list[str]:
+    """Returns both ends with two significant digits of half their distance, two at most."""
+    half = (high - low) / 2
+    digits = 2 if half <= 0 else max(0, min(2, 1 - math.floor(math.log10(half))))
+    return [f"{end:,.{digits}f}" for end in (low, high)]
+
+
+def _signed(text: str) -> str:
+    if float(text.replace(",", "")) == 0:
+        return "0"
+    return "−" + text[1:] if text.startswith("-") else "+" + text
 
 
 def good(change: Change | None, metric: Metric) -> bool | None:

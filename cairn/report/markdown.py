@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
-from cairn.report import formatting, tables, why
+from cairn.report import formatting, tables, verdict, why
 from cairn.report import standings as boards
 from cairn.report.standings import Board
 from cairn.why.gap import Why
@@ -88,12 +88,12 @@ def _origin(run: Run) -> str:
 
 
 def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:
-    for place, sentence in enumerate(comparison.verdict):
-        yield escape(sentence) if place else f"**{escape(sentence)}**"
+    for place, sentence in enumerate(verdict.says(comparison.judged).sentences):
+        yield from ("", escape(sentence)) if place else (f"**{escape(sentence)}**",)
     for table in tables.tables(run, comparison, full=full):
         yield from ("", *_drawn(table))
     yield from ("", escape(tables.footer(comparison)), "")
-    for line in (*tables.remarks(run, comparison), *tables.failures(comparison)):
+    for line in tables.remarks(run, comparison, full=full):
         yield f"- {escape(line)}"
     if comparison.not_tested:
         yield from ("", f"Not tested: {escape('; '.join(comparison.not_tested))}.")

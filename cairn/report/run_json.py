@@ -12,6 +12,7 @@ import msgspec
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import LARGE_BYTES, Standings
 from cairn.model import SCHEMA, Comparison, Run, Sample
+from cairn.report.verdict import says
 from cairn.why.gap import Why
 
 
@@ -34,7 +35,7 @@ def render(
     parts: dict[str, Any] = {
         "schema": SCHEMA,
         "run": run,
-        "comparisons": list(comparisons),
+        "comparisons": [_comparison(comparison) for comparison in comparisons],
         "samples": list(samples),
     }
     if standings is not None:
@@ -64,6 +65,11 @@ def _plain(record: object) -> dict[str, Any]:
         field.name: getattr(record, field.name)
         for field in fields(record)  # type: ignore[arg-type]
     }
+
+
+def _comparison(found: Comparison) -> dict[str, Any]:
+    """Returns the comparison, with the sentences on its verdict as `verdict`."""
+    return _plain(found) | {"verdict": list(says(found.judged).sentences)}
 
 
 def _standings(found: Standings) -> dict[str, Any]:

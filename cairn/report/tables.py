@@ -43,26 +43,85 @@ _GROUPS = (
     (model.FAULTS, model.LARGEST),
     (model.PEAK_LESS_LAZY, model.LAZY),
 )
+_JUDGED = (model.CPU_TIME, model.PEAK, model.FAULTS)
+"""The metrics of the summary besides time."""
 _HEAD_MAX = 14
 """If the baseline's name has more letters than this, the heads of columns do not contain it."""
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 
+def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
+    """Returns the evidence for the verdict in one table, and the user's own metrics.
+
+    The baseline's row has its medians. The other rows have the intervals of their changes, so that
+    three measures fit on 80 columns.
+    """
+    names = _names(run, comparison)
+    marked = set(comparison.judged.recommended) or {comparison.baseline}
+    compared = any(row.changes for row in comparison.rows)
+    wanted = (comparison.time, *_JUDGED)
+    measured = [metric for metric in wanted if metric in comparison.metrics]
+    rows = []
+    for row in _alive(comparison):
+        mark = "▸ " if row.contender in marked and compared else "  "
+        cells = [Cell(mark + names[row.contender])]
+        cells += [_summary_cell(row, metric) for metric in measured]
+        rows.append(tuple(cells))
+    table = Table(
+        title="",
+        heads=("", *(_SUMMARY_HEADS.get(metric.key, metric.title) for metric in measured)),
+        rows=tuple(rows),
+        optional=(len(measured) - 1,) if model.FAULTS in measured else (),
+    )
+    own = [metric for metric in comparison.metrics if metric.key not in _built_in(comparison)]
+    others = [
+        _changes(comparison, (metric,), names, optional=True)
+        for metric in own
+        if not metric.key.startswith("figure:")
+    ]
+    if comparison.against:
+        others.append(_against(comparison))
+    return (table, *others) if rows else ()
+
+
+_SUMMARY_HEADS = {
+    model.WALL.key: "wall time",
+    model.PEAK.key: "peak memory",
+    model.FAULTS.key: "page faults",
+}
+
+
+def _summary_cell(row: Row, metric: Metric) -> Cell:
+    change = row.changes.get(metric.key)
+    if change is None or change.interval is None:
+        summary = row.summaries.get(metric.key)
+        if summary is not None and summary.median == 0 and metric.unit == "ns":
+            return Cell("< 1 ms")
+        return Cell(formatting.median(summary, metric))
+    return Cell(formatting.span(change), formatting.good(change, metric))
+
+
+def _names(run: Run, comparison: Comparison) -> dict[str, str]:
+    """Returns the printed name of each contender."""
+    titles = {contender.name: contender.title for contender in run.contenders}
+    return {row.contender: name_of(titles[row.contender], row.contender) for row in comparison.rows}
+
+
+def _built_in(comparison: Comparison) -> set[str]:
+    return {metric.key for metric in (*model.BUILT_IN, comparison.time)}
+
+
 def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]:
     """Returns medians with paired changes; `full` adds spread, range and runs of every metric."""
     measured = {metric.key: metric for metric in comparison.metrics}
-    titles = {contender.name: contender for contender in run.contenders}
-    built_in = {metric.key for metric in (*model.BUILT_IN, comparison.time)}
+    built_in = _built_in(comparison)
     own = tuple(metric for metric in comparison.metrics if metric.key not in built_in)
     first = (
         (comparison.time, model.PEAK),
         *(((model.WALL,),) if comparison.time != model.WALL else ()),
     )
     groups = [*first, *_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
-    names = {
-        row.contender: name_of(titles[row.contender].title, row.contender)
-        for row in comparison.rows
-    }
+    names = _names(run, comparison)
     result = [
         _changes(comparison, present, names, optional=group not in first)
         for group in groups
@@ -230,6 +289,7 @@ def footer(comparison: Comparison) -> str:
     return " · ".join(parts)
 
 
-def remarks(run: Run, comparison: Comparison) -> list[str]:
-    """Returns the notes of the run and of the comparison."""
-    return [formatting.printable(line) for line in (*run.notes, *comparison.notes)]
+def remarks(run: Run, comparison: Comparison, *, full: bool) -> list[str]:
+    """Returns the notes of the run and of the comparison; `full` adds those on single numbers."""
+    details = comparison.details if full else ()
+    return [formatting.printable(line) for line in (*run.notes, *comparison.notes, *details)]

@@ -14,7 +14,7 @@ from rich.text import Text
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
-from cairn.report import formatting, tables, why
+from cairn.report import formatting, tables, verdict, why
 from cairn.report import standings as boards
 from cairn.report.fit import fit
 from cairn.report.standings import Board
@@ -80,17 +80,21 @@ def drawn(board: Board, view: View) -> str:
 
 
 def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
-    for table in tables.tables(run, comparison, full=full):
+    """Adds the answer, then its evidence, then the caveats and the next commands."""
+    told = verdict.says(comparison.judged)
+    screen.line(told.advice, "bold")
+    for sentence in told.evidence:
+        screen.line(sentence)
+    for sentence in told.failures:
+        screen.line(f"✘ {sentence}", "red")
+    screen.line()
+    shown = tables.tables(run, comparison, full=True) if full else tables.summary(run, comparison)
+    for table in shown:
         screen.table(table)
         screen.line()
     screen.line(tables.footer(comparison), "dim", indent=2)
-    for line in tables.remarks(run, comparison):
+    for line in tables.remarks(run, comparison, full=full):
         screen.line(f"▲ {line}", "yellow", indent=2)
-    for line in tables.failures(comparison):
-        screen.line(f"✘ {line}", "red", indent=2)
-    screen.line()
-    for place, sentence in enumerate(comparison.verdict):
-        screen.line(formatting.printable(sentence), "bold" if place == 0 else "")
     if comparison.not_tested:
         screen.line(f"Not tested: {formatting.printable('; '.join(comparison.not_tested))}.")
     if comparison.next_steps:

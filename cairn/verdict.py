@@ -1,0 +1,156 @@
+"""The verdict of a comparison, as frozen values.
+
+`compare` makes a Verdict from the samples. The sentences in `report/verdict.py` are written from it
+alone, and `--json` carries it as `judged`.
+
+Ratios are a contender's numbers divided by the baseline's: 0.94 is 6 % less. A value that is not
+known is None, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Measure(Enum):
+    """The four numbers that are judged, in the order in which sentences name them."""
+
+    TIME = "time"
+    """Wall time, without the deliberate sleep of a built-in workload."""
+    CPU_TIME = "CPU time"
+    MEMORY = "memory"
+    """The peak of the process tree."""
+    FAULTS = "page faults"
+
+
+AIMS = (Measure.TIME, Measure.CPU_TIME, Measure.MEMORY)
+"""The measures by which a contender can be recommended. Page faults are a cause, not an aim."""
+
+
+class Outcome(Enum):
+    """What is shown of one contender in one measure. Less is better in all measures."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    """The difference is within the margin, even if it is shown."""
+    NOT_SHOWN = "not shown"
+    NOT_KNOWN = "not known"
+    """There is no interval: not measured, too few rounds, or a number of 0 in some run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One measure of one contender, compared with the baseline."""
+
+    measure: Measure
+    outcome: Outcome
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """The ends of the ratio's interval. None exactly if the outcome is NOT_KNOWN."""
+    level: float | None = None
+    """The nominal level of the interval after adjustment."""
+    amount: float | None = None
+    """The difference in nanoseconds, bytes or faults: (ratio - 1) times the baseline's median."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All measures of one contender that did not fail."""
+
+    contender: str
+    effects: tuple[Effect, ...]
+    """One for each measure, in their order."""
+    lazily_freed: bool = False
+    """Whether it takes more memory, but no more if lazily freed memory is left out."""
+
+    def effect(self, measure: Measure) -> Effect:
+        """Returns the contender's effect in this measure."""
+        return next(effect for effect in self.effects if effect.measure is measure)
+
+
+class Advice(Enum):
+    """What to do for one aim."""
+
+    USE = "use"
+    """At least one contender is shown to be better than the baseline."""
+    KEEP = "keep"
+    """No contender is shown to be better, and none may be better by `POSSIBLE` or more."""
+    OPEN = "not known yet"
+    """No contender is shown to be better, but one may be, by `POSSIBLE` or more."""
+    NOT_MEASURED = "not measured"
+
+
+POSSIBLE = 0.05
+"""Advice to keep the baseline needs intervals that leave less than this saving possible.
+
+It is the saving of which vision and reports speak as worth a change of allocator: 5 %.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The advice for one aim."""
+
+    aim: Measure
+    advice: Advice
+    best: tuple[str, ...] = ()
+    """With USE: the contenders that are shown to be better than the baseline and are not shown to
+    be worse than the best of them. The apparent best is the first."""
+    alike: bool = False
+    """With USE and several contenders: whether all are shown to be equivalent to the first."""
+    possible: float | None = None
+    """With KEEP and OPEN: the largest saving that some contender's interval leaves possible, as a
+    share of the baseline. None if every contender is shown to be worse or equivalent, and if an
+    interval is missing."""
+    possible_with: str | None = None
+    """The contender with that interval."""
+
+
+class State(Enum):
+    """Whether a comparison was possible."""
+
+    JUDGED = "judged"
+    TOO_FEW_ROUNDS = "too few rounds"
+    NO_ROUND = "no complete round"
+    BASELINE_FAILED = "baseline failed"
+    OTHERS_FAILED = "all others failed"
+    ALONE = "no other contender"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedContender:
+    """A contender that failed. It has no numbers and no rank."""
+
+    contender: str
+    why: str
+    """The first failure, as the rest of a sentence or a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is proven about all contenders of one workload, and what to do."""
+
+    state: State
+    baseline: str
+    rounds: int
+    """The number of complete rounds."""
+    margin: float
+    """Differences within ±margin are equivalent."""
+    judgements: tuple[Judgement, ...] = ()
+    """The contenders that did not fail, without the baseline; the fastest first."""
+    recommendations: tuple[Recommendation, ...] = ()
+    """One for each aim, in the order of `AIMS`; empty unless the state is JUDGED."""
+    failed: tuple[FailedContender, ...] = ()
+    """The failed contenders, the baseline included."""
+    rounds_least: int | None = None
+    """With TOO_FEW_ROUNDS: the least number of rounds that gives intervals."""
+    rounds_least_s: float | None = None
+    """The time that they take, in seconds, judged by the rounds so far."""
+
+    @property
+    def recommended(self) -> tuple[str, ...]:
+        """The contenders that are recommended for some aim, the best by time first."""
+        return tuple(dict.fromkeys(name for one in self.recommendations for name in one.best))
