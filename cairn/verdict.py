@@ -101,12 +101,24 @@ class Recommendation:
     be worse than the best of them. The apparent best is the first."""
     alike: bool = False
     """With USE and several contenders: whether all are shown to be equivalent to the first."""
+    leanest: str | None = None
+    """With USE and several contenders: the one of them that is shown to take less memory than all
+    others, if the aim is not memory."""
     possible: float | None = None
     """With KEEP and OPEN: the largest saving that some contender's interval leaves possible, as a
     share of the baseline. None if every contender is shown to be worse or equivalent, and if an
     interval is missing."""
     possible_with: str | None = None
     """The contender with that interval."""
+
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """The best, with the leanest of them first."""
+        return tuple(sorted(self.best, key=lambda name: name != self.leanest))
+
+
+WAITS = 0.20
+"""A program that uses at most this share of one CPU waits most of the time."""
 
 
 class State(Enum):
@@ -145,12 +157,66 @@ class Verdict:
     """One for each aim, in the order of `AIMS`; empty unless the state is JUDGED."""
     failed: tuple[FailedContender, ...] = ()
     """The failed contenders, the baseline included."""
+    cpu_share: float | None = None
+    """CPU time divided by wall time under the baseline, as a median; 1 is one busy CPU."""
     rounds_least: int | None = None
     """With TOO_FEW_ROUNDS: the least number of rounds that gives intervals."""
     rounds_least_s: float | None = None
     """The time that they take, in seconds, judged by the rounds so far."""
 
     @property
+    def waits(self) -> bool:
+        """Whether the program waits most of the time, and no contender is shown to change that."""
+        return (
+            self.cpu_share is not None
+            and self.cpu_share <= WAITS
+            and all(
+                one.effect(Measure.TIME).outcome not in (Outcome.BETTER, Outcome.WORSE)
+                for one in self.judgements
+            )
+        )
+
+    @property
+    def measured(self) -> tuple[Recommendation, ...]:
+        """The advice for the aims that were measured, without time if the program waits."""
+        return tuple(
+            one
+            for one in self.recommendations
+            if one.advice is not Advice.NOT_MEASURED
+            and not (one.aim is Measure.TIME and self.waits)
+        )
+
+    @property
     def recommended(self) -> tuple[str, ...]:
-        """The contenders that are recommended for some aim, the best by time first."""
-        return tuple(dict.fromkeys(name for one in self.recommendations for name in one.best))
+        """The contenders that are recommended for some aim, in the order of the aims."""
+        return tuple(dict.fromkeys(name for one in self.measured for name in one.in_order))
+
+    @property
+    def only_choice(self) -> Judgement | None:
+        """The only contender that is recommended, if it costs nothing by the other aims.
+
+        By the other aims no contender is better, and the intervals leave less than `POSSIBLE` as
+        its cost. None if there is no such contender.
+        """
+        if len(self.recommended) != 1:
+            return None
+        only = next(one for one in self.judgements if one.contender in self.recommended)
+        for one in self.measured:
+            effect = only.effect(one.aim)
+            if one.advice is Advice.OPEN:
+                return None
+            if one.advice is Advice.KEEP and (
+                effect.outcome is Outcome.WORSE
+                or effect.high is None
+                or effect.high >= 1 + POSSIBLE
+            ):
+                return None
+        return only
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The contenders that the advice names, the baseline among them if it is to be kept."""
+        kept = any(one.advice is Advice.KEEP for one in self.measured)
+        if kept and self.only_choice is None:
+            return (*self.recommended, self.baseline)
+        return self.recommended

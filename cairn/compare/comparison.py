@@ -33,6 +33,7 @@ from cairn.model import (
     PEAK,
     PEAK_LESS_LAZY,
     ROUNDS_MOST,
+    TIME_BUDGET,
     WALL,
     Against,
     Change,
@@ -45,7 +46,7 @@ from cairn.model import (
     StopRule,
     value,
 )
-from cairn.verdict import State, Verdict
+from cairn.verdict import Advice, Measure, State, Verdict
 
 LONG_RUN_S = 600
 """A run shorter than this many seconds says nothing about long-run fragmentation.
@@ -103,7 +104,7 @@ def compare(
         stopped_because=stopped_because,
         judged=judged,
         not_tested=tuple(_not_tested(table, samples)),
-        next_steps=tuple(_next_steps(judged, rule, contenders, run_name, bench)),
+        next_steps=tuple(_next_steps(judged, rule, contenders, run_name, bench, stopped_because)),
         memory_method=table.memory_method,
         notes=tuple(_notes(table, rows, contenders, samples)),
         details=tuple(_details(table, rows)),
@@ -287,24 +288,32 @@ def _next_steps(
     contenders: Sequence[Contender],
     run_name: str,
     bench: str | None,
+    stopped_because: str | None,
 ) -> list[str]:
     """The commands to run next: the report, then how to use the winner or to measure more."""
     steps = [f"cairn report {run_name} --md"]
     rounds = judged.rounds
     if judged.recommended:
+        first = next(one for one in judged.recommendations if one.best)
         return steps + [
             f"cairn run -a {shlex.quote(one.spec or one.name)} -- PROG…"
             for one in contenders
-            if one.name == judged.recommended[0]
+            if one.name == (first.leanest or first.best[0])
         ]
     if judged.state is State.TOO_FEW_ROUNDS:
         wanted = max(judged.rounds_least or 0, rounds + 1)
         again = "cairn compare" if bench is None else f"cairn bench {bench}"
         return [*steps, f"{again} -r {wanted}{' …' if bench is None else ''}"]
-    if not any(one.possible is not None for one in judged.recommendations):
+    if not any(
+        one.advice is Advice.OPEN
+        or (one.aim is Measure.TIME and (one.possible or 0.0) > rule.margin)
+        for one in judged.recommendations
+    ):
         return steps
     if bench is not None and rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
         steps.append(f"cairn bench {bench} -r {min(2 * rounds, BENCH_ROUNDS_MOST)}")
+    elif bench is None and stopped_because == TIME_BUDGET and rule.budget_s is not None:
+        steps.append(f"cairn compare --budget {2 * rule.budget_s:g}s …")
     elif bench is None and rule.max_rounds <= rounds < ROUNDS_MOST:
         wanted_option = "-r" if rule.precision is None else "--max-rounds"
         steps.append(f"cairn compare {wanted_option} {min(2 * rule.max_rounds, ROUNDS_MOST)} …")

@@ -20,7 +20,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.compare import stats
-from cairn.model import CPU_TIME, FAULTS, PEAK, PEAK_LESS_LAZY, Change, Metric, Row, Shown, StopRule
+from cairn.model import (
+    CPU,
+    CPU_TIME,
+    FAULTS,
+    PEAK,
+    PEAK_LESS_LAZY,
+    WALL,
+    Change,
+    Metric,
+    Row,
+    Shown,
+    StopRule,
+)
 from cairn.verdict import (
     AIMS,
     POSSIBLE,
@@ -55,6 +67,7 @@ def verdict(
         recommendations = tuple(judge.recommendation(aim, judgements) for aim in AIMS)
     elif state is State.TOO_FEW_ROUNDS:
         least = stats.rounds_for_intervals(len(others), stats.alpha(rule))
+    share = next((row.summaries.get(CPU.key) for row in alive if row.contender == baseline), None)
     walls = [row.summaries[time.key].median for row in alive if time.key in row.summaries]
     return Verdict(
         state=state,
@@ -64,6 +77,7 @@ def verdict(
         judgements=judgements,
         recommendations=recommendations,
         failed=failed,
+        cpu_share=share.median / 100 if share is not None and time.key == WALL.key else None,
         rounds_least=least,
         rounds_least_s=least * sum(walls) / 1e9 if least and walls else None,
     )
@@ -108,7 +122,10 @@ class _Judge:
 
     def judgement(self, row: Row) -> Judgement:
         effects = tuple(self._effect(row, measure) for measure in Measure)
-        fatter = effects[AIMS.index(Measure.MEMORY)].outcome is Outcome.WORSE
+        fatter = any(
+            effect.measure is Measure.MEMORY and effect.outcome is Outcome.WORSE
+            for effect in effects
+        )
         lean = self._outcome(row.changes.get(PEAK_LESS_LAZY.key)) in (
             Outcome.BETTER,
             Outcome.EQUIVALENT,
@@ -171,19 +188,33 @@ class _Judge:
     def _use(self, aim: Measure, better: Sequence[str]) -> Recommendation:
         """`better` are the contenders that are shown to be better, the apparent best first."""
         first, *others = better
-        key = self._key(aim)
         alpha = stats.alpha(self.rule) / max(1, len(others))
-        best = [first]
-        alike = True
-        for name in others:
-            differences = self.ratios(key, name, first)
-            found = (
-                stats.changes({name: differences}, alpha, self.rule.margin)[name]
-                if differences
-                else None
-            )
-            outcome = self._outcome(found)
-            if outcome is not Outcome.WORSE:
-                best.append(name)
-                alike = alike and outcome is Outcome.EQUIVALENT
-        return Recommendation(aim, Advice.USE, best=tuple(best), alike=alike and len(best) > 1)
+        outcomes = {name: self._pair(self._key(aim), name, first, alpha) for name in others}
+        rivals = [name for name in others if outcomes[name] is not Outcome.WORSE]
+        best = (first, *rivals)
+        return Recommendation(
+            aim,
+            Advice.USE,
+            best=best,
+            alike=bool(rivals) and all(outcomes[one] is Outcome.EQUIVALENT for one in rivals),
+            leanest=self._leanest(best) if rivals and aim is not Measure.MEMORY else None,
+        )
+
+    def _leanest(self, names: Sequence[str]) -> str | None:
+        """The one that is shown to take less memory than all others of at least two; else None."""
+        changes = {name: self.rows[name].changes.get(PEAK.key) for name in names}
+        known = {name: change.estimate for name, change in changes.items() if change is not None}
+        if len(known) < len(names):
+            return None
+        leanest = min(known, key=known.__getitem__)
+        alpha = stats.alpha(self.rule) / (len(names) - 1)
+        others = [name for name in names if name != leanest]
+        shown = all(self._pair(PEAK.key, name, leanest, alpha) is Outcome.WORSE for name in others)
+        return leanest if shown else None
+
+    def _pair(self, key: str, name: str, base: str, alpha: float) -> Outcome:
+        """The outcome of one contender against another, with the error `alpha`."""
+        differences = self.ratios(key, name, base)
+        if not differences:
+            return Outcome.NOT_KNOWN
+        return self._outcome(stats.changes({name: differences}, alpha, self.rule.margin)[name])

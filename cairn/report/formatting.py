@@ -124,7 +124,7 @@ def interval(change: Change | None) -> str:
 def span(change: Change) -> str:
     """Returns the interval after a sign for what is shown: "▼ −39.9 to −31.7 %".
 
-    Its ends have two significant digits of its half-width. An interval that reaches twice the
+    An interval that reaches twice the
     baseline is written in multiples ("▲ × 2.31 to 2.49"), and one below a tenth of the baseline in
     divisors ("▼ ÷ 19.2 to 21.5"). The change must have an interval.
     """
@@ -141,10 +141,18 @@ def span(change: Change) -> str:
 
 
 def _ends(low: float, high: float) -> list[str]:
-    """Returns both ends with two significant digits of half their distance, two at most."""
+    """Returns both ends with two significant digits of half their distance.
+
+    No end gets more than two decimals, nor more than three significant digits.
+    """
     half = (high - low) / 2
-    digits = 2 if half <= 0 else max(0, min(2, 1 - math.floor(math.log10(half))))
-    return [f"{end:,.{digits}f}" for end in (low, high)]
+    largest = max(abs(low), abs(high))
+    digits = min(
+        2,
+        1 - math.floor(math.log10(half)) if half > 0 else 2,
+        2 - math.floor(math.log10(largest)) if largest > 0 else 2,
+    )
+    return [f"{end:,.{max(0, digits)}f}" for end in (low, high)]
 
 
 def _signed(text: str) -> str:

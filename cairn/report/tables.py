@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from cairn import model
 from cairn.model import Comparison, Direction, Metric, Row, Run
 from cairn.report import formatting
@@ -36,6 +38,8 @@ class Table:
     """Indexes of the parts that a narrow screen may leave out, the least important first."""
     texts: bool = False
     """Whether all columns hold text, aligned at the left."""
+    names_missing: bool = True
+    """Whether a line below the table names the parts that were left out."""
 
 
 _GROUPS = (
@@ -45,6 +49,8 @@ _GROUPS = (
 )
 _JUDGED = (model.CPU_TIME, model.PEAK, model.FAULTS)
 """The metrics of the summary besides time."""
+_NAME_MAX = 18
+"""The longest name with a version that stands in the summary, in columns."""
 _HEAD_MAX = 14
 """If the baseline's name has more letters than this, the heads of columns do not contain it."""
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
@@ -57,14 +63,17 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     three measures fit on 80 columns.
     """
     names = _names(run, comparison)
-    marked = set(comparison.judged.recommended) or {comparison.baseline}
-    compared = any(row.changes for row in comparison.rows)
+    short = {
+        name: text if cell_len(text) <= _NAME_MAX else formatting.printable(name)
+        for name, text in names.items()
+    }
+    marked = comparison.judged.chosen
     wanted = (comparison.time, *_JUDGED)
     measured = [metric for metric in wanted if metric in comparison.metrics]
     rows = []
     for row in _alive(comparison):
-        mark = "▸ " if row.contender in marked and compared else "  "
-        cells = [Cell(mark + names[row.contender])]
+        mark = "▸ " if row.contender in marked else "  "
+        cells = [Cell(mark + short[row.contender])]
         cells += [_summary_cell(row, metric) for metric in measured]
         rows.append(tuple(cells))
     table = Table(
@@ -72,6 +81,7 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
         heads=("", *(_SUMMARY_HEADS.get(metric.key, metric.title) for metric in measured)),
         rows=tuple(rows),
         optional=(len(measured) - 1,) if model.FAULTS in measured else (),
+        names_missing=False,
     )
     own = [metric for metric in comparison.metrics if metric.key not in _built_in(comparison)]
     others = [
@@ -81,7 +91,7 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     ]
     if comparison.against:
         others.append(_against(comparison))
-    return (table, *others) if rows else ()
+    return (table, *others) if comparison.rounds else ()
 
 
 _SUMMARY_HEADS = {
@@ -260,33 +270,43 @@ def _spread(comparison: Comparison, metric: Metric, names: dict[str, str]) -> Ta
     return Table(title=title, heads=(title, "mean ± σ", "median", "min … max", "runs"), rows=rows)
 
 
-def failures(comparison: Comparison) -> list[str]:
-    """Returns a sentence for each failure of a contender."""
-    return [
-        formatting.printable(f"{row.contender} {sentence}")
-        for row in comparison.rows
-        for sentence in row.failures
-    ]
-
-
 def footer(comparison: Comparison) -> str:
     """Returns how the numbers were measured, on one line."""
-    parts = [f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}"]
-    why = comparison.stopped_because
-    if why and why != parts[0]:
-        parts[0] += f" ({formatting.printable(why)})"
+    parts = [_rounds(comparison)]
     if len(_alive(comparison)) > 1:
         parts.append("paired Hodges–Lehmann, Holm-adjusted")
+    parts += _loaded(comparison)
+    if comparison.memory_method:
+        parts.append(f"peak: anonymous + shared, {comparison.memory_method}")
+    return " · ".join(parts)
+
+
+def summary_footer(comparison: Comparison) -> str:
+    """Returns what the summary's numbers are, on one line."""
+    parts = [_rounds(comparison)]
+    if comparison.judged.recommendations:
+        base = formatting.printable(comparison.baseline)
+        parts.append(f"95 % intervals of the change from {base}")
+    parts += _loaded(comparison)
+    if comparison.memory_method:
+        parts.append(f"peak by {comparison.memory_method}")
+    return " · ".join(parts)
+
+
+def _rounds(comparison: Comparison) -> str:
+    text = f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}"
+    why = comparison.stopped_because
+    return f"{text} ({formatting.printable(why)})" if why and why != text else text
+
+
+def _loaded(comparison: Comparison) -> list[str]:
+    """Returns the fewest processes in which a contender was loaded; empty without a run."""
     loaded = min(
         (row.proof for row in _alive(comparison)),
         default=None,
         key=lambda proof: proof[0] - proof[1],
     )
-    if loaded:
-        parts.append(f"loaded in {loaded[0]} of {loaded[1]} processes")
-    if comparison.memory_method:
-        parts.append(f"peak: anonymous + shared, {comparison.memory_method}")
-    return " · ".join(parts)
+    return [f"loaded in {loaded[0]} of {loaded[1]} processes"] if loaded else []
 
 
 def remarks(run: Run, comparison: Comparison, *, full: bool) -> list[str]:

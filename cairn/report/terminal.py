@@ -30,6 +30,12 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
             title = formatting.printable(run.settings.workloads[index].name)
             screen.line(f"\n{title}" if index else title, "bold")
         _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
+    limits = dict.fromkeys(limit for one in comparisons for limit in one.not_tested)
+    if limits:
+        screen.line(f"Not tested: {formatting.printable('; '.join(limits))}.")
+    steps = dict.fromkeys(step for one in comparisons for step in one.next_steps)
+    if steps:
+        screen.line(f"Next: {formatting.printable(' · '.join(steps))}")
     return screen.text()
 
 
@@ -80,9 +86,10 @@ def drawn(board: Board, view: View) -> str:
 
 
 def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
-    """Adds the answer, then its evidence, then the caveats and the next commands."""
+    """Adds the answer, then its evidence, then the caveats."""
     told = verdict.says(comparison.judged)
-    screen.line(told.advice, "bold")
+    for place, sentence in enumerate(told.advice):
+        screen.line(sentence, "" if place else "bold")
     for sentence in told.evidence:
         screen.line(sentence)
     for sentence in told.failures:
@@ -92,13 +99,10 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
     for table in shown:
         screen.table(table)
         screen.line()
-    screen.line(tables.footer(comparison), "dim", indent=2)
+    footer = tables.footer(comparison) if full else tables.summary_footer(comparison)
+    screen.line(footer, "dim", indent=2)
     for line in tables.remarks(run, comparison, full=full):
         screen.line(f"▲ {line}", "yellow", indent=2)
-    if comparison.not_tested:
-        screen.line(f"Not tested: {formatting.printable('; '.join(comparison.not_tested))}.")
-    if comparison.next_steps:
-        screen.line(f"Next: {formatting.printable(' · '.join(comparison.next_steps))}")
 
 
 _BESIDE_LEAST, _BELOW = 34, 4
@@ -167,7 +171,7 @@ class Screen:
             if name:
                 self.line(name, hanging=2)
             self._console.print(_grid(part), width=_UNBOUNDED, crop=False, no_wrap=True)
-        if fitted.missing:
+        if fitted.missing and table.names_missing:
             count = len(fitted.missing)
             names = ", ".join(head for head in fitted.missing if head)
             noun = "column" if count == 1 else "columns"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from cairn import units
 from cairn.report import formatting
 from cairn.verdict import (
+    POSSIBLE,
     Advice,
     Effect,
     Judgement,
@@ -34,8 +35,8 @@ _SHOWN = (Outcome.BETTER, Outcome.WORSE)
 class Says:
     """The sentences of a verdict, in the order in which a report prints them."""
 
-    advice: str
-    """What to do."""
+    advice: tuple[str, ...]
+    """What to do; at least one sentence."""
     evidence: tuple[str, ...] = ()
     """What is proven of the contenders."""
     failures: tuple[str, ...] = ()
@@ -44,36 +45,53 @@ class Says:
     @property
     def sentences(self) -> tuple[str, ...]:
         """All of them."""
-        return (self.advice, *self.evidence, *self.failures)
+        return (*self.advice, *self.evidence, *self.failures)
 
 
 def says(verdict: Verdict) -> Says:
     """Returns the sentences. They are printable."""
     base = formatting.printable(verdict.baseline)
     failures = tuple(
-        f"{formatting.printable(one.contender)} failed and is left out: "
-        f"{formatting.printable(one.why)}"
+        _failure(formatting.printable(one.contender), formatting.printable(one.why))
         for one in verdict.failed
         if one.contender != verdict.baseline
     )
     match verdict.state:
         case State.BASELINE_FAILED:
             why = next(one.why for one in verdict.failed if one.contender == verdict.baseline)
-            return Says(
+            advice: tuple[str, ...] = (
                 f"No verdict: the program fails under {base}, so there is nothing to compare with.",
-                (formatting.printable(why),),
-                failures,
+                _failure("It", formatting.printable(why), out=False),
             )
         case State.OTHERS_FAILED:
-            return Says(f"Keep {base}: every other contender failed.", (), failures)
+            advice = (f"Keep {base}: every other contender failed.",)
         case State.ALONE:
-            return Says(f"Keep {base}: no other contender was run.")
+            advice = (f"Keep {base}: no other contender was run.",)
         case State.NO_ROUND:
-            return Says("No verdict yet: no round is complete.", (), failures)
+            advice = ("No verdict yet: no round is complete.",)
         case State.TOO_FEW_ROUNDS:
-            return Says(_too_few(verdict), (), failures)
+            advice = (_too_few(verdict),)
         case State.JUDGED:
-            return Says(_advice(verdict), tuple(_evidence(verdict)), failures)
+            return Says((*_waits(verdict), _advice(verdict)), tuple(_evidence(verdict)), failures)
+    return Says(advice, (), failures)
+
+
+def _failure(name: str, why: str, *, out: bool = True) -> str:
+    """A sentence on a failed contender. `why` is the rest of a sentence, or a sentence."""
+    left = " It is left out." if out else ""
+    if why[:1].islower():
+        return f"{name} {why.removesuffix('.')}.{left}"
+    return f"{name} failed: {why}{left}" if out else why
+
+
+def _waits(verdict: Verdict) -> Iterator[str]:
+    """Yields a sentence if the program waits most of the time."""
+    if verdict.waits and verdict.cpu_share is not None:
+        percent = units.percent(verdict.cpu_share, signed=False)
+        yield (
+            f"The program used {percent} of one CPU: it mostly waits, and no allocator can change "
+            "that."
+        )
 
 
 def _too_few(verdict: Verdict) -> str:
@@ -89,22 +107,76 @@ def _too_few(verdict: Verdict) -> str:
     return f"{sentence} At least {least} rounds are needed{took}: -r {least}."
 
 
+def _measured(verdict: Verdict) -> list[Recommendation]:
+    """The recommendations for the aims that were measured, without time if the program waits."""
+    return [
+        one
+        for one in verdict.recommendations
+        if one.advice is not Advice.NOT_MEASURED and not (one.aim is Measure.TIME and verdict.waits)
+    ]
+
+
+def _only_choice(verdict: Verdict) -> Judgement | None:
+    """The contender that is the only one to use, by some aim, and that costs nothing by the others.
+
+    By the other aims no contender is better, and the intervals leave less than `POSSIBLE` as its
+    cost. Returns None if there is no such contender.
+    """
+    if len(verdict.recommended) != 1:
+        return None
+    only = next(one for one in verdict.judgements if one.contender in verdict.recommended)
+    for one in _measured(verdict):
+        high = only.effect(one.aim).high
+        if one.advice is Advice.OPEN or (
+            one.advice is Advice.KEEP
+            and (
+                only.effect(one.aim).outcome is Outcome.WORSE
+                or high is None
+                or high >= 1 + POSSIBLE
+            )
+        ):
+            return None
+    return only
+
+
+def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
+    """Yields sentences on the aims by which the only choice is level with the baseline.
+
+    The sentence on the contender itself tells of time.
+    """
+    level = [
+        one.aim
+        for one in _measured(verdict)
+        if one.advice is Advice.KEEP and one.aim is not Measure.TIME
+    ]
+    same = [aim for aim in level if only.effect(aim).outcome is Outcome.EQUIVALENT]
+    if same:
+        nouns = _listed([aim.value for aim in same], "and")
+        yield (
+            f"Its {nouns} {'is' if len(same) == 1 else 'are'} the same within "
+            f"{_margin(verdict.margin)}."
+        )
+    for aim in level:
+        effect = only.effect(aim)
+        if effect.outcome is Outcome.NOT_SHOWN:
+            most = _bound((effect.high or 1.0) - 1)
+            yield f"No difference in {aim.value} is shown: at most {most} more is possible."
+
+
 def _advice(verdict: Verdict) -> str:
     """What to do by each aim. Aims with the same advice share a sentence."""
     base = formatting.printable(verdict.baseline)
-    measured = [one for one in verdict.recommendations if one.advice is not Advice.NOT_MEASURED]
-    aims = [one.aim.value for one in measured]
+    measured = _measured(verdict)
     if all(one.advice is Advice.KEEP for one in measured):
         return _keep(verdict, measured)
     if all(one.advice is Advice.OPEN for one in measured):
-        possible = _possible(measured)
-        return (
-            f"No answer yet: up to {possible} is still possible." if possible else "No answer yet."
-        )
-    if measured[0].best and all(_same(measured[0], one) for one in measured):
-        each = "it takes" if len(measured[0].best) == 1 else "each takes"
-        names, why = _choice(measured, verdict.margin)
-        return f"Use {names}: {each} less {_listed(aims, 'and')}{why}."
+        return f"N{_open(measured)[1:]}."
+    only = _only_choice(verdict)
+    if only is not None:
+        by = _listed([one.aim.value for one in measured if one.best], "and")
+        head = f"By {by}: use {formatting.printable(only.contender)}."
+        proof = _sentence([only], base, verdict.margin, pronoun=True)
+        return " ".join([head, proof, *_costs_nothing(only, verdict)])
     groups: list[list[Recommendation]] = []
     for one in measured:
         same = next((group for group in groups if _same(group[0], one)), None)
@@ -117,7 +189,7 @@ def _advice(verdict: Verdict) -> str:
         by = _listed([one.aim.value for one in group], "and")
         match group[0].advice:
             case Advice.USE:
-                what = f"use {''.join(_choice(group, verdict.margin))}"
+                what = f"use {_choice(group, verdict.margin)}"
             case Advice.KEEP:
                 what = f"keep {base}"
             case _:
@@ -130,23 +202,32 @@ def _same(one: Recommendation, other: Recommendation) -> bool:
     return one.advice is other.advice and set(one.best) == set(other.best)
 
 
-def _choice(group: Sequence[Recommendation], margin: float) -> tuple[str, str]:
+def _choice(group: Sequence[Recommendation], margin: float) -> str:
     """The recommended contenders of aims that have the same ones, and how they compare."""
-    best = [formatting.printable(name) for name in group[0].best]
+    first = formatting.printable(group[0].best[0])
+    lean = next((one.leanest for one in group if one.leanest is not None), None)
+    ordered = sorted(group[0].best, key=lambda name: name != lean)
+    best = [formatting.printable(name) for name in ordered]
     names = _listed(best, "or")
     if len(best) == 1:
-        return names, ""
+        return names
     if all(one.alike for one in group):
-        return names, f" (equal within {_margin(margin)})"
-    if len(best) == 2:
-        return names, " (no difference between them shown)"
-    return names, f" (none is shown to be worse than {best[0]})"
+        how = f"equal within {_margin(margin)}"
+    elif len(best) == 2:
+        how = "no difference between them shown"
+    else:
+        how = f"none is shown to be worse than {first}"
+    price = ""
+    if lean is not None:
+        most = "the least" if len(best) > 2 else "less"
+        price = f"; {formatting.printable(lean)} takes {most} memory"
+    return f"{names} ({how}{price})"
 
 
 def _open(group: Sequence[Recommendation]) -> str:
     """The advice where a difference may still hide in a wide interval."""
     possible = _possible(group)
-    return f"no answer yet (up to {possible} is still possible)" if possible else "no answer yet"
+    return f"no answer yet: up to {possible} is still possible" if possible else "no answer yet"
 
 
 def _possible(aims: Sequence[Recommendation]) -> str:
@@ -179,17 +260,22 @@ def _only(verdict: Verdict) -> str:
 
 def _less(aim: Recommendation) -> str:
     """The saving that is still possible, for example "2.3 % less time"."""
-    percent = 100 * (aim.possible or 0.0)
+    return f"{_bound(aim.possible or 0.0)} less {aim.aim.value}"
+
+
+def _bound(ratio: float) -> str:
+    """A bound in percent, rounded up."""
+    percent = 100 * ratio
     digits = 0 if percent >= 10 else 1 if percent >= 1 else 2
-    # Rounded up, since it is a bound.
-    bound = math.ceil(percent * 10**digits - 1e-9) / 10**digits
-    return f"{bound:.{digits}f} % less {aim.aim.value}"
+    up = math.ceil(percent * 10**digits - 1e-9) / 10**digits
+    return f"{up:.{digits}f} %"
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
     """Yields the sentences on the contenders: the recommended ones first."""
     recommended = set(verdict.recommended)
-    first = [one for one in verdict.judgements if one.contender in recommended]
+    only = _only_choice(verdict)
+    first = [one for one in verdict.judgements if one.contender in recommended and one is not only]
     rest = [one for one in verdict.judgements if one.contender not in recommended]
     groups: list[list[Judgement]]
     if len(verdict.judgements) <= ALONE_MOST:
@@ -204,9 +290,10 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
     told = [group for group in groups if _told(group[0])]
     base = formatting.printable(verdict.baseline)
     for place, group in enumerate(told):
-        yield _sentence(group, "" if place else base, verdict.margin)
+        named = place == 0 and only is None
+        yield _sentence(group, base if named else "", verdict.margin)
     silent = [formatting.printable(one.contender) for group in unknown for one in group]
-    if silent and told:
+    if silent and (told or only is not None):
         yield f"No difference is shown for {_listed(silent, 'and')}."
     lazy = [formatting.printable(one.contender) for one in verdict.judgements if one.lazily_freed]
     if lazy:
@@ -239,24 +326,29 @@ def _told(one: Judgement) -> bool:
     )
 
 
-def _sentence(group: Sequence[Judgement], base: str, margin: float) -> str:
+def _sentence(
+    group: Sequence[Judgement], base: str, margin: float, *, pronoun: bool = False
+) -> str:
     """What is proven of contenders of which the same is proven.
 
-    The sentence names the baseline if `base` is not empty.
+    The sentence names the baseline if `base` is not empty. With `pronoun` it calls the contender
+    "it".
     """
     names = _listed([formatting.printable(one.contender) for one in group], "and")
+    it = "It takes" if len(group) == 1 else "They take"
     takes = "takes" if len(group) == 1 else "take"
     parts = list(_parts(group, margin))
     text = _joined(parts)
     if base:
         text += f" {parts[-1].preposition} {base}"
-    it = "It takes" if len(group) == 1 else "They take"
     match group[0].effects[0].outcome:
         case Outcome.NOT_SHOWN:
-            return f"{names}: no difference in time shown. {it} {text}."
+            head = "No" if pronoun else f"{names}: no"
+            return f"{head} difference in time shown. {it} {text}."
         case Outcome.NOT_KNOWN:
-            return f"{names}: time is not known. {it} {text}."
-    return f"{names} {takes} {text}."
+            head = "Time" if pronoun else f"{names}: time"
+            return f"{head} is not known. {it} {text}."
+    return f"{it} {text}." if pronoun else f"{names} {takes} {text}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +431,8 @@ def _percent(effect: Effect) -> str:
     """The difference in percent, without a sign and no more precise than its interval."""
     percent = abs(100 * ((effect.ratio or 1.0) - 1))
     half_width = 50 * ((effect.high or 0.0) - (effect.low or 0.0))
-    most = 1 - math.floor(math.log10(percent)) if percent else 0
+    # Two significant digits, after rounding: 9.98 is 10, not 10.0.
+    most = 1 - math.floor(math.log10(float(f"{percent:.1e}"))) if percent else 0
     digits = most if half_width <= 0 else min(most, -math.floor(math.log10(half_width)))
     digits = max(0, min(digits, 2))
     text = f"{percent:.{digits}f}"
@@ -368,11 +461,11 @@ def _joined(parts: Sequence[_Share]) -> str:
         if (
             last is not None
             and last.how == part.how
-            and last.preposition == "than"
-            and not (last.note or part.note)
+            and last.preposition == part.preposition != "as"
+            and not last.note
         ):
             what = f"{last.what} and {part.what}"
-            merged[-1] = _Share(last.how, what, "", last.better, last.preposition)
+            merged[-1] = _Share(last.how, what, part.note, last.better, last.preposition)
         else:
             merged.append(part)
     # A part that is neither better nor worse stands on the side of the first one.

@@ -1,0 +1,325 @@
+"""Tests of the words of a comparison: each shape of verdict is a golden file at 80 and 120 columns.
+
+The runs are invented. Their noise comes from a seed, so the files do not change from run to run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from rich.cells import cell_len
+from support.comparisons import a_run, a_sample
+
+from cairn.compare import comparison
+from cairn.model import Contender, Memory, Run, Sample, StopRule, Workload
+from cairn.report import terminal
+from cairn.report.view import View
+
+WIDTHS = (80, 120)
+SCREEN_LINES = 24
+
+TITLES = {
+    "system": "glibc 2.36",
+    "cairn": "cairn 0.1.0",
+    "jemalloc": "jemalloc 5.3.1",
+    "mimalloc": "mimalloc 3.3.2",
+    "rpmalloc": "rpmalloc 1.4.3",
+    "snmalloc": "snmalloc 0.7.6",
+    "tcmalloc": "tcmalloc 2.10",
+    "hardened": "hardened_malloc 13",
+}
+BASE_MS, BASE_BYTES, BASE_FAULTS = 2000.0, 100 << 20, 24_000
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The true ratios of a contender to the baseline."""
+
+    time: float = 1.0
+    cpu: float | None = None
+    """None: as `time`."""
+    memory: float = 1.0
+    faults: float = 1.0
+    lazy: float = 0.0
+    """The part of its memory that is lazily freed."""
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A run of which a verdict is to be given."""
+
+    contenders: Mapping[str, Truth]
+    rounds: int = 20
+    noise: float = 0.01
+    memory_noise: float = 0.005
+    rule: StopRule = field(default_factory=lambda: StopRule(budget_s=600))
+    stopped: str = "precision reached"
+    disturbed: Sequence[tuple[str, int]] = ()
+    """The contenders and rounds that other work of the machine made slow."""
+    memory: bool = True
+    notes: tuple[str, ...] = ()
+    base_ms: float = BASE_MS
+    sleep: float = 0.0
+    """The part of its wall time in which the program waits."""
+    baseline: str = "system"
+    workloads: tuple[str, ...] = ("./server 1000000",)
+
+
+def ratios(**more: float) -> Truth:
+    return Truth(**more)  # type: ignore[arg-type]
+
+
+SHAPES: dict[str, Shape] = {
+    "better-by-all": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.64, memory=0.94, faults=0.7)}
+    ),
+    "better-by-time-worse-by-memory": Shape(
+        {"system": ratios(), "jemalloc": ratios(time=0.79, memory=1.17, faults=1.3)}
+    ),
+    "two-level-by-time": Shape(
+        {
+            "system": ratios(),
+            "cairn": ratios(time=0.80, memory=1.04, faults=0.9),
+            "tcmalloc": ratios(time=0.80, memory=1.31, faults=1.2),
+        }
+    ),
+    "three-level-by-time": Shape(
+        {
+            "system": ratios(),
+            "cairn": ratios(time=0.80, memory=1.04),
+            "mimalloc": ratios(time=0.80, memory=1.10),
+            "tcmalloc": ratios(time=0.80, memory=1.31),
+        }
+    ),
+    "time-and-memory-differ": Shape(
+        {
+            "system": ratios(),
+            "tcmalloc": ratios(time=0.86, memory=1.40, faults=1.5),
+            "cairn": ratios(time=0.93, memory=0.72, faults=0.8),
+        }
+    ),
+    "only-memory": Shape(
+        {"system": ratios(), "lean": ratios(memory=0.69, faults=0.8)},
+        noise=0.004,
+    ),
+    "only-memory-time-unclear": Shape(
+        {"system": ratios(), "lean": ratios(memory=0.69)}, noise=0.05, rounds=30, stopped="30 rounds"
+    ),
+    "only-cpu-time": Shape(
+        {"system": ratios(), "jemalloc": ratios(time=1.0, cpu=0.86, memory=1.31)},
+        noise=0.035,
+    ),
+    "more-cpu-time-for-less-time": Shape(
+        {"system": ratios(), "mimalloc": ratios(time=0.88, cpu=1.21, memory=0.97)},
+    ),
+    "nothing-shown": Shape(
+        {"system": ratios(), "mimalloc": ratios(), "tcmalloc": ratios()},
+        noise=0.05, memory_noise=0.05, rounds=60, stopped="60 rounds",
+    ),
+    "nothing-known-yet": Shape(
+        {"system": ratios(), "mimalloc": ratios(), "tcmalloc": ratios()},
+        noise=0.15, memory_noise=0.1, rounds=12, stopped="time budget",
+    ),
+    "equivalent": Shape(
+        {"system": ratios(), "mimalloc": ratios(), "tcmalloc": ratios()},
+        noise=0.004, memory_noise=0.003, rounds=22,
+    ),
+    "equivalent-one": Shape(
+        {"system": ratios(), "mimalloc": ratios()}, noise=0.004, memory_noise=0.003, rounds=22
+    ),
+    "one-round": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.8)}, rounds=1, stopped="time budget",
+        base_ms=3400,
+    ),
+    "too-few-rounds": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.8), "jemalloc": ratios(time=0.9)},
+        rounds=3, rule=StopRule(precision=None, min_rounds=3, max_rounds=3), stopped="3 rounds",
+    ),
+    "baseline-best": Shape(
+        {
+            "system": ratios(),
+            "jemalloc": ratios(time=1.07, memory=1.22, faults=1.6),
+            "hardened": ratios(time=1.74, memory=1.35, faults=1.9),
+        }
+    ),
+    "one-is-worse": Shape({"system": ratios(), "scudo": ratios(time=1.12, memory=1.08)}),
+    "slower-but-leaner": Shape(
+        {"system": ratios(), "scudo": ratios(time=1.12, memory=0.58, faults=0.9)}
+    ),
+    "failed-contender": Shape(
+        {
+            "system": ratios(),
+            "cairn": ratios(time=0.8, memory=0.95),
+            "crash": Truth(failure="was killed by signal 4 (SIGILL)"),
+        }
+    ),
+    "all-others-failed": Shape(
+        {
+            "system": ratios(),
+            "crash": Truth(failure="was killed by signal 4 (SIGILL)"),
+            "ill": Truth(failure="ended with exit code 1"),
+        }
+    ),
+    "baseline-failed": Shape(
+        {"system": Truth(failure="ended with exit code 1"), "cairn": ratios(time=0.8)}
+    ),
+    "alone": Shape({"system": ratios()}),
+    "no-round": Shape({"system": ratios(), "cairn": ratios()}, rounds=0, stopped="interrupted"),
+    "mix-of-three": Shape(
+        {
+            "system": ratios(),
+            "cairn": ratios(time=0.91, memory=0.97, faults=0.8),
+            "jemalloc": ratios(time=1.0, cpu=0.96, memory=1.2),
+            "hardened": ratios(time=1.35, memory=1.1, faults=1.9),
+        }
+    ),
+    "far-slower": Shape(
+        {"system": ratios(), "guard": ratios(time=46, cpu=44, memory=2.4, faults=31)}
+    ),
+    "twice-and-half": Shape(
+        {"system": ratios(), "arena": ratios(time=0.5, memory=2.0, faults=0.5)},
+        noise=0.004, memory_noise=0.001,
+    ),
+    "far-faster": Shape(
+        {"system": ratios(), "pool": ratios(time=0.048, memory=0.031, faults=0.02)}
+    ),
+    "far-slower-and-wide": Shape(
+        {"system": ratios(), "guard": ratios(time=2.6, memory=1.0)}, noise=0.2, rounds=12,
+        stopped="time budget",
+    ),
+    "many-contenders": Shape(
+        {
+            "system": ratios(),
+            "cairn": ratios(time=0.70, memory=0.90, faults=0.7),
+            "mimalloc": ratios(time=0.74, memory=1.27, faults=1.2),
+            "rpmalloc": ratios(time=0.80, memory=1.36, faults=1.4),
+            "snmalloc": ratios(time=0.85, memory=1.22, faults=1.3),
+            "tcmalloc": ratios(time=0.88, memory=1.45, faults=1.2),
+            "jemalloc": ratios(time=0.97, memory=1.18, faults=1.1),
+            "hardened": ratios(time=1.62, memory=1.30, faults=1.5),
+        }
+    ),
+    "many-contenders-alike": Shape(
+        {
+            "system": ratios(),
+            **{name: ratios() for name in ("cairn", "mimalloc", "rpmalloc", "snmalloc", "tcmalloc")},
+        },
+        noise=0.005, memory_noise=0.003, rounds=60,
+    ),
+    "many-contenders-level": Shape(
+        {
+            "system": ratios(),
+            "cairn": ratios(time=0.90, memory=0.93),
+            "mimalloc": ratios(time=0.90, memory=1.12),
+            "rpmalloc": ratios(time=0.90, memory=1.21),
+            "snmalloc": ratios(time=0.90, memory=1.16),
+            "tcmalloc": ratios(time=0.90, memory=1.36),
+        },
+        noise=0.02,
+    ),
+    "lazily-freed": Shape(
+        {"system": ratios(), "jemalloc": ratios(time=0.9, memory=1.5, lazy=0.55)}
+    ),
+    "memory-not-measured": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.9)}, memory=False
+    ),
+    "disturbed-runs": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.8), "tcmalloc": ratios(time=0.9)},
+        disturbed=(("cairn", 5), ("system", 9), ("tcmalloc", 14)),
+        notes=("The program was started by a script.",),
+    ),
+    "one-disturbed-run": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.8)}, disturbed=(("cairn", 5),)
+    ),
+    "baseline-is-another": Shape(
+        {"jemalloc": ratios(), "tcmalloc": ratios(time=0.9, memory=1.1)}, baseline="jemalloc"
+    ),
+    "several-workloads": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.8, memory=1.1)},
+        workloads=("./bench --threads 1", "./bench --threads 4"),
+    ),
+    "leaner-in-memory-fatter-in-cpu": Shape(
+        {"system": ratios(), "x": ratios(time=1.0, cpu=1.04, memory=0.903)}, noise=0.008
+    ),
+    "small-differences": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.976, memory=1.015, faults=0.97)},
+        noise=0.006, memory_noise=0.002, rounds=28,
+    ),
+    "tiny-proven-difference": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.995, memory=0.996)},
+        noise=0.002, memory_noise=0.001,
+    ),
+    "waits": Shape(
+        {"system": ratios(), "cairn": ratios(cpu=0.9, memory=0.95)}, noise=0.001, sleep=0.98
+    ),
+}  # fmt: skip
+
+
+def samples(shape: Shape, workload: int) -> list[Sample]:
+    """Returns the runs of one workload: a warm-up that does not count, then the rounds."""
+    rng = random.Random(4711 + workload)
+
+    def around(noise: float) -> float:
+        return 1 + rng.uniform(-noise, noise) + rng.gauss(0, noise / 3)
+
+    made = []
+    for round_ in range(1, shape.rounds + 1):
+        drift = rng.uniform(0.95, 1.05)
+        for name, true in shape.contenders.items():
+            wall = shape.base_ms * true.time * drift * around(shape.noise)
+            if (name, round_) in shape.disturbed:
+                wall *= 1.6
+            cpu = true.time if true.cpu is None else true.cpu
+            cpu_ms = shape.base_ms * (1 - shape.sleep) * cpu * drift * around(shape.noise)
+            peak = round(BASE_BYTES * true.memory * around(shape.memory_noise))
+            part = round(peak * true.lazy)
+            memory = (
+                Memory("cgroup v2", peak, peak - part, part)
+                if shape.memory
+                else Memory("not measured", None, None, None)
+            )
+            sample = a_sample(
+                round_, name, wall, memory=memory, user_ns=round(cpu_ms * 0.9e6),
+                system_ns=round(cpu_ms * 0.1e6),
+                minor_faults=round(BASE_FAULTS * true.faults * around(shape.memory_noise)),
+            )  # fmt: skip
+            sample = replace(sample, trial=replace(sample.trial, workload=workload))
+            if true.failure is not None:
+                sample = replace(sample, failure=true.failure)
+            made.append(sample)
+    return made
+
+
+def rendered(shape: Shape, view: View) -> str:
+    names = list(shape.contenders)
+    run: Run = a_run(*(Contender(name, name, TITLES.get(name, name), spec=name) for name in names))
+    workloads = tuple(Workload(line, tuple(line.split())) for line in shape.workloads)
+    run = replace(
+        run,
+        settings=replace(run.settings, workloads=workloads),
+        notes=shape.notes,
+        baseline=shape.baseline,
+        rule=shape.rule,
+    )
+    found = [
+        comparison.compare(
+            samples(shape, place), run.contenders, run.baseline, run.rule,
+            stopped_because=shape.stopped,
+        )
+        for place in range(len(workloads))
+    ]  # fmt: skip
+    return terminal.render(run, found, view)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_each_shape_of_a_verdict_is_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    shape = SHAPES[name]
+    for width in WIDTHS:
+        text = rendered(shape, View(width=width))
+        assert all(cell_len(line) <= width for line in text.splitlines()), text
+        assert "\x1b" not in text
+        golden(f"verdict/{name}-{width}", text)
