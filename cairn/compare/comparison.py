@@ -294,11 +294,10 @@ def _next_steps(
     steps = [f"cairn report {run_name} --md"]
     rounds = judged.rounds
     if judged.recommended:
-        first = next(one for one in judged.recommendations if one.best)
         return steps + [
             f"cairn run -a {shlex.quote(one.spec or one.name)} -- PROG…"
             for one in contenders
-            if one.name == (first.leanest or first.best[0])
+            if one.name == judged.recommended[0]
         ]
     if judged.state is State.TOO_FEW_ROUNDS:
         wanted = max(judged.rounds_least or 0, rounds + 1)
@@ -313,7 +312,9 @@ def _next_steps(
     if bench is not None and rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
         steps.append(f"cairn bench {bench} -r {min(2 * rounds, BENCH_ROUNDS_MOST)}")
     elif bench is None and stopped_because == TIME_BUDGET and rule.budget_s is not None:
-        steps.append(f"cairn compare --budget {2 * rule.budget_s:g}s …")
+        seconds = 2 * rule.budget_s
+        budget = f"{seconds / 60:g}min" if seconds % 60 == 0 else f"{seconds:g}s"
+        steps.append(f"cairn compare --budget {budget} …")
     elif bench is None and rule.max_rounds <= rounds < ROUNDS_MOST:
         wanted_option = "-r" if rule.precision is None else "--max-rounds"
         steps.append(f"cairn compare {wanted_option} {min(2 * rule.max_rounds, ROUNDS_MOST)} …")

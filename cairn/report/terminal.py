@@ -30,9 +30,13 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
             title = formatting.printable(run.settings.workloads[index].name)
             screen.line(f"\n{title}" if index else title, "bold")
         _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
-    limits = dict.fromkeys(limit for one in comparisons for limit in one.not_tested)
+    # Of several workloads, the first one stands for a limit that they share.
+    limits: dict[str, str] = {}
+    for one in comparisons:
+        for limit in one.not_tested:
+            limits.setdefault(limit.partition(" (")[0], limit)
     if limits:
-        screen.line(f"Not tested: {formatting.printable('; '.join(limits))}.")
+        screen.line(f"Not tested: {formatting.printable('; '.join(limits.values()))}.")
     steps = dict.fromkeys(step for one in comparisons for step in one.next_steps)
     if steps:
         screen.line(f"Next: {formatting.printable(' · '.join(steps))}")

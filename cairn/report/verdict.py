@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from cairn import units
 from cairn.report import formatting
 from cairn.verdict import (
-    POSSIBLE,
     Advice,
     Effect,
     Judgement,
@@ -87,9 +86,10 @@ def _failure(name: str, why: str, *, out: bool = True) -> str:
 def _waits(verdict: Verdict) -> Iterator[str]:
     """Yields a sentence if the program waits most of the time."""
     if verdict.waits and verdict.cpu_share is not None:
-        percent = units.percent(verdict.cpu_share, signed=False)
+        percent = round(100 * verdict.cpu_share)
+        used = f"{percent} %" if percent else "less than 1 %"
         yield (
-            f"The program used {percent} of one CPU: it mostly waits, and no allocator can change "
+            f"The program used {used} of one CPU: it mostly waits, and no allocator can change "
             "that."
         )
 
@@ -107,75 +107,36 @@ def _too_few(verdict: Verdict) -> str:
     return f"{sentence} At least {least} rounds are needed{took}: -r {least}."
 
 
-def _measured(verdict: Verdict) -> list[Recommendation]:
-    """The recommendations for the aims that were measured, without time if the program waits."""
-    return [
-        one
-        for one in verdict.recommendations
-        if one.advice is not Advice.NOT_MEASURED and not (one.aim is Measure.TIME and verdict.waits)
-    ]
-
-
-def _only_choice(verdict: Verdict) -> Judgement | None:
-    """The contender that is the only one to use, by some aim, and that costs nothing by the others.
-
-    By the other aims no contender is better, and the intervals leave less than `POSSIBLE` as its
-    cost. Returns None if there is no such contender.
-    """
-    if len(verdict.recommended) != 1:
-        return None
-    only = next(one for one in verdict.judgements if one.contender in verdict.recommended)
-    for one in _measured(verdict):
-        high = only.effect(one.aim).high
-        if one.advice is Advice.OPEN or (
-            one.advice is Advice.KEEP
-            and (
-                only.effect(one.aim).outcome is Outcome.WORSE
-                or high is None
-                or high >= 1 + POSSIBLE
-            )
-        ):
-            return None
-    return only
-
-
 def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
-    """Yields sentences on the aims by which the only choice is level with the baseline.
-
-    The sentence on the contender itself tells of time.
-    """
-    level = [
-        one.aim
-        for one in _measured(verdict)
-        if one.advice is Advice.KEEP and one.aim is not Measure.TIME
-    ]
-    same = [aim for aim in level if only.effect(aim).outcome is Outcome.EQUIVALENT]
+    """Yields sentences on the aims by which the only choice is level with the baseline."""
+    level = [one.aim for one in verdict.measured if one.advice is Advice.KEEP]
+    same = [aim.value for aim in level if only.effect(aim).outcome is Outcome.EQUIVALENT]
     if same:
-        nouns = _listed([aim.value for aim in same], "and")
+        be = "is" if len(same) == 1 else "are"
+        yield f"Its {_listed(same, 'and')} {be} the same within {_margin(verdict.margin)}."
+    unclear = [aim for aim in level if only.effect(aim).outcome is Outcome.NOT_SHOWN]
+    if unclear:
+        most = [f"{_bound((only.effect(aim).high or 1.0) - 1)} more {aim.value}" for aim in unclear]
         yield (
-            f"Its {nouns} {'is' if len(same) == 1 else 'are'} the same within "
-            f"{_margin(verdict.margin)}."
+            f"No difference in {_listed([aim.value for aim in unclear], 'or')} is shown: at most "
+            f"{_listed(most, 'or')} is possible."
         )
-    for aim in level:
-        effect = only.effect(aim)
-        if effect.outcome is Outcome.NOT_SHOWN:
-            most = _bound((effect.high or 1.0) - 1)
-            yield f"No difference in {aim.value} is shown: at most {most} more is possible."
 
 
 def _advice(verdict: Verdict) -> str:
     """What to do by each aim. Aims with the same advice share a sentence."""
     base = formatting.printable(verdict.baseline)
-    measured = _measured(verdict)
+    measured = verdict.measured
     if all(one.advice is Advice.KEEP for one in measured):
         return _keep(verdict, measured)
     if all(one.advice is Advice.OPEN for one in measured):
         return f"N{_open(measured)[1:]}."
-    only = _only_choice(verdict)
+    only = verdict.only_choice
     if only is not None:
         by = _listed([one.aim.value for one in measured if one.best], "and")
         head = f"By {by}: use {formatting.printable(only.contender)}."
-        proof = _sentence([only], base, verdict.margin, pronoun=True)
+        parts = [part for part in _parts([only], verdict.margin) if part.better is not None]
+        proof = f"It takes {_joined(parts)} {parts[-1].preposition} {base}."
         return " ".join([head, proof, *_costs_nothing(only, verdict)])
     groups: list[list[Recommendation]] = []
     for one in measured:
@@ -206,8 +167,7 @@ def _choice(group: Sequence[Recommendation], margin: float) -> str:
     """The recommended contenders of aims that have the same ones, and how they compare."""
     first = formatting.printable(group[0].best[0])
     lean = next((one.leanest for one in group if one.leanest is not None), None)
-    ordered = sorted(group[0].best, key=lambda name: name != lean)
-    best = [formatting.printable(name) for name in ordered]
+    best = [formatting.printable(name) for name in group[0].in_order]
     names = _listed(best, "or")
     if len(best) == 1:
         return names
@@ -273,9 +233,10 @@ def _bound(ratio: float) -> str:
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
     """Yields the sentences on the contenders: the recommended ones first."""
-    recommended = set(verdict.recommended)
-    only = _only_choice(verdict)
-    first = [one for one in verdict.judgements if one.contender in recommended and one is not only]
+    recommended = verdict.recommended
+    only = verdict.only_choice
+    judged = {one.contender: one for one in verdict.judgements}
+    first = [judged[name] for name in recommended if judged[name] is not only]
     rest = [one for one in verdict.judgements if one.contender not in recommended]
     groups: list[list[Judgement]]
     if len(verdict.judgements) <= ALONE_MOST:
@@ -326,13 +287,10 @@ def _told(one: Judgement) -> bool:
     )
 
 
-def _sentence(
-    group: Sequence[Judgement], base: str, margin: float, *, pronoun: bool = False
-) -> str:
+def _sentence(group: Sequence[Judgement], base: str, margin: float) -> str:
     """What is proven of contenders of which the same is proven.
 
-    The sentence names the baseline if `base` is not empty. With `pronoun` it calls the contender
-    "it".
+    The sentence names the baseline if `base` is not empty.
     """
     names = _listed([formatting.printable(one.contender) for one in group], "and")
     it = "It takes" if len(group) == 1 else "They take"
@@ -343,12 +301,10 @@ def _sentence(
         text += f" {parts[-1].preposition} {base}"
     match group[0].effects[0].outcome:
         case Outcome.NOT_SHOWN:
-            head = "No" if pronoun else f"{names}: no"
-            return f"{head} difference in time shown. {it} {text}."
+            return f"{names}: no difference in time shown. {it} {text}."
         case Outcome.NOT_KNOWN:
-            head = "Time" if pronoun else f"{names}: time"
-            return f"{head} is not known. {it} {text}."
-    return f"{it} {text}." if pronoun else f"{names} {takes} {text}."
+            return f"{names}: time is not known. {it} {text}."
+    return f"{names} {takes} {text}."
 
 
 @dataclass(frozen=True, slots=True)
