@@ -27,6 +27,8 @@ from cairn.model import (
     Trial,
     Unreached,
 )
+from cairn.report.verdict import says
+from cairn.verdict import Advice, Measure, Outcome, State
 
 MIB = 1 << 20
 FIXED = StopRule(precision=None, max_rounds=20)
@@ -100,6 +102,22 @@ def simple(
     return judge(runs(walls, peaks, **how), walls, rule)  # type: ignore[arg-type]
 
 
+def said(comparison: Comparison) -> tuple[str, ...]:
+    """Returns the sentences of the verdict."""
+    return says(comparison.judged).sentences
+
+
+def outcomes(comparison: Comparison, name: str) -> tuple[Outcome, ...]:
+    """Returns the outcomes of a contender in time, CPU time, memory and page faults."""
+    judged = {one.contender: one for one in comparison.judged.judgements}
+    return tuple(effect.outcome for effect in judged[name].effects)
+
+
+def best(comparison: Comparison, aim: Measure) -> tuple[str, ...]:
+    """Returns the contenders that are recommended for one aim."""
+    return next(one.best for one in comparison.judged.recommendations if one.aim is aim)
+
+
 def row(comparison: Comparison, name: str) -> Row:
     return next(row for row in comparison.rows if row.contender == name)
 
@@ -170,7 +188,7 @@ class TestFailures:
         assert comparison.rounds == 10
         bad = row(comparison, "bad")
         assert (bad.failures, bad.changes, bad.summaries) == (("It ended by signal 11.",), {}, {})
-        assert comparison.verdict[-1] == "bad failed and is left out: It ended by signal 11."
+        assert said(comparison)[-1] == "bad failed: It ended by signal 11. It is left out."
         assert row(comparison, "a").changes == row(judge(samples, ("system", "a")), "a").changes
 
     def test_a_failed_baseline_leaves_rows_but_no_changes(self) -> None:
@@ -179,7 +197,7 @@ class TestFailures:
         comparison = judge(samples, ("system", "a"))
         assert [r.contender for r in comparison.rows] == ["a", "system"]
         assert all(not r.changes for r in comparison.rows)
-        assert comparison.verdict == (
+        assert said(comparison) == (
             "No verdict: the program fails under system, so there is nothing to compare with.",
             "It ended with exit code 1.",
         )
@@ -190,10 +208,10 @@ class TestFailures:
             for s in runs({"system": 10, "a": 9, "b": 9}, rounds=6)
         ]
         comparison = judge(samples, ("system", "a", "b"))
-        assert comparison.verdict[0] == "Keep system: every other contender failed."
-        assert comparison.verdict[1:] == (
-            "a failed and is left out: No proof.",
-            "b failed and is left out: No proof.",
+        assert said(comparison)[0] == "Keep system: every other contender failed."
+        assert said(comparison)[1:] == (
+            "a failed: No proof. It is left out.",
+            "b failed: No proof. It is left out.",
         )
 
     def test_a_failure_in_the_warm_up_is_a_failure(self) -> None:
@@ -208,7 +226,8 @@ class TestColumns:
         assert keys == ["wall", "cpu_time", "user", "system", "cpu", "faults", "switches"]
         assert comparison.memory_method is None
         assert "memory (not measured)" in comparison.not_tested
-        assert comparison.verdict[0].endswith("than system, memory not measured.")
+        assert said(comparison)[0].startswith("By time and CPU time: use a. ")
+        assert outcomes(comparison, "a")[2] is Outcome.NOT_KNOWN
 
     def test_a_metric_without_a_direction_has_summaries_but_no_changes(self) -> None:
         a = row(simple({"system": 10, "a": 9}), "a")
@@ -229,8 +248,9 @@ class TestColumns:
         assert row(comparison, "a").summaries["faults"].minimum == 0
         assert (
             "faults: no change is given, since a run measured 0 and a ratio needs numbers above 0."
-            in comparison.notes
+            in comparison.details
         )
+        assert outcomes(comparison, "a")[3] is Outcome.NOT_KNOWN
 
     def test_a_count_that_is_zero_everywhere_is_no_change(self) -> None:
         samples = [replace(s, minor_faults=0) for s in runs({"system": 10, "a": 9})]
@@ -314,7 +334,10 @@ class TestColumns:
         comparison = judge(samples, ("system", "a"))
         assert row(comparison, "a").outliers == (7,)
         assert row(comparison, "system").outliers == ()
-        assert "a was far slower than usual in round 7; this run is kept." in comparison.notes
+        assert comparison.details == ("a was far slower than usual in round 7; this run is kept.",)
+        assert comparison.notes == (
+            "1 of 40 runs was far slower than usual (the machine was busy); it is kept.",
+        )
         assert row(comparison, "a").summaries["wall"].runs == 20
 
     @pytest.mark.parametrize("others", [1, 2, 4])
@@ -346,72 +369,87 @@ class TestVerdict:
 
     def test_the_verdict_names_the_winner_with_gain_and_cost(self) -> None:
         comparison = simple({"system": 10, "a": 9.4}, {"system": 1000 * MIB, "a": 1190 * MIB})
-        main, memory = comparison.verdict
-        assert main.startswith("Use a: 5.")
-        assert main.endswith("% less time than system, for about 190 MiB more memory.")
-        assert memory == "If memory matters, keep system."
+        assert said(comparison) == (
+            "By time and CPU time: use a. By memory: keep system.",
+            "a takes 6.0 % less time and CPU time, but 19 % more memory (190 MiB) than system.",
+        )
 
-    def test_a_leaner_winner_is_named_for_users_who_care_about_memory(self) -> None:
-        comparison = simple({"system": 10, "a": 9, "b": 9.5}, {"a": 150 * MIB, "b": 100 * MIB})
-        assert comparison.verdict[0].startswith("Use a: ")
-        assert comparison.verdict[1].startswith("If memory matters, use b: ")
-        assert comparison.verdict[1].endswith("% less time, with memory within ±1 %.")
+    def test_time_and_memory_may_point_to_different_contenders(self) -> None:
+        comparison = simple({"system": 10, "a": 9, "b": 9.5}, {"a": 150 * MIB, "b": 70 * MIB})
+        assert best(comparison, Measure.TIME) == ("a",)
+        assert best(comparison, Measure.CPU_TIME) == ("a",)
+        assert best(comparison, Measure.MEMORY) == ("b",)
+        assert said(comparison)[0] == "By time and CPU time: use a. By memory: use b."
 
     def test_a_winner_that_saves_memory_too_says_so(self) -> None:
-        verdict = simple({"system": 10, "a": 9}, {"a": 60 * MIB}).verdict
-        assert len(verdict) == 1
-        assert verdict[0].endswith("and about 40.0 MiB less memory.")
+        (sentence,) = said(simple({"system": 10, "a": 9}, {"a": 60 * MIB}))
+        assert sentence.startswith("By time, CPU time and memory: use a. It takes 10 % less time ")
+        assert sentence.endswith(" and 40 % less memory (40.0 MiB) than system.")
+
+    def test_a_difference_in_memory_or_cpu_time_is_told_when_time_shows_nothing(self) -> None:
+        samples = [
+            replace(
+                s,
+                user_ns=round(s.user_ns * (0.84 if s.trial.contender == "a" else 1)),
+                wall_ns=round(s.wall_ns * (0.85, 0.94, 1.0, 1.06, 1.17)[s.trial.round % 5])
+                if s.trial.contender == "a"
+                else s.wall_ns,
+            )
+            for s in runs({"system": 10, "a": 10}, {"a": 131 * MIB})
+        ]
+        comparison = judge(samples, ("system", "a"))
+        assert outcomes(comparison, "a") == (
+            Outcome.NOT_SHOWN,
+            Outcome.BETTER,
+            Outcome.WORSE,
+            Outcome.EQUIVALENT,
+        )
+        assert said(comparison)[-1] == (
+            "a: no difference in time shown. It takes 14 % less CPU time, but 31 % more memory "
+            "(31.0 MiB) than system."
+        )
 
     def test_lazily_freed_memory_is_named_in_the_verdict(self) -> None:
         samples = [
             replace(s, memory=replace(s.memory, peak_less_lazy_bytes=100 * MIB))
             for s in runs({"system": 10, "a": 9}, {"a": 150 * MIB})
         ]
-        assert "more memory, lazily freed" in judge(samples, ("system", "a")).verdict[0]
+        assert said(judge(samples, ("system", "a")))[-1] == (
+            "The additional memory of a is lazily freed: the kernel can take it back."
+        )
 
-    def test_of_two_winners_without_a_shown_difference_the_leaner_is_chosen(
-        self,
-    ) -> None:
+    def test_of_two_winners_without_a_shown_difference_the_leaner_is_named_first(self) -> None:
         comparison = simple(
-            {"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.004
+            {"system": 10, "a": 9.0, "b": 9.001}, {"a": 150 * MIB, "b": 120 * MIB}, noise=0.04
         )
-        fastest = comparison.rows[0].contender
-        other = "b" if fastest == "a" else "a"
-        head = (
-            f"Use {fastest} or {other}: no difference in time shown between them; b takes less "
-            "memory."
+        assert set(best(comparison, Measure.TIME)) == {"a", "b"}
+        assert said(comparison)[0].startswith(
+            "By time and CPU time: use b or a (no difference between them shown; b takes less "
+            "memory). By memory: "
         )
-        assert comparison.verdict[0] == head
-        assert comparison.verdict[1].startswith("b: ")
         assert comparison.next_steps[1] == "cairn run -a b -- PROG…"
 
-    def test_of_equal_winners_without_a_leaner_one_the_fastest_is_chosen(self) -> None:
+    def test_winners_within_the_margin_of_each_other_are_called_equal(self) -> None:
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001}, noise=0.004)
-        assert comparison.verdict[0].endswith(
-            "between them; none is shown to take the least memory."
-        )
-        assert comparison.verdict[1].startswith(f"{comparison.rows[0].contender}: ")
+        assert "(equal within ±1 %)" in said(comparison)[0]
+        assert best(comparison, Measure.TIME)[0] == comparison.rows[0].contender
 
     def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(
         self,
     ) -> None:
         """`a` takes more memory than `b` and `c`. No difference is shown between `b` and `c`."""
         peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 120.01 * MIB}
-        comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
+        comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.03)
         winners = [one.contender for one in comparison.rows if one.contender != "system"]
         assert sorted(winners) == ["a", "b", "c"]
         listed = f"{winners[0]}, {winners[1]} or {winners[2]}"
-        assert comparison.verdict[0] == (
-            f"Use {listed}: none is shown to be slower than {winners[0]}, the fastest; "
-            "none is shown to take the least memory."
-        )
-        assert comparison.verdict[1].startswith(f"{winners[0]}: ")
+        assert f"use {listed} (none is shown to be worse than {winners[0]})" in said(comparison)[0]
 
-    def test_the_winner_that_is_leaner_than_all_its_equals_is_chosen(self) -> None:
+    def test_the_winner_that_is_leaner_than_all_its_equals_is_named(self) -> None:
         peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 135 * MIB}
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
-        assert comparison.verdict[0].endswith("; b takes less memory.")
-        assert comparison.verdict[1].startswith("b: ")
+        assert "; b takes the least memory)" in said(comparison)[0]
+        assert comparison.judged.recommended[0] == "b"
 
     def test_memory_that_was_not_measured_for_one_of_equal_winners_decides_nothing(self) -> None:
         samples = [
@@ -423,44 +461,41 @@ class TestVerdict:
             )
         ]
         comparison = judge(samples, ("system", "a", "b"))
-        fastest = comparison.rows[0].contender
-        assert comparison.verdict[0].endswith(
-            "no difference in time shown between them; memory not measured."
-        )
-        assert comparison.verdict[1].startswith(f"{fastest}: ")
+        assert set(best(comparison, Measure.TIME)) == {"a", "b"}
+        assert all(one.leanest is None for one in comparison.judged.recommendations)
 
     def test_a_slower_winner_is_not_called_equal_to_the_fastest(self) -> None:
-        assert simple({"system": 10, "a": 8, "b": 9}).verdict[0].startswith("Use a: ")
+        assert best(simple({"system": 10, "a": 8, "b": 9}), Measure.TIME) == ("a",)
 
     def test_equivalence_keeps_the_baseline(self) -> None:
-        verdict = simple({"system": 10, "a": 10, "b": 10}).verdict
-        assert verdict == (
-            "Keep system: every contender takes the same time within ±1 % "
-            "(equivalence shown in 20 rounds).",
+        assert said(simple({"system": 10, "a": 10, "b": 10})) == (
+            "Keep system: every contender takes the same time, CPU time and memory within ±1 %.",
         )
 
     def test_a_proven_difference_within_the_margin_is_no_reason_to_change(self) -> None:
         comparison = simple({"system": 10, "a": 9.95})
         assert row(comparison, "a").changes["wall"].shown is Shown.LESS
-        assert comparison.verdict[0].startswith(
-            "Keep system: every contender takes the same time within ±1 %"
-        )
+        assert outcomes(comparison, "a")[0] is Outcome.EQUIVALENT
+        assert said(comparison)[0].startswith("Keep system: a takes the same time, ")
 
     def test_a_slower_contender_keeps_the_baseline(self) -> None:
-        verdict = simple({"system": 10, "a": 11, "b": 10}).verdict
-        assert verdict[0].startswith("Keep system: a takes ")
-        assert verdict[0].endswith("% more time; b is equivalent within ±1 %.")
+        sentences = said(simple({"system": 10, "a": 11, "b": 10}))
+        assert sentences == (
+            "Keep system: no contender is shown to take less time, CPU time or memory.",
+            "b takes the same time within ±1 % as system.",
+            "a takes 10 % more time and CPU time.",
+        )
 
-    def test_too_little_data_says_how_far_the_intervals_reach(self) -> None:
+    def test_too_little_data_says_what_is_still_possible(self) -> None:
         comparison = simple({"system": 10, "a": 10}, noise=0.2)
         change = row(comparison, "a").changes["wall"]
         assert change.shown is Shown.NOT_SHOWN
         assert change.interval is not None
-        reach = 100 * max(-change.interval.low, change.interval.high)
-        assert comparison.verdict == (
-            "No difference in time shown: after 20 rounds the intervals still reach "
-            f"±{reach:.1f} %, too far for an answer.",
-        )
+        assert [one.advice for one in comparison.judged.recommendations] == [Advice.OPEN] * 3
+        (time, *_) = comparison.judged.recommendations
+        assert time.possible == pytest.approx(-change.interval.low)
+        assert time.possible_with == "a"
+        assert said(comparison)[0].startswith("No answer yet: up to 11 % less time, ")
         assert comparison.next_steps == ("cairn report last --md", "cairn compare -r 40 …")
 
     @pytest.mark.parametrize(
@@ -475,15 +510,21 @@ class TestVerdict:
         samples = runs({"system": 10, "a": 10}, noise=0.2)
         assert list(judge(samples, ("system", "a"), rule).next_steps[1:]) == advice
 
-    def test_narrow_intervals_without_a_shown_difference_keep_the_baseline(
-        self,
-    ) -> None:
+    def test_after_the_time_budget_a_longer_one_is_advised(self) -> None:
+        rule = StopRule(budget_s=600)
+        comparison = judge(
+            runs({"system": 10, "a": 10}, noise=0.2), ("system", "a"), rule,
+            stopped_because="time budget",
+        )  # fmt: skip
+        assert comparison.next_steps[1:] == ("cairn compare --budget 20min …",)
+
+    def test_narrow_intervals_without_a_shown_difference_keep_the_baseline(self) -> None:
         rule = StopRule(precision=0.02, margin=0.001, max_rounds=60)
         samples = runs({"system": 10, "a": 10}, noise=0.01)
         comparison = judge(samples, ("system", "a"), rule, stopped_because="precision reached")
-        assert comparison.verdict[0].startswith(
-            "Keep system: no difference in time shown in 20 rounds; "
-            "a difference, if there is one, is within ±"
+        assert all(one.advice is Advice.KEEP for one in comparison.judged.recommendations)
+        assert said(comparison)[0].startswith(
+            "Keep system: a is not shown to take less time, CPU time or memory. At most 0."
         )
         assert comparison.next_steps[-1] == "cairn compare --precision 1% …"
 
@@ -494,46 +535,75 @@ class TestVerdict:
             else s
             for s in runs({"system": 10, "a": 11, "b": 6})
         ]
-        verdict = judge(samples, ("system", "a", "b")).verdict
-        assert verdict[0].startswith("No difference in time shown for b: after 20 rounds")
-        assert verdict[1].startswith("a takes ")
+        comparison = judge(samples, ("system", "a", "b"))
+        assert outcomes(comparison, "a")[0] is Outcome.WORSE
+        assert outcomes(comparison, "b")[0] is Outcome.NOT_SHOWN
+        assert said(comparison)[0].startswith("By time: no answer yet: up to ")
+        assert said(comparison)[-1] == "a takes 10 % more time and CPU time."
 
     def test_a_contender_that_saves_memory_at_equal_time_is_named(self) -> None:
-        verdict = simple({"system": 10, "a": 10}, {"a": 50 * MIB}).verdict
-        assert verdict[0].startswith("Keep system: ")
-        assert verdict[1].startswith("If memory matters, use a: 49.")
-        assert verdict[1].endswith("% less memory, time within ±1 %.")
-
-    def test_too_few_rounds_are_named(self) -> None:
-        comparison = simple({"system": 10, "a": 5}, rounds=3)
-        assert comparison.verdict == (
-            "No answer yet: 3 rounds are too few for an interval. Use more rounds, such as -r 10.",
+        assert said(simple({"system": 10, "a": 10}, {"a": 48 * MIB})) == (
+            "By memory: use a. It takes 52 % less memory (52.0 MiB) than system. "
+            "Its time and CPU time are the same within ±1 %.",
         )
+
+    def test_too_few_rounds_are_named_with_the_number_that_is_enough(self) -> None:
+        comparison = simple({"system": 10, "a": 5}, rounds=3)
+        assert comparison.judged.state is State.TOO_FEW_ROUNDS
+        assert said(comparison) == (
+            "No answer yet: 3 rounds are too few for an interval. At least 6 rounds are needed, "
+            "which take about 1 min 29 s: -r 6.",
+        )
+        enough = simple({"system": 10, "a": 5}, rounds=6)
+        assert best(enough, Measure.TIME) == ("a",)
+
+    @pytest.mark.parametrize("others", [1, 2, 3, 5, 9])
+    def test_the_least_number_of_rounds_gives_intervals_and_one_less_does_not(
+        self, others: int
+    ) -> None:
+        walls = {"system": 10.0, **{f"c{i}": 5.0 for i in range(others)}}
+        least = stats.rounds_for_intervals(others, stats.alpha(FIXED))
+        assert simple(walls, rounds=least - 1).judged.state is State.TOO_FEW_ROUNDS
+        assert simple(walls, rounds=least).judged.state is State.JUDGED
 
     def test_without_a_complete_round_there_is_no_verdict(self) -> None:
         comparison = judge([sample("system", 1)], ("system", "a"))
-        assert comparison.verdict == ("No verdict yet: no round is complete.",)
+        assert said(comparison) == ("No verdict yet: no round is complete.",)
         assert comparison.rounds == 0
 
     def test_a_run_with_only_the_baseline_has_no_comparison(self) -> None:
-        assert simple({"system": 10}).verdict == ("Keep system: no other contender was run.",)
+        assert said(simple({"system": 10})) == ("Keep system: no other contender was run.",)
 
     def test_no_samples_at_all_are_no_error(self) -> None:
         comparison = judge([], ("system", "a"))
         assert (comparison.rounds, comparison.metrics) == (0, ())
 
-    @given(st.floats(0.5, 2), st.floats(0, 0.3), st.integers(1, 25))
-    def test_every_verdict_agrees_with_the_findings(
-        self, ratio: float, noise: float, rounds: int
+    @given(st.floats(0.5, 2), st.floats(0.5, 2), st.floats(0, 0.3), st.integers(1, 25))
+    def test_every_verdict_agrees_with_the_intervals(
+        self, ratio: float, memory: float, noise: float, rounds: int
     ) -> None:
-        comparison = simple({"system": 10, "a": 10 * ratio}, noise=noise, rounds=rounds)
-        finding = row(comparison, "a").changes["wall"].shown
-        if comparison.verdict[0].startswith("Use a"):
-            assert finding is Shown.LESS
-        elif finding is Shown.LESS:
-            assert "equivalence shown" in comparison.verdict[0]
-        if comparison.verdict[0].startswith("No difference in time shown"):
-            assert finding is Shown.NOT_SHOWN
+        comparison = simple(
+            {"system": 10, "a": 10 * ratio}, {"a": 100 * MIB * memory}, noise=noise, rounds=rounds
+        )
+        assert said(comparison)
+        changes = row(comparison, "a").changes
+        judged = comparison.judged
+        for effect, key in zip(
+            judged.judgements[0].effects, ("wall", "cpu_time", "peak", "faults"), strict=True
+        ):
+            interval = changes[key].interval
+            if interval is None:
+                assert effect.outcome is Outcome.NOT_KNOWN
+                continue
+            assert (effect.low, effect.high) == (1 + interval.low, 1 + interval.high)
+            assert (effect.outcome is Outcome.BETTER) == (
+                interval.high < 0 and interval.low < -0.01
+            )
+            assert (effect.outcome is Outcome.WORSE) == (interval.low > 0 and interval.high > 0.01)
+        for one in judged.recommendations:
+            assert (one.advice is Advice.USE) == (
+                judged.judgements[0].effect(one.aim).outcome is Outcome.BETTER
+            )
 
 
 class TestLimits:

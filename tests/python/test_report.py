@@ -26,8 +26,7 @@ def shown(run: Run, of: list[Sample], *, full: bool = False, color: bool = False
 def test_the_best_is_marked_and_its_interval_printed() -> None:
     text = shown(a_run(), samples())
     assert "▸ fast" in text
-    assert "▼ −19" in text
-    assert "[−2" in text
+    assert "▼ −20" in text and " to −1" in text
     assert "100 MiB" in text
     assert "\x1b" not in text
 
@@ -109,7 +108,7 @@ def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero() -> None
 def test_lazily_freed_memory_is_a_column_only_if_there_is_any() -> None:
     assert "lazily" not in shown(a_run(), samples())
     lazy = Memory("cgroup v1", 300 << 20, 44 << 20, 256 << 20)
-    assert "lazily freed" in shown(a_run(), samples(memory=lazy))
+    assert "peak − lazily freed" in shown(a_run(), samples(memory=lazy), full=True)
 
 
 def test_full_adds_spread_range_and_runs_of_every_metric() -> None:
@@ -126,7 +125,7 @@ def test_a_failed_contender_has_a_sentence_and_no_numbers() -> None:
         ),
     ]
     text = shown(a_run(), of)
-    assert "✘ fast was killed by signal 11" in text
+    assert "✘ fast was killed by signal 11 (SIGSEGV). It is left out." in text
     assert "▸ fast" not in text
 
 
@@ -190,6 +189,27 @@ def test_json_is_one_document_with_its_schema() -> None:
     assert made["schema"] == SCHEMA
     assert made["comparisons"][0]["rows"][0]["contender"] == "fast"
     assert len(made["samples"]) == 24
+
+
+def test_json_has_the_verdict_as_an_object_and_as_sentences() -> None:
+    run, of = a_run(), samples()
+    (made,) = json.loads(run_json.render(run, [compared(run, of)], of))["comparisons"]  # type: ignore[arg-type]
+    assert made["verdict"][0].startswith("By time and CPU time: use fast. ")
+    judged = made["judged"]
+    (fast,) = judged["judgements"]
+    assert [(effect["measure"], effect["outcome"]) for effect in fast["effects"]] == [
+        ("time", "better"),
+        ("CPU time", "better"),
+        ("memory", "equivalent"),
+        ("page faults", "equivalent"),
+    ]
+    time = fast["effects"][0]
+    assert time["low"] < time["ratio"] < time["high"] < 1
+    assert [(one["aim"], one["advice"], one["best"]) for one in judged["recommendations"]] == [
+        ("time", "use", ["fast"]),
+        ("CPU time", "use", ["fast"]),
+        ("memory", "keep", []),
+    ]
 
 
 def test_the_footer_names_the_method_and_the_proof() -> None:
