@@ -109,7 +109,7 @@ class Recommendation:
     share of the baseline. None if every contender is shown to be worse or equivalent, and if an
     interval is missing."""
     possible_with: str | None = None
-    """The contender with that interval."""
+    """The contender with that interval, or with OPEN the one whose interval is missing."""
 
     @property
     def in_order(self) -> tuple[str, ...]:

@@ -171,8 +171,9 @@ class _Judge:
             return self._use(aim, sorted(better, key=lambda name: effects[name].ratio or 0.0))
         if all(of.outcome is Outcome.NOT_KNOWN for of in effects.values()):
             return Recommendation(aim, Advice.NOT_MEASURED)
-        if any(of.outcome is Outcome.NOT_KNOWN for of in effects.values()):
-            return Recommendation(aim, Advice.OPEN)
+        unknown = [name for name, of in effects.items() if of.outcome is Outcome.NOT_KNOWN]
+        if unknown:
+            return Recommendation(aim, Advice.OPEN, possible_with=unknown[0])
         open_ones = {
             name: 1 - of.low
             for name, of in effects.items()

@@ -187,7 +187,10 @@ def _choice(group: Sequence[Recommendation], margin: float) -> str:
 def _open(group: Sequence[Recommendation]) -> str:
     """The advice where a difference may still hide in a wide interval."""
     possible = _possible(group)
-    return f"no answer yet: up to {possible} is still possible" if possible else "no answer yet"
+    if possible:
+        return f"no answer yet: up to {possible} is still possible"
+    missing = next(one.possible_with for one in group if one.possible_with is not None)
+    return f"no answer yet, since it is not known for {formatting.printable(missing)}"
 
 
 def _possible(aims: Sequence[Recommendation]) -> str:

@@ -495,7 +495,7 @@ class TestVerdict:
         (time, *_) = comparison.judged.recommendations
         assert time.possible == pytest.approx(-change.interval.low)
         assert time.possible_with == "a"
-        assert said(comparison)[0].startswith("No answer yet: up to 11 % less time, ")
+        assert said(comparison)[0].startswith("No answer yet: up to 13 % less time, ")
         assert comparison.next_steps == ("cairn report last --md", "cairn compare -r 40 …")
 
     @pytest.mark.parametrize(

@@ -1,0 +1,203 @@
+"""Simulates comparisons with known true differences, and counts the verdicts that are wrong.
+
+The noise is that of real programs. From the stored runs in docs/results come the deviations of
+wall time, CPU time and peak memory from each contender's own median. A simulated round takes one
+round of a stored run, and gives the deviations of different contenders in that round, in random
+order, to the baseline and the contenders. So the noise has the tails, the ties and the
+correlations of the real one, and nothing differs but what a test plants.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.comparisons import a_sample
+
+from cairn.compare import stats
+from cairn.compare.comparison import compare
+from cairn.model import Contender, Memory, StopRule
+from cairn.run.run_file import RunFile
+from cairn.verdict import AIMS, Measure, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+SEED = 4711
+RULE = StopRule(budget_s=600)
+"""The defaults of 'cairn compare'. Every program here runs for less than a second, so that the
+budget is never spent."""
+
+BASE_NS, BASE_BYTES = 300e6, 50 << 20
+
+
+@lru_cache
+def deviations(program: str) -> NDArray[np.float64]:
+    """Returns the log deviations by round, contender and aim. Rounds lack no contender."""
+    stored = RunFile(RESULTS / f"programs-{program}.tar.xz")
+    counted = [sample for sample in stored.samples() if sample.counts]
+    names = sorted({sample.trial.contender for sample in counted})
+    by_trial = {(sample.trial.round, sample.trial.contender): sample for sample in counted}
+    rounds = [
+        round_
+        for round_ in sorted({sample.trial.round for sample in counted})
+        if all((round_, name) in by_trial for name in names)
+    ]
+    logs = np.array(
+        [
+            [
+                [
+                    math.log(one.wall_ns),
+                    math.log(one.user_ns + one.system_ns),
+                    math.log(one.memory.peak_bytes or 1),
+                ]
+                for one in (by_trial[round_, name] for name in names)
+            ]
+            for round_ in rounds
+        ]
+    )
+    return np.asarray(logs - np.median(logs, axis=0))
+
+
+def verdicts(
+    program: str,
+    count: int,
+    contenders: Mapping[str, tuple[float, float, float]],
+    rule: StopRule = RULE,
+) -> Iterator[Verdict]:
+    """Yields the verdicts of `count` comparisons.
+
+    contenders: the true ratios of wall time, CPU time and memory to the baseline's, by name.
+    """
+    rng = np.random.default_rng(SEED)
+    real = deviations(program)
+    names = ("system", *contenders)
+    truth = np.log(np.array([(1.0, 1.0, 1.0), *contenders.values()]))
+    known = [Contender(name, name, name) for name in names]
+    for _ in range(count):
+        rounds = rng.integers(len(real), size=rule.max_rounds)
+        chosen = rng.permuted(np.tile(np.arange(real.shape[1]), (rule.max_rounds, 1)), axis=1)
+        logs = real[rounds[:, None], chosen[:, : len(names)]] + truth
+        for done in stats.look_rounds(rule):
+            walls = {
+                name: (logs[:done, place, 0] - logs[:done, 0, 0]).tolist()
+                for place, name in enumerate(names)
+                if place
+            }
+            if stats.look(walls, rule).stop:
+                break
+        samples = []
+        for round_ in range(done):
+            for place, name in enumerate(names):
+                wall, cpu, peak = np.exp(logs[round_, place])
+                memory = round(BASE_BYTES * peak)
+                samples.append(
+                    a_sample(
+                        round_ + 1, name, wall * BASE_NS / 1e6,
+                        user_ns=round(cpu * BASE_NS), system_ns=0,
+                        memory=Memory("cgroup v2", memory, memory, 0),
+                    )
+                )  # fmt: skip
+        yield compare(samples, known, "system", rule).judged
+
+
+def told(verdict: Verdict, measure: Measure, *outcomes: Outcome) -> bool:
+    """Whether some contender has one of the outcomes."""
+    return any(one.effect(measure).outcome in outcomes for one in verdict.judgements)
+
+
+def false_differences(program: str, count: int, contenders: int) -> Counter[Measure]:
+    """Counts the comparisons of equal contenders in which a difference is told, by aim."""
+    equal = {f"again{place}": (1.0, 1.0, 1.0) for place in range(contenders)}
+    wrong: Counter[Measure] = Counter()
+    for verdict in verdicts(program, count, equal):
+        wrong.update(aim for aim in AIMS if told(verdict, aim, Outcome.BETTER, Outcome.WORSE))
+    print(f"{program}, {contenders} contenders: {dict(wrong)} false of {count}")
+    return wrong
+
+
+def most_by_chance(count: int) -> int:
+    """The count of false differences that 5 % exceed in less than 2.5 % of all tests.
+
+    Of 200 comparisons it is 16.
+    """
+    return round(0.05 * count + 1.96 * math.sqrt(0.05 * 0.95 * count))
+
+
+def test_the_bound_of_200_comparisons_is_16() -> None:
+    assert most_by_chance(200) == 16
+
+
+@pytest.mark.parametrize("program", ["gcc", "records", "redis", "sqlite"])
+def test_equal_contenders_seldom_differ_in_any_aim(program: str) -> None:
+    wrong = false_differences(program, 60, 1)
+    assert all(wrong[aim] <= most_by_chance(60) for aim in AIMS), wrong
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("contenders", [1, 3, 5])
+@pytest.mark.parametrize("program", ["gcc", "records", "redis", "sqlite"])
+def test_of_200_comparisons_of_equal_contenders_at_most_16_differ_in_any_aim(
+    program: str, contenders: int
+) -> None:
+    if contenders + 1 > deviations(program).shape[1]:
+        pytest.skip("the stored run has fewer contenders")
+    wrong = false_differences(program, 200, contenders)
+    assert all(wrong[aim] <= most_by_chance(200) for aim in AIMS), wrong
+
+
+def shares_told(program: str, count: int) -> tuple[float, float]:
+    """The shares of comparisons that tell 3 % more CPU time and 5 % more memory."""
+    cpu = memory = 0
+    for verdict in verdicts(program, count, {"planted": (1.0, 1.03, 1.05)}):
+        cpu += told(verdict, Measure.CPU_TIME, Outcome.WORSE)
+        memory += told(verdict, Measure.MEMORY, Outcome.WORSE)
+    print(f"{program}: {cpu} of {count} tell 3 % CPU time, {memory} tell 5 % memory")
+    return cpu / count, memory / count
+
+
+@pytest.mark.parametrize("program", ["gcc", "sqlite"])
+def test_planted_differences_in_cpu_time_and_memory_are_told(program: str) -> None:
+    cpu, memory = shares_told(program, 40)
+    assert cpu >= 0.9 and memory >= 0.9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", ["gcc", "records", "sqlite"])
+def test_planted_differences_are_told_in_nine_of_ten_comparisons(program: str) -> None:
+    """Redis is not among them: its CPU time differs by 13 % from run to run."""
+    cpu, memory = shares_told(program, 200)
+    assert cpu >= 0.9 and memory >= 0.9
+
+
+@pytest.mark.parametrize("contenders", [2, 4])
+def test_the_best_contender_is_seldom_left_out_of_the_best(contenders: int) -> None:
+    """The contenders are equally good, or nearly: the apparent best changes from run to run."""
+    ratios = {f"c{place}": (0.8 + 0.001 * place,) * 3 for place in range(contenders)}
+    left_out = 0
+    for verdict in verdicts("gcc", 100, ratios):  # type: ignore[arg-type]
+        time = next(one for one in verdict.recommendations if one.aim is Measure.TIME)
+        assert time.best
+        left_out += "c0" not in time.best
+    assert left_out <= most_by_chance(100)
+
+
+def test_a_contender_that_is_clearly_worse_than_the_best_is_left_out_of_the_best() -> None:
+    ratios = {"good": (0.7, 0.7, 0.7), "fair": (0.85, 0.85, 0.85)}
+    for verdict in verdicts("gcc", 20, ratios):
+        assert all(one.best == ("good",) for one in verdict.recommendations)
+
+
+def test_the_noise_is_that_of_the_stored_runs() -> None:
+    spread = statistics.stdev(
+        float(x) for x in (deviations("gcc")[:, 0, 0] - deviations("gcc")[:, 1, 0])
+    )
+    assert 0.01 < spread < 0.2
