@@ -86,7 +86,7 @@ class Advice(Enum):
 POSSIBLE = 0.05
 """Advice to keep the baseline needs intervals that leave less than this saving possible.
 
-It is the saving of which vision and reports speak as worth a change of allocator: 5 %.
+A larger saving is a reason to change the allocator, so a wider interval is no answer.
 """
 
 
@@ -178,13 +178,13 @@ class Verdict:
 
     @property
     def measured(self) -> tuple[Recommendation, ...]:
-        """The advice for the aims that were measured, without time if the program waits."""
-        return tuple(
-            one
-            for one in self.recommendations
-            if one.advice is not Advice.NOT_MEASURED
-            and not (one.aim is Measure.TIME and self.waits)
-        )
+        """The advice for the aims that were measured.
+
+        Time is left out if the program waits and another aim was measured.
+        """
+        known = [one for one in self.recommendations if one.advice is not Advice.NOT_MEASURED]
+        others = [one for one in known if one.aim is not Measure.TIME]
+        return tuple(others if self.waits and others else known)
 
     @property
     def recommended(self) -> tuple[str, ...]:

@@ -286,10 +286,11 @@ def summary_footer(comparison: Comparison) -> str:
     parts = [_rounds(comparison)]
     if comparison.judged.recommendations:
         base = formatting.printable(comparison.baseline)
-        parts.append(f"95 % intervals of the change from {base}")
+        parts.append(f"95 % intervals against {base}")
     parts += _loaded(comparison)
     if comparison.memory_method:
-        parts.append(f"peak by {comparison.memory_method}")
+        sampled = comparison.memory_method == "sampled"
+        parts.append("peak sampled" if sampled else f"peak by {comparison.memory_method}")
     return " · ".join(parts)
 
 

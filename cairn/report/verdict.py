@@ -127,6 +127,8 @@ def _advice(verdict: Verdict) -> str:
     """What to do by each aim. Aims with the same advice share a sentence."""
     base = formatting.printable(verdict.baseline)
     measured = verdict.measured
+    if not measured:
+        return "No answer: neither time, CPU time nor memory was measured in every run."
     if all(one.advice is Advice.KEEP for one in measured):
         return _keep(verdict, measured)
     if all(one.advice is Advice.OPEN for one in measured):
@@ -405,11 +407,12 @@ def _multiple(effect: Effect) -> str:
 
 
 def _ordinal(number: int) -> str:
-    """A part in words: "a 20th", "a 21st"."""
+    """A part in words: "a 20th", "an 11th", "a 1,000th"."""
     tens = number % 100
     ending = "th" if 10 <= tens <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    article = "an" if str(number).startswith("8") or number in (11, 18) else "a"
-    return f"{article} {number}{ending}"
+    spoken = f"{number:,}".partition(",")[0]
+    article = "an" if spoken.startswith("8") or spoken in ("11", "18") else "a"
+    return f"{article} {number:,}{ending}"
 
 
 def _joined(parts: Sequence[_Share]) -> str:

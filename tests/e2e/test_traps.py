@@ -31,7 +31,7 @@ def refused(result, code: int, *words: str) -> None:
     assert result.code == code, (result.code, result.err)
     for word in words:
         assert word in result.sentence, result.sentence
-    assert result.err.count("✘") <= 2 and "Use " not in result.out
+    assert result.err.count("✘") <= 2 and ": use " not in result.out
     assert "\x1b" not in result.err + result.out
 
 

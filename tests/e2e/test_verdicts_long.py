@@ -6,6 +6,7 @@ program slower by a known amount.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,31 +32,44 @@ def wall(result: Any) -> dict[str, Any]:
     return dict(change)
 
 
-def test_system_against_itself_rarely_has_a_winner(cairn, spin: Path) -> None:
-    """By chance, about 3 of 60 comparisons have a winner, because the intervals are of 95 %.
+def effects(result: Any) -> dict[str, str]:
+    """Returns the only contender's outcome in each measure."""
+    assert result.code == 0, result.err
+    (judgement,) = result.json["comparisons"][0]["judged"]["judgements"]
+    return {effect["measure"]: effect["outcome"] for effect in judgement["effects"]}
+
+
+def test_system_against_itself_rarely_differs_in_time_cpu_time_or_memory(cairn, spin: Path) -> None:
+    """By chance, 10 of 200 comparisons tell a difference in one measure, and 16 at most.
 
     If all runs of one contender precede all runs of the other, 8 to 10 of 60 have a winner.
     """
-    winners = 0
-    for repeat in range(60):
-        change = wall(
-            cairn(
-                "compare",
-                "-a",
-                "system",
-                "-a",
-                "again=system",
-                "--seed",
-                repeat,
-                *AS_ASKED,
-                "--",
-                spin,
-                10,
-            )
+    told: Counter[str] = Counter()
+    pair = ("-a", "system", "-a", "again=system")
+    for repeat in range(200):
+        found = effects(
+            cairn("compare", *pair, "--seed", repeat, "--budget", "1h", "--json", "--", spin, 5)
         )
-        winners += change["shown"] in ("less", "more")
-    print(f"{winners} winners in 60 comparisons of system with itself")
-    assert winners <= 6
+        told.update(measure for measure, how in found.items() if how in ("better", "worse"))
+    print(f"differences told in 200 comparisons of system with itself: {dict(told)}")
+    assert all(told[measure] <= 16 for measure in ("time", "CPU time", "memory")), told
+
+
+def test_planted_differences_in_cpu_time_and_memory_are_told(cairn, spin: Path) -> None:
+    """3 % more CPU time and 5 % more memory, with the default budget."""
+    told: Counter[str] = Counter()
+    contenders = (
+        "-a", "less=system:SPIN_HOLD=20480",
+        "-a", "more=system:SPIN_HOLD=21575;SPIN_EXTRA=30",
+        "--baseline", "less",
+    )  # fmt: skip
+    for repeat in range(20):
+        found = effects(
+            cairn("compare", *contenders, "--seed", repeat, "--json", "--", spin, 25, timeout=600)
+        )
+        told.update(measure for measure, how in found.items() if how == "worse")
+    print(f"differences told in 20 comparisons with planted ones: {dict(told)}")
+    assert told["CPU time"] >= 18 and told["memory"] >= 18, told
 
 
 def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) -> None:

@@ -6,20 +6,36 @@ The runs are invented. Their noise comes from a seed, so the files do not change
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.comparisons import a_run, a_sample
 
 from cairn.compare import comparison
 from cairn.model import Contender, Memory, Run, Sample, StopRule, Workload
 from cairn.report import terminal
+from cairn.report.verdict import says
 from cairn.report.view import View
+from cairn.verdict import (
+    AIMS,
+    Advice,
+    Effect,
+    Judgement,
+    Measure,
+    Outcome,
+    Recommendation,
+    State,
+    Verdict,
+)
 
 WIDTHS = (80, 120)
 SCREEN_LINES = 24
+"""A terminal shows this many lines without scrolling."""
 
 TITLES = {
     "system": "glibc 2.36",
@@ -322,4 +338,103 @@ def test_each_shape_of_a_verdict_is_golden(name: str, golden: Callable[[str, str
         text = rendered(shape, View(width=width))
         assert all(cell_len(line) <= width for line in text.splitlines()), text
         assert "\x1b" not in text
+        if len(shape.workloads) == 1:
+            assert len(text.splitlines()) < SCREEN_LINES, "the prompt is on the same screen"
         golden(f"verdict/{name}-{width}", text)
+
+
+def a_verdict(*effects: Effect, **more: object) -> Verdict:
+    """Returns the verdict on one contender, `x`, without advice."""
+    judgement = Judgement("x", effects)
+    made = Verdict(State.JUDGED, "system", rounds=20, margin=0.01, judgements=(judgement,))
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def an_effect(measure: Measure, ratio: float, half_width: float = 0.01) -> Effect:
+    low, high = ratio * (1 - half_width), ratio * (1 + half_width)
+    outcome = Outcome.BETTER if high < 1 else Outcome.WORSE if low > 1 else Outcome.NOT_SHOWN
+    return Effect(measure, outcome, ratio, low, high, 0.95, amount=None)
+
+
+def sentence(**ratios_: float) -> str:
+    """Returns the sentence on a contender with these ratios."""
+    given_ = {"time": 1.0, "cpu": 1.0, "memory": 1.0, "faults": 1.0} | ratios_
+    effects = [an_effect(m, r) for m, r in zip(Measure, given_.values(), strict=True)]
+    keep = tuple(Recommendation(aim, Advice.KEEP) for aim in AIMS)
+    (text,) = says(a_verdict(*effects, recommendations=keep)).evidence
+    return text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (0.9998 / 20.0, "a 20th of the time of system"),
+        (1 / 46, "a 46th of the time of system"),
+        (1 / 11, "an 11th of the time of system"),
+        (1 / 82, "an 82nd of the time of system"),
+        (1 / 1111, "a 1,111th of the time of system"),
+        (0.18, "82 % less time than system"),
+        (0.5, "half the time of system"),
+        (0.862, "14 % less time than system"),
+        (0.9, "10 % less time than system"),
+        (1.0995, "10 % more time than system"),
+        (1.31, "31 % more time than system"),
+        (1.99, "99 % more time than system"),
+        (2.0, "twice as long as system"),
+        (2.44, "2.4 times as long as system"),
+        (46.2, "46 times as long as system"),
+        (1234.0, "1,234 times as long as system"),
+    ],
+)
+def test_a_ratio_is_told_as_people_say_it(ratio: float, words: str) -> None:
+    assert sentence(time=ratio) == f"x takes {words}."
+
+
+def test_but_stands_where_good_news_turns_into_bad_news() -> None:
+    assert sentence(time=0.8, memory=1.2) == (
+        "x takes 20 % less time, but 20 % more memory than system."
+    )
+    assert sentence(time=0.8, cpu=1.2, memory=0.7) == (
+        "x takes 20 % less time, 20 % more CPU time and 30 % less memory than system."
+    )
+
+
+def test_measures_keep_their_order_and_equal_ones_are_joined() -> None:
+    assert sentence(time=0.8, cpu=0.8, memory=0.7, faults=0.6) == (
+        "x takes 20 % less time and CPU time, 30 % less memory and 40 % fewer page faults than "
+        "system."
+    )
+    assert sentence(cpu=0.86, memory=1.31) == (
+        "x: no difference in time shown. It takes 14 % less CPU time, but 31 % more memory than "
+        "system."
+    )
+
+
+def test_nothing_measured_is_no_answer() -> None:
+    nothing = [Effect(measure, Outcome.NOT_KNOWN) for measure in Measure]
+    advice = tuple(Recommendation(aim, Advice.NOT_MEASURED) for aim in AIMS)
+    assert says(a_verdict(*nothing, recommendations=advice)).sentences == (
+        "No answer: neither time, CPU time nor memory was measured in every run.",
+    )
+
+
+@given(
+    st.lists(st.floats(1e-4, 1e4), min_size=4, max_size=4),
+    st.lists(st.floats(0, 0.5), min_size=4, max_size=4),
+)
+def test_every_verdict_can_be_told(ratios_: list[float], widths: list[float]) -> None:
+    effects = [
+        an_effect(measure, ratio, width)
+        for measure, ratio, width in zip(Measure, ratios_, widths, strict=True)
+    ]
+    best = {m.measure: ("x",) if m.outcome is Outcome.BETTER else () for m in effects}
+    advice = tuple(
+        Recommendation(aim, Advice.USE if best[aim] else Advice.KEEP, best=best[aim])
+        for aim in AIMS
+    )
+    text = " ".join(says(a_verdict(*effects, recommendations=advice)).sentences)
+    for effect in effects:
+        if effect.outcome is not Outcome.NOT_SHOWN:
+            noun = effect.measure.value
+            assert noun in text or (effect.measure is Measure.TIME and "as long" in text), text
+    assert not re.search(r"(?<![\d.,])0(\.0+)? (%|times)|nan|inf|  ", text), text

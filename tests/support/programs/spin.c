@@ -4,16 +4,27 @@
  *
  * With SPIN_EXTRA=N in the environment, the program does N thousandths more turns. This is a
  * slow-down of known size.
+ *
+ * SPIN_HOLD=KIB makes it allocate and write that much memory, and hold it until the end.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 int main(int argc, char **argv)
 {
     long turns = (argc > 1 ? atol(argv[1]) : 25) * 1000000;
     if (getenv("SPIN_EXTRA") != NULL)
         turns += turns / 1000 * atol(getenv("SPIN_EXTRA"));
+    if (getenv("SPIN_HOLD") != NULL) {
+        size_t bytes = strtoul(getenv("SPIN_HOLD"), NULL, 10) * 1024;
+        char *held = malloc(bytes);
+        if (held == NULL)
+            return 1;
+        memset(held, 1, bytes);
+        /* The program ends with the block, so that its peak is known. */
+    }
     uint64_t state = 88172645463325252u;
     uint64_t sum = 0;
     for (long turn = 0; turn < turns; turn++) {
