@@ -11,7 +11,7 @@ Always true here:
   each of these k - 1 comparisons has the error alpha / (k - 1): whichever of them is truly the
   best, the chance that any of the other k - 1 pushes it out is at most alpha.
 
-Pure.
+All functions are pure.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.model import Finding, Run
-from cairn.report.formatting import NOT_MEASURED, printable
+from cairn.report.formatting import NOT_MEASURED, printable, times
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
@@ -173,11 +173,11 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
         yield f"{what}: {why.contender} and {why.baseline} differ by less than 1 %."
     else:
         more = "more" if change > 0 else "less"
-        size = units.percent(abs(change) / other, signed=False)
-        yield (
-            f"{why.contender} takes {size} {more} {what} than {why.baseline}: "
-            f"{'; '.join(_parts(gap))}."
-        )
+        size = f"{units.percent(abs(change) / other, signed=False)} {more}"
+        than = f"{what} than"
+        if change >= other:
+            size, than = f"{times(1 + change / other)} times as much", f"{what} as"
+        yield (f"{why.contender} takes {size} {than} {why.baseline}: {'; '.join(_parts(gap))}.")
     waiting = gap.waiting
     if (
         waiting is not None
