@@ -213,6 +213,8 @@ def _keep(verdict: Verdict, aims: Sequence[Recommendation]) -> str:
             f"Keep {base}: {subject} the same {_listed(names, 'and')} within "
             f"{_margin(verdict.margin)}."
         )
+    if all(effect.outcome is Outcome.WORSE for effect in effects):
+        return f"Keep {base}: it takes the least {_listed(names, 'and')}."
     subject = "no contender is" if many else f"{_only(verdict)} is not"
     sentence = f"Keep {base}: {subject} shown to take less {_listed(names, 'or')}."
     possible = _possible(aims)
