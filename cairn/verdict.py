@@ -55,6 +55,10 @@ class Effect:
     amount: float | None = None
     """The difference in nanoseconds, bytes or faults: (ratio - 1) times the baseline's median."""
 
+    def matters(self, margin: float) -> bool:
+        """Whether the estimate is outside the margin. A proven difference may be tiny."""
+        return self.ratio is not None and abs(self.ratio - 1) > margin
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -75,11 +79,11 @@ class Advice(Enum):
     """What to do for one aim."""
 
     USE = "use"
-    """At least one contender is shown to be better than the baseline."""
+    """At least one contender is shown to be better than the baseline, by more than the margin."""
     KEEP = "keep"
-    """No contender is shown to be better, and none may be better by `POSSIBLE` or more."""
+    """There is no such contender, and none may be better by `POSSIBLE` or more."""
     OPEN = "not known yet"
-    """No contender is shown to be better, but one may be, by `POSSIBLE` or more."""
+    """There is no such contender, but one may be better by `POSSIBLE` or more."""
     NOT_MEASURED = "not measured"
 
 
@@ -107,7 +111,7 @@ class Recommendation:
     possible: float | None = None
     """With KEEP and OPEN: the largest saving that some contender's interval leaves possible, as a
     share of the baseline. None if every contender is shown to be worse or equivalent, and if an
-    interval is missing."""
+    interval is missing. A proven saving whose estimate is within the margin counts, too."""
     possible_with: str | None = None
     """The contender with that interval, or with OPEN the one whose interval is missing."""
 
@@ -206,7 +210,7 @@ class Verdict:
             if one.advice is Advice.OPEN:
                 return None
             if one.advice is Advice.KEEP and (
-                effect.outcome is Outcome.WORSE
+                (effect.outcome is Outcome.WORSE and effect.matters(self.margin))
                 or effect.high is None
                 or effect.high >= 1 + POSSIBLE
             ):

@@ -4,6 +4,7 @@ Always true here:
 
 - A contender is BETTER or WORSE only if its adjusted interval excludes a ratio of 1. A shown
   difference within the margin counts as EQUIVALENT: it is too small to change the allocator for.
+  For the same reason, a contender is recommended only if its estimate is outside the margin.
 - Each measure is a family of hypotheses of its own. In time, CPU time, memory and page faults, each
   by itself, all statements against the baseline are true together with the level of the rule.
 - Among several contenders that are better than the baseline, one is left out of the best only if it
@@ -166,7 +167,11 @@ class _Judge:
     def recommendation(self, aim: Measure, judgements: Sequence[Judgement]) -> Recommendation:
         """The advice for one aim. `judgements` must not be empty."""
         effects = {one.contender: one.effect(aim) for one in judgements}
-        better = [name for name, of in effects.items() if of.outcome is Outcome.BETTER]
+        better = [
+            name
+            for name, of in effects.items()
+            if of.outcome is Outcome.BETTER and of.matters(self.rule.margin)
+        ]
         if better:
             return self._use(aim, sorted(better, key=lambda name: effects[name].ratio or 0.0))
         if all(of.outcome is Outcome.NOT_KNOWN for of in effects.values()):
@@ -177,7 +182,7 @@ class _Judge:
         open_ones = {
             name: 1 - of.low
             for name, of in effects.items()
-            if of.outcome is Outcome.NOT_SHOWN and of.low is not None
+            if of.outcome in (Outcome.NOT_SHOWN, Outcome.BETTER) and of.low is not None
         }
         if not open_ones:
             return Recommendation(aim, Advice.KEEP)

@@ -216,7 +216,9 @@ def _keep(verdict: Verdict, aims: Sequence[Recommendation]) -> str:
     if all(effect.outcome is Outcome.WORSE for effect in effects):
         return f"Keep {base}: it takes the least {_listed(names, 'and')}."
     subject = "no contender is" if many else f"{_only(verdict)} is not"
-    sentence = f"Keep {base}: {subject} shown to take less {_listed(names, 'or')}."
+    tiny = any(effect.outcome is Outcome.BETTER for effect in effects)
+    less = f"over {100 * verdict.margin:g} % less" if tiny else "less"
+    sentence = f"Keep {base}: {subject} shown to take {less} {_listed(names, 'or')}."
     possible = _possible(aims)
     return f"{sentence} At most {possible} is possible." if possible else sentence
 

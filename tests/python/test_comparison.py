@@ -601,8 +601,9 @@ class TestVerdict:
             )
             assert (effect.outcome is Outcome.WORSE) == (interval.low > 0 and interval.high > 0.01)
         for one in judged.recommendations:
+            effect = judged.judgements[0].effect(one.aim)
             assert (one.advice is Advice.USE) == (
-                judged.judgements[0].effect(one.aim).outcome is Outcome.BETTER
+                effect.outcome is Outcome.BETTER and effect.matters(0.01)
             )
 
 

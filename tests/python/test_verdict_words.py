@@ -269,6 +269,14 @@ SHAPES: dict[str, Shape] = {
         {"system": ratios(), "cairn": ratios(time=0.995, memory=0.996)},
         noise=0.002, memory_noise=0.001,
     ),
+    "proven-but-tiny": Shape(
+        {"system": ratios(), "cairn": ratios(time=1.0, memory=0.993)},
+        noise=0.004, memory_noise=0.012, rounds=40,
+    ),
+    "better-by-time-tiny-in-memory": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.85, memory=1.007)},
+        memory_noise=0.012, rounds=40,
+    ),
     "waits": Shape(
         {"system": ratios(), "cairn": ratios(cpu=0.9, memory=0.95)}, noise=0.001, sleep=0.98
     ),
