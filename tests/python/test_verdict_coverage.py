@@ -24,7 +24,7 @@ from support.comparisons import a_sample
 from cairn.compare import stats
 from cairn.compare.comparison import compare
 from cairn.model import Contender, Memory, StopRule
-from cairn.run.run_file import RunFile
+from cairn.run.run_archive import RunArchive
 from cairn.verdict import AIMS, Measure, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ BASE_NS, BASE_BYTES = 300e6, 50 << 20
 @lru_cache
 def deviations(program: str) -> NDArray[np.float64]:
     """Returns the log deviations by round, contender and aim. Rounds lack no contender."""
-    stored = RunFile(RESULTS / f"programs-{program}.tar.xz")
+    stored = RunArchive(RESULTS / f"programs-{program}.tar.xz")
     counted = [sample for sample in stored.samples() if sample.counts]
     names = sorted({sample.trial.contender for sample in counted})
     by_trial = {(sample.trial.round, sample.trial.contender): sample for sample in counted}
