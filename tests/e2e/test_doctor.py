@@ -231,8 +231,8 @@ def allocator_lines(result) -> list[str]:
     lines = [
         line for line in result.err.splitlines() if line.startswith("doctor ") and "carries" in line
     ]
-    assert any("a run with the probe shows" in line for line in lines), result.err
-    return [line for line in lines if "a run with the probe shows" not in line]
+    assert any("a run with the probe now finds out" in line for line in lines), result.err
+    return [line for line in lines if "a run with the probe now finds out" not in line]
 
 
 @pytest.mark.parametrize(("whose", "sign", "says"), [
