@@ -126,7 +126,7 @@ def test_the_document_names_these_five_calls() -> None:
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not here")
 def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_path: Path) -> None:
-    run = program("one_block.c", "preloaded")
+    run = program("footprint.c", "preloaded")
     trace = tmp_path / "trace"
     command = [
         "strace",
@@ -149,7 +149,7 @@ def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_p
 
 
 def needed_kb(path: Path, preload: Path | None) -> int:
-    """Returns the memory in kB that one_block.c, a program with one block, needs.
+    """Returns the memory in kB that footprint.c, a program with one block, needs.
 
     It includes the private pages and the whole file of the preloaded library.
     """
@@ -162,7 +162,7 @@ def needed_kb(path: Path, preload: Path | None) -> int:
 def test_one_block_costs_little_memory(
     compiled_here: Callable[..., Path], library: Library
 ) -> None:
-    path = compiled_here("one_block.c")
+    path = compiled_here("footprint.c")
     own = statistics.median(
         needed_kb(path, library.shared) - needed_kb(path, None) for _ in range(25)
     )

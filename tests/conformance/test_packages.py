@@ -230,7 +230,7 @@ def test_programs_in_c_need_no_c_plus_plus(
     compiled_here: Callable[..., Path], prefix: Path
 ) -> None:
     """In the archive, the operators of C++ are a separate object, which no C program links."""
-    program = compiled_here("one_block.c", prefix / "lib" / "libcairn.a")
+    program = compiled_here("footprint.c", prefix / "lib" / "libcairn.a")
     with program.open("rb") as file:
         needed = [
             tag.needed

@@ -98,7 +98,7 @@ def shape(line: str) -> str:
 def test_the_statistics_at_exit_look_as_in_the_document(
     program: Callable[..., Program],
 ) -> None:
-    ended = program("one_block.c", "preloaded")("quiet", CAIRN_STATS="1")
+    ended = program("footprint.c", "preloaded")("quiet", CAIRN_STATS="1")
     shown = {shape(line) for line in DOCUMENT.splitlines() if line.startswith("cairn: ")}
     said = ended.err.splitlines()
     assert len(said) > 4
@@ -255,7 +255,7 @@ def test_the_steps_of_the_dockerfile_make_an_image_that_preloads_it(
     assert [path.name for path in files] == ["libcairn.so.0"]
     library = follower.within(follower.root, follower.environment["LD_PRELOAD"])
     assert library.is_file()
-    ended = Program(compiled_here("one_block.c"), library)("quiet", CAIRN_STATS="1")
+    ended = Program(compiled_here("footprint.c"), library)("quiet", CAIRN_STATS="1")
     assert ended.code == 0
     assert ended.err.startswith("cairn: live ")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.places import ILL, PROGRAMS
-from support.preload_paths import carried
+from support.preloadable_path import carried
 
 from cairn import native
 from cairn.findings import find

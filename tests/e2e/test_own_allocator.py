@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.preload_paths import carried
+from support.preloadable_path import carried
 
 from cairn import __version__, native
 from cairn.allocators import discover

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support import peers
 from support.places import PROGRAMS
-from support.preload_paths import carried
+from support.preloadable_path import carried
 from support.probing import Probed
 
 from cairn import native

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.preload_paths import carried
+from support.preloadable_path import carried
 
 from cairn import native
 from cairn.profile.reader import gather, names, read_begun

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.isolation import users_environment
-from support.preload_paths import carried
+from support.preloadable_path import carried
 
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found

@@ -10,7 +10,7 @@ from cairn import native
 from cairn.profile.reader import gather, read
 from cairn.profile.tally import ProcessProfile, Profile
 
-from .preload_paths import carried
+from .preloadable_path import carried
 
 
 class Probed:

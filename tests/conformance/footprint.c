@@ -1,4 +1,4 @@
-/* one_block.c - allocates one block and frees it. Then prints, without another allocation, the
+/* footprint.c - allocates one block and frees it. Then prints, without another allocation, the
  * kilobytes that the program needed while the block was live: its resident private pages, as the
  * kernel counts them by walking the page tables, and the whole of libcairn's file. Before that, the
  * allocator returns nothing to the kernel, so this number is also the peak.
