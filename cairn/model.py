@@ -171,7 +171,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """One kind of system call within the allocator."""
+    """The system calls of one kind within the allocator. None for times means not measured."""
 
     count: int
     bytes: int | None
@@ -203,12 +203,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSummary:
-    """The probe's counts within the allocator in one trial, over all processes.
+    """The results of the probe in one trial, for all processes unless a field says otherwise.
 
     None means not measured.
     """
 
     operations: int
+    """The number of allocations and frees."""
     cpu_ns: int
     """User and system time of the processes with the probe; 0 if it is not known."""
     samples: int
@@ -227,8 +228,11 @@ class ProbeSummary:
     """Time waiting in system calls or time waiting for pthread locks, whichever is more. The two
     overlap, because a thread waits for a lock in a system call."""
     waits: int
+    """The number of waits in system calls or of waits for pthread locks, whichever is more."""
     faults: int
+    """The page faults of the processes, within the allocator and elsewhere."""
     faults_inside: float | None
+    """The page faults within the allocator, estimated from examined operations."""
     live_bytes: int | None
     """The largest number of bytes that were requested and not yet freed, in the process in which
     this number is largest. The next two fields describe the same process."""
@@ -267,7 +271,7 @@ class CpuSamples:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One execution of the command under one contender, as the kernel accounted for it."""
+    """The results of one trial: one execution of the command under one contender."""
 
     trial: Trial
     started_at: float
@@ -298,7 +302,7 @@ class Sample:
     reported: Reported | None = None
     """The report of a built-in workload."""
     probe: ProbeSummary | None = None
-    """The probe's counts, if `Settings.why` is set and this contender runs with the probe."""
+    """The probe's results, if `Settings.why` is set and this contender runs with the probe."""
     cpu_samples: CpuSamples | None = None
     """The clock samples, if `Settings.why` is set and this contender runs without the probe."""
     unseen: str | None = None

@@ -3,12 +3,13 @@
     .venv/bin/python tools/prediction_accuracy.py RUN CALIBRATION
 
 RUN is the folder of a run with --why. CALIBRATION is the folder of a run of 'cairn calibrate' on
-the same machine. For each pair of contenders, the tool predicts from the probed runs of one how
-much CPU time the other one saves. The plain runs of both show the measured saving.
+the same machine. For each change from one contender to another, the tool predicts the saving of CPU
+time from the probed runs of the first contender. The plain runs of both contenders show the
+measured saving.
 
-Prints one line for each workload and pair: the predicted saving, its range, and the measured
-saving. Then prints how many of the savings of 5 % and more were predicted to within 5 points, and
-how many of the smaller savings were predicted as 5 % and more.
+Prints one line for each workload and change of contender: the predicted saving, its range, and the
+measured saving. Then prints how many of the savings of 5 % and more were predicted to within 5
+points, and how many of the smaller savings were predicted as 5 % and more.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class Cell:
 def cells(
     run: Run, samples: tuple[Sample, ...], costs: dict[str, prediction.Costs]
 ) -> Iterator[Cell]:
-    """Yields each pair on each workload for which there is a prediction and a measured saving."""
+    """Yields a Cell for each workload and each change from one contender to another.
+
+    A change without a prediction or without a measured saving is left out.
+    """
     for place, workload in enumerate(run.settings.workloads):
         its = [one for one in samples if one.trial.workload == place and one.counts]
         cpu = {
@@ -85,7 +89,7 @@ def cells(
 
 
 def main() -> int:
-    """Prints the line of each workload and pair, and the counts. Returns the exit status."""
+    """Prints a line for each Cell, and how many predictions were right. Returns the exit status."""
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2

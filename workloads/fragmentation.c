@@ -29,6 +29,8 @@ static struct parameter own[] = {
      .value = 32 * MIB,
      .least = 1,
      .most = GIB << 10},
+    /* A block of kind robson is 8 bytes smaller than a power of 2: see struct robson. `least` and
+     * `most` are the powers for the smallest and the largest blocks, in bytes. */
     {.name = "least",
      .help = "bytes of robson's smallest blocks plus 8, a power of 2",
      .value = 32,

@@ -83,7 +83,7 @@ def inspect_program(command: str, path: str | None = None) -> Program:
     """The program that `command` starts.
 
     path: the search path; None for that of this process. Raises ProgramMissing or
-    ProgramNotExecutable if the kernel would not start it either, and ContenderFailed for a script
+    ProgramNotExecutable if the kernel could not start the program, and ContenderFailed for a script
     whose first line drops the preloaded allocator.
     """
     search = os.environ.get("PATH", os.defpath) if path is None else path
@@ -178,7 +178,7 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
 
 
 def _first_line_of_script(file: str) -> str | None:
-    """The text after "#!" in the first line; None for a binary.
+    """The text after "#!" in the first line; None for a binary or an unreadable file.
 
     "/bin/sh" for a text file without "#!", since execvp passes such a file to the shell.
     """
@@ -198,7 +198,10 @@ def _first_line_of_script(file: str) -> str | None:
 
 
 def _shell_words(text: str) -> list[str]:
-    """The words of a '#!' line for env; an invalid line, with an open quote, is split at blanks."""
+    """The words of arguments of env that are one text: those in a '#!' line or after -S.
+
+    If a quote in the text is not closed, the text is split at blanks.
+    """
     try:
         return shlex.split(text)
     except ValueError:
@@ -248,9 +251,11 @@ def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]
 
 
 def interpreter_flags(program: Program) -> tuple[str, ...]:
-    """The words between interpreter and script in a script's first line.
+    """The argument for the interpreter in the '#!' line of a script, as a tuple.
 
-    Empty for a binary, and for a script that starts with env.
+    It is all text after the path of the interpreter. The kernel passes this text as one argument,
+    even if it has several words. The tuple is empty if there is no such text, for a binary, and for
+    a script that starts with env.
     """
     if program.interpreter is None:
         return ()

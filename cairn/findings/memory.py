@@ -21,7 +21,8 @@ names the two programs for which this threshold was raised."""
 WATCHED_MOST = 8192
 """The most blocks that the probe watches at a time."""
 MEDIUM_MAX = 32768
-"""The largest size of a medium block, in bytes. The probe watches every larger block."""
+"""The largest size of a medium block, in bytes. The probe watches every larger block, as long as
+it watches fewer than WATCHED_MOST blocks."""
 NEAR_THE_PEAK = 0.8
 """A moment is near the peak if its resident set is at least this share of the largest one."""
 SLACK_LEAST = 0.20
@@ -53,9 +54,9 @@ def _error_of_live(profile: Profile, live: float) -> float:
 
 
 def _unevenness(tally: Tally) -> float:
-    """Mean square of the small and medium sizes over the square of their mean; 1 if all are equal.
+    """Mean square of the sizes over the square of their mean; 1 if all sizes are equal.
 
-    The sizes are the requested sizes of all allocations.
+    The sizes are the requested sizes of all small and medium blocks, live or freed.
     """
     ends = octaves(SIZE_BUCKETS, 4)
     middles = (ends[:-1] + ends[1:]) / 2

@@ -45,8 +45,10 @@ from cairn.profile import symbols
 
 MAGIC = 0x0274626172656877
 MARK = 1 << 16
-"""The kind of the launcher's own records, the marks. No record after a mark is older than the
-newest record before the previous mark."""
+"""The kind of a mark. The launcher writes a mark each time it has written the new records of all
+processors. The records of different processors are not in order of their times. But every record
+after a mark is at least as new as all records before the previous mark. `_ordered` relies on
+this."""
 _HEAD = struct.Struct("<QQII")
 _RECORD = struct.Struct("<IHH")
 _LOST, _COMM, _THROTTLED, _FORK, _SAMPLE, _MMAP2 = 2, 3, 5, 7, 9, 10
@@ -361,7 +363,9 @@ def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, i
     """The records in order of their times; records of the same time keep their order.
 
     The launcher repeatedly writes the new records of all processors, one processor after another,
-    and then a mark.
+    and then a mark. No record after a mark can be older than a record before the previous mark. So
+    at each mark, all records up to the newest one before the previous mark are yielded in order.
+    Newer records are held until a later mark.
     """
     held: list[tuple[int, int, int, bytes]] = []
     before = youngest = 0

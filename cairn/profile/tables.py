@@ -1,7 +1,7 @@
 """All tables of a profile except those of the times of operations. All functions are pure.
 
-The tables cover system calls, page faults, events, locks, new memory, sizes and life times of
-blocks.
+The tables cover system calls, page faults, events of the processor, locks, new memory, sizes and
+life times of blocks.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _sum(times: Sequence[float | None]) -> float | None:
 
 
 def new_share(tally: Tally) -> float | None:
-    """The exact share of malloc and operator new that got memory fresh from the kernel."""
+    """The exact share of calls of malloc and operator new that got memory fresh from the kernel."""
     calls = int(tally.calls[[ALLOCATING.index(name) for name in PLAIN]].sum())
     return min(1.0, int(tally.fresh.sum()) / calls) if calls else None
 
@@ -178,13 +178,18 @@ def faults_inside(profile: Profile) -> Estimate | None:
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """Events of one kind of operations in user mode. Local and remote frees are one kind here."""
+    """The events of processor and kernel during the operations of one kind: see `tally.EVENTS`.
+
+    Examples are instructions, cache misses and page faults. Events in the kernel do not count.
+    Local and remote frees are one kind here.
+    """
 
     name: str
     operations: int
     """All operations of the strata in which some were examined. Other strata are not in this
     line."""
     looked_at: int
+    """The number of operations whose events were counted."""
     totals: dict[str, Estimate]
     """The total number of each event."""
 
@@ -247,7 +252,7 @@ def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class LockLine:
-    """One kind of the allocator's locks. None means not measured; `sections` are a sample."""
+    """One kind of the allocator's locks. None means not measured."""
 
     name: str
     taken: int
@@ -256,6 +261,7 @@ class LockLine:
     wait_ns: float | None
     max_wait_ns: float | None
     sections: int
+    """The number of critical sections that were timed, which are a sample of all."""
     section_ns: float | None
     max_section_ns: float | None
 

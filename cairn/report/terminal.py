@@ -30,7 +30,8 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
             title = formatting.printable(run.settings.workloads[index].name)
             screen.line(f"\n{title}" if index else title, "bold")
         _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
-    # Of several workloads, the first one stands for a limit that they share.
+    # Several workloads can have the same limit with different details in parentheses. Such a limit
+    # is printed once, with the details of the first workload.
     limits: dict[str, str] = {}
     for one in comparisons:
         for limit in one.not_tested:
@@ -110,8 +111,9 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
 
 
 _BESIDE_LEAST, _BELOW = 34, 4
-"""The least width of a paragraph that stands at the right of its heads, and the indent of a
-paragraph that stands below them."""
+"""Two numbers for Screen.entry(), in columns: the least width of a paragraph to the right of its
+heads, which are the short texts that introduce it; and the indent of a paragraph below its heads.
+"""
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
 """Spaces at the end of a line, with colour codes among them. Only the spaces are removed."""
 _UNBOUNDED = 100_000
@@ -149,9 +151,10 @@ class Screen:
                 self._console.print(Text(left + line, style), soft_wrap=True)
 
     def entry(self, heads: Sequence[tuple[str, int, str]], text: str, style: str = "") -> None:
-        """Adds a paragraph at the right of its heads, or below them if there is no room.
+        """Adds a paragraph to the right of its heads, or below them if there is no room.
 
-        A head is a text, its width in columns, and its style.
+        The heads are short texts that introduce the paragraph, such as a sign and a name. Each is
+        given as a tuple of its text, its width in columns, and its style.
         """
         beside = sum(columns + 1 for _, columns, _ in heads)
         left = Text()

@@ -38,8 +38,8 @@ def _read(path: Path) -> dict[str, bytes]:
                     continue
                 if member.size > LARGEST_FILE:
                     raise CairnError(
-                        f"{path}: {member.name} is larger than {LARGEST_FILE >> 20} MiB, so cairn "
-                        "did not write it"
+                        f"{path} is not a run file of cairn: its {member.name} is larger than "
+                        f"{LARGEST_FILE >> 20} MiB, the most that cairn writes; name another run"
                     )
                 file = archive.extractfile(member)
                 assert file is not None

@@ -75,10 +75,13 @@ class Folder(StoredRun):
             if not path.exists():
                 return None
             if not path.is_file():
-                raise CairnError(f"{path} is not a regular file")
+                raise CairnError(
+                    f"{path} is not a regular file, so it is not part of a run; name another run"
+                )
             if path.stat().st_size > LARGEST_FILE:
                 raise CairnError(
-                    f"{path} is larger than {LARGEST_FILE >> 20} MiB, so cairn did not write it"
+                    f"{path} is not a file of cairn: it is larger than {LARGEST_FILE >> 20} MiB, "
+                    "the most that cairn writes; move it to another folder, or name another run"
                 )
             return path.read_bytes()
         except OSError as error:

@@ -40,7 +40,8 @@ struct chunk {
      * (page_heap.c). */
     uint8_t dense;
 
-    /* Times that the whole chunk was handed out at once while all its slices were dirty. */
+    /* Reuses: times that one run took the whole chunk while all its slices were dirty. The number
+     * stops at UINT8_MAX. page_heap_take_reused() sets it to 0. */
     uint8_t reused;
 
     /* Calls of page_heap_take_reused() for the chunk. Each call doubles the number of reuses after

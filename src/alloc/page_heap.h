@@ -111,20 +111,22 @@ void page_heap_put_dense(void *start);
 
 /* --- reused chunks, for huge_page_collapse.h ---
  *
- * A chunk is reused if the whole chunk was handed out at once several times since it was mapped or
- * given back.
+ * A reuse of a chunk is an allocation whose run covers the whole chunk, when all slices of the
+ * chunk are already dirty. A chunk is reused if it has had at least 4 reuses (REUSES in
+ * page_heap.c) since it was mapped, or since a part of it was last given back.
  */
 
 /* Returns the start of a reused chunk that lies entirely within the caller's run, or NULL if there
  * is none. Takes no lock: the chunks within the run belong to the caller. */
 void *page_heap_find_reused(size_t index, size_t slices);
 
-/* Returns true if the caller may now make the chunk a huge page. In any case
- * page_heap_find_reused() finds the chunk again only after twice as many reuses. */
+/* Returns true if the caller may now make the chunk a huge page. In any case, sets the number of
+ * its reuses to 0, and doubles the number that page_heap_find_reused() requires, up to 128. */
 bool page_heap_take_reused(void *start);
 
-/* Counts one reuse of each chunk within a run that its thread had kept and now uses again: the page
- * heap does not see such a reuse. Takes no lock: the chunks belong to the caller. */
+/* Counts one reuse of each chunk that lies entirely within the run. The caller has kept the run and
+ * now uses it again, which the page heap does not see. Takes no lock: the chunks belong to the
+ * caller. */
 void page_heap_count_reuse(size_t index, size_t slices);
 
 struct page_heap_statistics {

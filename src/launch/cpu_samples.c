@@ -55,8 +55,9 @@ static int open_event(int cpu)
     return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* Maps a ring as large as the kernel permits. Returns false with errno set if the kernel refuses
- * even the smallest ring. */
+/* Maps the largest ring that the kernel permits, from RING_BYTES_MOST down to RING_BYTES_LEAST. The
+ * kernel refuses with EPERM if a ring is too large. Returns false with errno set if the kernel
+ * refuses the smallest ring, too, or at once for any other error. */
 static bool map_ring(struct cpu_samples_ring *ring)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);

@@ -22,7 +22,7 @@
  *     head.error is 0, or the errno that explains why there are no samples
  *     after the head there are only whole records; each time the launcher drains the rings, it
  *     appends the new records of each processor in turn, sorted by time, and then a mark
- *     a record after a mark is not older than the youngest record before the previous mark
+ *     every record after a mark is at least as new as all records before the previous mark
  *     while the program runs, the launcher drains the rings every CPU_SAMPLES_DRAIN_NS, or later if
  *     the system is busy; if a ring is full, the kernel drops records and writes a record with the
  *     number of dropped ones

@@ -264,9 +264,10 @@ static void copy_arguments(char **argv, size_t count, const char *first, va_list
         argv[i] = va_arg(*rest, char *);
 }
 
-/* Copies the arguments of an execl function into the array `argv` on the stack, as glibc does: a
- * vfork child shares all other memory with its parent. After the macro, va_arg(rest) returns the
- * argument after the NULL, which for execle is the environment. */
+/* Copies the arguments of an execl function into the array `argv` on the stack, as glibc does. The
+ * caller may be a vfork child, which shares its memory with its parent. If the array were on the
+ * heap, it would stay allocated in the parent after the exec. After the macro, va_arg(rest) returns
+ * the argument after the NULL, which for execle is the environment. */
 #define ARGUMENTS(argv, first, rest)                                                               \
     va_list rest;                                                                                  \
     va_start(rest, first);                                                                         \

@@ -60,8 +60,9 @@ def test_locked_memory_stays_near_the_memory_in_use(
         pytest.skip("mlockall is not allowed here")
     resident_kb, asked = map(int, said.split())
     assert resident_kb < 48_000
-    # `asked` counts system calls that return memory. After eight refusals, the allocator makes the
-    # next one only after a quarter of a second.
+    # `asked` counts the system calls that try to give memory back to the kernel. The kernel refuses
+    # them, because the memory is locked. After eight refused calls, the allocator waits a quarter
+    # of a second before it tries again.
     assert 0 < asked < 30
 
 
@@ -144,7 +145,7 @@ def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_p
     last = next(i for i, line in enumerate(lines) if line.startswith("exit_group"))
     assert last - first <= OWN_CALLS_MAX, "\n".join(lines[first:last])
     assert not any(line.startswith(("munmap", "madvise")) for line in lines[first:last]), (
-        "the allocator returns memory, so that the resident memory would not be the peak"
+        "the allocator gives memory back to the kernel, so resident memory may be below its peak"
     )
 
 

@@ -1,4 +1,7 @@
-"""Tests of programs for pictures, films and pages, whose threads pass on large blocks."""
+"""Tests of programs that process pictures, films, PDF files and web pages.
+
+Threads of these programs pass large blocks to each other.
+"""
 
 from __future__ import annotations
 

@@ -89,7 +89,10 @@ class Made:
         self.threads["bytes"][place] += count * size
 
     def fresh(self, group: str, count: int, phase: str = "serial") -> None:
-        """Counts `count` more of the calls of malloc and new as calls that got new memory."""
+        """States that `count` calls of malloc or operator new got memory fresh from the kernel.
+
+        The calls themselves are added by `called`.
+        """
         self.threads["fresh"][0, PHASES.index(phase), GROUPS.index(group)] += count
 
     def released(self, function: str, count: int, phase: str = "serial") -> None:
@@ -146,7 +149,7 @@ class Made:
         self.start["has_event_nothing"] = 1
 
     def freed(self, whose: str, group: str, count: int, phase: str = "serial") -> None:
-        """Adds frees whose kind is known exactly, as with --paths exact."""
+        """Adds frees that are all known to be local or remote, as with --paths exact."""
         self.start["exact"] = 1
         self.threads["frees"][0, WHOSE.index(whose), PHASES.index(phase), GROUPS.index(group)] += (
             count
