@@ -30,7 +30,7 @@ from cairn.cli import (
     run,
     sites,
 )
-from cairn.cli.console import fail
+from cairn.cli.console import NOTHING_YET, fail
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 
@@ -51,6 +51,9 @@ __all__ = [
     "sites",
 ]
 
+_MEASURING = {"compare", "bench", "calibrate"}
+"""The commands that measure a run."""
+
 
 @contextlib.contextmanager
 def _sentences() -> Iterator[None]:
@@ -63,7 +66,10 @@ def _sentences() -> Iterator[None]:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        fail(Interrupted("interrupted"), Interrupted.exit_code)
+        _end_by_signals()
+        # Once a run has begun, `measurement.conduct` names the command that continues it.
+        begins = set(sys.argv[1:2]) & _MEASURING and "--resume" not in sys.argv
+        fail(Interrupted(NOTHING_YET if begins else "interrupted"), Interrupted.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
@@ -85,14 +91,24 @@ def _sentences() -> Iterator[None]:
         )
 
 
+def _end_by_signals() -> None:
+    """From now on a signal ends the process, without an exception that nobody would catch."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> None:
-    """Runs the command and exits with its code. The entry point of the installed script."""
+    """Runs the command and exits with its code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open
         # The locale's encoding may lack signs such as ▸.
         getattr(sys, name).reconfigure(errors="backslashreplace")
     with _sentences():
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = cli.main(prog_name="cairn", standalone_mode=False)
         sys.stdout.flush()
+        _end_by_signals()
         sys.exit(code if isinstance(code, int) else 0)

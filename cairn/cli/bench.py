@@ -147,6 +147,12 @@ def bench(
             making.conduct(console, run, folder, "cairn bench", output)
         except (Interrupted, UsageError):
             raise
+        except KeyboardInterrupt:
+            if place:
+                raise Interrupted(
+                    f"interrupted before {choice.experiment.name}; what was measured before is kept"
+                ) from None
+            raise
         except CairnError as error:
             # The next experiment does not depend on this one.
             failures.append(error)

@@ -23,6 +23,8 @@ from cairn.report.view import WIDTH, Form, View
 from cairn.run.run_archive import ENDING
 from cairn.run.stored_run import cannot
 
+NOTHING_YET = "interrupted; nothing was measured yet"
+"""The sentence after ctrl-C before the first trial."""
 _NARROWEST = 40
 """Reports are at least this wide, even on a terminal that has fewer columns."""
 

@@ -14,10 +14,11 @@ from rich.console import Console
 
 import cairn
 from cairn import units
-from cairn.cli.console import Output, end_like_ctrl_c, given, say
+from cairn.cli.console import NOTHING_YET, Output, end_like_ctrl_c, given, say
 from cairn.compare import instructions
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
+    INTERRUPTED,
     SCHEMA,
     Comparison,
     Contender,
@@ -239,13 +240,27 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     try:
         with private_folder() as scratch, observer:
             Measurement(run, folder, scratch, observer).measure()
-    except Interrupted as stopped:
-        raise Interrupted(
-            f"{stopped}; continue with: {command} --resume {_found_by(folder)}"
-        ) from None
+    except Interrupted:
+        raise _interrupted(folder, command) from None
     except CairnError:
         say(console, "results", str(folder.path))
         raise
+
+
+def _interrupted(folder: store.Folder, command: str) -> Interrupted:
+    """Returns the error for a run that was interrupted. A run without any trial is removed."""
+    if not folder.samples():
+        store.remove(folder.path)
+        return Interrupted(NOTHING_YET)
+    name = _found_by(folder)
+    reasons = folder.stopped()
+    if reasons and INTERRUPTED not in reasons:
+        return Interrupted(f"interrupted; the run is complete: 'cairn report {name}' shows it")
+    folder.mark_stopped(INTERRUPTED)
+    return Interrupted(
+        "interrupted; the trials measured so far are kept; "
+        f"continue with: {command} --resume {name}"
+    )
 
 
 def _found_by(folder: StoredRun) -> str:
@@ -292,6 +307,15 @@ def conduct(console: Console, run: Run, folder: store.Folder, command: str, outp
 
     Finished trials are shown even if others failed or the run was interrupted.
     """
+    try:
+        _conduct(console, run, folder, command, output)
+    except KeyboardInterrupt:
+        raise _interrupted(folder, command) from None
+
+
+def _conduct(
+    console: Console, run: Run, folder: store.Folder, command: str, output: Output
+) -> None:
     from cairn.report.run import comparisons, rendered
 
     announce(console, run, folder)
@@ -299,6 +323,8 @@ def conduct(console: Console, run: Run, folder: store.Folder, command: str, outp
     try:
         carry_out(console, run, folder, command)
     except Interrupted as interrupted:
+        if not folder.path.exists():
+            raise
         stopped = interrupted
     found = measured(folder)
     compared = comparisons(found)

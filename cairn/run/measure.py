@@ -164,7 +164,7 @@ class Measurement:
                 self._clean_up()
         except KeyboardInterrupt:
             self._folder.mark_stopped(INTERRUPTED)
-            raise Interrupted("interrupted; the trials measured so far are kept") from None
+            raise Interrupted("interrupted") from None
 
     def _clean_up(self) -> None:
         """Runs --cleanup. A failure of the command is reported but changes no result."""

@@ -113,6 +113,9 @@ class Folder(StoredRun):
             folder._hold()
         except OSError as error:
             raise cannot("write", path, error) from error
+        except KeyboardInterrupt:
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         return folder
 
     def _write_new(self, name: str, content: bytes) -> None:

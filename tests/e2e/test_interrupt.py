@@ -1,0 +1,125 @@
+"""Tests of ctrl-C at any moment.
+
+A shell lets its background commands ignore SIGINT, so a fixture restores the default action.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MOMENTS = 20
+LAST_S = 1.5
+BEGUN_S = 0.2
+"""The time after which Cairn's own code runs, even on a busy machine."""
+
+
+@pytest.fixture(autouse=True)
+def sigint_is_not_ignored() -> Iterator[None]:
+    """Restores the default action of SIGINT, which the started commands inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted(cairn, moment_s: float, *arguments: object) -> tuple[int, str]:
+    """Sends SIGINT at this moment after the start. Returns the exit code and standard error."""
+    process = subprocess.Popen(
+        [*cairn.argv, *map(str, arguments)],
+        env=cairn.env,
+        cwd=cairn.home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    time.sleep(moment_s)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    # A shell reports a process that was killed by the signal itself as 130, too.
+    return (130 if process.returncode == -signal.SIGINT else process.returncode), errors.decode()
+
+
+def of_cairn(errors: str) -> bool:
+    """Whether standard error has a traceback from code of Cairn.
+
+    Python and the script that pip generates run for about 20 ms before the first line of Cairn's
+    code. A signal within this time prints a traceback that Cairn cannot prevent.
+    """
+    return "Traceback" in errors and re.search(r"/cairn/\w+", errors) is not None
+
+
+def test_ctrl_c_at_any_moment_leaves_nothing_or_a_run_that_can_be_resumed(
+    cairn, forward: Path, churn: Path
+) -> None:
+    """Ctrl-C in the first 0.3 s, while modules were imported, printed a traceback."""
+    begun: list[str] = []
+    for place in range(MOMENTS):
+        moment = LAST_S * place / (MOMENTS - 1)
+        code, errors = interrupted(
+            cairn,
+            moment,
+            "compare",
+            "-r",
+            2000,
+            "-a",
+            "system",
+            "-a",
+            f"x={forward}",
+            "--",
+            churn,
+            20_000,
+        )
+        assert code == 130, (moment, code, errors)
+        assert not of_cairn(errors), (moment, errors)
+        if moment > BEGUN_S:
+            assert "Traceback" not in errors, (moment, errors)
+        command = re.search(r"continue with: cairn (compare --resume \S+)", errors)
+        if command is not None:
+            begun.append(command[1])
+        else:
+            assert moment < BEGUN_S or "nothing was measured yet" in errors, (moment, errors)
+    assert begun, "no signal met a run"
+    kept = {path.name for path in cairn.results.iterdir()}
+    assert kept == {command.split()[-1] for command in begun}, "a run without a trial is removed"
+    resumed = subprocess.Popen(
+        [*cairn.argv, *begun[0].split()],
+        env=cairn.env,
+        cwd=cairn.home,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    samples = cairn.results / begun[0].split()[-1] / "samples.jsonl"
+    before = samples.read_bytes()
+    deadline = time.monotonic() + 30
+    while samples.stat().st_size <= len(before):
+        assert time.monotonic() < deadline and resumed.poll() is None, resumed.communicate()
+        time.sleep(0.02)
+    resumed.send_signal(signal.SIGINT)
+    _, errors = resumed.communicate(timeout=30)
+    assert resumed.returncode == 130 and b"--resume" in errors, errors
+    assert samples.read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("bench", "larson", "-a", "system", "-r", 200),
+        ("run", "--", "sleep", 30),
+        ("profile", "--", "sleep", 30),
+        ("doctor", "sh"),
+        ("allocators",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_ctrl_c_prints_no_traceback_in_any_command(cairn, command) -> None:
+    for moment in (0.05, 0.15, 0.3, 0.6, 1.2):
+        code, errors = interrupted(cairn, moment, *command)
+        assert not of_cairn(errors), (moment, errors)
+        assert code == 130 or (code == 0 and command[0] in ("doctor", "allocators")), errors
