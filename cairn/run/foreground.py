@@ -88,16 +88,20 @@ def run(
             *setenv(environment),
         ]
         os.set_inheritable(writing, True)
-        # The program gets all descriptors that cairn was started with: cairn run -- cat <(ls).
-        process = subprocess.Popen(
-            [native.launcher(), *options, "--", *command],
-            close_fds=False,
-            process_group=None if alone else 0,
-        )
-        os.close(writing)
-        with os.fdopen(reading, "rb") as pipe, _signals_to(process, ours or {}):
+        with os.fdopen(reading, "rb") as pipe, _signals_passed_on(ours or {}) as pass_to:
+            # The program gets all descriptors that cairn was started with: cairn run -- cat <(ls).
+            process = subprocess.Popen(
+                [native.launcher(), *options, "--", *command],
+                close_fds=False,
+                process_group=None if alone else 0,
+            )
+            pass_to(process)
+            os.close(writing)
             line = pipe.read()
             process.wait()
+        if not line and -process.returncode in _PASSED_ON:
+            # A signal that was passed on killed the launcher before it had started the program.
+            return Ended(exit_code=128 - process.returncode, problem=None, left_behind=0)
         if process.returncode != 0 or not line:
             raise CairnError("the launcher failed; see its message above")
         launched = msgspec.json.decode(line, type=Launched)
@@ -112,23 +116,33 @@ def run(
 
 
 @contextlib.contextmanager
-def _signals_to(
-    process: subprocess.Popen[bytes], ours: Mapping[signal.Signals, Callable[[], None]]
-) -> Iterator[None]:
+def _signals_passed_on(
+    ours: Mapping[signal.Signals, Callable[[], None]],
+) -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     """Passes signals on to the launcher, which passes them on to the program.
 
-    Signals in `ours` call their function instead.
+    Yields a function that takes the launcher's process. Signals that come before are passed on
+    then. Signals in `ours` call their function instead.
     """
+    launchers: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def pass_on(number: int, _: object) -> None:
         if number in ours:
             ours[signal.Signals(number)]()
+        elif launchers:
+            launchers[0].send_signal(number)
         else:
+            early.append(number)
+
+    def begin(process: subprocess.Popen[bytes]) -> None:
+        launchers.append(process)
+        for number in early:
             process.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in {*_PASSED_ON, *ours}}
     try:
-        yield
+        yield begin
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
