@@ -14,10 +14,18 @@ NOT_MEASURED = "not measured"
 
 
 def printable(text: str) -> str:
-    """Returns the text with control characters and invisible characters as escape sequences."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-    )
+    """Returns the text with control characters and invisible characters as escape sequences.
+
+    A byte that is not UTF-8, which Python gives as half of a surrogate pair, becomes `\\xff`.
+    """
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    byte = ord(character) - 0xDC00
+    if 0x80 <= byte <= 0xFF:
+        return f"\\x{byte:02x}"
+    return character.encode("unicode_escape").decode("ascii")
 
 
 _SIGNS = frozenset("≤≥<>±÷×▸▲▼≈✘✔→–·")

@@ -444,7 +444,9 @@ class Runner:
         found: dict[str, float] = {}
         if not self._settings.patterns:
             return found, None
-        text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in outputs)
+        text = "\n".join(
+            path.read_text(encoding="utf-8", errors="surrogateescape") for path in outputs
+        )
         for pattern in self._settings.patterns:
             matches = list(re.finditer(pattern.regex, text, re.MULTILINE))
             if not matches:

@@ -22,12 +22,10 @@ import shutil
 import time
 from pathlib import Path
 
-import msgspec
-
 from cairn.errors import CairnError, UsageError
 from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
-from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot
+from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot, encoded
 
 _NAME_LENGTH = 64
 """The most characters of a file name in `witness` and `failed`."""
@@ -101,7 +99,7 @@ class Folder(StoredRun):
     def create(cls, results: Path, run: Run) -> Folder:
         """Makes ROOT/ID with run.json and locks it. Only the user can read the folder."""
         path = results / run.id
-        content = msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
+        content = encoded(run, indent=2) + b"\n"
         try:
             results.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
@@ -133,7 +131,7 @@ class Folder(StoredRun):
         After an error, the last line of the file may be incomplete. Readers ignore such a line.
         """
         path = self.path / SAMPLES
-        line = msgspec.json.encode(sample) + b"\n"
+        line = encoded(sample) + b"\n"
         try:
             (self.path / STOPPED).unlink(missing_ok=True)
             with path.open("ab") as file:

@@ -6,6 +6,7 @@ Such a line is ignored. Any other damage raises an error, so no result lacks sam
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,33 @@ T = TypeVar("T")
 def cannot(what: str, path: Path, error: OSError) -> CairnError:
     """Returns the error for a file that cannot be used. `what` is a verb, such as "read"."""
     return CairnError(f"cannot {what} {path}: {error.strerror or error}")
+
+
+def encoded(record: object, *, indent: int = 0) -> bytes:
+    """Returns the record as JSON: on one line, or with this indent.
+
+    Python gives a byte that is not UTF-8, such as 0xff in an argument, as half of a surrogate pair.
+    JSON can hold it as an escape, such as "\\udcff". msgspec refuses it, so json writes it.
+    """
+    try:
+        content = msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(record), indent=indent or None).encode("ascii")
+    return msgspec.json.format(content, indent=indent) if indent else content
+
+
+def _decoded(content: bytes) -> object:
+    """Returns the document that `encoded` wrote. Raises ValueError or DecodeError."""
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        if b"\\ud" not in content:
+            raise
+        return json.loads(content, parse_constant=_no_number)
+
+
+def _no_number(text: str) -> object:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 class StoredRun(ABC):
@@ -133,8 +161,8 @@ def _renewed(kind: type, record: object) -> object:
 
 def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) -> T:
     try:
-        return msgspec.convert(_renewed(kind, msgspec.json.decode(content)), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return msgspec.convert(_renewed(kind, _decoded(content)), type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         place = f", line {line}" if line is not None else ""
         raise CairnError(f"{path}{place} is damaged: {error}") from error
 

@@ -32,12 +32,6 @@ def test_an_argument_that_is_no_utf8_is_profiled_all_the_same(cairn, churn: Path
     assert json.loads(out.read_text())["tree"]["command"][-1] == "10\\xe9"
 
 
-def test_a_run_that_cannot_be_stored_leaves_no_folder(cairn, churn: Path) -> None:
-    done = in_bytes(cairn, "compare", "-r", "1", "-a", "system", "--", str(churn), b"10\xe9")
-    assert done.returncode == 2 and b"not valid UTF-8" in done.stderr
-    assert not list(cairn.results.glob("*"))
-
-
 def test_a_locale_without_our_signs_gets_escapes(cairn, churn: Path) -> None:
     cairn.environment["PYTHONIOENCODING"] = "latin-1"
     done = in_bytes(

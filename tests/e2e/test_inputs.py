@@ -1,0 +1,76 @@
+"""Tests of unusual inputs: arguments, folders, scripts and lists that users really give."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ONE = ("compare", "-r", 1, "-a", "system")
+"""The beginning of a comparison of one contender in one round."""
+NOT_UTF8 = os.fsdecode(b"\xff\xfe")
+
+
+# --- text that is not UTF-8 ---
+
+
+@pytest.mark.parametrize("shell", [False, True])
+def test_an_argument_that_is_not_utf8_reaches_the_program_and_every_report(
+    cairn, tmp_path: Path, shell: bool
+) -> None:
+    """Such an argument was refused: "give the file another name"."""
+    out = tmp_path / "out"
+    command = ("--shell", "--", f"echo {NOT_UTF8}") if shell else ("--", "echo", NOT_UTF8)
+    result = cairn(*ONE, "--output", out, *command)
+    assert result.code == 0, result.err
+    assert out.read_bytes() == b"\xff\xfe\n"
+    assert r"\xff\xfe" in result.err
+    document = cairn("report", "--json").json
+    (workload,) = document["run"]["settings"]["workloads"]
+    assert NOT_UTF8 in " ".join(workload["command"])
+    assert r"\xff\xfe" in cairn("report", "--csv").out
+    assert r"\\xff\\xfe" in cairn("report", "--md").out
+    assert cairn("report", "-o", tmp_path / "run.tar.xz").code == 0
+    assert cairn("report", tmp_path / "run.tar.xz", "--csv").out == cairn("report", "--csv").out
+
+
+def test_programs_libraries_folders_and_knobs_may_be_called_anything(
+    cairn, tmp_path: Path, churn: Path, forward: Path
+) -> None:
+    folder = tmp_path / NOT_UTF8
+    folder.mkdir()
+    program, library = folder / f"prog{NOT_UTF8}", folder / f"lib{NOT_UTF8}.so"
+    shutil.copy(churn, program)
+    shutil.copy(forward, library)
+    contenders = ("-a", "system", "-a", f"x={library}:TEST_NOTHING={NOT_UTF8}")
+    result = cairn(
+        *("compare", "-r", 1, *contenders, "--input", program, "--results", folder / "results"),
+        *("--", f"./{program.name}", 10),
+        cwd=folder,
+    )
+    assert result.code == 0, result.err
+    for shown in (
+        cairn("report", "--results", folder / "results", "--json"),
+        cairn("doctor", "--json", program),
+        cairn("profile", "-a", library, "--json", "-", "--", program, 10),
+        cairn("run", "-a", library, "--", program, 10),
+    ):
+        assert shown.code == 0, shown.err
+
+
+def test_a_metric_may_follow_text_that_is_not_utf8(cairn) -> None:
+    pattern = f"x={NOT_UTF8}=([0-9]+)"
+    result = cairn(*ONE, "--metric", pattern, "--json", "--", "echo", f"{NOT_UTF8}=7")
+    assert result.code == 0, result.err
+    assert result.json["samples"][-1]["metrics"] == {"x": 7}
+
+
+def test_a_failure_may_name_a_program_that_is_not_utf8(cairn) -> None:
+    result = cairn("compare", "-r", 1, "-a", "system", "--", "sh", "-c", f"./{NOT_UTF8}; exit 3")
+    assert result.code == 3 and "exit code 3" in result.sentence
+    missing = cairn("compare", "-r", 1, "-a", "system", "--", f"./{NOT_UTF8}")
+    assert missing.code == 3 and r"./\xff\xfe: no such file" in missing.sentence
+    assert json.loads(cairn("report", "--json").out)["samples"]
