@@ -33,6 +33,7 @@ from cairn.cli import (
 from cairn.cli.console import NOTHING_YET, fail
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
+from cairn.report.formatting import message
 
 __all__ = [
     "allocators",
@@ -63,6 +64,7 @@ def _sentences() -> Iterator[None]:
     except CairnError as error:
         fail(error, error.exit_code)
     except click.ClickException as error:
+        error.message = message(error.message)  # type: ignore[misc]
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):

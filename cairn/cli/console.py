@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from cairn.errors import CairnError, UsageError
-from cairn.report.formatting import printable
+from cairn.report.formatting import message
 from cairn.report.view import WIDTH, Form, View
 from cairn.run.run_archive import ENDING
 from cairn.run.stored_run import cannot
@@ -62,9 +62,10 @@ def stderr(color: str = "auto") -> Console:
 def say(console: Console, head: str, text: str) -> None:
     """Prints `text` on a line that begins with its subject `head`, such as "doctor".
 
-    The text may come from a program, so it is made printable.
+    The text may come from a program, so it is made printable. A very long one is shortened in its
+    middle.
     """
-    console.print(f"{head:<8} {printable(text)}", markup=False)
+    console.print(f"{head:<8} {message(text)}", markup=False)
 
 
 def was_given(name: str) -> bool:
@@ -182,7 +183,7 @@ def emit(content: str | bytes, out: Path | None, force: bool) -> None:
 
 def fail(error: BaseException, code: int) -> NoReturn:
     """Prints the error as one sentence and exits with `code`."""
-    stderr().print(f"✘ {printable(str(error))}", markup=False, style="red")
+    stderr().print(f"✘ {message(str(error))}", markup=False, style="red")
     sys.exit(code)
 
 

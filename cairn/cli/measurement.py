@@ -27,6 +27,7 @@ from cairn.model import (
     Settings,
     StopRule,
 )
+from cairn.report.formatting import shortened
 from cairn.run import store
 from cairn.run.run_archive import packed
 from cairn.run.stored_run import StoredRun
@@ -62,7 +63,7 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
     counting = run.settings.instructions
     several = len(comparisons) > 1
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
-        where = f" on {workload.name}" if several else ""
+        where = f" on {shortened(workload.name)}" if several else ""
         for row in comparison.rows:
             if row.contender == run.baseline and (bad := _failures(row, counting)):
                 raise ProgramFailed(
@@ -199,7 +200,7 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
     for note in said:
         say(console, "doctor", "▲ " + note.removeprefix(preflight.MARK))
     kind = "virtual" if host.virtual else "physical"
-    names = [workload.name for workload in run.settings.workloads]
+    names = [shortened(workload.name) for workload in run.settings.workloads]
     if len(names) > _NAMED_ALONE:
         say(console, "program", f"{len(names)} workloads: {', '.join(names)}")
     else:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from cairn import units
 from cairn.compare.plan import WARM_UP
 from cairn.model import Sample, StopRule, Trial
-from cairn.report.formatting import printable
+from cairn.report.formatting import message, printable
 from cairn.run.measure import Progress as Standing
 
 _QUIET_EVERY_S = 30.0
@@ -80,14 +80,12 @@ class Bar:
     def contender_failed(self, name: str, why: str) -> None:
         """Prints the failure above the bar at once."""
         self._console.print(
-            f"✘ {printable(name)} {printable(why)}", style="red", markup=False, highlight=False
+            f"✘ {printable(name)} {message(why)}", style="red", markup=False, highlight=False
         )
 
     def told(self, sentence: str) -> None:
         """Prints a warning above the bar."""
-        self._console.print(
-            f"▲ {printable(sentence)}", style="yellow", markup=False, highlight=False
-        )
+        self._console.print(f"▲ {message(sentence)}", style="yellow", markup=False, highlight=False)
 
     def warmed(self, size: int) -> None:
         """Prints how much memory is touched before each round."""
@@ -152,11 +150,11 @@ class Lines:
 
     def contender_failed(self, name: str, why: str) -> None:
         """Prints the failure at once."""
-        self._say(f"✘ {printable(name)} {printable(why)}")
+        self._say(f"✘ {printable(name)} {message(why)}")
 
     def told(self, sentence: str) -> None:
         """Prints a warning at once."""
-        self._say(f"▲ {printable(sentence)}")
+        self._say(f"▲ {message(sentence)}")
 
     def warmed(self, size: int) -> None:
         """Prints how much memory is touched before each round."""

@@ -21,6 +21,37 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
+COMMAND_MOST = 160
+"""The most characters of a command on a screen, which is two lines of 80 columns."""
+_WORD_MOST = 400
+"""The most characters of a word in a message. Paths are seldom longer."""
+_MESSAGE_MOST = 1600
+"""The most characters of a message, which is a screen of 20 lines."""
+_LONG_WORD = re.compile(rf"\S{{{_WORD_MOST + 1},}}")
+
+
+def shortened(text: str, most: int = COMMAND_MOST) -> str:
+    """Returns the text with at most `most` characters. "…" replaces the middle of a longer text.
+
+    A command's beginning and end say the most: its program, and its last arguments.
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 3
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def command(text: str) -> str:
+    """Returns the text of a command for a screen. JSON has the whole command."""
+    return printable(shortened(text))
+
+
+def message(text: str) -> str:
+    """Returns a message for a screen: printable, and of a length that can be read."""
+    words = _LONG_WORD.sub(lambda word: shortened(word[0], _WORD_MOST), text)
+    return printable(shortened(words, _MESSAGE_MOST))
+
+
 def _escape(character: str) -> str:
     byte = ord(character) - 0xDC00
     if 0x80 <= byte <= 0xFF:

@@ -29,7 +29,12 @@ def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
     """Returns the comparisons, a section for each workload."""
     parts = ["# Allocators compared"]
     for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
-        parts += ["", f"## {escape(workload.name)}", "", *_section(run, comparison, full)]
+        parts += [
+            "",
+            f"## {escape(formatting.shortened(workload.name))}",
+            "",
+            *_section(run, comparison, full),
+        ]
     parts += ["", _origin(run)]
     return "\n".join(parts) + "\n"
 

@@ -58,7 +58,7 @@ from cairn.profile.tally import (
     one_or_more,
 )
 from cairn.report import terminal
-from cairn.report.formatting import NOT_MEASURED, printable, wrapped
+from cairn.report.formatting import NOT_MEASURED, printable, shortened, wrapped
 from cairn.report.prediction import sentences
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
@@ -148,8 +148,7 @@ def program_of(profile: Profile) -> str:
     """Returns the command if it is known, else the programs of the processes."""
     if profile.tree is None:
         return one_or_more([process.program for process in profile.processes])
-    command = shlex.join(profile.tree.command)
-    return command if len(command) <= _COMMAND_MAX else command[: _COMMAND_MAX - 1] + "…"
+    return shlex.join(profile.tree.command)
 
 
 def _used(profile: Profile) -> list[str]:
@@ -165,7 +164,7 @@ def _title(profile: Profile, allocator: str | None) -> str:
     threads = sum(process.threads for process in alive)
     cpu = cpu_ns(profile)
     parts = (
-        program_of(profile),
+        shortened(program_of(profile), _COMMAND_MAX),
         allocator_of(profile, allocator),
         _number(len(alive), "process", "processes"),
         _number(threads, "thread", "threads"),

@@ -27,7 +27,7 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
     screen = Screen(view)
     for index, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
-            title = formatting.printable(run.settings.workloads[index].name)
+            title = formatting.command(run.settings.workloads[index].name)
             screen.line(f"\n{title}" if index else title, "bold")
         _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
     # Several workloads can have the same limit with different details in parentheses. Such a limit

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.model import Finding, Run
-from cairn.report.formatting import NOT_MEASURED, printable, times
+from cairn.report.formatting import NOT_MEASURED, command, printable, shortened, times
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
@@ -39,7 +39,7 @@ def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
     return tuple(
         _board(
             [why for why in found if why.workload == place],
-            printable(workload.name) if several else "",
+            command(workload.name) if several else "",
         )
         for place, workload in enumerate(run.settings.workloads)
         if any(why.workload == place for why in found)
@@ -49,6 +49,7 @@ def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
 def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
     """Returns the number of gaps in all pairs, how many are explained, and how to see each gap."""
     gaps, told = accounted(found)
+    names = [shortened(workload.name) for workload in run.settings.workloads]
     what = f"{gaps} gap{'s' * (gaps != 1)} in CPU time above {GAP_LEAST * 100:.0f} %"
     share = f" ({units.percent(told / gaps, signed=False)})" if gaps else ""
     return Board(
@@ -61,9 +62,7 @@ def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
         tables=(),
         footer=(),
         failures=tuple(
-            printable(
-                f"{run.settings.workloads[why.workload].name}, {why.contender}: {why.why_not}"
-            )
+            printable(f"{names[why.workload]}, {why.contender}: {why.why_not}")
             for why in found
             if why.why_not
         ),

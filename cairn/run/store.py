@@ -225,7 +225,7 @@ def find(results: Path, name: str) -> StoredRun:
         case [path]:
             return Folder(path)
         case []:
-            if name and Path(name).exists():
+            if name and os.path.exists(name):
                 return _at(Path(name))
             raise UsageError(f"there is no run {name} in {results}; 'last' names the newest one")
         case several:

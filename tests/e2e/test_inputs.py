@@ -74,3 +74,60 @@ def test_a_failure_may_name_a_program_that_is_not_utf8(cairn) -> None:
     missing = cairn("compare", "-r", 1, "-a", "system", "--", f"./{NOT_UTF8}")
     assert missing.code == 3 and r"./\xff\xfe: no such file" in missing.sentence
     assert json.loads(cairn("report", "--json").out)["samples"]
+
+
+# --- long command lines ---
+
+LONG = "x" * 120_000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--", "echo", LONG, LONG, LONG, "end"),
+        ("--", "echo", *(["word"] * 50_000), "end"),
+        ("--shell", "--", f"echo {LONG} end"),
+        ("-c", f"echo {LONG} end", "-c", "echo"),
+    ],
+    ids=["words", "many words", "shell", "several"],
+)
+def test_a_long_command_is_shortened_on_screens_and_whole_in_json(cairn, given) -> None:
+    """A command line of 1.5 MB was printed whole, before the first result."""
+    result = cairn(*ONE, *given)
+    assert result.code == 0, result.err
+    assert len(result.err) < 3000 and len(result.out) < 3000
+    assert "…" in result.err and "end" in result.err
+    assert len(cairn("report", "--md").out) < 3000
+    workloads = cairn("report", "--json").json["run"]["settings"]["workloads"]
+    text = " ".join(workloads[0]["command"])
+    assert len(text) > 100_000 and "…" not in text
+
+
+def test_a_long_command_is_shortened_in_a_profile_too(cairn, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    result = cairn("profile", "--json", file, "--", "echo", LONG, "end")
+    assert result.code == 0 and len(result.err) < 20_000
+    assert "…" in result.err and "end · " in result.err
+    document = json.loads(file.read_text())
+    assert document["program"] == f"echo {LONG} end"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "--", LONG),
+        ("compare", "-a", LONG, "--", "true"),
+        (*ONE, f"--{LONG}", "--", "true"),
+        ("run", "--", f"./{LONG}"),
+        ("profile", "--", f"./{LONG}"),
+        ("doctor", LONG),
+        ("bench", LONG),
+        ("report", LONG),
+        (LONG,),
+    ],
+    ids=lambda command: command[0][:8],
+)
+def test_an_error_about_a_long_word_is_short(cairn, command) -> None:
+    result = cairn(*command)
+    assert result.code not in (0, 1), result.err
+    assert "…" in result.err and len(result.err) < 3000
