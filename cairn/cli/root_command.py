@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import rich_click as click
 
 import cairn
+from cairn.cli.console import fail
+from cairn.errors import CairnError
 
 click.rich_click.TEXT_PARAGRAPH_LINEBREAKS = "\n\n"
 click.rich_click.MAX_WIDTH = 100
@@ -36,9 +41,16 @@ click.rich_click.OPTION_GROUPS = {
 }  # fmt: skip
 
 
+_READ_ONLY = frozenset({"clean", "completion", "explain", "report", "sites"})
+"""The commands that start no program and search for no file in the working directory."""
+_AS_ENV = frozenset({"run", "profile"})
+"""The commands with the exit codes of env(1), which returns 125 if it fails itself."""
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(cairn.__version__, "-V", "--version", message="cairn %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Say which allocator a program should use.
 
     Cairn runs a program under several memory allocators, in random interleaved rounds. It proves in
@@ -53,3 +65,13 @@ def cli() -> None:
       cairn report last --md                the last result again, as Markdown
       cairn profile -- ./server             what its allocator does, and how much could be saved
     """
+    if context.invoked_subcommand in _READ_ONLY or {"-h", "--help"} & set(sys.argv):
+        return
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        # Without this check, the error would be about a program or a library.
+        fail(
+            CairnError("the working directory was deleted; change to another one with cd"),
+            125 if context.invoked_subcommand in _AS_ENV else CairnError.exit_code,
+        )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -131,3 +133,74 @@ def test_an_error_about_a_long_word_is_short(cairn, command) -> None:
     result = cairn(*command)
     assert result.code not in (0, 1), result.err
     assert "…" in result.err and len(result.err) < 3000
+
+
+# --- a deleted working directory ---
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("compare", "--", "/bin/true"), 1),
+        (("compare", "--", "./prog"), 1),
+        (("compare", "-c", "true"), 1),
+        (("bench", "larson", "-r", 1), 1),
+        (("bench",), 1),
+        (("calibrate",), 1),
+        (("run", "--", "/bin/true"), 125),
+        (("profile", "--", "/bin/true"), 125),
+        (("doctor", "./prog"), 1),
+        (("allocators",), 1),
+    ],
+    ids=lambda given: " ".join(map(str, given)) if isinstance(given, tuple) else None,
+)
+def test_a_deleted_working_directory_is_named_as_the_reason(
+    cairn, tmp_path: Path, command, code: int
+) -> None:
+    """The message was about a missing program, or only "No such file or directory"."""
+    script = f"mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(cairn.argv)} " + " ".join(
+        map(str, command)
+    )
+    done = subprocess.run(
+        ["sh", "-c", script],
+        env=cairn.env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+    )  # fmt: skip
+    errors = done.stderr.decode()
+    assert done.returncode == code, errors
+    assert errors == "✘ the working directory was deleted; change to another one with cd\n"
+
+
+# --- scripts with line ends of another system ---
+
+
+@pytest.mark.parametrize(
+    ("first", "wanted"),
+    [
+        (b"#!/bin/sh\r\n", r"/bin/sh\r"),
+        (b"#! /bin/sh \r\n", None),
+        (b"#!/usr/bin/env sh\r\n", r"sh\r"),
+        (b"#!/usr/bin/env -S sh\r\n", None),
+        (b"#!/bin/sh -e\r\n", None),
+        (b"#!/bin/sh\n", None),
+    ],
+)
+def test_a_script_with_windows_line_ends_says_so(
+    cairn, tmp_path: Path, first: bytes, wanted: str | None
+) -> None:
+    """The kernel said "No such file", and doctor said that the script is fine."""
+    script = tmp_path / "script"
+    script.write_bytes(first + b"exit\n")
+    script.chmod(0o755)
+    for command, code in (
+        ((*ONE, "--", script), 3),
+        (("doctor", script), 3),
+        (("run", "--", script), 127),
+        (("profile", "--", script), 127),
+    ):
+        result = cairn(*command)
+        if wanted is None:
+            assert "Windows" not in result.err
+            continue
+        assert result.code == code, result.err
+        assert "Windows" in result.sentence and wanted in result.sentence
+        assert "sed -i" in result.sentence
