@@ -152,21 +152,27 @@ def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:
         line = _first_line_of_script(file)
         if line is None:
             return file, depth > 0
-        words = line.split(None, 1)
+        words = re.split(r"[ \t]+", line, maxsplit=1) if line else []
         if not words:
             raise ProgramNotExecutable(
                 f"{file} names no interpreter after '#!'. Add one, such as #!/bin/sh."
             )
-        arguments = words[1].strip() if len(words) > 1 else ""
+        arguments = words[1] if len(words) > 1 else ""
         if os.path.basename(words[0]) == "env" and arguments:
-            if problem := _env_problem(_shell_words(arguments)):
+            if problem := _env_problem(_env_arguments(arguments)):
                 raise ContenderFailed(f"{command} is a script that starts with env and {problem}")
-            target = _env_target(_shell_words(arguments)) or words[0]
+            target = _env_target(_env_arguments(arguments)) or words[0]
         else:
             target = words[0]
         try:
             file = _find_command(target, search)
         except ProgramMissing:
+            if target.endswith("\r"):
+                raise ProgramMissing(
+                    f"{file} has the line ends of Windows (CR LF), so its interpreter would be "
+                    f"{target.encode('unicode_escape').decode()}. "
+                    f"Convert it: sed -i 's/\\r$//' {shlex.quote(file)}"
+                ) from None
             raise ProgramMissing(
                 f"{file} needs the interpreter {target}, which is not installed. "
                 "Install it, or correct the first line of the script."
@@ -191,7 +197,8 @@ def _first_line_of_script(file: str) -> str | None:
     finally:
         os.close(descriptor)
     if head.startswith(b"#!"):
-        return os.fsdecode(head[2:].split(b"\n")[0]).strip().replace("\0", "")
+        # The kernel removes blanks at both ends. A carriage return belongs to the last word.
+        return os.fsdecode(head[2:].split(b"\n")[0]).strip(" \t").replace("\0", "")
     if head.startswith(b"\x7fELF") or b"\0" in head.split(b"\n")[0]:
         return None
     return "/bin/sh"
@@ -206,6 +213,14 @@ def _shell_words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return text.split()
+
+
+def _env_arguments(text: str) -> list[str]:
+    """The arguments of env in a '#!' line. Only with -S is a carriage return a blank."""
+    words = _shell_words(text)
+    if text.endswith("\r") and words and not re.match(r"-[0v]*S|--split-string", text):
+        words[-1] += "\r"
+    return words
 
 
 def _env_words(words: Sequence[str]) -> Iterator[tuple[str, str]]:
