@@ -109,6 +109,7 @@ class Measurement:
         It consists of the number of rounds at that time, the number of contenders that were
         compared with the baseline, and the answer.
         """
+        self._told_restored = False
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -232,6 +233,7 @@ class Measurement:
         if _cell(sample) not in self._tried:
             self._folder.keep("witness", f"{trial.workload}-{trial.contender}.jsonl", trace.witness)
         self._folder.append(sample)
+        self._report_restored()
         self._note(sample)
         self._observer.trial_ended(sample)
         if sample.failure is not None:
@@ -240,6 +242,15 @@ class Measurement:
                 "failed", f"{several}{trial.contender}.stderr", trace.stderr_tail.encode()
             )
             self._fail(sample)
+
+    def _report_restored(self) -> None:
+        """Tells the observer once that the program changed the files of this run."""
+        if self._folder.restored and not self._told_restored:
+            self._told_restored = True
+            self._observer.told(
+                f"the program changed files in {self._folder.path}, where this run is kept; they "
+                "were restored"
+            )
 
     def _note(self, sample: Sample) -> None:
         """Adds a sample to all collections of this object.

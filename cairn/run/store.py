@@ -11,14 +11,20 @@ Measuring appends to them, and reports read them. No other state exists.
 An interrupted run continues in its folder. Before it continues, an incomplete last line of
 samples.jsonl is removed. While a process measures a run, it holds an exclusive flock(2) on
 run.json.
+
+The measured program may write anywhere, so it may change or delete the files of its own run, as
+'make clean' does below the build folder. The process that measures keeps the settings and all
+samples in memory, too, and restores the files before it writes to them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
 import shutil
+import stat
 import time
 from pathlib import Path
 
@@ -27,6 +33,8 @@ from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot, encoded
 
+_RAW = ("witness", "failed")
+"""The folders of raw data within the folder of a run."""
 _NAME_LENGTH = 64
 """The most characters of a file name in `witness` and `failed`."""
 
@@ -59,12 +67,32 @@ def new_id(now: float) -> str:
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
 
 
+_Signature = tuple[int, int, int]
+
+
+def _signature(path: Path) -> _Signature | None:
+    """Returns what changes whenever a file is changed or replaced; None without a regular file."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 class Folder(StoredRun):
     """The folder of one run. Its methods raise CairnError if the disk refuses to read or write."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._lock: int | None = None
+        self._kept: dict[str, bytearray] = {}
+        """The content of the settings and samples; empty unless this process measures the run."""
+        self._seen: dict[str, _Signature | None] = {}
+        """The state of each of these files after the last change by this process."""
+        self.restored = False
+        """Whether another process changed these files, so that they were written again."""
 
     def content(self, name: str) -> bytes | None:
         """Returns one part of the run, as StoredRun.content does."""
@@ -85,8 +113,28 @@ class Folder(StoredRun):
         except OSError as error:
             raise cannot("read", path, error) from error
 
+    def _remember(self, name: str, content: bytes) -> None:
+        self._kept[name] = bytearray(content)
+        self._seen[name] = _signature(self.path / name)
+
+    def _restore(self) -> None:
+        """Writes the settings and samples again if another process changed them."""
+        changed = [name for name in self._kept if _signature(self.path / name) != self._seen[name]]
+        if not changed:
+            return
+        self.restored = True
+        for folder in (self.path, *(self.path / name for name in _RAW)):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in changed:
+            self._replace(name, bytes(self._kept[name]))
+            self._seen[name] = _signature(self.path / name)
+        if RUN in changed:
+            self._hold()
+
     def _hold(self) -> None:
         """Locks the run until this process ends. Raises CairnError if another process locked it."""
+        if self._lock is not None:
+            os.close(self._lock)
         self._lock = os.open(self.path / RUN, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,12 +151,14 @@ class Folder(StoredRun):
         try:
             results.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
-            for name in ("witness", "failed"):
+            for name in _RAW:
                 (path / name).mkdir(mode=0o700)
             folder = cls(path)
             folder._write_new(RUN, content)
             folder._write_new(SAMPLES, b"")
             folder._hold()
+            folder._remember(RUN, content)
+            folder._remember(SAMPLES, b"")
         except OSError as error:
             raise cannot("write", path, error) from error
         except KeyboardInterrupt:
@@ -133,6 +183,7 @@ class Folder(StoredRun):
         path = self.path / SAMPLES
         line = encoded(sample) + b"\n"
         try:
+            self._restore()
             (self.path / STOPPED).unlink(missing_ok=True)
             with path.open("ab") as file:
                 if file.tell() + len(line) > LARGEST_FILE:
@@ -140,7 +191,13 @@ class Folder(StoredRun):
                         f"{path} is full: a run has at most {LARGEST_FILE >> 20} MiB; begin another"
                     )
                 file.write(line)
+            if SAMPLES in self._kept:
+                self._kept[SAMPLES] += line
+                self._seen[SAMPLES] = _signature(path)
         except OSError as error:
+            # Readers ignore an incomplete last line. A full disk could not hold the file again.
+            if SAMPLES in self._kept:
+                self._seen[SAMPLES] = _signature(path)
             raise cannot("write", path, error) from error
 
     def mark_stopped(self, because: str) -> None:
@@ -157,21 +214,34 @@ class Folder(StoredRun):
             self._hold()
             content = self.content(SAMPLES)
             if content and not content.endswith(b"\n"):
-                os.truncate(samples, content.rfind(b"\n") + 1)
+                content = content[: content.rfind(b"\n") + 1]
+                os.truncate(samples, len(content))
+            self._remember(SAMPLES, content or b"")
+            self._remember(RUN, self._needed(RUN))
         except OSError as error:
             raise cannot("write", samples, error) from error
 
     def write(self, name: str, content: bytes) -> None:
         """Writes or replaces a small file atomically."""
+        try:
+            self._restore()
+            (self.path / name).parent.mkdir(mode=0o700, exist_ok=True)
+            self._replace(name, content)
+        except OSError as error:
+            raise cannot("write", self.path / name, error) from error
+
+    def _replace(self, name: str, content: bytes) -> None:
+        """Writes or replaces a file atomically. Raises OSError."""
         target = self.path / name
         draft = target.with_name(target.name + ".new")
         try:
             draft.unlink(missing_ok=True)
             self._write_new(str(draft.relative_to(self.path)), content)
             draft.replace(target)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise cannot("write", target, error) from error
+        except OSError:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise
 
     def keep(self, kind: str, name: str, content: bytes) -> None:
         """Keeps raw data in the folder `kind`. Unusual characters of the file name become "_"."""

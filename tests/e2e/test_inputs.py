@@ -204,3 +204,43 @@ def test_a_script_with_windows_line_ends_says_so(
         assert result.code == code, result.err
         assert "Windows" in result.sentence and wanted in result.sentence
         assert "sed -i" in result.sentence
+
+
+# --- a program that writes into the results folder ---
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "for run in $RUNS; do echo '{}' >> $run/samples.jsonl; done",
+        "for run in $RUNS; do : > $run/samples.jsonl; rm $run/run.json; done",
+        "rm -rf $RUNS",
+        "rm -rf $CAIRN_RESULTS",
+        "for run in $RUNS; do rm $run/samples.jsonl; ln -s /etc/passwd $run/samples.jsonl; done",
+    ],
+    ids=["appends", "truncates", "removes the run", "removes all", "links"],
+)
+def test_a_program_that_writes_into_the_results_folder_loses_no_run(
+    cairn, tmp_path: Path, harm: str
+) -> None:
+    """Such a run was lost: its file was damaged, or was no run at all."""
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\nRUNS=$(echo $CAIRN_RESULTS/*-*-*)\n{harm}\n")
+    script.chmod(0o755)
+    result = cairn("compare", "-r", 2, "-a", "system", "-a", "again=system", "--", script)
+    assert result.code == 0, result.err
+    assert "were restored" in result.err
+    assert result.err.count("were restored") == 1
+    document = cairn("report", "--json").json
+    assert len(document["samples"]) == 6
+    assert not Path("/etc/passwd").read_text().endswith("}\n")
+
+
+def test_other_files_in_the_results_folder_do_no_harm(cairn, tmp_path: Path) -> None:
+    line = (
+        "echo x > $CAIRN_RESULTS/zz; mkdir -p $CAIRN_RESULTS/zzz; touch $CAIRN_RESULTS/zzz/run.json"
+    )
+    result = cairn("compare", "-r", 2, "-a", "system", "--shell", "--", line)
+    assert result.code == 0, result.err
+    assert "restored" not in result.err
+    assert cairn("report").out == result.out

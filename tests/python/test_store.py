@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,9 +146,9 @@ def test_the_last_run_of_an_experiment_is_the_last_complete_one(tmp_path: Path) 
 
 def test_damage_in_the_middle_is_an_error_with_its_line(folder: store.Folder) -> None:
     folder.append(a_sample(1))
-    with (folder.path / "samples.jsonl").open("ab") as file:
-        file.write(b"rubbish\n")
     folder.append(a_sample(2))
+    path = folder.path / "samples.jsonl"
+    path.write_bytes(b"\nrubbish\n".join(path.read_bytes().split(b"\n", 1)))
     with pytest.raises(CairnError, match=r"line 2 is damaged"):
         folder.samples()
 
@@ -365,6 +366,34 @@ def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.F
             assert "\n" not in str(error)
         (folder.path / name).write_bytes(originals[name])
     assert damaged > 250
+
+
+@pytest.mark.parametrize("part", ["run.json", "samples.jsonl", "witness", "whole", "moved"])
+def test_files_that_the_program_changed_are_restored(tmp_path: Path, part: str) -> None:
+    """A program that wrote into the results folder, or emptied it, lost the run."""
+    folder = store.Folder.create(tmp_path, a_run())
+    folder.append(a_sample(1))
+    expected = {name: (folder.path / name).read_bytes() for name in ("run.json", "samples.jsonl")}
+    match part:
+        case "whole":
+            shutil.rmtree(folder.path)
+        case "moved":
+            folder.path.rename(tmp_path / "elsewhere")
+        case "witness":
+            shutil.rmtree(folder.path / part)
+        case _:
+            with (folder.path / part).open("a") as file:
+                file.write("{}\n")
+    folder.keep("witness", "x", b"proof")
+    folder.append(a_sample(2))
+    assert folder.restored == (part != "witness")
+    again = store.Folder(folder.path)
+    assert again.run() == a_run()
+    assert [sample.trial.round for sample in again.samples()] == [1, 2]
+    for name, content in expected.items():
+        assert (folder.path / name).read_bytes().startswith(content)
+    assert (folder.path / "witness" / "x").read_bytes() == b"proof"
+    assert store.is_measured(folder.path), "the new file is locked"
 
 
 def test_anything_but_a_regular_file_is_refused(folder: store.Folder) -> None:
