@@ -589,6 +589,19 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Build:
+    """A file that the trials of a run use, and the build of it with which the run began."""
+
+    name: str
+    """The name in messages: a program as the user wrote it, a library's file name, or a path."""
+    path: str
+    part: str
+    """"program", "script", "library" or "contender"."""
+    build: str | None
+    """"build ID …" or "SHA-256 …"; None if the file could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """The machine and its state when a run began. None means that it could not be read."""
 
@@ -657,6 +670,8 @@ class Run:
     """The circumstances that a reader should know, a sentence each."""
     experiment: str | None = None
     """The name of the built-in experiment, if this is a run of one."""
+    builds: tuple[Build, ...] = ()
+    """The builds of its programs, libraries and contenders; empty before the first trial."""
 
     @property
     def competing(self) -> tuple[Contender, ...]:

@@ -16,7 +16,8 @@ from typing import Protocol
 from cairn.compare import comparison, plan, stats
 from cairn.doctor import machine
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
-from cairn.model import INTERRUPTED, TIME_BUDGET, Run, Sample, StopRule, Trial, value
+from cairn.model import INTERRUPTED, TIME_BUDGET, Build, Run, Sample, StopRule, Trial, value
+from cairn.run import builds
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
 
@@ -109,6 +110,7 @@ class Measurement:
         It consists of the number of rounds at that time, the number of contenders that were
         compared with the baseline, and the answer.
         """
+        self._watch = builds.Watch(())
         self._told_restored = False
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
@@ -157,6 +159,7 @@ class Measurement:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)
             try:
+                self._watch = builds.Watch(self._known_builds())
                 self._rounds()
                 self._folder.mark_stopped(
                     "\n".join(self._settled[w] for w in sorted(self._settled))
@@ -166,6 +169,20 @@ class Measurement:
         except KeyboardInterrupt:
             self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted") from None
+
+    def _known_builds(self) -> tuple[Build, ...]:
+        """Returns the builds of the run's files, after --setup, which may build them.
+
+        A new run keeps them. Raises UsageError or ContenderFailed if a resumed run had others, and
+        ProgramMissing if a program is gone.
+        """
+        now = builds.of_run(self._run.settings, self._run.contenders)
+        if self._samples:
+            builds.refuse_other(self._run.builds, now)
+        else:
+            self._run = replace(self._run, builds=now)
+            self._folder.update(self._run)
+        return now
 
     def _clean_up(self) -> None:
         """Runs --cleanup. A failure of the command is reported but changes no result."""
@@ -228,6 +245,7 @@ class Measurement:
     def _take(self, trial: Trial, *, watch: bool = False) -> None:
         self._observer.trial_begins(trial)
         sample, trace = self._runner.trial(trial, watch=watch)
+        self._watch.refuse_changed()
         self._check_environment(sample)
         sample = self._verified(sample)
         if _cell(sample) not in self._tried:

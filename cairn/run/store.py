@@ -2,7 +2,7 @@
 
 Measuring appends to them, and reports read them. No other state exists.
 
-    ROOT/ID/run.json        the settings; written once, before the first trial
+    ROOT/ID/run.json        the settings; complete before the first trial
     ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
     ROOT/ID/stopped         why measuring ended; absent during a run, and if it was cut short
     ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
@@ -174,6 +174,13 @@ class Folder(StoredRun):
             file.write(content)
             file.flush()
             os.fsync(descriptor)
+
+    def update(self, run: Run) -> None:
+        """Replaces run.json before the first trial, when more is known about the run."""
+        content = encoded(run, indent=2) + b"\n"
+        self.write(RUN, content)
+        self._hold()
+        self._remember(RUN, content)
 
     def append(self, sample: Sample) -> None:
         """Appends one trial. Removes `stopped`, because measuring continues.

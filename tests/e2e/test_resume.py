@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from support.places import PROGRAMS
 from support.processes import running
 
@@ -76,6 +77,143 @@ def test_a_resume_reports_a_library_that_is_missing_or_was_rebuilt(
     )
     other = cairn("compare", "--resume", "last")
     assert other.code == 4 and "another build" in other.out + other.err
+
+
+def built(source: str, target: Path, *flags: object) -> None:
+    file = target.with_suffix(".c")
+    file.write_text(source)
+    subprocess.run(["gcc", "-O1", file, "-o", target, *map(str, flags)], check=True)
+
+
+MAIN = "int answer(void); int main(void) { return answer() != 42; }"
+ANSWER = 'int answer(void) { return 42 + 0 * sizeof "BUILD"; }'
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A program, linked with a library beside it."""
+    library = tmp_path / "libanswer.so"
+    built(ANSWER, library, "-shared", "-fPIC")
+    built(MAIN, tmp_path / "prog", library, f"-Wl,-rpath,{tmp_path}")
+    return tmp_path / "prog"
+
+
+PAIR = ("-r", 300, "-a", "system", "-a", "again=system")
+
+
+@pytest.mark.parametrize("part", ["program", "library", "unchanged"])
+def test_a_resume_names_the_program_or_library_that_was_rebuilt(
+    cairn, linked: Path, part: str
+) -> None:
+    """The trials of a rebuilt program were mixed with those of the old one."""
+    interrupted(cairn, *PAIR, "--", linked)
+    if part == "program":
+        library = linked.with_name("libanswer.so")
+        built(MAIN + " int more;", linked, library, f"-Wl,-rpath,{linked.parent}")
+    elif part == "library":
+        built(ANSWER + " int more;", linked.with_name("libanswer.so"), "-shared", "-fPIC")
+    else:
+        os.utime(linked)
+    before = (next(cairn.results.iterdir()) / "samples.jsonl").read_bytes()
+    if part == "unchanged":
+        interrupted_again = cairn.start("compare", "--resume", "last")
+        time.sleep(1)
+        interrupted_again.send_signal(signal.SIGINT)
+        _, errors = interrupted_again.communicate(timeout=20)
+        assert interrupted_again.returncode in (0, 130) and "another" not in errors, errors
+        return
+    refused = cairn("compare", "--resume", "last")
+    assert refused.code == 2, refused.err
+    name = str(linked) if part == "program" else "libanswer.so"
+    assert f"{name} is another build than when this run began" in refused.sentence
+    assert (next(cairn.results.iterdir()) / "samples.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("--", "./script.sh"),
+        ("--", "sh", "script.sh"),
+        ("--", "python3", "-I", "script.sh"),
+        ("--", "env", "A=1", "./script.sh"),
+        ("--shell", "--", "./script.sh | cat"),
+        ("-c", "true", "-c", "./script.sh"),
+    ],
+    ids=" ".join,
+)
+def test_a_resume_names_the_script_that_was_edited(cairn, command) -> None:
+    script = cairn.home / "script.sh"
+    script.write_text("#!/bin/sh\nexit\n")
+    script.chmod(0o755)
+    interrupted(cairn, *PAIR, *command)
+    script.write_text("#!/bin/sh\nexit \n")
+    refused = cairn("compare", "--resume", "last")
+    assert refused.code == 2, refused.err
+    assert "script.sh is another build than when this run began" in refused.sentence
+
+
+def test_a_resume_names_a_library_without_a_build_id(cairn, churn: Path, tmp_path: Path) -> None:
+    library = tmp_path / "mine.so"
+    source = PROGRAMS / "forward_malloc.c"
+    flags = ("-O1", "-fPIC", "-shared", "-fno-builtin", "-Wl,--build-id=none")
+    subprocess.run(["gcc", *flags, source, "-o", library], check=True)
+    interrupted(cairn, "-r", 300, "-a", "system", "-a", f"x={library}", "--", churn, 10)
+    subprocess.run(["gcc", "-g", *flags, source, "-o", library], check=True)
+    refused = cairn("compare", "--resume", "last")
+    assert refused.code == 4, refused.err
+    assert f"{library} is another build" in refused.sentence
+
+
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_program_that_was_deleted_before_a_resume_is_missing(
+    cairn, linked: Path, shell: bool
+) -> None:
+    """The exit code was 4, as if an allocator had failed."""
+    interrupted(cairn, *PAIR, *(["--shell"] if shell else []), "--", linked)
+    kept = linked.with_name("kept")
+    linked.rename(kept)
+    refused = cairn("compare", "--resume", "last")
+    assert refused.code == 3, refused.err
+    assert f"{linked} is gone" in refused.sentence
+    assert cairn("report").code == 0
+    kept.rename(linked)
+    again = cairn.start("compare", "--resume", "last")
+    time.sleep(1)
+    again.send_signal(signal.SIGINT)
+    _, errors = again.communicate(timeout=20)
+    assert again.returncode in (0, 130), errors
+
+
+@pytest.mark.parametrize("change", ["rm PROG", "cp OTHER PROG.new && mv PROG.new PROG"])
+def test_a_program_that_changes_during_the_run_ends_it_and_the_run_can_be_resumed(
+    cairn, linked: Path, change: str
+) -> None:
+    once = linked.with_name("done")
+    prepare = (
+        f"echo >> {once}; [ $(wc -l < {once}) -ne 9 ] || {{ cp {linked} {linked}.kept; {change}; }}"
+    )
+    prepare = prepare.replace("PROG", str(linked)).replace("OTHER", "/bin/true")
+    result = cairn("compare", *PAIR[2:], "-r", 6, "--prepare", prepare, "--", linked)
+    assert result.code == 3, result.err
+    assert str(linked) in result.sentence and "while it was measured" in result.sentence
+    Path(f"{linked}.kept").replace(linked)
+    resumed = cairn("compare", "--resume", "last", "--json")
+    assert resumed.code == 0, resumed.err
+    assert len(resumed.json["samples"]) == 14
+
+
+def test_a_run_knows_the_builds_of_its_files_after_setup(cairn, linked: Path) -> None:
+    setup = f"gcc -O1 -DMORE {linked}.c -L{linked.parent} -lanswer -o {linked}"
+    result = cairn(
+        "compare", "-r", 2, "-a", "system", "--setup", setup, "--json", "--", linked,
+        LD_LIBRARY_PATH=str(linked.parent),
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    builds = {one["name"]: one for one in result.json["run"]["builds"]}
+    assert {str(linked), "libanswer.so", "libc.so.6"} <= set(builds)
+    shown = subprocess.run(["file", linked], capture_output=True, text=True, check=False).stdout
+    number = builds[str(linked)]["build"].removeprefix("build ID ")
+    assert not shown or number in shown
 
 
 def test_options_next_to_resume_are_refused_and_not_ignored(cairn, churn: Path) -> None:

@@ -128,7 +128,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "findings": {"ground", "compare", "profile"},
     "doctor": {"ground", "binary", "profile"},
     "why": {"ground", "compare", "profile", "findings"},
-    "run": {"ground", "compare", "profile", "allocators", "doctor", "why"},
+    "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
     "report": {"ground", "compare", "profile", "findings", "why"},
     "bench": {"ground", "compare", "allocators", "doctor", "run", "report"},
     "cli": {

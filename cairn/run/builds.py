@@ -1,0 +1,198 @@
+"""Identifies the builds of a run's files: programs, scripts, libraries and contenders.
+
+One run must not mix two builds of a program. So a run keeps the builds that it began with. They are
+compared after each trial, and when the run is resumed.
+
+A build is known by the build ID of an ELF file. A file without one is known by its checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cairn.binary import elf
+from cairn.binary.library import loaded_with
+from cairn.binary.program import behind_env, inspect_program
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, ProgramMissing, UsageError
+from cairn.model import Build, Contender, Settings
+
+_INTERPRETER = re.compile(
+    r"(python|pypy|perl|ruby|node|php|lua|luajit|guile|tclsh|Rscript|[abdkz]?sh|bash|fish)[\d.]*"
+)
+"""Programs whose first argument is a script."""
+_ENDS_OPTIONS = re.compile(r"-[a-zA-Z]*[cem]")
+"""Options of interpreters after which no script follows, such as -c and -lc."""
+_NAMED_MOST = 5
+
+
+def of_run(settings: Settings, contenders: Sequence[Contender]) -> tuple[Build, ...]:
+    """Returns the builds of all files that the trials of this run use, each name once.
+
+    Raises ProgramMissing if a program is gone.
+    """
+    found: dict[str, Build] = {}
+    for name, path, part in (*_of_programs(settings), *_of_contenders(contenders)):
+        if name not in found:
+            found[name] = Build(name=name, path=path, part=part, build=_build(path))
+    return tuple(found.values())
+
+
+def _of_contenders(contenders: Sequence[Contender]) -> Iterator[tuple[str, str, str]]:
+    for contender in contenders:
+        for path in contender.preload:
+            yield path, path, "contender"
+
+
+def _of_programs(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Yields (name, path, part) for the programs of all workloads, their scripts and libraries."""
+    seen = set()
+    for workload in settings.workloads:
+        words = _words(workload.command[0]) if settings.shell else list(workload.command)
+        if settings.shell:
+            yield from _of_program("/bin/sh", settings.folder)
+        _, behind = behind_env(words)
+        if not behind or behind in seen:
+            continue
+        seen.add(behind)
+        try:
+            yield from _of_program(behind[0], settings.folder)
+        except CairnError:
+            # The first word of a shell's line need not be a program.
+            if not settings.shell:
+                raise
+        script = _script(behind, settings.folder)
+        if script is not None:
+            yield script, os.path.join(settings.folder, script), "script"
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return []
+
+
+def _of_program(word: str, folder: str) -> Iterator[tuple[str, str, str]]:
+    path = os.path.join(folder, word.removeprefix("./")) if "/" in word else shutil.which(word)
+    if path is None or not os.path.exists(path):
+        raise ProgramMissing(_gone(word))
+    yield word, path, "program"
+    program = inspect_program(path)
+    if program.interpreter is not None:
+        yield program.interpreter, program.interpreter, "program"
+    for library in loaded_with(program):
+        yield os.path.basename(library), library, "library"
+
+
+def _script(command: Sequence[str], folder: str) -> str | None:
+    """Returns the script that an interpreter runs: its first argument that is a file."""
+    if not _INTERPRETER.fullmatch(os.path.basename(command[0])):
+        return None
+    for word in command[1:]:
+        if _ENDS_OPTIONS.fullmatch(word):
+            return None
+        if not word.startswith("-") and os.path.isfile(os.path.join(folder, word)):
+            return word
+    return None
+
+
+def _build(path: str) -> str | None:
+    """Returns the build of a file; None if it cannot be read."""
+    try:
+        descriptor = elf.open_regular(path)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            known = elf.Image(descriptor).build_id
+        except (elf.NotElf, elf.Damaged, OSError):
+            known = None
+        if known is not None:
+            return f"build ID {known}"
+        try:
+            file.seek(0)
+            return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        except OSError:
+            return None
+
+
+def refuse_other(before: Sequence[Build], now: Sequence[Build]) -> None:
+    """Raises an error that names each file that is not as it was when the run began.
+
+    It is ProgramMissing if a file is gone, ContenderFailed if only contenders changed, else
+    UsageError. A run of an older version kept no builds, so that nothing can be compared.
+    """
+    known, current = ({one.name: one for one in builds} for builds in (before, now))
+    if not known:
+        return
+    for name, one in known.items():
+        if name not in current and not os.path.exists(one.path):
+            raise ProgramMissing(_gone(name))
+    other = [
+        one
+        for name, one in {**current, **known}.items()
+        if name not in current or name not in known or one.build != current[name].build
+    ]
+    if other:
+        kind = ContenderFailed if all(one.part == "contender" for one in other) else UsageError
+        raise kind(f"{_another(other)} than when this run began; {_ADVICE}")
+
+
+def _gone(name: str) -> str:
+    return f"{name} is gone; put it back, or begin a new run"
+
+
+_ADVICE = "put back what was there, or begin a new run"
+
+
+def _another(other: Sequence[Build]) -> str:
+    names = [one.name for one in other[:_NAMED_MOST]]
+    more = f" and {len(other) - _NAMED_MOST} more" if len(other) > _NAMED_MOST else ""
+    verb = "is another build" if len(other) == 1 else "are other builds"
+    return f"{', '.join(names)}{more} {verb}"
+
+
+_Signature = tuple[int, int, int] | None
+
+
+class Watch:
+    """Notices whether a file of the run is replaced while the run is measured."""
+
+    def __init__(self, builds: Sequence[Build]) -> None:
+        self._signatures = {one: _signature(one.path) for one in builds}
+
+    def refuse_changed(self) -> None:
+        """Raises ProgramFailed, or ContenderFailed for a contender, if a file is another one now.
+
+        A file with a new date and the same build is no other file.
+        """
+        for one, before in self._signatures.items():
+            now = _signature(one.path)
+            if now == before:
+                continue
+            kind = ContenderFailed if one.part == "contender" else ProgramFailed
+            if now is None:
+                raise kind(
+                    f"{one.name} vanished while it was measured; put it back and continue with "
+                    "--resume, or begin a new run"
+                )
+            if _build(one.path) != one.build:
+                raise kind(
+                    f"{one.name} was replaced while it was measured; the trials before are kept; "
+                    f"{_ADVICE}"
+                )
+            self._signatures[one] = now
+
+
+def _signature(path: str) -> _Signature:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
