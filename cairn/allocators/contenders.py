@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cairn.allocators.catalog import Catalog, Found, entry, first_duplicate, is_version
@@ -15,6 +15,8 @@ from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Contender
 
 NAME_MAX = 64
+_COMMAS_MOST = 8
+"""The most commas of a path within a list."""
 
 
 _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -45,29 +47,47 @@ class ContenderSpec:
 
 
 def split_contenders(argument: str) -> tuple[str, ...]:
-    """Returns the specs in one argument of -a. Commas separate them.
+    """Returns the specs in one argument of -a. Commas separate them, also before a name.
 
     An argument with knobs is one spec, since the values of knobs may contain commas. A path that
-    exists is one spec, too. Raises UsageError for a list with knobs, and for an empty spec.
+    exists is not divided. Raises UsageError for a list with knobs, and for an empty spec.
     """
-    _, _, target = _split_name(argument)
-    if "/" in target and os.path.lexists(target):
+    if _is_path(argument):
         return (argument,)
-    if ":" in argument:
-        head = argument.partition(":")[0]
-        if "," in head and "/" not in head:
-            last = head.rpartition(",")[2]
+    head, colon, knobs = argument.partition(":")
+    pieces = tuple(_pieces(head))
+    if colon:
+        if len(pieces) > 1:
             raise UsageError(
                 f"'{argument}' combines a list with knobs; give each contender its own -a, "
-                f"such as -a '{last}:{argument.partition(':')[2]}'."
+                f"such as -a '{pieces[-1]}:{knobs}'."
             )
         return (argument,)
-    pieces = tuple(argument.split(","))
     if not all(piece.strip() for piece in pieces):
         raise UsageError(
             f"'{argument}' names an empty contender; write them as -a system,jemalloc."
         )
     return pieces
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yields the text between commas. A comma in a path that exists does not separate."""
+    words = text.split(",")
+    at = 0
+    while at < len(words):
+        longest = min(len(words), at + _COMMAS_MOST + 1)
+        end = next(
+            (end for end in range(longest, at + 1, -1) if _is_path(",".join(words[at:end]))),
+            at + 1,
+        )
+        yield ",".join(words[at:end])
+        at = end
+
+
+def _is_path(spec: str) -> bool:
+    """Returns whether the spec is the path of a file, perhaps with a name before it."""
+    name, _, target = _split_name(spec)
+    return "/" in target and "," not in (name or "") and os.path.lexists(target)
 
 
 def _split_name(text: str) -> tuple[str | None, str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import rich_click as click
 
 from cairn.allocators import discover
-from cairn.allocators.contenders import parse_contender, resolve
+from cairn.allocators.contenders import parse_contender, resolve, split_contenders
 from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
 from cairn.cli.console import fail, say, stderr
 from cairn.cli.root_command import cli
@@ -85,8 +85,13 @@ def failing_as_env() -> Iterator[None]:
 def contender_for(spec: str, command: Sequence[str]) -> Contender:
     """Returns the allocator that -a names for this program.
 
-    Raises CairnError if it cannot be preloaded.
+    Raises CairnError if it cannot be preloaded, and UsageError for a list.
     """
+    if len(split_contenders(spec)) > 1:
+        raise UsageError(
+            f"-a {spec} names several allocators, and this command runs the program once; "
+            "'cairn compare' compares them"
+        )
     return resolve(parse_contender(spec), discover.discover(), _program(command))
 
 

@@ -244,3 +244,15 @@ def test_other_files_in_the_results_folder_do_no_harm(cairn, tmp_path: Path) -> 
     assert result.code == 0, result.err
     assert "restored" not in result.err
     assert cairn("report").out == result.out
+
+
+# --- lists of contenders, and an option of other tools ---
+
+
+def test_a_list_of_contenders_may_name_them(cairn, churn: Path, forward: Path) -> None:
+    result = cairn("compare", "-r", 1, "-a", f"system,x={forward}", "--json", "--", churn, 10)
+    assert result.code == 0, result.err
+    assert [one["name"] for one in result.json["run"]["contenders"]] == ["system", "x"]
+    for command in ("run", "profile"):
+        refused = cairn(command, "-a", f"system,x={forward}", "--", churn, 10)
+        assert refused.code == 2 and "cairn compare" in refused.sentence

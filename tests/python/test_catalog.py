@@ -258,6 +258,26 @@ def test_commas_separate_specs_without_knobs() -> None:
     assert contenders.split_contenders("a=system:X=1,2") == ("a=system:X=1,2",)
 
 
+def test_a_comma_separates_before_a_name_too(tmp_path: Path) -> None:
+    """`-a system,x=ill/crash.so` gave one contender called "system,x"."""
+    one, two = tmp_path / "one.so", tmp_path / "t,w,o.so"
+    for path in (one, two):
+        path.touch()
+    for pieces in (
+        ("system", f"x={one}"),
+        (f"x={one}", "system"),
+        (f"x={one}", f"y={two}"),
+        (f"{two}", "a=system", f"{one}"),
+        ("system", "je=jemalloc", "again=system"),
+        ("system", f"x={tmp_path}/missing.so"),
+    ):
+        assert contenders.split_contenders(",".join(pieces)) == pieces
+    with pytest.raises(UsageError, match="its own -a"):
+        contenders.split_contenders(f"x={one},y={one}:A=b")
+    knobs = (f"x={two}:A=1,2",)
+    assert contenders.split_contenders(knobs[0]) == knobs
+
+
 @pytest.mark.parametrize("argument", ["", ",", "system,", ",system", "a,,b", "system, "])
 def test_an_empty_place_in_a_list_is_refused(argument: str) -> None:
     with pytest.raises(UsageError, match="empty contender"):
