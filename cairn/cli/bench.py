@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Seed of the random order of runs. Default: a random seed, which is printed.",
 )
+@options.NOT_N
 @options.output_options
 def bench(
     names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None,

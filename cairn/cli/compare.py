@@ -191,6 +191,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     metavar="N",
     help="Seed of the random order of runs. Default: a random seed, which is printed.",
 )
+@options.NOT_N
 @options.output_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def compare(

@@ -12,6 +12,7 @@ import rich_click as click
 
 from cairn import units
 from cairn.compare.sweep import parse_parameter
+from cairn.errors import UsageError
 from cairn.model import Pattern
 from cairn.report.formatting import printable
 
@@ -146,6 +147,15 @@ RESULTS = click.option(
 )  # fmt: skip
 
 
+def _refuse_n(_: click.Context, __: click.Parameter, number: str | None) -> None:
+    if number is not None:
+        raise UsageError(f"the number of rounds is -r here; write -r {number}")
+
+
+NOT_N = click.option(
+    "-n", "not_n", metavar="N", hidden=True, expose_value=False, callback=_refuse_n
+)
+"""Other tools call the number of runs -n."""
 OUT = click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
     help="Write the report to FILE. Its ending (.json .csv .md .txt) chooses the form.",

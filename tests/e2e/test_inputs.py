@@ -256,3 +256,20 @@ def test_a_list_of_contenders_may_name_them(cairn, churn: Path, forward: Path) -
     for command in ("run", "profile"):
         refused = cairn(command, "-a", f"system,x={forward}", "--", churn, 10)
         assert refused.code == 2 and "cairn compare" in refused.sentence
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "-n", 10, "--", "true"),
+        ("compare", "-n10", "--", "true"),
+        ("compare", "-a", "system", "-n", "10", "-c", "true"),
+        ("bench", "larson", "-n", 10),
+        ("bench", "-n", 10),
+    ],
+    ids=lambda words: " ".join(map(str, words)),
+)
+def test_the_option_n_of_other_tools_is_r_here(cairn, command) -> None:
+    result = cairn(*command)
+    assert result.code == 2
+    assert result.err == "✘ the number of rounds is -r here; write -r 10\n"
