@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from cairn.errors import CairnError, UsageError
-from cairn.report.formatting import message
+from cairn.report.formatting import message, wrapped
 from cairn.report.view import WIDTH, Form, View
 from cairn.run.run_archive import ENDING
 from cairn.run.stored_run import cannot
@@ -65,7 +65,19 @@ def say(console: Console, head: str, text: str) -> None:
     The text may come from a program, so it is made printable. A very long one is shortened in its
     middle.
     """
-    console.print(f"{head:<8} {message(text)}", markup=False)
+    console.print(on_screen(console, f"{head:<8} ", text), markup=False)
+
+
+def on_screen(console: Console, head: str, text: str) -> str:
+    """Returns a message in lines that fit the terminal, so that no name is broken at its edge.
+
+    The lines after the first are indented as far as `head`. Elsewhere, as in a log, it is one line.
+    """
+    text = message(text)
+    if not console.is_terminal:
+        return head + text
+    lines = wrapped(text, max(_NARROWEST, console.width) - len(head))
+    return head + f"\n{' ' * len(head)}".join(lines)
 
 
 def was_given(name: str) -> bool:
@@ -183,7 +195,8 @@ def emit(content: str | bytes, out: Path | None, force: bool) -> None:
 
 def fail(error: BaseException, code: int) -> NoReturn:
     """Prints the error as one sentence and exits with `code`."""
-    stderr().print(f"✘ {message(str(error))}", markup=False, style="red")
+    console = stderr()
+    console.print(on_screen(console, "✘ ", str(error)), markup=False, style="red")
     sys.exit(code)
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from cairn import units
+from cairn.cli.console import on_screen
 from cairn.compare.plan import WARM_UP
 from cairn.model import Sample, StopRule, Trial
 from cairn.report.formatting import message, printable
@@ -79,20 +80,20 @@ class Bar:
 
     def contender_failed(self, name: str, why: str) -> None:
         """Prints the failure above the bar at once."""
-        self._console.print(
-            f"✘ {printable(name)} {message(why)}", style="red", markup=False, highlight=False
-        )
+        text = on_screen(self._console, "✘ ", f"{name} {why}")
+        self._console.print(text, style="red", markup=False, highlight=False)
 
     def told(self, sentence: str) -> None:
         """Prints a warning above the bar."""
-        self._console.print(f"▲ {message(sentence)}", style="yellow", markup=False, highlight=False)
+        text = on_screen(self._console, "▲ ", sentence)
+        self._console.print(text, style="yellow", markup=False, highlight=False)
 
     def warmed(self, size: int) -> None:
         """Prints how much memory is touched before each round."""
-        self._console.print(
-            f"memory   {units.size(size)} is touched before each round, so that no run pays for "
-            "cold pages"
+        text = (
+            f"{units.size(size)} is touched before each round, so that no run pays for cold pages"
         )
+        self._console.print(on_screen(self._console, "memory   ", text))
 
     def round_ended(self, progress: Standing) -> None:
         """Updates the number of expected rounds, the time left, the leader and the interval."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -273,3 +274,39 @@ def test_the_option_n_of_other_tools_is_r_here(cairn, command) -> None:
     result = cairn(*command)
     assert result.code == 2
     assert result.err == "✘ the number of rounds is -r here; write -r 10\n"
+
+
+# --- names at the edge of a terminal ---
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_word_is_broken_at_the_edge_of_a_terminal(
+    cairn, forward: Path, tmp_path: Path, width: int
+) -> None:
+    """The terminal broke long lines anywhere: `PYTHONMALLOC=mall`, `oc`."""
+    command = (
+        *(*cairn.argv, "compare", "-r", "1", "--prepare", "true", "--budget", "1h"),
+        *(
+            "-a",
+            "system",
+            "-a",
+            "again=system:PYTHONMALLOC=malloc",
+            "-a",
+            "system:PYTHONMALLOC=malloc",
+        ),
+        *("-a", f"fails={forward}:TEST_NOISE=1", "--verify", "same-output"),
+        *("--", "sh", "-c", "python3 -I -c 'print(1)'"),
+    )
+    shown = subprocess.run(
+        ["script", "-qec", f"stty cols {width}; {shlex.join(command)}", "/dev/null"],
+        env={**cairn.env, "TERM": "xterm", "NO_COLOR": "1"},
+        cwd=cairn.home, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+    ).stdout.decode()  # fmt: skip
+    lines = [
+        line.split("\r")[-1]
+        for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).replace("\r\n", "\n").splitlines()
+    ]
+    assert any(line.startswith("✘") for line in lines), shown
+    assert any(line.startswith("plan") for line in lines)
+    wide = [line for line in lines if len(line) > width and len(line.split()) > 2]
+    assert not wide, wide
