@@ -106,6 +106,11 @@ def count(number: float) -> str:
     return f"{_three(number / 1e6)} M" if abs(number) < 1e9 else f"{_three(number / 1e9)} G"
 
 
+def counted(number: int, one: str, more: str = "") -> str:
+    """A count with its noun: "1 round", "3 rounds". `more` is a plural that does not only add s."""
+    return f"{count(number)} {one if number == 1 else more or one + 's'}"
+
+
 def percent(ratio: float, *, signed: bool = True) -> str:
     """A relative change: "−5.6 %", "+0.03 %". Zero has no sign."""
     value = ratio * 100.0

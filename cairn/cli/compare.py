@@ -7,6 +7,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from cairn import units
 from cairn.cli import options
 from cairn.cli.console import output_of, stderr, was_given
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
@@ -248,7 +249,8 @@ def compare(
             for name in ("precision", "min_rounds", "max_rounds"):
                 if was_given(name):
                     raise UsageError(
-                        f"-r runs exactly {runs} rounds; leave out --{name.replace('_', '-')}"
+                        f"-r runs exactly {units.counted(runs, 'round')}; "
+                        f"leave out --{name.replace('_', '-')}"
                     )
             rule = StopRule(None, runs, runs, margin, budget if was_given("budget") else None)
         elif max_rounds < min_rounds:

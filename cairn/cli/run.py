@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import rich_click as click
 
+from cairn import units
 from cairn.allocators import discover
 from cairn.allocators.contenders import parse_contender, resolve, split_contenders
 from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
@@ -101,7 +102,8 @@ def end(ended: Ended) -> NoReturn:
         say(
             stderr(),
             "run",
-            f"{ended.left_behind} background processes outlived the program and were killed",
+            f"{units.counted(ended.left_behind, 'background process', 'background processes')} "
+            f"outlived the program and {'was' if ended.left_behind == 1 else 'were'} killed",
         )
     if ended.problem is not None:
         fail(ContenderFailed(ended.problem), ended.exit_code or EXIT_CANNOT_PRELOAD)

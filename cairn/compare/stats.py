@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cairn import units
 from cairn.model import Change, Interval, Shown, StopRule, Summary
 
 if TYPE_CHECKING:
@@ -385,7 +386,7 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     leader = min(found, key=lambda name: found[name].estimate)
     because = None
     if rounds >= rule.max_rounds:
-        because = f"{rounds} rounds"
+        because = units.counted(rounds, "round")
     elif rounds in look_rounds(rule) and all(
         _settled(found[name], strict[name], rule) for name in found
     ):

@@ -121,7 +121,9 @@ class _Longer:
     def means(self) -> str:
         """Both means, as the end of a sentence."""
         mine, theirs = units.time(self.mine.each_ns), units.time(self.theirs.each_ns)
-        return f"{mine} on average against {theirs}, {units.count(round(self.mine.count))} times"
+        return (
+            f"{mine} on average against {theirs}, {units.counted(round(self.mine.count), 'time')}"
+        )
 
 
 def find(two: Two) -> tuple[Finding, ...]:

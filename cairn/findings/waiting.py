@@ -69,7 +69,7 @@ def queues(profile: Profile) -> Finding | None:
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
-            f"{units.count(waits)} waits on {where}, "
+            f"{units.counted(waits, 'wait')} on {where}, "
             f"{waits / profile.operations * 1000:.3g} per 1,000 operations, "
             f"{units.time(waited)} in all"
             f"{f', and {units.time(waking)} to wake waiting threads' if waking else ''}",

@@ -206,8 +206,10 @@ def render(document: Document, where: Callable[[Site], str], most: int) -> str:
             "counted, and may have had more."
         )
     if (untold := document.count - len(rows)) > 0:
-        lines.append(f"{untold} sites with fewer bytes are not shown")
+        sites = units.counted(untold, "site")
+        lines.append(f"{sites} with fewer bytes {'is' if untold == 1 else 'are'} not shown")
     if document.others.blocks:
-        size = f"{units.count(document.others.blocks)} blocks, {units.size(document.others.bytes)}"
+        others = document.others
+        size = f"{units.counted(others.blocks, 'block')}, {units.size(others.bytes)}"
         lines.append(f"sites beyond the first {document.count} (the table was full): {size}")
     return "\n".join(lines) + "\n"

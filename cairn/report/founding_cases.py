@@ -41,8 +41,8 @@ def board(judged: Sequence[Judged]) -> Board:
     says += [f"{one.case.application}, {one.case.contender}: {_told(one)}" for one in measured]
     rounds = min((one.why.rounds for one in measured if one.why is not None), default=0)
     footer = (
-        f"{rounds} rounds, each contender with and without the probe, against the system's "
-        "allocator",
+        f"{units.counted(rounds, 'round')}, each contender with and without the probe, against "
+        "the system's allocator",
         "programs that allocate like the applications · glibc-2.21: a glibc that trims at once, "
         "as 2.21 did by mistake · hardened: stands in for DieHarder",
     )

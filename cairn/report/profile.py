@@ -166,17 +166,13 @@ def _title(profile: Profile, allocator: str | None) -> str:
     parts = (
         shortened(program_of(profile), _COMMAND_MAX),
         allocator_of(profile, allocator),
-        _number(len(alive), "process", "processes"),
-        _number(threads, "thread", "threads"),
+        units.counted(len(alive), "process", "processes"),
+        units.counted(threads, "thread", "threads"),
         f"wall {units.time(profile.wall_ns) if profile.wall_ns else NOT_MEASURED}",
         *([f"from {units.time(profile.window.after_ns)} on"] if profile.window else []),
         f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
     )
     return "profile  " + " · ".join(printable(part) for part in parts)
-
-
-def _number(count: int, one: str, more: str) -> str:
-    return f"{units.count(count)} {one if count == 1 else more}"
 
 
 def _table(
@@ -490,9 +486,9 @@ def notes(profile: Profile) -> Iterator[str]:
     one_in = " or ".join(units.count(gap) for gap in gaps[:3])
     if total.timed:
         yield (
-            f"{units.count(total.timed)} of {units.count(round(total.operations))} operations "
-            f"were timed: one in {one_in} on small and medium blocks, all on large blocks · "
-            "intervals: the sampling error only"
+            f"{units.count(total.timed)} of {units.counted(round(total.operations), 'operation')} "
+            f"{'was' if total.timed == 1 else 'were'} timed: one in {one_in} on small and medium "
+            "blocks, all on large blocks · intervals: the sampling error only"
         )
     sizes = size_below(tally, 0.5), size_below(tally, 0.95)
     if sizes[0] is not None and sizes[1] is not None:
@@ -532,12 +528,12 @@ def notes(profile: Profile) -> Iterator[str]:
         )
     if short := cut_short(processes):
         yield (
-            f"▲ {_number(len(short), 'process was', 'processes were')} killed or exited by a "
+            f"▲ {units.counted(len(short), 'process was', 'processes were')} killed or exited by a "
             "system call, and counted "
             f"up to then ({one_or_more([process.program for process in short])})."
         )
     if profile.empty:
-        ended = _number(profile.empty, "process", "processes")
+        ended = units.counted(profile.empty, "process", "processes")
         yield f"▲ {ended} left no counts (ended too early, or could not write a file)."
     switched, ticking = int(tally.timed.switched.sum()), clock(tally)
     if switched and ticking:
@@ -557,12 +553,12 @@ def _missing(profile: Profile, total: Line) -> Iterator[str]:
             or ["free"]
         )
         yield (
-            f"▲ The times do not include {units.count(total.untimed)} operations, because no "
-            f"operation of their kind was timed ({kinds})."
+            f"▲ The times do not include {units.counted(total.untimed, 'operation')}, because no "
+            f"operation of {'its' if total.untimed == 1 else 'their'} kind was timed ({kinds})."
         )
     if late := int(tally.late_calls.sum()):
         yield (
-            f"▲ {_number(late, 'call', 'calls')} by ending threads: counted, but in no phase and "
+            f"▲ {units.counted(late, 'call')} by ending threads: counted, but in no phase and "
             "not timed."
         )
     if failed := [
@@ -574,7 +570,7 @@ def _missing(profile: Profile, total: Line) -> Iterator[str]:
             + "."
         )
     if lost := sum(process.threads_lost for process in processes):
-        yield f"▲ {units.count(lost)} threads could not be counted; is the disk full?"
+        yield f"▲ {units.counted(lost, 'thread')} could not be counted; is the disk full?"
     if len(used := _used(profile)) > 1:
         yield (
             "▲ The processes called different allocators: "
@@ -638,12 +634,12 @@ def _by_timers(profile: Profile) -> Iterator[str]:
         why = " or ".join(
             errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
         )
-        yield f"▲ {_number(refused, 'thread', 'threads')} got no timer of CPU time ({why})."
+        yield f"▲ {units.counted(refused, 'thread', 'threads')} got no timer of CPU time ({why})."
     if not found:
         yield f"by CPU timers: {NOT_MEASURED}"
         return
     yield (
-        f"by CPU timers: from {_number(found[0].of, 'clock sample', 'clock samples')} of the "
+        f"by CPU timers: from {units.counted(found[0].of, 'clock sample', 'clock samples')} of the "
         "threads' CPU time, independent of the timed operations"
     )
     if (apart := disagreement(profile)) is not None:
@@ -681,7 +677,7 @@ def _waits(profile: Profile) -> Iterator[str]:
         sections = int(profile.tally.locks.sections.sum())
         yield (
             "locks: threads waited for "
-            f"{_number(profile.tally.contended_locks, 'lock', 'different locks')} · "
+            f"{units.counted(profile.tally.contended_locks, 'lock', 'different locks')} · "
             f"mean section: from lock to unlock, over {units.count(sections)} timed sections"
         )
     in_kernel = [

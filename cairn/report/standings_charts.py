@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from cairn import units
 from cairn.compare.ranking import Entry, Ranking
 from cairn.compare.ratios import Ratio
 from cairn.compare.standings import Place, Standings, WorkloadResult
@@ -350,7 +351,7 @@ def percentiles(run: Run, found: Ranking, *, title: str, form: str) -> bytes:
         )
     rounds = sorted({scenario.rounds for scenario in shown})
     runs = (
-        f"medians over {rounds[0]} runs"
+        f"medians over {units.counted(rounds[0], 'run')}"
         if len(rounds) == 1
         else "medians over runs"
         if rounds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from cairn import model
+from cairn import model, units
 from cairn.model import Comparison, Direction, Metric, Row, Run
 from cairn.report import formatting
 
@@ -295,7 +295,7 @@ def summary_footer(comparison: Comparison) -> str:
 
 
 def _rounds(comparison: Comparison) -> str:
-    text = f"{comparison.rounds} round{'' if comparison.rounds == 1 else 's'}"
+    text = units.counted(comparison.rounds, "round")
     why = comparison.stopped_because
     return f"{text} ({formatting.printable(why)})" if why and why != text else text
 

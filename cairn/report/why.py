@@ -78,8 +78,9 @@ def _board(found: Sequence[Why], title: str) -> Board:
     ]
     rounds = sorted({why.rounds for why in known})
     how = dict.fromkeys(_how(why) for why in known)
+    noun = "round" if rounds == [1] else "rounds"
     footer = (
-        f"{' or '.join(map(str, rounds))} rounds, each contender with and without the probe · "
+        f"{' or '.join(map(str, rounds))} {noun}, each contender with and without the probe · "
         f"means with Student's t intervals, each by itself · {printable('; '.join(how))}",
     )
     return Board(
@@ -163,7 +164,8 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     whole, change, other = gap.whole, gap.whole.change or 0.0, gap.whole.other or 0.0
     if whole.interval is None:
         yield (
-            f"{what}: {why.rounds} rounds are too few to compare {why.contender} with "
+            f"{what}: {units.counted(why.rounds, 'round')} "
+            f"{'is' if why.rounds == 1 else 'are'} too few to compare {why.contender} with "
             f"{why.baseline}."
         )
     elif not whole.shown or not other:

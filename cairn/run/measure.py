@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from cairn import units
 from cairn.compare import comparison, plan, stats
 from cairn.doctor import machine
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
@@ -381,7 +382,7 @@ class Measurement:
             if look.stop:
                 return look.because or "stopped"
         elif done >= (rule.max_rounds if rule.precision is None else rule.min_rounds):
-            return f"{done} rounds"
+            return units.counted(done, "round")
         if rule.budget_s is not None and done >= 1:
             expected = sum(
                 self._stretch_s[w] for w in range(len(self._of)) if w not in self._settled
@@ -508,7 +509,7 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
     leader = min(means, key=means.__getitem__, default=None)
     because = None
     if rounds >= rule.max_rounds:
-        because = f"{rounds} rounds"
+        because = units.counted(rounds, "round")
     elif (
         rule.precision is not None
         and rounds >= rule.min_rounds

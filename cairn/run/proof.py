@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from cairn import units
 from cairn.model import Contender, Proof, Unreached
 
 _NAMED_AT_MOST = 50
@@ -224,7 +225,8 @@ def judge(
     loaded = 0
     own_malloc: list[Unreached] = []
     problem = (
-        f"{torn} lines of the witness's file are damaged; check whether the disk is full"
+        f"{units.counted(torn, 'line')} of the witness's file {'is' if torn == 1 else 'are'} "
+        "damaged; check whether the disk is full"
         if torn
         else None
     )

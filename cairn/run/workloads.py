@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from cairn import native
+from cairn import native, units
 from cairn.errors import CairnError, UsageError
 from cairn.model import Reported, Workload
 
@@ -181,7 +181,9 @@ def reported(output: bytes) -> Reported:
             f"printed a report of version {line.schema}, and this cairn reads version {LINE_SCHEMA}"
         )
     if line.damaged:
-        raise NotReported(f"found {line.damaged} damaged blocks, but ended with exit code 0")
+        raise NotReported(
+            f"found {units.counted(line.damaged, 'damaged block')}, but ended with exit code 0"
+        )
     each = line.ns_per_operation
     numbers = (
         line.batches, each.mean, each.median, each.p95, each.p99, line.busy_ns, line.idle_ns,

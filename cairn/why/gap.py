@@ -582,7 +582,7 @@ def _why_no_clock(pairs: Pairs) -> str:
         )
         if found < CLOCK_SAMPLES_LEAST:
             return (
-                f"only {found} clock samples of {sides[0].plain.trial.contender} "
+                f"only {units.counted(found, 'clock sample')} of {sides[0].plain.trial.contender} "
                 f"({CLOCK_SAMPLES_LEAST} needed); use more rounds (-r) or a longer run"
             )
     return ""

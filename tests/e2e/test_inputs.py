@@ -310,3 +310,33 @@ def test_no_word_is_broken_at_the_edge_of_a_terminal(
     assert any(line.startswith("plan") for line in lines)
     wide = [line for line in lines if len(line) > width and len(line.split()) > 2]
     assert not wide, wide
+
+
+# --- numbers and their nouns ---
+
+_SINGULAR = re.compile(
+    r"(?<![\d.,–])(?<!of )1 (?!of\b)(\w+ )?(rounds|runs|contenders|workloads|processes|threads|operations|"
+    r"samples|times|columns|sites|lines|trials|things)\b|\b1 \w+ are\b|\b1 \w+ were\b"
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "-r", 1, "-a", "system", "--", "true"),
+        ("compare", "-r", 1, "--why", "-a", "system", "-a", "x=system", "--", "true"),
+        ("bench", "larson", "-r", 1, "--quick", "-a", "system"),
+        ("bench", "larson", "-r", 1, "--quick", "--plan", "-a", "system"),
+        ("profile", "--full", "--", "sh", "-c", "true"),
+        ("run", "--", "sh", "-c", "sleep 60 & exit"),
+        ("doctor", "true"),
+    ],
+    ids=lambda words: " ".join(map(str, words[:4])),
+)
+def test_a_noun_agrees_with_the_number_one(cairn, command) -> None:
+    """Reports said "1 round (1 rounds)" and "1 block are too few"."""
+    result = cairn(*command)
+    assert result.code == 0, result.err
+    shown = result.out + result.err + cairn("report", "--full").out if command[0] != "run" else ""
+    shown += result.err
+    assert not _SINGULAR.search(" ".join(shown.split())), _SINGULAR.search(shown)

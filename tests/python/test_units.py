@@ -213,3 +213,11 @@ def test_a_unit_of_another_kind_is_refused(
 
 def test_a_hundred_years_are_not_too_long() -> None:
     assert units.parse_duration(f"{100 * 365 * 24}h") == 100 * 365 * 86400
+
+
+def test_a_noun_agrees_with_its_number() -> None:
+    assert units.counted(1, "round") == "1 round"
+    assert units.counted(0, "round") == "0 rounds"
+    assert units.counted(2, "round") == "2 rounds"
+    assert units.counted(1, "process", "processes") == "1 process"
+    assert units.counted(1234, "process", "processes") == "1,234 processes"
