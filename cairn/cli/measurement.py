@@ -273,8 +273,11 @@ def _found_by(folder: StoredRun) -> str:
     )
 
 
-def measured(stored: StoredRun) -> Measured:
-    """Returns the stored run with all data of its report."""
+def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
+    """Returns the stored run with all data of its report.
+
+    predicts: see Measured; None finds it.
+    """
     from cairn.bench import experiments, run_settings
     from cairn.report.run import Measured
 
@@ -288,7 +291,7 @@ def measured(stored: StoredRun) -> Measured:
         kind="comparison" if run.experiment is None else run_settings.report_of(run),
         pairs=experiment.compared if experiment is not None else (),
         bench=" ".join(_named(run)) or None,
-        predicts=_predicts(stored),
+        predicts=_predicts(stored) if predicts is None else predicts,
     )
 
 

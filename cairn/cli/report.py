@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from cairn.cli import options
-from cairn.cli.console import output_of
+from cairn.cli.console import Output, output_of, was_given
 from cairn.cli.measurement import measured
 from cairn.cli.root_command import cli
+from cairn.errors import CairnError, UsageError
+from cairn.report.formatting import printable
 from cairn.report.view import Form
 from cairn.run import store
 from cairn.run.run_archive import packed
 
+if TYPE_CHECKING:
+    from cairn.report.run_list import Listed
+
 
 @cli.command()
 @click.argument("name", metavar="RUN", default="last")
+@click.option(
+    "--list",
+    "lists",
+    is_flag=True,
+    help="List all runs instead, the newest first: date, command, contenders, verdict.",
+)
 @options.output_options
 def report(
     name: str,
+    lists: bool,
     form: Form | None,
     full: bool,
     out: Path | None,
@@ -32,6 +46,7 @@ def report(
     Nothing is measured again: a stored run always gives the same report.
 
     \b
+      cairn report --list                  which runs there are
       cairn report last --full             every metric, with spread and range
       cairn report last -o speed.tar.xz    write the whole run into one file, to keep or to send
       cairn report speed.tar.xz --md       show the run in such a file
@@ -39,9 +54,47 @@ def report(
     from cairn.report.run import comparisons, rendered
 
     output = output_of(form, full, color, out, force)
+    if lists:
+        _list(results or store.root(), output)
+        return
     stored = store.find(results or store.root(), name)
     if output.packs:
         output.write(packed(stored))
         return
     found = measured(stored)
     output.write(rendered(found, comparisons(found), output.view))
+
+
+def _list(where: Path, output: Output) -> None:
+    """Writes the list of all runs in this folder, the newest first."""
+    from cairn.report import run_list
+
+    if was_given("name"):
+        raise UsageError("--list shows all runs; leave out --list or the name of the run")
+    if output.view.form not in ("text", "json") or output.packs:
+        raise UsageError("the list is text or JSON; leave out the other form")
+    runs = [_listed(path) for path in reversed(store.runs(where))]
+    if output.view.form == "json":
+        output.write(run_list.document(runs))
+        return
+    if not runs:
+        output.write(f"there is no run in {printable(str(where))}\n")
+        return
+    dates = [
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(one.created_at))
+        if one.created_at is not None
+        else "date unknown"
+        for one in runs
+    ]
+    output.write(run_list.render(runs, dates, output.view))
+
+
+def _listed(path: Path) -> Listed:
+    from cairn.report import run_list
+
+    try:
+        # Only the calibration in use predicts. Finding it for each run would take long.
+        found = measured(store.Folder(path), predicts=False)
+        return run_list.listed(found, str(path), runs_now=store.is_measured(path))
+    except CairnError as error:
+        return run_list.damaged(path.name, str(path), str(error))
