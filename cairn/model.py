@@ -28,6 +28,11 @@ TIME_BUDGET = "time budget"
 """Two of the reasons why measuring ended. With these two, fewer rounds were run than asked for."""
 
 
+NO_INPUT = "/dev/null"
+COPY = "-"
+"""Two values of `Settings.stdin`: no input, and the copy that is kept with the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
     """One allocator as it is used in a run: its library, and the environment that it runs with.
@@ -549,7 +554,8 @@ class Settings:
     """The working directory."""
     shell: bool = False
     """Whether each command is a line for /bin/sh."""
-    stdin: str = "/dev/null"
+    stdin: str = NO_INPUT
+    """The file that every trial reads, or COPY."""
     stdout: str | None = None
     """A file that every trial overwrites; None discards the output after it was checked."""
     setup: str | None = None

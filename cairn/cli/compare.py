@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import rich_click as click
 
 from cairn import units
-from cairn.cli import options
+from cairn.cli import options, standard_input
 from cairn.cli.console import output_of, stderr, was_given
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
 from cairn.cli.root_command import cli
@@ -105,11 +106,10 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 @click.option(
     "--input",
     "stdin",
-    type=click.Path(exists=True, dir_okay=False),
-    default="/dev/null",
-    show_default=True,
-    metavar="FILE",
-    help="File for the program's standard input.",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE|-",
+    help="File for the program's standard input; - is a copy of cairn's own, the same for every "
+    "run. Default: - if that is a pipe or a file, else no input.",
 )
 @click.option(
     "--output",
@@ -200,7 +200,7 @@ def compare(
     parameters: tuple[tuple[str, tuple[str, ...]], ...],
     specs: tuple[str, ...], baseline: str | None, resume: str | None, precision: float,
     margin: float, min_rounds: int, max_rounds: int, budget: float, runs: int | None,
-    seed: int | None, shell: bool, stdin: str, stdout: str | None, ok_exit: tuple[int, ...],
+    seed: int | None, shell: bool, stdin: str | None, stdout: str | None, ok_exit: tuple[int, ...],
     verify: str | None, timeout: float | None, cpus: str | None, warmup: int, setup: str | None,
     prepare: str | None, conclude: str | None, cleanup: str | None, patterns: tuple[Pattern, ...],
     counters: bool, why: bool, memory: str, warm_memory: int | None, form: Form | None, full: bool,
@@ -226,10 +226,6 @@ def compare(
         refuse_beside_resume()
         run, folder = resumed(where, resume)
     else:
-        if stdin != "/dev/null" and not Path(stdin).is_file():
-            raise UsageError(
-                f"--input {stdin} is not a regular file; every run must read it from its beginning"
-            )
         doubles = [
             pattern.name
             for pattern in patterns
@@ -239,7 +235,7 @@ def compare(
             raise UsageError(f"--metric {doubles[0]} is given twice; give one of them another name")
         settings = Settings(
             workloads=_workloads(command, lines, parameters, shell), folder=str(Path.cwd()),
-            shell=shell, stdin=str(Path(stdin).absolute()),
+            shell=shell,
             stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare,
             conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
             verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,
@@ -257,8 +253,10 @@ def compare(
             raise UsageError(f"--max-rounds {max_rounds} is less than --min-rounds {min_rounds}")
         else:
             rule = StopRule(precision, min_rounds, max_rounds, margin, budget)
-        run = new_run(console, settings, specs, baseline, rule, seed)
-        folder = store.Folder.create(where, run)
+        with standard_input.chosen(stdin, where, console) as given:
+            settings = replace(settings, stdin=given.stdin)
+            run = new_run(console, settings, specs, baseline, rule, seed, stdin=given.path)
+            folder = store.Folder.create(where, run, given.copy)
     conduct(console, run, folder, "cairn compare", output)
 
 

@@ -129,15 +129,19 @@ def new_run(
     rule: StopRule,
     seed: int | None,
     experiment: str | None = None,
+    stdin: str | None = None,
 ) -> Run:
     """Returns the description of a new run.
+
+    stdin: the input of the program while the run has no folder; None for that of the settings.
 
     Raises CairnError if doctor finds an obstacle or a contender is missing.
     """
     from cairn.doctor import machine
     from cairn.run import preflight
 
-    ready = preflight.prepare(specs, settings, baseline, lambda text: say(console, "doctor", text))
+    before = replace(settings, stdin=stdin or settings.stdin)
+    ready = preflight.prepare(specs, before, baseline, lambda text: say(console, "doctor", text))
     if ready.program:
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders

@@ -17,7 +17,7 @@ from cairn import units
 from cairn.compare import comparison, plan, stats
 from cairn.doctor import machine
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
-from cairn.model import INTERRUPTED, TIME_BUDGET, Build, Run, Sample, StopRule, Trial, value
+from cairn.model import COPY, INTERRUPTED, TIME_BUDGET, Build, Run, Sample, StopRule, Trial, value
 from cairn.run import builds
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
@@ -90,7 +90,10 @@ class Measurement:
     def __init__(self, run: Run, folder: Folder, scratch: Path, observer: Observer) -> None:
         self._run = run
         self._folder = folder
-        self._runner = Runner(run.settings, run.contenders, scratch)
+        settings = run.settings
+        if settings.stdin == COPY:
+            settings = replace(settings, stdin=folder.stdin())
+        self._runner = Runner(settings, run.contenders, scratch)
         self._observer = observer
         self._samples: list[Sample] = []
         self._of: list[list[Sample]] = [[] for _ in run.settings.workloads]

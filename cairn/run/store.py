@@ -4,6 +4,7 @@ Measuring appends to them, and reports read them. No other state exists.
 
     ROOT/ID/run.json        the settings; complete before the first trial
     ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
+    ROOT/ID/input           the copy of standard input, if the program has one
     ROOT/ID/stopped         why measuring ended; absent during a run, and if it was cut short
     ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
     ROOT/ID/failed/…        the standard error of a failed trial
@@ -33,6 +34,8 @@ from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot, encoded
 
+INPUT = "input"
+"""The copy of standard input, of which every trial reads all."""
 _RAW = ("witness", "failed")
 """The folders of raw data within the folder of a run."""
 _NAME_LENGTH = 64
@@ -87,6 +90,7 @@ class Folder(StoredRun):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._lock: int | None = None
+        self._input: int | None = None
         self._kept: dict[str, bytearray] = {}
         """The content of the settings and samples; empty unless this process measures the run."""
         self._seen: dict[str, _Signature | None] = {}
@@ -128,6 +132,8 @@ class Folder(StoredRun):
         for name in changed:
             self._replace(name, bytes(self._kept[name]))
             self._seen[name] = _signature(self.path / name)
+        if self._input is not None and not (self.path / INPUT).exists():
+            shutil.copyfile(f"/proc/self/fd/{self._input}", self.path / INPUT)
         if RUN in changed:
             self._hold()
 
@@ -144,8 +150,11 @@ class Folder(StoredRun):
             ) from None
 
     @classmethod
-    def create(cls, results: Path, run: Run) -> Folder:
-        """Makes ROOT/ID with run.json and locks it. Only the user can read the folder."""
+    def create(cls, results: Path, run: Run, stdin: Path | None = None) -> Folder:
+        """Makes ROOT/ID with run.json and locks it. Only the user can read the folder.
+
+        stdin: the copy of standard input, which is moved into the folder; None without one.
+        """
         path = results / run.id
         content = encoded(run, indent=2) + b"\n"
         try:
@@ -156,6 +165,8 @@ class Folder(StoredRun):
             folder = cls(path)
             folder._write_new(RUN, content)
             folder._write_new(SAMPLES, b"")
+            if stdin is not None:
+                stdin.rename(path / INPUT)
             folder._hold()
             folder._remember(RUN, content)
             folder._remember(SAMPLES, b"")
@@ -181,6 +192,23 @@ class Folder(StoredRun):
         self.write(RUN, content)
         self._hold()
         self._remember(RUN, content)
+
+    def stdin(self) -> str:
+        """Returns the path of the run's copy of standard input.
+
+        The path stays valid if the program deletes the folder. Raises UsageError if there is none.
+        """
+        path = self.path / INPUT
+        try:
+            if self._input is None:
+                self._input = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise UsageError(
+                f"{path} is gone, the copy of standard input for every run; begin a new run"
+            ) from None
+        except OSError as error:
+            raise cannot("read", path, error) from error
+        return f"/proc/{os.getpid()}/fd/{self._input}"
 
     def append(self, sample: Sample) -> None:
         """Appends one trial. Removes `stopped`, because measuring continues.
