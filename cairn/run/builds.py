@@ -57,15 +57,16 @@ def _of_programs(settings: Settings) -> Iterator[tuple[str, str, str]]:
         if settings.shell:
             yield from _of_program("/bin/sh", settings.folder)
         _, behind = behind_env(words)
-        if not behind or behind in seen:
+        if not behind:
             continue
-        seen.add(behind)
-        try:
-            yield from _of_program(behind[0], settings.folder)
-        except CairnError:
-            # The first word of a shell's line need not be a program.
-            if not settings.shell:
-                raise
+        if behind[0] not in seen:
+            seen.add(behind[0])
+            try:
+                yield from _of_program(behind[0], settings.folder)
+            except CairnError:
+                # The first word of a shell's line need not be a program.
+                if not settings.shell:
+                    raise
         script = _script(behind, settings.folder)
         if script is not None:
             yield script, os.path.join(settings.folder, script), "script"

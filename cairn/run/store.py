@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -34,6 +35,8 @@ from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot, encoded
 
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+"""A name that new_id() gives."""
 INPUT = "input"
 """The copy of standard input, of which every trial reads all."""
 _RAW = ("witness", "failed")
@@ -321,7 +324,9 @@ def find(results: Path, name: str) -> StoredRun:
     if name == "last":
         if not known:
             raise UsageError(f"there is no run in {results} yet; 'cairn compare -- PROG' makes one")
-        return Folder(known[-1])
+        # Other folders, such as those that a program made here, are found by their names alone.
+        named = [path for path in known if _ID.fullmatch(path.name)]
+        return Folder((named or known)[-1])
     if "/" in name or name in (".", ".."):
         return _at(Path(name))
     exact = [path for path in known if path.name == name]

@@ -239,7 +239,8 @@ def test_a_program_that_writes_into_the_results_folder_loses_no_run(
 
 def test_other_files_in_the_results_folder_do_no_harm(cairn, tmp_path: Path) -> None:
     line = (
-        "echo x > $CAIRN_RESULTS/zz; mkdir -p $CAIRN_RESULTS/zzz; touch $CAIRN_RESULTS/zzz/run.json"
+        "echo x > $CAIRN_RESULTS/zz; mkdir -p $CAIRN_RESULTS/zzz; "
+        "touch $CAIRN_RESULTS/zzz/run.json $CAIRN_RESULTS/zzz/samples.jsonl"
     )
     result = cairn("compare", "-r", 2, "-a", "system", "--shell", "--", line)
     assert result.code == 0, result.err

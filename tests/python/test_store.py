@@ -371,7 +371,8 @@ def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.F
 @pytest.mark.parametrize("part", ["run.json", "samples.jsonl", "witness", "whole", "moved"])
 def test_files_that_the_program_changed_are_restored(tmp_path: Path, part: str) -> None:
     """A program that wrote into the results folder, or emptied it, lost the run."""
-    folder = store.Folder.create(tmp_path, a_run())
+    run = a_run()
+    folder = store.Folder.create(tmp_path, run)
     folder.append(a_sample(1))
     expected = {name: (folder.path / name).read_bytes() for name in ("run.json", "samples.jsonl")}
     match part:
@@ -388,7 +389,7 @@ def test_files_that_the_program_changed_are_restored(tmp_path: Path, part: str) 
     folder.append(a_sample(2))
     assert folder.restored == (part != "witness")
     again = store.Folder(folder.path)
-    assert again.run() == a_run()
+    assert again.run() == run
     assert [sample.trial.round for sample in again.samples()] == [1, 2]
     for name, content in expected.items():
         assert (folder.path / name).read_bytes().startswith(content)
