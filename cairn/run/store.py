@@ -37,6 +37,7 @@ from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun,
 
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 """A name that new_id() gives."""
+_SECOND = len("20260101-000000")
 INPUT = "input"
 """The copy of standard input, of which every trial reads all."""
 _RAW = ("witness", "failed")
@@ -304,10 +305,19 @@ def _is_run(path: Path) -> bool:
         return False
 
 
+def _age(path: Path) -> tuple[str, int, str]:
+    """The sort key of a run: its second, and within the second the time of its run.json."""
+    try:
+        changed = (path / RUN).stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    return path.name[:_SECOND], changed, path.name
+
+
 def runs(results: Path) -> list[Path]:
     """Returns the paths of all runs, oldest first."""
     try:
-        return sorted(path for path in results.iterdir() if _is_run(path))
+        return sorted((path for path in results.iterdir() if _is_run(path)), key=_age)
     except FileNotFoundError:
         return []
     except OSError as error:

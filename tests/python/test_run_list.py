@@ -19,7 +19,7 @@ def test_every_kind_of_run_has_an_entry(path: Path) -> None:
     found = measured(RunArchive(path), predicts=False)
     entry = run_list.listed(found, str(path), runs_now=False)
     assert entry.commands and entry.contenders and entry.state == "complete"
-    assert entry.verdict.endswith((".", ":")) and "\n" not in entry.verdict
+    assert entry.verdict.endswith(".") and "\n" not in entry.verdict
     text = run_list.render([entry], ["2026-01-01 12:00"], View(width=80))
     assert text.startswith(f"{entry.id}  2026-01-01 12:00\n  command ")
     assert all(len(line) <= 80 for line in text.splitlines())
