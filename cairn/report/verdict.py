@@ -51,7 +51,7 @@ def says(verdict: Verdict) -> Says:
     """Returns the sentences. They are printable."""
     base = formatting.printable(verdict.baseline)
     failures = tuple(
-        _failure(formatting.printable(one.contender), formatting.printable(one.why))
+        _failure(formatting.printable(one.contender), formatting.message(one.why))
         for one in verdict.failed
         if one.contender != verdict.baseline
     )
