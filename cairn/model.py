@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from signal import Signals
 from typing import Literal
 
 from cairn.verdict import Verdict
@@ -23,6 +24,9 @@ Stored runs of version 1 are read, too. Newer versions are refused.
 LARGEST_NUMBER = 1e15
 """The absolute value of a user's metric, a counter or a workload's own figure is less than this."""
 
+NOT_SEEN = "not seen"
+"""The ending of a process of which neither an end by itself nor a status was seen."""
+
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
 """Two of the reasons why measuring ended. With these two, fewer rounds were run than asked for."""
@@ -31,6 +35,14 @@ TIME_BUDGET = "time budget"
 NO_INPUT = "/dev/null"
 COPY = "-"
 """Two values of `Settings.stdin`: no input, and the copy that is kept with the run."""
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as "SIGSEGV"; "signal 40" for one without a name."""
+    try:
+        return Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +312,12 @@ class Sample:
     """
     left_behind: int = 0
     """The number of descendants still running when the command ended; the launcher ended them."""
+    endings: Mapping[str, Mapping[str, int]] | None = None
+    """How the processes of the tree ended: by program, the number of each ending.
+
+    An ending is "exit 0" with the exit status, the name of a signal such as "SIGSEGV", or NOT_SEEN.
+    None for a run of an earlier version, which did not record it.
+    """
     counters: Mapping[str, float | None] = field(default_factory=dict)
     """Performance counters of the whole tree, by name; None for those the machine does not have."""
     metrics: Mapping[str, float] = field(default_factory=dict)

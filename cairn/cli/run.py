@@ -105,6 +105,8 @@ def end(ended: Ended) -> NoReturn:
             f"{units.counted(ended.left_behind, 'background process', 'background processes')} "
             f"outlived the program and {'was' if ended.left_behind == 1 else 'were'} killed",
         )
+    if ended.crashes is not None and ended.exit_code < EXIT_SIGNAL:
+        say(stderr(), "run", ended.crashes)
     if ended.problem is not None:
         fail(ContenderFailed(ended.problem), ended.exit_code or EXIT_CANNOT_PRELOAD)
     sys.exit(ended.exit_code)

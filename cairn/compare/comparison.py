@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn import units
-from cairn.compare import judge, stats
+from cairn.compare import endings, judge, stats
 from cairn.model import (
     BENCH_ROUNDS_MOST,
     BUILT_IN,
@@ -106,7 +106,7 @@ def compare(
         not_tested=tuple(_not_tested(table, samples)),
         next_steps=tuple(_next_steps(judged, rule, contenders, run_name, bench, stopped_because)),
         memory_method=table.memory_method,
-        notes=tuple(_notes(table, rows, contenders, samples)),
+        notes=tuple(_notes(table, rows, contenders, samples, baseline)),
         details=tuple(_details(table, rows)),
         time=time,
         against=tuple(
@@ -346,7 +346,11 @@ def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
 
 
 def _notes(
-    table: _Numbers, rows: Sequence[Row], contenders: Sequence[Contender], samples: Sequence[Sample]
+    table: _Numbers,
+    rows: Sequence[Row],
+    contenders: Sequence[Contender],
+    samples: Sequence[Sample],
+    baseline: str,
 ) -> list[str]:
     """Sentences on how the numbers came about, which a reader must know to judge them."""
     notes = []
@@ -374,6 +378,11 @@ def _notes(
             f"Up to {left} descendant{' was' if left == 1 else 's were'} still running "
             "when the command ended; cairn ended them."
         )
+    crashed = endings.crashes_of(
+        endings.of_samples(sample for sample in samples if sample.trial.contender == baseline)
+    )
+    if crashed is not None and baseline in table.survivors:
+        notes.append(f"Under {baseline}, {crashed}; the program succeeded all the same.")
     absent = _absent_counters(samples)
     if absent:
         notes.append(f"{_listed(absent, 'and')}: not available on this machine.")

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 import msgspec
 
 from cairn import native
+from cairn.compare.endings import Trials, crashes_of
 from cairn.errors import CairnError, ProgramMissing, ProgramNotExecutable
 from cairn.model import Contender
+from cairn.run.endings import endings
 from cairn.run.proof import judge
 from cairn.run.runner import (
     Launched,
@@ -49,6 +51,8 @@ class Ended:
     """Why the proof of load failed; None if the proof is complete."""
     left_behind: int
     """The number of processes still running when the command ended; the launcher ended them."""
+    crashes: str | None = None
+    """Which processes were killed by a crash signal, as a clause; None if none was."""
     launched: Launched | None = None
     """The launcher's report; None if the program was run without the launcher."""
 
@@ -82,6 +86,8 @@ def run(
             *(["--terminal"] if alone else []),
             "--memory",
             "none",
+            "--endings",
+            str(witness),
             *(["--counters"] if contender.probed else []),
             "--report-fd",
             str(writing),
@@ -105,13 +111,20 @@ def run(
         if process.returncode != 0 or not line:
             raise CairnError("the launcher failed; see its message above")
         launched = msgspec.json.decode(line, type=Launched)
-        proof = judge(witness.read_bytes(), used, launched.pid, seen_by(contender))
+        records = witness.read_bytes()
+        proof = judge(records, used, launched.pid, seen_by(contender))
+        trials = Trials()
+        trials.add(endings(records), counted=True)
     if launched.exec_errno is not None:
         kind = ProgramMissing if launched.exec_errno == errno.ENOENT else ProgramNotExecutable
         raise kind(f"cannot execute {command[0]}: {launched.exec_error}")
     code = launched.exit_code if launched.exit_code is not None else 128 + (launched.signal or 0)
     return Ended(
-        exit_code=code, problem=proof.problem, left_behind=launched.left_behind, launched=launched
+        exit_code=code,
+        problem=proof.problem,
+        left_behind=launched.left_behind,
+        crashes=crashes_of(trials),
+        launched=launched,
     )
 
 

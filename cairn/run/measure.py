@@ -14,10 +14,21 @@ from pathlib import Path
 from typing import Protocol
 
 from cairn import units
-from cairn.compare import comparison, plan, stats
+from cairn.compare import comparison, endings, plan, stats
 from cairn.doctor import machine
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
-from cairn.model import COPY, INTERRUPTED, TIME_BUDGET, Build, Run, Sample, StopRule, Trial, value
+from cairn.model import (
+    COPY,
+    INTERRUPTED,
+    TIME_BUDGET,
+    Build,
+    Contender,
+    Run,
+    Sample,
+    StopRule,
+    Trial,
+    value,
+)
 from cairn.run import builds
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
@@ -116,6 +127,10 @@ class Measurement:
         """
         self._watch = builds.Watch(())
         self._told_restored = False
+        self._ends: dict[tuple[int, str], endings.Trials] = {}
+        """By workload and contender: how the processes of its trials ended."""
+        self._bases = {one.name: _bases(run, one) for one in run.contenders}
+        """By contender: the contenders with whose endings its own are compared."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -251,7 +266,7 @@ class Measurement:
         sample, trace = self._runner.trial(trial, watch=watch)
         self._watch.refuse_changed()
         self._check_environment(sample)
-        sample = self._verified(sample)
+        sample = self._judged_by_endings(self._verified(sample))
         if _cell(sample) not in self._tried:
             self._folder.keep("witness", f"{trial.workload}-{trial.contender}.jsonl", trace.witness)
         self._folder.append(sample)
@@ -283,6 +298,8 @@ class Measurement:
         self._samples.append(sample)
         self._of[sample.trial.workload].append(self._judged(sample))
         self._tried.add(_cell(sample))
+        trials = self._ends.setdefault(_cell(sample), endings.Trials())
+        trials.add(sample.endings, counted=sample.trial.round > 0)
         if sample.failure is None:
             self._first.setdefault(_cell(sample), sample)
         else:
@@ -332,6 +349,45 @@ class Measurement:
         if settings.reports:
             return replace(sample, failure=f"computed another checksum {other}")
         return replace(sample, failure=f"printed something else {other} (--verify same-output)")
+
+    def _judged_by_endings(self, sample: Sample) -> Sample:
+        """The sample, marked as failed if its processes ended otherwise than under the baseline.
+
+        If the sample has failed already, the crashes are named as well: they may be the reason.
+        Processes under valgrind end by valgrind's limits, and are not judged.
+        """
+        workload, name = _cell(sample)
+        if sample.endings is None or self._run.settings.instructions:
+            return sample
+        if name == self._run.baseline:
+            self._tell_crashes(sample)
+            return sample
+        own = endings.together([*self._trials_of(workload, [name]), endings.of_samples([sample])])
+        base = endings.together(self._trials_of(workload, self._bases[name]))
+        found = endings.crashes(own, base)
+        if not found and sample.failure is None:
+            found = endings.differences(own, base)
+        if not found:
+            return sample
+        says = endings.says(found, own, base, self._run.baseline)
+        if sample.failure is None or sample.failure == sample.proof.problem:
+            return replace(sample, failure=f"failed: {says}")
+        if endings.is_only(found, sample.signal):
+            return sample
+        return replace(sample, failure=f"{sample.failure}; {says}")
+
+    def _trials_of(self, workload: int, names: Iterable[str]) -> list[endings.Trials]:
+        cells = [(workload, name) for name in names]
+        return [self._ends[cell] for cell in cells if cell in self._ends]
+
+    def _tell_crashes(self, sample: Sample) -> None:
+        """Tells the observer about crashes under the baseline, once for each workload."""
+        workload, name = _cell(sample)
+        if sample.failure is not None or (workload, name) in self._ends:
+            return
+        said = endings.crashes_of(endings.of_samples([sample]))
+        if said is not None:
+            self._observer.told(f"under {name}, {said}, and the program still succeeded")
 
     def _report_unchecked(self) -> None:
         """Tells the observer which workloads have no checksum. Their results are not compared."""
@@ -480,6 +536,25 @@ class Measurement:
                 self._warm_bytes = min(int(peak * _WARM_SHARE), int(available * _WARM_LIMIT))
         if self._warm_bytes:
             self._observer.warmed(self._warm_bytes)
+
+
+def _bases(run: Run, contender: Contender) -> tuple[str, ...]:
+    """The contenders with whose endings those of `contender` are compared.
+
+    They are the baseline, and for a contender that runs with the probe for --why also the baseline
+    with the probe.
+    """
+    baseline = next(one for one in run.contenders if one.name == run.baseline)
+    if not (run.settings.why and contender.probed):
+        return (run.baseline,)
+    twins = (
+        one.name
+        for one in run.contenders
+        if one.probed
+        and one.name != contender.name
+        and (one.preload, one.knobs) == (baseline.preload, baseline.knobs)
+    )
+    return (run.baseline, *twins)
 
 
 def _place(sample: Sample) -> tuple[int, int]:

@@ -9,16 +9,14 @@ is missing, and the trial does not count.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-
-import msgspec
 
 from cairn import units
 from cairn.model import Contender, Proof, Unreached
+from cairn.run.records import Record, raw, read, shown
 
 _NAMED_AT_MOST = 50
 """The largest number of unreached programs that a proof lists."""
@@ -37,28 +35,11 @@ knobs of any other allocator.
 """
 
 
-class _Owner(msgspec.Struct):
-    path: str
-    build_id: str | None = None
-
-
-class _Record(msgspec.Struct):
-    v: int
-    event: str
-    pid: int
-    path: str = ""
-    kind: str = ""
-    exe: str = ""
-    malloc: _Owner | None = None
-    split: dict[str, str] = {}
-    knobs: dict[str, str] = {}
-
-
 @dataclass(slots=True)
 class _Tree:
     """The events of all processes of a trial, in the order of their records."""
 
-    starts: list[_Record] = field(default_factory=list)
+    starts: list[Record] = field(default_factory=list)
     """All "start" records."""
     started: Counter[int] = field(default_factory=Counter)
     """By process id: the number of its "start" records."""
@@ -69,7 +50,7 @@ class _Tree:
     unreached: list[tuple[int, Unreached]] = field(default_factory=list)
     """(process id, program) for each executed program that the witness cannot reach."""
 
-    def add(self, record: _Record) -> None:
+    def add(self, record: Record) -> None:
         """Adds the next record."""
         match record.event:
             case "start":
@@ -77,10 +58,10 @@ class _Tree:
                 self.started[record.pid] += 1
             case "exec" | "spawn" if record.kind == "dynamic":
                 self.owed[record.pid] += 1
-                self.executed[record.pid] = _shown(record.path)
+                self.executed[record.pid] = shown(record.path)
             case "exec" | "spawn":
                 self.unreached.append(
-                    (record.pid, Unreached(reason=record.kind, path=_shown(record.path)))
+                    (record.pid, Unreached(reason=record.kind, path=shown(record.path)))
                 )
             case "exec-failed" if record.kind == "dynamic":
                 self.owed[record.pid] -= 1
@@ -103,15 +84,6 @@ class _Tree:
         ]
 
 
-def _raw(text: str) -> bytes:
-    """The bytes of a path. The witness writes each byte as the character with the same number."""
-    return text.encode("latin-1", "replace")
-
-
-def _shown(text: str) -> str:
-    return _raw(text).decode("utf-8", "backslashreplace")
-
-
 def _owns(contender: Contender, path: str) -> bool:
     if contender.owners:
         return path in contender.owners
@@ -124,26 +96,26 @@ def another_build(contender: Contender) -> str:
     return f"{contender.title} is another build than when this run began; begin a new run"
 
 
-def _misplaced(contender: Contender, record: _Record, resolve: Callable[[str], str]) -> str | None:
+def _misplaced(contender: Contender, record: Record, resolve: Callable[[str], str]) -> str | None:
     """Why this process does not use the contender, as a sentence; None if it does."""
-    program = _shown(record.exe)
+    program = shown(record.exe)
     if record.malloc is None:
         return f"no malloc was found in {program}"
-    owner = resolve(os.fsdecode(_raw(record.malloc.path)))
+    owner = resolve(os.fsdecode(raw(record.malloc.path)))
     if not _owns(contender, owner):
-        if owner == resolve(os.fsdecode(_raw(record.exe))):
+        if owner == resolve(os.fsdecode(raw(record.exe))):
             return f"{program} has its own malloc, which a preloaded allocator cannot replace"
         return (
-            f"in {program} malloc belongs to {_shown(record.malloc.path)}, not to {contender.title}"
+            f"in {program} malloc belongs to {shown(record.malloc.path)}, not to {contender.title}"
         )
     built = record.malloc.build_id
     if contender.build_id and built and built != contender.build_id[: len(built)]:
         return another_build(contender)
     for function, path in record.split.items():
-        other = resolve(os.fsdecode(_raw(path)))
+        other = resolve(os.fsdecode(raw(path)))
         if not _owns(contender, other):
             return (
-                f"in {program} {function} belongs to {_shown(path)} "
+                f"in {program} {function} belongs to {shown(path)} "
                 f"while malloc belongs to {contender.title}"
             )
     return None
@@ -165,7 +137,7 @@ def not_behind(
     )
 
 
-def _has_own_malloc(record: _Record) -> bool:
+def _has_own_malloc(record: Record) -> bool:
     return record.malloc is not None and record.malloc.path == record.exe
 
 
@@ -173,19 +145,10 @@ def foreign_knobs(knobs: Mapping[str, str], contender: Contender) -> dict[str, s
     """The variables that an allocator may read and that neither the contender nor cairn set."""
     own = {name for name, _ in contender.knobs}
     return {
-        _shown(name): _shown(value)
+        shown(name): shown(value)
         for name, value in knobs.items()
         if name not in own and not name.startswith(_OUR_OWN)
     }
-
-
-def _read(lines: Sequence[bytes]) -> tuple[list[_Record], int]:
-    """The records, and the number of damaged lines. A full disk leaves such lines."""
-    records = []
-    for line in lines:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            records.append(msgspec.json.decode(line, type=_Record))
-    return records, len(lines) - len(records)
 
 
 def lost_preload(content: bytes) -> str | None:
@@ -193,10 +156,10 @@ def lost_preload(content: bytes) -> str | None:
 
     None if there is no such program. The runner calls this during a trial, to end the trial early.
     """
-    records, _ = _read(content.splitlines())
+    records, _ = read(content.splitlines())
     for record in records:
         if record.kind == "environment" and record.event != "exec-failed":
-            return _environment(_shown(record.path))
+            return _environment(shown(record.path))
     return None
 
 
@@ -217,7 +180,7 @@ def judge(
     resolve: maps a path as the loader printed it to a real path. `contender.owners` has real paths.
     """
     tree = _Tree()
-    records, torn = _read(content.splitlines())
+    records, torn = read(content.splitlines())
     for record in records:
         tree.add(record)
     tree.owed[main_pid] += 1
@@ -235,7 +198,7 @@ def judge(
         if misplaced is None:
             loaded += 1
         elif _has_own_malloc(record) and record.pid != main_pid:
-            own_malloc.append(Unreached(reason="own allocator", path=_shown(record.exe)))
+            own_malloc.append(Unreached(reason="own allocator", path=shown(record.exe)))
         else:
             problem = problem or misplaced
     silent = tree.silent()
@@ -253,7 +216,7 @@ def judge(
     return Proof(
         processes=len(tree.starts) + len(silent) + len(tree.unreached),
         loaded=loaded,
-        owner=_shown(main.malloc.path) if main and main.malloc else None,
+        owner=shown(main.malloc.path) if main and main.malloc else None,
         unreached=tuple(unreached[:_NAMED_AT_MOST]),
         knobs=foreign_knobs(main.knobs, contender) if main else {},
         problem=problem,

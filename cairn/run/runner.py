@@ -37,6 +37,7 @@ from cairn.model import (
     Trial,
 )
 from cairn.run import workloads
+from cairn.run.endings import endings
 from cairn.run.proof import another_build, judge, lost_preload, not_behind
 
 if TYPE_CHECKING:
@@ -211,6 +212,8 @@ class Runner:
             *("--stdout", str(stdout) if keep_output else "/dev/null"),
             *("--stderr", str(stderr)),
             *("--chdir", settings.folder),
+            *("--endings", str(report)),
+            "--no-core",
             *(["--timeout", f"{settings.timeout_s:.3f}"] if settings.timeout_s is not None else []),
             *(["--cpus", settings.cpus] if settings.cpus is not None else []),
             *(["--counters"] if settings.counters else []),
@@ -272,6 +275,7 @@ class Runner:
             proof=proof,
             largest_process_bytes=launched.largest_process_bytes,
             left_behind=launched.left_behind,
+            endings=endings(witness),
             counters=counters,
             metrics=metrics,
             reported=reported,

@@ -211,6 +211,8 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
             told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults,
             told.live_peak_bytes, told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
         )  # fmt: skip
+    for counts in (sample.endings or {}).values():
+        numbers += tuple(counts.values())
     if sample.probe is not None:
         numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
         if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:

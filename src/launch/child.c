@@ -87,6 +87,17 @@ static void take_cpus(struct child_state *state, const cpu_set_t *cpus)
         give_up(state, CHILD_CPUS, NULL, 0);
 }
 
+/* Turns core dumps off. A limit of 0 bytes would not stop a dump into a pipe, to a program such as
+ * systemd-coredump. A limit of 1 byte stops both kinds: Linux reserves it for this. */
+static void refuse_core_dumps(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CORE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max < 1 ? limit.rlim_max : 1;
+    setrlimit(RLIMIT_CORE, &limit);
+}
+
 static void edit_environment(struct child_state *state, const struct options *options)
 {
     for (size_t i = 0; i < options->edit_count; i++) {
@@ -123,6 +134,8 @@ _Noreturn static void become_program(struct child_state *state, const struct opt
         give_up(state, CHILD_FOLDER, options->folder, errno);
     if (options->has_cpus)
         take_cpus(state, &options->cpus);
+    if (options->no_core)
+        refuse_core_dumps();
     edit_environment(state, options);
     signals_restore(signals);
 

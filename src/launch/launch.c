@@ -25,6 +25,7 @@
 #include "launch/cpu_samples.h"
 #include "launch/options.h"
 #include "launch/processes.h"
+#include "launch/reaped.h"
 #include "launch/report.h"
 #include "launch/sampler.h"
 #include "launch/signals.h"
@@ -62,6 +63,7 @@ struct launch {
     struct cpu_samples cpu_samples;
     struct terminal terminal;
     struct report report;
+    struct reaped reaped;
     uint64_t terminate_ns;  /* when PROG gets SIGTERM (NEVER_NS: never) */
     uint64_t kill_ns;       /* when PROG gets SIGKILL */
     uint64_t despair_ns;    /* when the launcher stops waiting for PROG's end */
@@ -140,6 +142,22 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
     return ready > 0;
 }
 
+/* Reaps the ended child that `info` describes, and adds it to the report and to the file of
+ * endings. `killed` says that the launcher may have ended the child. */
+static void reap(struct launch *launch, const siginfo_t *info, bool killed)
+{
+    struct process_name name = {""};
+    struct rusage usage;
+    int status;
+    bool is_success = info->si_code == CLD_EXITED && info->si_status == 0;
+    if (launch->options.reaped_path != NULL && !is_success && !killed)
+        name = processes_read_name(info->si_pid); /* gone once the child is reaped */
+    if (wait4(info->si_pid, &status, 0, &usage) != info->si_pid)
+        return;
+    report_add_usage(&launch->report, &usage);
+    reaped_add(&launch->reaped, info->si_pid, name.data, status, killed);
+}
+
 /* Reaps the children that are not PROG: descendants of PROG whose parent has ended, because the
  * kernel makes the launcher their parent. Sets `main_ended` if PROG has ended. PROG's end is then
  * recorded as `woke_ns`, the time at which the launcher woke up. */
@@ -149,12 +167,11 @@ static void reap_orphans(struct launch *launch, uint64_t woke_ns)
         siginfo_t info = {0};
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
             return;
-        struct rusage usage;
         if (info.si_pid == launch->child.pid) {
             launch->main_ended = true;
             launch->report.wall_ns = woke_ns; /* end of PROG; finish() subtracts the start */
-        } else if (wait4(info.si_pid, NULL, 0, &usage) == info.si_pid)
-            report_add_usage(&launch->report, &usage);
+        } else
+            reap(launch, &info, false);
     }
 }
 
@@ -282,6 +299,15 @@ static bool watch(struct launch *launch)
     return true;
 }
 
+static bool is_among(pid_t pid, const pid_t *pids, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pids[i] == pid)
+            return true;
+    }
+    return false;
+}
+
 /* Ends and reaps the descendants that PROG left behind. Only our own children get a signal, because
  * their process numbers cannot be reused before we reap them. When a child ends, its children
  * become ours, so that the loop reaches the whole tree level by level. Returns false if a process
@@ -289,22 +315,30 @@ static bool watch(struct launch *launch)
 static bool end_tree(struct launch *launch)
 {
     pid_t pids[PROCESSES_MAX];
+    /* Processes that ended by themselves, and that their living parents have not reaped. */
+    pid_t ended[PROCESSES_MAX];
+    size_t ended_count = 0;
     bool counted = false;
     uint64_t deadline_ns = clock_now_ns() + END_PATIENCE_NS;
     for (;;) {
-        struct rusage usage;
-        pid_t pid;
-        while ((pid = wait4(-1, NULL, WNOHANG, &usage)) > 0)
-            report_add_usage(&launch->report, &usage);
-        if (pid < 0)
+        siginfo_t info = {0};
+        int error;
+        while ((error = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT)) == 0 &&
+               info.si_pid != 0)
+            reap(launch, &info, counted && !is_among(info.si_pid, ended, ended_count));
+        if (error != 0)
             return errno == ECHILD;
         if (clock_now_ns() >= deadline_ns)
             return false;
 
         if (!counted) {
             size_t count = processes_descendants(getpid(), pids, PROCESSES_MAX);
-            for (size_t i = 0; i < count; i++)
-                launch->report.left_behind += processes_is_alive(pids[i]);
+            for (size_t i = 0; i < count; i++) {
+                if (processes_is_alive(pids[i]))
+                    launch->report.left_behind++;
+                else
+                    ended[ended_count++] = pids[i];
+            }
             counted = true;
             cgroup_kill(&launch->cgroup);
         }
@@ -380,7 +414,9 @@ static int finish(struct launch *launch)
     struct rusage usage;
     wait4(launch->child.pid, &report->status, 0, &usage);
     report_add_usage(report, &usage);
+    reaped_add(&launch->reaped, launch->child.pid, "", report->status, false);
     bool ended = clean_up(launch);
+    reaped_close(&launch->reaped);
 
     enum memory_method method = launch->sampler.memory.method;
     report->sampling_cpu_ns = sampler_cpu_ns(&launch->sampler);
@@ -425,6 +461,12 @@ static int run(struct launch *launch)
     for (size_t i = 0; i < COUNTERS_COUNT; i++)
         launch->counters.fds[i] = -1;
     launch->cpu_samples.file = -1;
+    launch->reaped.file = -1;
+    const char *reaped_path = launch->options.reaped_path;
+    if (reaped_path != NULL && !reaped_open(&launch->reaped, reaped_path)) {
+        complaint("cannot write", reaped_path, errno);
+        return COMPLAINT_EXIT;
+    }
     if (!signals_take(&launch->signals)) {
         complaint("cannot wait for signals", NULL, errno);
         return COMPLAINT_EXIT;

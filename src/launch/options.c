@@ -36,6 +36,8 @@ const char options_help[] =
     "  --counters           read performance counters of the whole tree\n"
     "  --cpu-samples FILE   write clock samples of all processors; emptied first, created for its\n"
     "                       owner only\n"
+    "  --endings FILE       append to this file how each process ended that cairn-launch reaped\n"
+    "  --no-core            PROG and its children leave no core dumps\n"
     "  --touch BYTES        start no PROG: write to this much memory once, and give it back\n"
     "  --help, --version\n"
     "\n"
@@ -171,6 +173,8 @@ static const char *take_value(struct options *options, const char *name, char *v
         options->stderr_path = value;
     } else if (strcmp(name, "--cpu-samples") == 0) {
         options->cpu_samples_path = value;
+    } else if (strcmp(name, "--endings") == 0) {
+        options->reaped_path = value;
     }
     return NULL;
 }
@@ -179,7 +183,7 @@ static bool needs_value(const char *name)
 {
     static const char *const names[] = {
         "--report-fd", "--timeout", "--grace", "--memory", "--setenv", "--unsetenv",    "--cpus",
-        "--touch",     "--chdir",   "--stdin", "--stdout", "--stderr", "--cpu-samples",
+        "--touch",     "--chdir",   "--stdin", "--stdout", "--stderr", "--cpu-samples", "--endings",
     };
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         if (strcmp(name, names[i]) == 0)
@@ -211,6 +215,8 @@ enum options_task options_parse(struct options *options, char **argv)
             options->terminal = true;
         } else if (strcmp(name, "--counters") == 0) {
             options->counters = true;
+        } else if (strcmp(name, "--no-core") == 0) {
+            options->no_core = true;
         } else if (needs_value(name)) {
             char *value = *++next;
             if (value == NULL)

@@ -41,6 +41,7 @@ struct options {
     uint64_t touch_bytes;
     bool terminal;
     bool counters;
+    bool no_core;
     bool has_cpus;
     cpu_set_t cpus;
     const char *folder; /* all paths are NULL if the option was not given */
@@ -48,6 +49,7 @@ struct options {
     const char *stdout_path;
     const char *stderr_path;
     const char *cpu_samples_path;
+    const char *reaped_path;
     char **edits; /* changes of PROG's environment */
     size_t edit_count;
     char **command; /* ends with NULL */

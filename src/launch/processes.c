@@ -51,6 +51,15 @@ bool processes_is_alive(pid_t pid)
     return read_state(pid, &state, &parent) && state != 'Z' && state != 'X';
 }
 
+struct process_name processes_read_name(pid_t pid)
+{
+    struct process_name name;
+    if (!file_read_at(AT_FDCWD, proc_path(pid, "/comm").data, name.data, sizeof name.data))
+        name.data[0] = '\0';
+    name.data[strcspn(name.data, "\n")] = '\0';
+    return name;
+}
+
 /* Reads the last number of /proc/loadavg, which is 2345 in "0.00 0.01 0.05 1/80 2345". */
 pid_t processes_newest(void)
 {

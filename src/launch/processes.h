@@ -36,6 +36,14 @@ pid_t processes_newest(void);
 /* Returns whether the process exists and is not a zombie. */
 bool processes_is_alive(pid_t pid);
 
+/* The name that the kernel keeps for a process: the beginning of the name of its program. */
+struct process_name {
+    char data[32];
+};
+
+/* Returns the name of a process, also of a zombie. It is "" if there is no such process. */
+struct process_name processes_read_name(pid_t pid);
+
 struct process_memory {
     uint64_t anon_bytes;
     uint64_t shmem_bytes;

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -92,6 +93,19 @@ static inline uint64_t kernel_file_size_limit_bytes(void)
     if (syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) != 0)
         return UINT64_MAX;
     return limit.rlim_cur;
+}
+
+/* Returns whether the kernel reaps the children of this process, so that none can be waited for. */
+static inline bool kernel_ignores_children(void)
+{
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void (*restorer)(void);
+        uint64_t mask;
+    } action = {0}; /* the kernel's own struct sigaction on x86-64 and arm64 */
+    return syscall(SYS_rt_sigaction, SIGCHLD, NULL, &action, sizeof action.mask) == 0 &&
+           (action.handler == SIG_IGN || (action.flags & SA_NOCLDWAIT) != 0);
 }
 
 static inline pid_t kernel_process(void)

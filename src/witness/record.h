@@ -1,10 +1,11 @@
 /* record.h - the format of the witness file, in which every process of a measured program records
- * which allocator it uses. cairn/run/proof.py reads the file.
+ * which allocator it uses and how it ends. cairn/run/proof.py and cairn/run/endings.py read the
+ * file.
  *
  * The file consists of JSON lines. Each line is appended by one write(2). Strings are ASCII: a byte
  * of 0x80 or above is written as \u00XX, so that encoding a string as Latin-1 gives the original
- * bytes. A string that was too long ends in "[cut]". The member "event" names one of four events. A
- * reader skips members that it does not know.
+ * bytes. A string that was too long ends in "[cut]". The member "event" names one of seven events.
+ * A reader skips members that it does not know.
  *
  *     {"v":1,"event":"start","pid":7,"ppid":6,"exe":"/usr/bin/make",
  *      "malloc":{"path":"/usr/lib/libjemalloc.so.2","build_id":"9a01…"},
@@ -26,6 +27,23 @@
  *         posix_spawn started process 8, which runs the program `path`. The parent writes this
  *         line, often after the `start` of process 8.
  *
+ *     {"v":1,"event":"fork","pid":9,"ppid":7,"program":"make"}
+ *         Process 9 is a forked child of a process that ignores SIGCHLD. No process will wait for
+ *         it. Other forked children write no line when they begin.
+ *     {"v":1,"event":"end","pid":9,"status":512,"program":"make"}
+ *         The process ends by itself, here with exit status 2. `status` is as wait(2) returns it.
+ *         The line is written before the end, so the process may still crash, and a process may
+ *         write the line twice. `program` is the name of the program, at most 60 bytes of it.
+ *     {"v":1,"event":"wait","pid":9,"by":7,"status":11,"program":"make"}
+ *         Process 7, which runs `program`, waited for its child 9, and the child ended with this
+ *         status. `pid` is 0 if the child was started by system() or popen(), which do not tell its
+ *         number. There is no such line for a child that exited with status 0.
+ *     {"v":1,"event":"wait","pid":9,"by":5,"status":9,"program":"make","killed":true}
+ *         cairn-launch (here process 5) writes this line for every process that it reaps: for the
+ *         command itself and for orphans. `program` is the name of the program that ended, or "" if
+ *         it is not known. `killed` is present if cairn-launch may have ended the process, because
+ *         it was still alive when the command had ended.
+ *
  * `kind` says whether a `start` must follow:
  *
  *     dynamic       yes
@@ -45,7 +63,7 @@
  *
  * There may be more starts than the formula requires, because this library does not see every start
  * of a program: system and popen of libc, static programs, and programs that make the system call
- * directly start others without an `exec` or `spawn` line. A fork without exec needs no line,
+ * directly start others without an `exec` or `spawn` line. A fork without exec needs no line here,
  * because the child keeps the allocator of its parent. A line that is not valid JSON is incomplete,
  * for example because the disk was full. A file with such a line proves nothing.
  */

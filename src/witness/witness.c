@@ -1,5 +1,6 @@
 /* witness.c - records at the start of a program which object (the program or a library) owns
  * malloc, and which knobs are set. A knob is an environment variable that configures an allocator.
+ * It also begins to record how the processes of the program end.
  *
  * The library is preloaded before the allocator under test, in every process of a measured program.
  * It is also preloaded in the runs of the baseline, so that it costs the same time in all
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "witness/endings.h"
 #include "witness/environment.h"
 #include "witness/exec.h"
 #include "witness/kernel.h"
@@ -127,14 +129,10 @@ static void add_knobs(struct text *line)
         text_add_json_bool(line, "knobs_cut", true);
 }
 
-static void write_start(void)
+static void write_start(const char *exe)
 {
     char buffer[START_BYTES];
-    /* One byte longer than the longest path that fits into a record, so that record_add() notices a
-     * longer path and marks it as cut. */
-    char exe[RECORD_PATH_BYTES + 2];
     struct text line = text_over(buffer, sizeof buffer);
-    kernel_read_link("/proc/self/exe", exe, sizeof exe);
     record_begin(&line, "start", kernel_process());
     text_add_json_unsigned(&line, "ppid", (uint64_t)kernel_parent());
     record_add(&line, "exe", exe, RECORD_PATH_BYTES);
@@ -147,7 +145,14 @@ __attribute__((constructor)) static void witness_start(void)
 {
     int error = errno;
     exec_prepare();
-    if (record_file() != NULL)
-        write_start();
+    endings_prepare();
+    if (record_file() != NULL) {
+        /* One byte longer than the longest path that fits into a record, so that record_add()
+         * notices a longer path and marks it as cut. */
+        char exe[RECORD_PATH_BYTES + 2];
+        kernel_read_link("/proc/self/exe", exe, sizeof exe);
+        write_start(exe);
+        endings_begin(exe);
+    }
     errno = error;
 }

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from support.places import PROGRAMS
 
+ENDINGS = ("fork", "end", "wait")
+"""The events that belong to the end of processes."""
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -23,26 +26,32 @@ class Seen:
     out: str
     err: str
     records: list[dict] = field(default_factory=list)
+    content: bytes = b""
+    """The file of the records."""
 
     def events(self, event: str) -> list[dict]:
         return [record for record in self.records if record["event"] == event]
 
     def of(self, pid: int) -> list[tuple[str, str]]:
-        """Returns event and path of each record of a process, in the order of the file.
+        """Returns event and path of each start or execution of a process, in order of the file.
 
         The record "spawn" of the parent may come after the record "start" of the child.
         """
-        own = [record for record in self.records if record["pid"] == pid]
+        own = [
+            record
+            for record in self.records
+            if record["pid"] == pid and record["event"] not in ENDINGS
+        ]
         return [
             (record["event"], text(record.get("path") or record.get("exe") or "")) for record in own
         ]
 
     def tries(self) -> list[tuple[str, str]]:
-        """Returns event and kind of all records except "start"."""
+        """Returns event and kind of all executions."""
         return [
             (record["event"], record["kind"])
             for record in self.records
-            if record["event"] != "start"
+            if record["event"] not in ("start", *ENDINGS)
         ]
 
     def kinds(self) -> list[str]:
@@ -59,7 +68,7 @@ class Seen:
         for record in self.records:
             if record["event"] == "start":
                 balance[record["pid"]] += 1
-            elif record["kind"] == "dynamic":
+            elif record.get("kind") == "dynamic":
                 balance[record["pid"]] += 1 if record["event"] == "exec-failed" else -1
         return {pid: count for pid, count in balance.items() if count < 0}
 
@@ -140,4 +149,6 @@ class Bench:
         records = [json.loads(line) for line in written.splitlines()]
         assert written == b"" or written.endswith(b"\n")
         assert written.isascii()
-        return Seen(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr), records)
+        return Seen(
+            done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr), records, written
+        )

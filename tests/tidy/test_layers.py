@@ -92,9 +92,9 @@ C_ORDER: dict[str, list[str]] = {
             "memory",
             "sampler",
         ),
-        *("counters", "cpu_samples", "touch", "child", "terminal", "report", "launch"),
+        *("counters", "cpu_samples", "touch", "child", "terminal", "report", "reaped", "launch"),
     ],
-    "witness": ["kernel", "environment", "target", "owner", "record", "exec", "witness"],
+    "witness": ["kernel", "environment", "target", "owner", "record", "exec", "endings", "witness"],
     "probe": [
         *(
             "direct_syscall",

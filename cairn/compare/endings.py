@@ -1,0 +1,269 @@
+"""Judges whether a contender failed by the way in which its processes ended. Pure.
+
+An exit code of the command says little: a parent may ignore how its children end. So the endings of
+all processes are compared with those under the baseline, by program. A contender has failed if
+
+- a process was killed by a crash signal, even once, and no process of this program was killed by
+  this signal in any run of the baseline so far; or
+- an ending other than "exit 0" was in at least ROUNDS_LEAST rounds and in more than half of the
+  runs, and either in no run of the baseline, or more often than there (see `_more`).
+
+"exit 0" is no failure. A process that its parent kills under the baseline may well have finished
+before that under a faster allocator. The number of processes is not compared either, since a parent
+that polls starts more of them when it waits longer.
+
+docs/decisions has the probability that this calls a healthy contender failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cairn.model import NOT_SEEN, Sample, signal_name
+
+CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
+"""The signals that end a process because it did something wrong."""
+SUCCESS = "exit 0"
+ROUNDS_LEAST = 3
+"""The fewest rounds in which an ending must differ. The baseline needs as many runs."""
+CONSTANT_LEAST = 6
+"""The fewest runs of the baseline that show that a number of endings does not vary."""
+_NAMED_MOST = 8
+"""The most endings that a sentence names."""
+
+Counts = Mapping[str, Mapping[str, int]]
+"""By program, the number of each ending; see Sample.endings."""
+
+
+@dataclass(slots=True)
+class Trials:
+    """The endings in the trials of one contender on one workload, the warm-up included."""
+
+    runs: int = 0
+    _patterns: dict[tuple[tuple[str, tuple[tuple[str, int], ...]], ...], list[int]] = field(
+        default_factory=dict
+    )
+    """By endings: the number of trials that ended so, and how many of them were in a round.
+
+    Nearly all trials of a program end alike. So a judgement is quick even after many rounds.
+    """
+
+    def add(self, counts: Counts | None, *, counted: bool) -> None:
+        """Adds a trial. None, for a trial of an earlier version, adds nothing.
+
+        counted: whether the trial belongs to a round; the warm-up does not.
+        """
+        if counts is None:
+            return
+        key = tuple((program, tuple(of.items())) for program, of in counts.items())
+        found = self._patterns.setdefault(key, [0, 0])
+        found[0] += 1
+        found[1] += counted
+        self.runs += 1
+
+    def each(self) -> Iterator[tuple[Counts, int, int]]:
+        """Yields endings, with the number of trials and of rounds that ended so."""
+        for key, (runs, rounds) in self._patterns.items():
+            yield {program: dict(counts) for program, counts in key}, runs, rounds
+
+    def programs(self) -> set[str]:
+        """The programs that ran in any trial."""
+        return {program for counts, _, _ in self.each() for program in counts}
+
+    def of(self, program: str) -> list[tuple[Mapping[str, int], int, int]]:
+        """The endings of one program, with the number of trials and of rounds that ended so."""
+        return [(counts.get(program, {}), runs, rounds) for counts, runs, rounds in self.each()]
+
+
+def of_samples(samples: Iterable[Sample]) -> Trials:
+    """The endings of these trials."""
+    trials = Trials()
+    for sample in samples:
+        trials.add(sample.endings, counted=sample.trial.round > 0)
+    return trials
+
+
+def together(all_trials: Sequence[Trials]) -> Trials:
+    """All these trials as those of one contender."""
+    result = Trials()
+    for trials in all_trials:
+        result.runs += trials.runs
+        for key, (runs, rounds) in trials._patterns.items():
+            found = result._patterns.setdefault(key, [0, 0])
+            found[0] += runs
+            found[1] += rounds
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """An ending of one program that speaks against a contender."""
+
+    program: str
+    ending: str
+    number: int
+    """The number of processes that ended so, in the trial with the most of them."""
+    processes: int
+    """The number of processes of this program in that trial."""
+    runs: int
+    """The number of trials with this ending."""
+
+    def says(self) -> str:
+        of = f" ({self.number} of {self.processes} processes)" if self.processes > 1 else ""
+        return f"{self.program}{of} {_ended(self.ending)}"
+
+
+def crashes(own: Trials, base: Trials) -> list[_Ending]:
+    """The crashes that speak against a contender, those of the most processes first.
+
+    Empty while there is no trial of the baseline to compare with.
+    """
+    if base.runs == 0:
+        return []
+    return _sorted(
+        found
+        for program in own.programs()
+        for found in _endings(own, program)
+        if found.ending in CRASHES and not _runs_with(base, program, found.ending)
+    )
+
+
+def differences(own: Trials, base: Trials) -> list[_Ending]:
+    """The other endings that speak against a contender, those of the most processes first."""
+    if base.runs < ROUNDS_LEAST:
+        return []
+    return _sorted(
+        found
+        for program in own.programs()
+        for found in _endings(own, program)
+        if found.ending != SUCCESS
+        and (_new(own, base, program, found.ending) or _more(own, base, program, found.ending))
+    )
+
+
+def _new(own: Trials, base: Trials, program: str, ending: str) -> bool:
+    """Whether most runs have this ending, and no run of the baseline has it.
+
+    An end that was not seen counts only if the ends of this program are seen under the baseline.
+    """
+    if _runs_with(base, program, ending):
+        return False
+    if ending == NOT_SEEN and not any(counts for counts, _, _ in base.of(program)):
+        return False
+    having = [(runs, rounds) for counts, runs, rounds in own.of(program) if counts.get(ending)]
+    return _is_most(having, own.runs)
+
+
+def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
+    """Whether most runs have this ending more often than every run of the baseline.
+
+    The endings of this program must be the same in all runs of the baseline, and these must be
+    enough. A run is compared only if it has as many processes of this program.
+    """
+    usual = base.of(program)
+    if base.runs < CONSTANT_LEAST or any(counts != usual[0][0] for counts, _, _ in usual):
+        return False
+    before = usual[0][0]
+    having = [
+        (runs, rounds)
+        for counts, runs, rounds in own.of(program)
+        if counts.get(ending, 0) > before.get(ending, 0)
+        and sum(counts.values()) == sum(before.values())
+    ]
+    return _is_most(having, own.runs)
+
+
+def _is_most(having: Sequence[tuple[int, int]], runs: int) -> bool:
+    return (
+        sum(rounds for _, rounds in having) >= ROUNDS_LEAST
+        and 2 * sum(number for number, _ in having) > runs
+    )
+
+
+def _runs_with(trials: Trials, program: str, ending: str) -> int:
+    return sum(runs for counts, runs, _ in trials.of(program) if counts.get(ending))
+
+
+def _endings(trials: Trials, program: str) -> Iterator[_Ending]:
+    """Yields each ending of a program in these trials."""
+    of = trials.of(program)
+    for ending in dict.fromkeys(ending for counts, _, _ in of for ending in counts):
+        most = max((counts for counts, _, _ in of), key=lambda counts: counts.get(ending, 0))
+        yield _Ending(
+            program=program,
+            ending=ending,
+            number=most[ending],
+            processes=sum(most.values()),
+            runs=_runs_with(trials, program, ending),
+        )
+
+
+def _sorted(found: Iterator[_Ending]) -> list[_Ending]:
+    return sorted(found, key=lambda one: (-one.number, one.program, one.ending))
+
+
+def says(found: Sequence[_Ending], own: Trials, base: Trials, baseline: str) -> str:
+    """Says which processes ended badly, as the rest of a sentence behind a colon."""
+    named = [one.says() for one in found[:_NAMED_MOST]]
+    if len(found) > _NAMED_MOST:
+        named.append(f"{len(found) - _NAMED_MOST} more")
+    runs = max(one.runs for one in found)
+    if own.runs == 1:
+        when = "in its first run"
+    elif runs == own.runs:
+        when = "in every run"
+    else:
+        when = f"in {runs} of {own.runs} runs"
+    usual = "this did not happen" if len(found) > 1 else _usually(found[0], base)
+    listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    return f"{listed} {when}; under {baseline} {usual}"
+
+
+def _usually(found: _Ending, base: Trials) -> str:
+    """How the processes of that program ended under the baseline."""
+    of = [counts for counts, _, _ in base.of(found.program)]
+    endings = {ending for counts in of for ending in counts}
+    if not endings:
+        return "it was not started"
+    if endings == {found.ending} or found.ending in endings:
+        most = max(of, key=lambda counts: counts.get(found.ending, 0))
+        return f"{most[found.ending]} of {sum(most.values())} did"
+    if len(endings) > 1:
+        return "every end was seen" if found.ending == NOT_SEEN else f"none {_ended(found.ending)}"
+    alone = all(sum(counts.values()) == 1 for counts in of)
+    return f"{'it' if alone else 'all'} {_ended(endings.pop())}"
+
+
+def _ended(ending: str) -> str:
+    """The ending as a verb in the past, which fits one process and several."""
+    if ending == NOT_SEEN:
+        return "ended unseen"
+    if ending.startswith("exit "):
+        return f"exited {ending.removeprefix('exit ')}"
+    return f"was killed by {ending}"
+
+
+def is_only(found: Sequence[_Ending], signal: int | None) -> bool:
+    """Whether the one crash found is that of the command itself, which `signal` has killed."""
+    return (
+        signal is not None
+        and [one.number for one in found] == [1]
+        and found[0].ending == signal_name(signal)
+    )
+
+
+def crashes_of(trials: Trials) -> str | None:
+    """Says which processes of the baseline crash, as a clause; None if none does."""
+    found = _sorted(
+        one
+        for program in trials.programs()
+        for one in _endings(trials, program)
+        if one.ending in CRASHES
+    )
+    if not found:
+        return None
+    named = [one.says() for one in found[:_NAMED_MOST]]
+    if len(found) > _NAMED_MOST:
+        named.append(f"{len(found) - _NAMED_MOST} more")
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"

@@ -1,0 +1,194 @@
+"""Counts how the processes of a trial ended, from the records of witness and launcher. Pure.
+
+A process marks that it ends by itself, and a process that waits for a child records every status
+but 0. The launcher waits for the command and for orphans. If a process has both a mark and a
+status, the status counts, since a process may still crash behind its mark. A process with neither
+was not seen to end.
+
+A process counts under the last program that it executed. The name of a program is the last
+component of its file, so a script counts under its interpreter. A forked child has the name of its
+parent until it executes another program.
+
+Process numbers are reused. The records of a number are therefore taken in order: behind a mark or a
+status, the next record belongs to another process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cairn.model import NOT_SEEN, signal_name
+from cairn.run.records import Record, read, shown
+
+UNKNOWN = "unknown program"
+"""The name of an orphan that wrote no record, such as the child of a static program."""
+_NAME_BYTES = 60
+"""The most bytes of a name in a record; PROGRAM_BYTES in src/witness/endings.c."""
+_SHELL = "sh"
+"""The name of a process of system() or popen() that was killed before it wrote a record."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """A process that is not known to have ended."""
+
+    program: str
+    parent: int = 0
+    """The number of its parent; 0 if it is not known."""
+    before: list[str] = field(default_factory=list)
+    """The programs before the executions whose success is not known."""
+    mark: int | None = None
+    """The status with which the process said that it ends."""
+
+    @property
+    def executes(self) -> bool:
+        """Whether the process executes a program that has not written its "start" yet."""
+        return bool(self.before)
+
+
+class _Processes:
+    """The processes of one trial."""
+
+    def __init__(self) -> None:
+        self._alive: dict[int, _Process] = {}
+        self._ended: list[tuple[str, str]] = []
+        """(program, ending) for each process that has ended."""
+        self._waited: dict[int, int] = {}
+        """By process id: the status of the last process that was waited for."""
+        self._guessed: dict[int, int] = {}
+        """By process id: its place in `_ended`, if the program there is that of the parent."""
+
+    def add(self, record: Record) -> None:
+        """Adds the next record."""
+        pid = record.pid
+        match record.event:
+            case "fork":
+                self._begin(pid, _Process(shown(record.program), record.ppid))
+            case "start":
+                self._start(record)
+            case "exec":
+                process = self._at(pid)
+                process.before.append(process.program)
+                process.program = _name(record.path)
+            case "exec-failed":
+                process = self._at(pid)
+                if process.before:
+                    process.program = process.before.pop()
+            case "spawn":
+                self._spawn(record)
+            case "end":
+                # A process may mark its end twice: by quick_exit() and by a handler's _exit().
+                process = self._alive.get(pid) or self._begin(pid, _Process(""))
+                if process.executes or not process.program:
+                    process.program = shown(record.program)
+                process.mark = record.status
+            case "wait" if pid == 0:
+                self._waited_in_libc(record)
+            case "wait":
+                self._wait(record)
+
+    def _at(self, pid: int) -> _Process:
+        """The running process with this number."""
+        process = self._alive.get(pid)
+        if process is None or process.mark is not None:
+            process = self._begin(pid, _Process(""))
+        return process
+
+    def _begin(self, pid: int, process: _Process) -> _Process:
+        """Adds a process. An earlier one with this number must have ended without being seen."""
+        if pid in self._alive:
+            self._end(pid, None)
+        self._alive[pid] = process
+        return process
+
+    def _end(self, pid: int, status: int | None) -> None:
+        """Ends a process. `status` is that of the wait; None if there was no wait."""
+        process = self._alive.pop(pid)
+        known = process.mark if status is None else status
+        self._ended.append((process.program or UNKNOWN, _ending(known)))
+
+    def _start(self, record: Record) -> None:
+        process = self._alive.get(record.pid)
+        goes_on = (
+            process is not None
+            and process.mark is None
+            and (process.executes or process.parent == record.ppid)
+        )
+        if process is None or not goes_on:
+            process = self._begin(record.pid, _Process(""))
+        process.program = _name(record.exe)
+        process.parent = record.ppid
+        process.before.clear()
+
+    def _spawn(self, record: Record) -> None:
+        """Handles the parent's record of a child, which may come at any time after its start."""
+        pid = record.pid
+        if record.kind != "dynamic" and pid in self._guessed:
+            place = self._guessed.pop(pid)
+            self._ended[place] = (_name(record.path), self._ended[place][1])
+        elif pid not in self._alive and pid not in self._waited:
+            self._alive[pid] = _Process(_name(record.path), before=[""])
+
+    def _wait(self, record: Record) -> None:
+        pid, status = record.pid, record.status
+        if pid in self._alive:
+            process = self._alive[pid]
+            process.program = process.program or shown(record.program)
+            self._end(pid, None if record.killed else status)
+        elif status is None or self._waited.get(pid) == status:
+            return  # The parent waits for a process that a debugger has already waited for.
+        else:
+            self._guessed[pid] = len(self._ended)
+            ending = NOT_SEEN if record.killed else _ending(status)
+            self._ended.append((shown(record.program) or UNKNOWN, ending))
+        if status is not None:
+            self._waited[pid] = status
+
+    def _waited_in_libc(self, record: Record) -> None:
+        """Handles a wait of system() or pclose(), which do not tell the number of the child."""
+        children = [(pid, child) for pid, child in self._alive.items() if child.parent == record.by]
+        marked = [pid for pid, child in children if child.mark == record.status]
+        unmarked = [pid for pid, child in children if child.mark is None]
+        if marked:
+            self._end(marked[0], record.status)
+        elif unmarked:
+            self._end(unmarked[-1], record.status)
+        elif record.status is not None and os.WIFSIGNALED(record.status):
+            self._ended.append((_SHELL, _ending(record.status)))
+
+    def counted(self) -> dict[str, dict[str, int]]:
+        """The number of each ending, by program. Processes still alive were not seen to end."""
+        for pid in list(self._alive):
+            self._end(pid, None)
+        counts: dict[str, Counter[str]] = {}
+        for program, ending in self._ended:
+            counts.setdefault(program, Counter())[ending] += 1
+        return {program: dict(sorted(counts[program].items())) for program in sorted(counts)}
+
+
+def _name(path: str) -> str:
+    """The name of a program, cut as the witness cuts it in its other records."""
+    return shown(path.rpartition("/")[2][:_NAME_BYTES])
+
+
+def _ending(status: int | None) -> str:
+    """The name of an ending, from a status as wait(2) returns it."""
+    if status is None:
+        return NOT_SEEN
+    if os.WIFEXITED(status):
+        return f"exit {os.WEXITSTATUS(status)}"
+    return signal_name(os.WTERMSIG(status))
+
+
+def endings(content: bytes) -> Mapping[str, Mapping[str, int]]:
+    """How the processes of a trial ended: the number of each ending, by program.
+
+    content: the witness's file, to which the launcher has appended its own records.
+    """
+    tree = _Processes()
+    for record in read(content.splitlines())[0]:
+        tree.add(record)
+    return tree.counted()

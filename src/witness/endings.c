@@ -1,0 +1,255 @@
+#define _GNU_SOURCE 1
+#include "witness/endings.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "witness/kernel.h"
+#include "witness/record.h"
+
+#define INTERPOSED __attribute__((visibility("default")))
+/* Keeps a function out of line, so that its buffer leaves the stack before the real call. */
+#define OWN_FRAME __attribute__((noinline))
+
+enum {
+    PROGRAM_BYTES = 60,
+    /* Each byte of the name may take six bytes in JSON. */
+    LINE_BYTES = RECORD_HEAD_BYTES + 6 * PROGRAM_BYTES + 20,
+};
+
+static struct {
+    __typeof__(wait) *wait;
+    __typeof__(wait3) *wait3;
+    __typeof__(wait4) *wait4;
+    __typeof__(waitid) *waitid;
+    __typeof__(system) *system;
+    __typeof__(pclose) *pclose;
+    __typeof__(_exit) *_exit;
+    __typeof__(_Exit) *_Exit;
+    __typeof__(quick_exit) *quick_exit;
+    __typeof__(waitpid) *waitpid;
+} real;
+
+/* The beginning of the program's name. Forked children inherit it. */
+static char program[PROGRAM_BYTES + 1];
+
+void endings_prepare(void)
+{
+    real.wait = dlsym(RTLD_NEXT, "wait");
+    real.wait3 = dlsym(RTLD_NEXT, "wait3");
+    real.wait4 = dlsym(RTLD_NEXT, "wait4");
+    real.waitid = dlsym(RTLD_NEXT, "waitid");
+    real.system = dlsym(RTLD_NEXT, "system");
+    real.pclose = dlsym(RTLD_NEXT, "pclose");
+    real._exit = dlsym(RTLD_NEXT, "_exit");
+    real._Exit = dlsym(RTLD_NEXT, "_Exit");
+    real.quick_exit = dlsym(RTLD_NEXT, "quick_exit");
+    real.waitpid = dlsym(RTLD_NEXT, "waitpid");
+}
+
+/* A constructor that runs before ours may already wait or end the process. */
+static void prepare_if_early(void)
+{
+    if (UNLIKELY(real.waitpid == NULL)) {
+        int error = errno;
+        endings_prepare();
+        errno = error;
+    }
+}
+
+/* Appends a record. `other` is the name of the member that holds `other_pid`, or NULL. `status` is
+ * as wait(2) returns it, or -1 if the record has none. */
+static void OWN_FRAME write_record(const char *event, pid_t pid, const char *other, pid_t other_pid,
+                                   int status)
+{
+    char buffer[LINE_BYTES];
+    struct text line = text_over(buffer, sizeof buffer);
+    record_begin(&line, event, pid);
+    if (other != NULL)
+        text_add_json_unsigned(&line, other, (uint64_t)other_pid);
+    if (status >= 0)
+        text_add_json_unsigned(&line, "status", (uint64_t)status);
+    text_add_json_text(&line, "program", program);
+    record_end(&line);
+}
+
+/* The exit status that a process gives, as wait(2) returns it to the process that waits. */
+static int status_of_exit(int status)
+{
+    return (status & 0xff) << 8;
+}
+
+/* Marks that this process ends by itself. */
+static void mark_end(int status)
+{
+    int error = errno;
+    if (record_file() != NULL)
+        write_record("end", kernel_process(), NULL, 0, status_of_exit(status));
+    errno = error;
+}
+
+/* Records the end of a child. `child` is 0 if its process number is not known. Does nothing if the
+ * child has not ended. Does nothing either if it exited with 0: such a child has marked its end
+ * itself, and the record would cost time in every process of a healthy tree. */
+static void mark_child(pid_t child, int status)
+{
+    int error = errno;
+    bool ended = WIFEXITED(status) || WIFSIGNALED(status);
+    if (ended && status != 0 && record_file() != NULL)
+        write_record("wait", child, "by", kernel_process(), status & 0xffff);
+    errno = error;
+}
+
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    mark_end(status);
+}
+
+/* Records a forked child that no process will wait for, because this process ignores SIGCHLD. Other
+ * children are seen without such a record: if they crash, their parent or the launcher waits for
+ * them. A vfork child runs no fork handler; its first record is that of its exec. */
+static void after_fork(void)
+{
+    int error = errno;
+    if (kernel_ignores_children())
+        write_record("fork", kernel_process(), "ppid", kernel_parent(), -1);
+    errno = error;
+}
+
+void endings_begin(const char *exe)
+{
+    const char *slash = strrchr(exe, '/');
+    const char *name = slash != NULL ? slash + 1 : exe;
+    size_t bytes = strnlen(name, PROGRAM_BYTES);
+    memcpy(program, name, bytes);
+    program[bytes] = '\0';
+    /* glibc has room for 32 exit handlers and 48 fork handlers before it allocates memory. The exit
+     * handler runs late: after the destructors of all libraries, which the loader registers when
+     * this constructor has returned. */
+    on_exit(at_exit, NULL);
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+INTERPOSED pid_t waitpid(pid_t pid, int *status, int options)
+{
+    prepare_if_early();
+    int own;
+    int *used = status != NULL ? status : &own;
+    pid_t child = real.waitpid(pid, used, options);
+    if (child > 0)
+        mark_child(child, *used);
+    return child;
+}
+
+INTERPOSED pid_t wait(int *status)
+{
+    prepare_if_early();
+    int own;
+    int *used = status != NULL ? status : &own;
+    pid_t child = real.wait(used);
+    if (child > 0)
+        mark_child(child, *used);
+    return child;
+}
+
+INTERPOSED pid_t wait3(int *status, int options, struct rusage *usage)
+{
+    prepare_if_early();
+    int own;
+    int *used = status != NULL ? status : &own;
+    pid_t child = real.wait3(used, options, usage);
+    if (child > 0)
+        mark_child(child, *used);
+    return child;
+}
+
+INTERPOSED pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
+{
+    prepare_if_early();
+    int own;
+    int *used = status != NULL ? status : &own;
+    pid_t child = real.wait4(pid, used, options, usage);
+    if (child > 0)
+        mark_child(child, *used);
+    return child;
+}
+
+/* Returns the status that wait(2) would give for the child that waitid(2) describes. A stopped
+ * child gives a status that is no end. */
+static int status_of_info(const siginfo_t *info)
+{
+    switch (info->si_code) {
+    case CLD_EXITED:
+        return status_of_exit(info->si_status);
+    case CLD_KILLED:
+    case CLD_DUMPED:
+        return info->si_status & 0x7f;
+    default:
+        return W_STOPCODE(SIGSTOP);
+    }
+}
+
+INTERPOSED int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
+{
+    prepare_if_early();
+    siginfo_t own;
+    siginfo_t *used = info != NULL ? info : &own;
+    int result = real.waitid(type, id, used, options);
+    if (result == 0 && used->si_pid != 0 && (options & WNOWAIT) == 0)
+        mark_child(used->si_pid, status_of_info(used));
+    return result;
+}
+
+/* system() and pclose() wait inside libc, and do not tell the number of their child. */
+
+INTERPOSED int system(const char *command)
+{
+    prepare_if_early();
+    int status = real.system(command);
+    if (command != NULL && status != -1)
+        mark_child(0, status);
+    return status;
+}
+
+INTERPOSED int pclose(FILE *stream)
+{
+    prepare_if_early();
+    int status = real.pclose(stream);
+    if (status != -1)
+        mark_child(0, status);
+    return status;
+}
+
+INTERPOSED _Noreturn void _exit(int status)
+{
+    prepare_if_early();
+    mark_end(status);
+    real._exit(status);
+    __builtin_unreachable();
+}
+
+INTERPOSED _Noreturn void _Exit(int status)
+{
+    prepare_if_early();
+    mark_end(status);
+    real._Exit(status);
+    __builtin_unreachable();
+}
+
+INTERPOSED _Noreturn void quick_exit(int status)
+{
+    prepare_if_early();
+    mark_end(status);
+    real.quick_exit(status);
+    __builtin_unreachable();
+}
