@@ -5,8 +5,9 @@ all processes are compared with those under the baseline, by program. A contende
 
 - a process was killed by a crash signal, even once, and no process of this program was killed by
   this signal in any run of the baseline so far; or
-- an ending other than "exit 0" was in at least ROUNDS_LEAST rounds and in more than half of the
-  runs, and either in no run of the baseline, or more often than there (see `_more`).
+- another ending was in at least ROUNDS_LEAST rounds and in more than half of the runs, it was in no
+  run of the baseline, or less often there (see `_more`), and chance hardly explains this (see
+  CHANCE).
 
 "exit 0" is no failure. A process that its parent kills under the baseline may well have finished
 before that under a faster allocator. The number of processes is not compared either, since a parent
@@ -17,6 +18,7 @@ docs/decisions has the probability that this calls a healthy contender failed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +29,13 @@ CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSY
 SUCCESS = "exit 0"
 ROUNDS_LEAST = 3
 """The fewest rounds in which an ending must differ. The baseline needs as many runs."""
+CHANCE = 0.03
+"""The largest probability that an ending is so unevenly shared between two equal contenders.
+
+Without this limit, an ending that comes in a third of the runs by chance would be called a failure
+in 3 of 100 comparisons; with it, in about 1 of 100. The limit is met by an ending in all four
+runs of three rounds and their warm-up, if the baseline has three or four runs without it.
+"""
 CONSTANT_LEAST = 6
 """The fewest runs of the baseline that show that a number of endings does not vary."""
 _NAMED_MOST = 8
@@ -152,7 +161,7 @@ def _new(own: Trials, base: Trials, program: str, ending: str) -> bool:
     if ending == NOT_SEEN and not any(counts for counts, _, _ in base.of(program)):
         return False
     having = [(runs, rounds) for counts, runs, rounds in own.of(program) if counts.get(ending)]
-    return _is_most(having, own.runs)
+    return _is_most(having, own, base)
 
 
 def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
@@ -171,13 +180,20 @@ def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
         if counts.get(ending, 0) > before.get(ending, 0)
         and sum(counts.values()) == sum(before.values())
     ]
-    return _is_most(having, own.runs)
+    return _is_most(having, own, base)
 
 
-def _is_most(having: Sequence[tuple[int, int]], runs: int) -> bool:
+def _is_most(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bool:
+    """Whether these (runs, rounds) are most of the contender's, and are so hardly by chance.
+
+    No run of the baseline has the ending. By Fisher's exact test, the probability that all runs
+    with the ending are among the contender's is C(own, with) / C(own + base, with).
+    """
+    runs = sum(number for number, _ in having)
     return (
         sum(rounds for _, rounds in having) >= ROUNDS_LEAST
-        and 2 * sum(number for number, _ in having) > runs
+        and 2 * runs > own.runs
+        and math.comb(own.runs, runs) <= CHANCE * math.comb(own.runs + base.runs, runs)
     )
 
 

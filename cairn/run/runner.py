@@ -35,6 +35,7 @@ from cairn.model import (
     Sample,
     Settings,
     Trial,
+    signal_name,
 )
 from cairn.run import workloads
 from cairn.run.endings import endings
@@ -532,16 +533,8 @@ def ending(status: int) -> str:
     """Describes how a process ended. `status` is Python's return code: negative for a signal."""
     if status >= 0:
         return f"exit code {status}"
-    names = {
-        4: "SIGILL",
-        6: "SIGABRT",
-        7: "SIGBUS",
-        9: "SIGKILL",
-        11: "SIGSEGV",
-        15: "SIGTERM",
-        31: "SIGSYS",
-    }
-    return f"killed by signal {-status}" + (f" ({names[-status]})" if -status in names else "")
+    name = signal_name(-status)
+    return f"killed by signal {-status}" + (f" ({name})" if name.startswith("SIG") else "")
 
 
 def last_line(text: str) -> str:
