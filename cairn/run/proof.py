@@ -4,7 +4,8 @@ The witness is a library that is preloaded into every process of a trial. `src/w
 describes its records. In every program that it is loaded into, the witness writes a "start" record,
 which names the object that owns malloc, and an "exec" or "spawn" record for every program that this
 program executes. If a dynamic program was executed but there is no "start" record of it, the proof
-is missing, and the trial does not count.
+is missing, and the trial does not count. A process that another one kills before its program begins
+needs no proof.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cairn import units
-from cairn.model import Contender, Proof, Unreached
+from cairn.compare.endings import CRASHES
+from cairn.model import Contender, Proof, Unreached, signal_name
 from cairn.run.records import Record, raw, read, shown
 
 _NAMED_AT_MOST = 50
@@ -67,6 +69,9 @@ class _Tree:
                 self.owed[record.pid] -= 1
             case "exec-failed":
                 self._reach_again(record.pid)
+            case "wait" if self.owed[record.pid] > self.started[record.pid]:
+                # Another process ended this one before its program began.
+                self.owed[record.pid] -= _was_ended(record.status)
 
     def _reach_again(self, pid: int) -> None:
         """Removes the last unreached program of this process, whose execution failed."""
@@ -82,6 +87,15 @@ class _Tree:
             for pid, owed in self.owed.items()
             for _ in range(max(0, owed - self.started[pid]))
         ]
+
+
+def _was_ended(status: int | None) -> bool:
+    """Whether a signal ended the process that does not come from an error of its own."""
+    return (
+        status is not None
+        and os.WIFSIGNALED(status)
+        and signal_name(os.WTERMSIG(status)) not in CRASHES
+    )
 
 
 def _owns(contender: Contender, path: str) -> bool:

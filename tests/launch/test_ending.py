@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import signal
@@ -326,3 +327,59 @@ def test_the_end_of_the_program_during_the_forwarding_of_a_signal_is_noticed(
         assert process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGTERM)
         assert launch.finish(process, reader, timeout=20).told["signal"] == signal.SIGTERM
+
+
+def endings(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_each_reaped_process_is_written_with_its_status(launch: Launch, tmp_path: Path) -> None:
+    file = tmp_path / "endings"
+    file.write_text("before\n")
+    line = "(sleep 0.05; kill -SEGV $BASHPID) & (sleep 0.01; exit 7) & disown -a; exec sleep 0.2"
+    outcome = launch("--endings", str(file), "--", "bash", "-c", f"({line}); sleep 0.3; exit 3")
+    first, *rest = file.read_text().splitlines()
+    assert first == "before"
+    found = [json.loads(text) for text in rest]
+    main = found[-1]
+    assert (main["event"], main["pid"], main["status"]) == ("wait", outcome.told["pid"], 3 << 8)
+    assert main["by"] != main["pid"]
+    orphans = {record["status"] & ~0x80: record for record in found[:-1]}
+    assert orphans[11]["program"] == orphans[7 << 8]["program"] == "bash"
+    assert not any("killed" in record for record in found)
+
+
+def test_a_process_that_the_launcher_ended_is_marked_as_killed(
+    launch: Launch, tmp_path: Path
+) -> None:
+    """A zombie whose parent outlived the command has ended by itself, before the launcher kills."""
+    file = tmp_path / "endings"
+    file.touch()
+    script = (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    if os.fork() == 0: os._exit(5)\n"
+        "    time.sleep(100)\n"
+        "time.sleep(0.2)\n"
+    )
+    told = launch("--endings", str(file), "--", "python3", "-S", "-c", script).told
+    assert told["left_behind"] == 1
+    found = {record["status"]: record.get("killed", False) for record in endings(file)}
+    assert found == {0: False, 5 << 8: False, 9: True}
+
+
+def test_endings_need_a_file_that_exists(launch: Launch, tmp_path: Path) -> None:
+    outcome = launch("--endings", str(tmp_path / "missing"), "--", "true")
+    assert (outcome.code, outcome.report) == (125, None)
+    assert "cannot write" in outcome.err and "missing" in outcome.err
+
+
+def test_no_core_stops_core_dumps_of_the_command_alone(launch: Launch, tmp_path: Path) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    script = "import resource as r; print(*r.getrlimit(r.RLIMIT_CORE))"
+    most = 1 if hard == resource.RLIM_INFINITY else min(hard, 1)
+    out = launch("--no-core", "--", "python3", "-c", script).out
+    assert out.split() == [str(most), str(hard)]
+    report = launch("--no-core", "--", "sh", "-c", "kill -SEGV $$", cwd=tmp_path).told
+    assert (report["signal"], report["core_dumped"]) == (signal.SIGSEGV, False)
+    assert list(tmp_path.iterdir()) == []

@@ -49,6 +49,16 @@ def test_a_command_whose_malloc_is_the_library_is_proved() -> None:
     assert (result.problem, result.loaded, result.processes, result.owner) == (None, 1, 1, LIB)
 
 
+def test_a_process_that_was_killed_before_its_program_began_needs_no_proof() -> None:
+    for signal, proved in ((9, True), (15, True), (11, False), (6, False)):
+        waited = {"v": 1, "event": "wait", "pid": 11, "by": 10, "status": signal}
+        result = proof(start(10), executed(11), waited)
+        assert (result.problem is None) == proved, signal
+        assert proof(start(10), executed(11), start(11), waited).problem is None
+    exited = {"v": 1, "event": "wait", "pid": 11, "by": 10, "status": 127 << 8}
+    assert proof(start(10), executed(11), exited).problem is not None
+
+
 def test_libc_is_the_owner_of_the_baseline() -> None:
     assert proof(start(10, LIBC), contender=SYSTEM).problem is None
     assert proof(start(10, "/lib/ld-musl-x86_64.so.1"), contender=SYSTEM).problem is None
