@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,11 +38,16 @@ static struct {
     __typeof__(_exit) *_exit;
     __typeof__(_Exit) *_Exit;
     __typeof__(quick_exit) *quick_exit;
+    __typeof__(prctl) *prctl;
     __typeof__(waitpid) *waitpid;
 } real;
 
 /* The beginning of the program's name. Forked children inherit it. */
 static char program[PROGRAM_BYTES + 1];
+
+/* Whether the process, or the process that forked it, may forbid itself system calls. Opening the
+ * file could then kill the process, so nothing more is recorded. */
+static bool sandboxed;
 
 void endings_prepare(void)
 {
@@ -53,6 +60,7 @@ void endings_prepare(void)
     real._exit = dlsym(RTLD_NEXT, "_exit");
     real._Exit = dlsym(RTLD_NEXT, "_Exit");
     real.quick_exit = dlsym(RTLD_NEXT, "quick_exit");
+    real.prctl = dlsym(RTLD_NEXT, "prctl");
     real.waitpid = dlsym(RTLD_NEXT, "waitpid");
 }
 
@@ -92,7 +100,7 @@ static int status_of_exit(int status)
 static void mark_end(int status)
 {
     int error = errno;
-    if (record_file() != NULL)
+    if (!sandboxed && record_file() != NULL)
         write_record("end", kernel_process(), NULL, 0, status_of_exit(status));
     errno = error;
 }
@@ -104,7 +112,7 @@ static void mark_child(pid_t child, int status)
 {
     int error = errno;
     bool ended = WIFEXITED(status) || WIFSIGNALED(status);
-    if (ended && status != 0 && record_file() != NULL)
+    if (ended && status != 0 && !sandboxed && record_file() != NULL)
         write_record("wait", child, "by", kernel_process(), status & 0xffff);
     errno = error;
 }
@@ -121,7 +129,7 @@ static void at_exit(int status, void *unused)
 static void after_fork(void)
 {
     int error = errno;
-    if (kernel_ignores_children())
+    if (!sandboxed && kernel_ignores_children())
         write_record("fork", kernel_process(), "ppid", kernel_parent(), -1);
     errno = error;
 }
@@ -252,4 +260,20 @@ INTERPOSED _Noreturn void quick_exit(int status)
     mark_end(status);
     real.quick_exit(status);
     __builtin_unreachable();
+}
+
+/* A process that will install a filter of system calls gives up new privileges first, unless it has
+ * rights of root. glibc passes four further arguments to the kernel, too, whatever the option. */
+INTERPOSED int prctl(int option, ...)
+{
+    prepare_if_early();
+    va_list rest;
+    va_start(rest, option);
+    unsigned long values[4];
+    for (size_t i = 0; i < COUNT_OF(values); i++)
+        values[i] = va_arg(rest, unsigned long);
+    va_end(rest);
+    if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS)
+        sandboxed = true;
+    return real.prctl(option, values[0], values[1], values[2], values[3]);
 }

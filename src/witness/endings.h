@@ -13,7 +13,9 @@
  * - It takes no lock, allocates nothing, and is no cancellation point beyond the real function.
  *
  * Some ends are not seen here: libc itself waits in fclose() and ends processes in daemon(), and a
- * program may make the system calls directly. A static program marks nothing. */
+ * program may make the system calls directly. A static program marks nothing. A process that gives
+ * up new privileges, as one does before it forbids itself system calls (seccomp), records nothing
+ * from then on. */
 #ifndef CAIRN_WITNESS_ENDINGS_H
 #define CAIRN_WITNESS_ENDINGS_H
 

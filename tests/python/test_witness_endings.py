@@ -225,6 +225,60 @@ def test_a_wait_is_a_cancellation_point_as_without_the_witness(bench: Bench) -> 
     assert counted(seen) == {"cancelled-wait": {"SIGKILL": 1, "exit 0": 1}}
 
 
+@pytest.mark.parametrize("way", ["prctl", "syscall"])
+def test_a_process_that_forbids_itself_system_calls_is_left_alone(bench: Bench, way: str) -> None:
+    """The filter kills a process that opens a file, and so would the witness's record."""
+    source = """
+        #define _GNU_SOURCE
+        #include <linux/filter.h>
+        #include <linux/seccomp.h>
+        #include <stddef.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/prctl.h>
+        #include <sys/syscall.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            struct sock_filter filter[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            };
+            struct sock_fprog program = {4, filter};
+            if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
+            if (strcmp(argv[1], "prctl") == 0
+                    ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0)
+                    : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) return 2;
+            int status;
+            if (fork() == 0) _exit(5);
+            wait(&status);
+            return status == 5 << 8 ? 7 : 3;
+        }"""
+    seen = bench.run(bench.build("sandboxed", source), way)
+    assert seen.code == 7
+    assert counted(seen) == {"sandboxed": {NOT_SEEN: 1}}
+
+
+def test_other_uses_of_prctl_arrive_unchanged(bench: Bench) -> None:
+    source = """
+        #include <errno.h>
+        #include <stdio.h>
+        #include <sys/prctl.h>
+        int main(void) {
+            char name[16] = "";
+            prctl(PR_SET_NAME, "renamed");
+            prctl(PR_GET_NAME, name);
+            puts(name);
+            errno = 0;
+            return prctl(-1, 0, 0, 0, 0) == -1 && errno == EINVAL ? 0 : 1;
+        }"""
+    seen = bench.run(bench.build("renamed", source))
+    assert (seen.code, seen.out) == (0, "renamed\n")
+    assert counted(seen) == {"renamed": {"exit 0": 1}}
+
+
 def test_a_name_of_strange_bytes_is_kept(bench: Bench, program: Path) -> None:
     strange = os.fsdecode(b'a "\\\xff' + b"x" * 200)
     shutil.copy(program, bench.folder / strange)
