@@ -1,9 +1,8 @@
 /* endings.h - records how processes end, for the reader of the witness file (record.h).
  *
  * The library interposes the functions that wait for a child, and those that end a process without
- * exit handlers. It also registers an exit handler and a fork handler. So a process that ends by
- * itself marks its end, and a process that waits for a child records each end that is not an exit
- * with status 0. Always:
+ * exit handlers. It also registers an exit handler. So a process that ends by itself marks its end,
+ * and a process that waits for a child records each end that is not an exit with status 0. Always:
  *
  * - An interposed function does exactly what the real one does, and leaves errno as the real one
  *   left it. A wait that returns no ended child writes nothing, nor does one that leaves the child
@@ -22,8 +21,8 @@
 /* Finds the real functions, for the reason that exec_prepare() has. */
 void endings_prepare(void);
 
-/* Registers the handlers of this process and of all its forked children. `exe` is the path of the
- * program. The constructor calls this once, if there is a file to write to. */
+/* Registers the exit handler of this process and of all its forked children. `exe` is the path of
+ * the program. The constructor calls this once, if there is a file to write to. */
 void endings_begin(const char *exe);
 
 #endif

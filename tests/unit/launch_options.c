@@ -19,8 +19,8 @@ TEST(options_default_to_the_measured_program_alone)
     CHECK(options.memory == OPTIONS_MEMORY_AUTO);
     CHECK(options.timeout_ns == 0);
     CHECK(options.grace_ns == 2 * NS_PER_S);
-    CHECK(!options.terminal && !options.counters && !options.has_cpus &&
-          options.cpu_samples_path == NULL);
+    CHECK(!options.terminal && !options.counters && !options.no_core && !options.has_cpus &&
+          options.cpu_samples_path == NULL && options.reaped_path == NULL);
     CHECK(options.edit_count == 0);
     CHECK(strcmp(options.command[0], "true") == 0);
     CHECK(strcmp(options.command[1], "--x") == 0);
@@ -54,6 +54,17 @@ TEST(options_keep_edits_of_the_environment_in_order)
     CHECK(strcmp(options.command[0], "env") == 0);
 }
 
+TEST(options_of_the_end_of_processes_are_kept)
+{
+    struct options options;
+    char *argv[] = {arg("cairn-launch"), arg("--endings"),   arg("file"),
+                    arg("--no-core"),    arg("--report-fd"), arg("3"),
+                    arg("--"),           arg("true"),        NULL};
+    REQUIRE(options_parse(&options, argv) == OPTIONS_RUN);
+    CHECK(options.no_core);
+    CHECK(strcmp(options.reaped_path, "file") == 0);
+}
+
 TEST(wrong_options_are_reported)
 {
     static const char *const wrong[][6] = {
@@ -75,6 +86,7 @@ TEST(wrong_options_are_reported)
         {"--unsetenv", "", "--", "true"},
         {"--cpus", "", "--", "true"},
         {"--cpu-samples"},
+        {"--endings"},
         {"--touch", "1k"},
         {"--touch", "0"},
         {"--touch", "5", "--", "true"},

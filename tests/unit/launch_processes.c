@@ -132,6 +132,21 @@ TEST(process_with_brackets_in_its_name_is_read)
     prctl(PR_SET_NAME, before);
 }
 
+/* The launcher asks for the name of an orphan that has ended, before it reaps it. */
+TEST(process_name_is_known_until_the_process_is_reaped)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_NAME, "a (name) of 15b");
+        _exit(0);
+    }
+    siginfo_t info;
+    REQUIRE(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0);
+    CHECK(strcmp(processes_read_name(child).data, "a (name) of 15b") == 0);
+    waitpid(child, NULL, 0);
+    CHECK(strcmp(processes_read_name(child).data, "") == 0);
+}
+
 TEST(processes_newest_changes_when_a_process_starts)
 {
     pid_t before = processes_newest();
