@@ -72,7 +72,7 @@ def test_a_tolerant_parent_does_not_hide_its_dead_workers(
 ) -> None:
     result = cairn("compare", "-r", 8, *crashing(crash_at, "4"), "--", "./tolerant.sh", cwd=folder)
     assert result.code == 4
-    assert "Use crash" not in result.out
+    assert "use crash" not in result.out.lower()
     assert (
         "crash failed: worker (3 of 3 processes) was killed by SIGILL in its first run; "
         "under system all exited 0"
@@ -95,7 +95,7 @@ def test_a_process_that_ends_badly_is_named_wherever_it_is(
     assert ("python3" if place == "pool" else "worker") in judged.failure
     assert ending in judged.failure
     assert "under system" in judged.failure
-    assert not any("Use other" in sentence for sentence in judged.verdict)
+    assert judged.recommended == ()
 
 
 def test_the_others_go_on_without_a_failed_contender(
@@ -107,7 +107,7 @@ def test_the_others_go_on_without_a_failed_contender(
     )  # fmt: skip
     assert result.code == 4
     text = " ".join(result.out.split())
-    assert "crash failed and is left out: worker (3 of 3 processes) was killed by SIGSEGV" in text
+    assert "crash failed: worker (3 of 3 processes) was killed by SIGSEGV" in text
     assert "no result for crash" in result.sentence
     rows = {
         row["contender"]: row for row in cairn("report", "--json").json["comparisons"][0]["rows"]

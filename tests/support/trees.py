@@ -128,7 +128,8 @@ class Judged:
     """Why the contender failed."""
     code: int
     """The exit code that the command would have."""
-    verdict: tuple[str, ...]
+    recommended: tuple[str, ...]
+    """The contenders that the report says to use."""
     samples: tuple[Sample, ...]
     told: tuple[str, ...]
 
@@ -181,7 +182,11 @@ def compare(
     shutil.rmtree(scratch)
     shutil.rmtree(stored.path)
     return Judged(
-        observer.failures.get("other"), code, compared.verdict, samples, tuple(observer.sentences)
+        observer.failures.get("other"),
+        code,
+        tuple(compared.judged.recommended),
+        samples,
+        tuple(observer.sentences),
     )
 
 
