@@ -716,6 +716,20 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
+class Prospect:
+    """The result of more rounds, as predicted from the noise of the rounds so far."""
+
+    rounds: int
+    """The number of rounds in all."""
+    more: int
+    """The rounds that are missing."""
+    half_width: float
+    """Half the length of the widest interval of time after these rounds; 0.01 is ±1 %."""
+    more_s: float
+    """The time that the missing rounds take, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Everything a report needs, made from stored samples alone."""
 
@@ -739,6 +753,8 @@ class Comparison:
     memory_method: str | None
     notes: tuple[str, ...] = ()
     """Caveats, a sentence each."""
+    prospect: Prospect | None = None
+    """What more rounds would bring; None if no time is left open, or if it is not known."""
     details: tuple[str, ...] = ()
     """Sentences that only the full report shows."""
     time: Metric = WALL

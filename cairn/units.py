@@ -77,6 +77,15 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def budget(seconds: float) -> str:
+    """A value for --budget that is at least `seconds` with a tenth in reserve, in round numbers."""
+    reserve = 1.1 * seconds
+    if reserve <= 120:
+        return f"{max(5, 5 * math.ceil(reserve / 5))}s"
+    minutes = math.ceil(reserve / 60)
+    return f"{minutes}min" if minutes <= 120 else f"{math.ceil(minutes / 60)}h"
+
+
 def time(ns: float) -> str:
     """A measured time with three significant digits and a fitting unit."""
     if ns == 0:

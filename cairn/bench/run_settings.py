@@ -21,7 +21,7 @@ from cairn.allocators.contenders import default_contenders, left_out
 from cairn.allocators.tool_runner import Progress
 from cairn.bench import experiments
 from cairn.bench.experiments import EXPERIMENTS, SUITE, Experiment, Report, Size, Variant
-from cairn.compare import ranking, standings
+from cairn.compare import ranking, rounds_needed, standings
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import Comparison, Run, Settings, StopRule, Workload
@@ -80,6 +80,11 @@ class Chosen:
             size=size,
             workloads=tuple(entry for entry in self.workloads if entry.name in names),
         )
+
+    @property
+    def report(self) -> Report:
+        """The kind of its report."""
+        return self.experiment.report
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -178,10 +183,23 @@ def report_of(run: Run) -> Report:
     return experiment.report if experiment is not None else "comparison"
 
 
-def rule(size: Size, runs: int | None) -> StopRule:
-    """The rule of this size, or with a number in `runs` the rule for exactly that many rounds."""
+def rule(choice: Chosen, runs: int | None, contenders: int | None) -> StopRule:
+    """The rule of this run, or with a number in `runs` the rule for exactly that many rounds.
+
+    contenders: their number, the baseline included; None if instructions are counted. If the report
+    compares their times, the experiment's fixed number of rounds is raised to the least number that
+    can show a difference between so many contenders.
+    """
+    size = choice.size
     if runs is None:
-        return size.rule
+        own = size.rule
+        compares = choice.report == "comparison" and own.precision is None
+        if not compares or contenders is None:
+            return own
+        least = rounds_needed.least(contenders - 1, own)
+        return replace(
+            own, min_rounds=max(own.min_rounds, least), max_rounds=max(own.max_rounds, least)
+        )
     return replace(size.rule, precision=None, min_rounds=runs, max_rounds=runs, budget_s=None)
 
 

@@ -92,6 +92,7 @@ def bench(
     (continue with --resume last).
     """
     from cairn.bench import run_settings as benching
+    from cairn.run import preflight
 
     console = stderr(color)
     output = output_of(form, full, color, out, force)
@@ -128,11 +129,12 @@ def bench(
         )
     failures: list[CairnError] = []
     for place, choice in enumerate(choices):
-        rule = benching.rule(choice.size, runs)
         try:
             chosen = _split(specs) or benching.contenders(
                 choice.size, lambda text: say(console, "note", text)
             )
+            count = None if instructions else len(preflight.named(chosen))
+            rule = benching.rule(choice, runs, count)
             if plan:
                 _plan(choice, chosen, rule, instructions, lambda text: say(console, "note", text))
                 continue
@@ -199,8 +201,8 @@ def _list(beside: Sequence[str]) -> None:
         times = []
         for quick in (False, True):
             (choice,) = benching.chosen([experiment.name], quick)
-            rule = choice.size.rule
             count = (len(choice.size.contenders) or here) + len(choice.size.beside)
+            rule = benching.rule(choice, None, count)
             seconds = choice.expected_s(count, rule) if rule.budget_s is None else rule.budget_s
             times.append(units.duration(60 * max(1, round(seconds / 60))))
         took = f"{times[0]} ({times[1]})"

@@ -224,9 +224,34 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
         f"{count} contender{'s' * (count > 1)}{probed} × {limits} · seed {run.seed} · "
         f"{folder.path.name}",
     )
+    too_few = _too_few_rounds(run)
+    if too_few is not None:
+        say(console, "plan", f"▲ {too_few}")
     for note in run.notes:
         if note not in said:
             say(console, "note", note)
+
+
+def _too_few_rounds(run: Run) -> str | None:
+    """Returns a sentence if the rounds of the plan cannot show a difference; else None.
+
+    Only a number that the user fixed can be too small.
+    """
+    from cairn.bench.run_settings import report_of
+    from cairn.compare import rounds_needed
+
+    others = len(run.competing) - 1
+    least = rounds_needed.least(others, run.rule)
+    rounds = run.rule.max_rounds
+    judged = report_of(run) == "comparison" and not run.settings.instructions
+    if others < 1 or not judged or rounds >= least:
+        return None
+    option = "-r" if run.rule.precision is None else "--max-rounds"
+    few = "1 round" if rounds == 1 else f"{rounds} rounds"
+    return (
+        f"{few} cannot show a difference between {others + 1} contenders; "
+        f"at least {least} are needed: {option} {least}"
+    )
 
 
 def carry_out(console: Console, run: Run, folder: store.Folder, command: str) -> None:

@@ -14,20 +14,40 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from cairn import units
 from cairn.cli.console import on_screen
 from cairn.compare.plan import WARM_UP
+from cairn.compare.rounds_needed import FORECAST_FROM, LIKELY_FROM
 from cairn.model import Sample, StopRule, Trial
 from cairn.report.formatting import message, printable
 from cairn.run.measure import Progress as Standing
 
 _QUIET_EVERY_S = 30.0
+_PLANNED_AT = (FORECAST_FROM, LIKELY_FROM)
+"""The numbers of rounds after which `Lines` prints the predicted number of rounds."""
+_PLANNED_FROM_S = 10.0
+"""`Lines` prints the predicted number only if the run takes this much longer."""
 
 
 def _standing(now: Standing) -> str:
-    parts = [f"{units.duration(now.seconds_left)} left"] if now.seconds_left is not None else []
+    parts = []
+    if now.seconds_range is not None:
+        parts.append(f"{_between(*map(units.duration, now.seconds_range))} left")
+    elif now.seconds_left is not None:
+        parts.append(f"{units.duration(now.seconds_left)} left")
     if now.leading:
         parts.append(f"leading: {printable(now.leading)}")
     if now.half_width is not None:
         parts.append(f"±{units.percent(now.half_width, signed=False)}")
     return " · ".join(parts)
+
+
+def _between(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def _rounds(now: Standing) -> str:
+    """The predicted number of rounds, or its range: "24" or "17–60"."""
+    if now.rounds_range is None:
+        return str(now.rounds_expected)
+    return "–".join(dict.fromkeys(map(str, now.rounds_range)))
 
 
 class Bar:
@@ -49,6 +69,7 @@ class Bar:
         )
         first = rule.max_rounds if rule.precision is None else rule.min_rounds
         self._expected = first
+        self._said = str(first)
         self._task: TaskID = self._bar.add_task(
             "", total=warm_up, phase="warm-up", place="", now=""
         )
@@ -66,7 +87,7 @@ class Bar:
     def trial_begins(self, trial: Trial) -> None:
         """Shows the name of the contender that runs now."""
         if trial.round != WARM_UP:
-            place = f"{trial.round}/{self._expected}"
+            place = f"{trial.round}/{self._said}"
             self._bar.update(
                 self._task, phase="rounds", place=place, total=self._expected * self._per_round,
                 completed=(trial.round - 1) * self._per_round + trial.position,
@@ -98,6 +119,7 @@ class Bar:
     def round_ended(self, progress: Standing) -> None:
         """Updates the number of expected rounds, the time left, the leader and the interval."""
         self._expected = progress.rounds_expected
+        self._said = _rounds(progress)
         self._standing = _standing(progress)
         self._show("")
 
@@ -116,6 +138,7 @@ class Lines:
         self._console = console
         self._per_round = trials_per_round
         self._warm_up = warm_up
+        self._precision = rule.precision
         self._rounds = rule.max_rounds if rule.precision is None else rule.min_rounds
         self._last = time.monotonic()
         self._standing = ""
@@ -168,3 +191,7 @@ class Lines:
         """Remembers the progress of the run, so that the next line can report it."""
         self._rounds = progress.rounds_expected
         self._standing = _standing(progress)
+        planned = self._precision is not None and progress.rounds in _PLANNED_AT
+        if planned and (progress.seconds_left or 0) >= _PLANNED_FROM_S:
+            about = _rounds(progress).replace("–", " to ")
+            self._say(f"plan     about {about} rounds, {self._standing}")

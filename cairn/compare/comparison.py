@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn import units
-from cairn.compare import endings, judge, stats
+from cairn.compare import endings, judge, rounds_needed, stats
 from cairn.model import (
     BENCH_ROUNDS_MOST,
     BUILT_IN,
@@ -41,12 +41,13 @@ from cairn.model import (
     Contender,
     Direction,
     Metric,
+    Prospect,
     Row,
     Sample,
     StopRule,
     value,
 )
-from cairn.verdict import Advice, Measure, State, Verdict
+from cairn.verdict import Advice, Measure, Outcome, State, Verdict
 
 LONG_RUN_S = 600
 """A run shorter than this many seconds says nothing about long-run fragmentation.
@@ -95,6 +96,9 @@ def compare(
     rows = [_row(name, samples, table, changes, time) for name in names]
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
     judged = judge.verdict(rows, baseline, rule, time, len(table.rounds), table.log_ratios)
+    prospect = None
+    if stopped_because != stats.PRECISE:
+        prospect = _prospect(table, judged, rule, time, samples)
     return Comparison(
         baseline=baseline,
         rows=tuple(rows),
@@ -104,7 +108,10 @@ def compare(
         stopped_because=stopped_because,
         judged=judged,
         not_tested=tuple(_not_tested(table, samples)),
-        next_steps=tuple(_next_steps(judged, rule, contenders, run_name, bench, stopped_because)),
+        prospect=prospect,
+        next_steps=tuple(
+            _next_steps(judged, rule, contenders, run_name, bench, stopped_because, prospect)
+        ),
         memory_method=table.memory_method,
         notes=tuple(_notes(table, rows, contenders, samples, baseline)),
         details=tuple(_details(table, rows)),
@@ -282,6 +289,51 @@ def _rank(
     ].median if time.key in row.summaries else math.inf
 
 
+def _prospect(
+    table: _Numbers, judged: Verdict, rule: StopRule, time: Metric, samples: Sequence[Sample]
+) -> Prospect | None:
+    """What more rounds would bring, if no contender is shown to take less time and some may.
+
+    The rounds are those after which every contender is shown to be different or equivalent, but at
+    most three times the rounds so far, which halve the width. None for a suite, whose workloads
+    need no verdict of their own.
+    """
+    unclear = any(
+        one.effect(Measure.TIME).outcome is Outcome.NOT_SHOWN for one in judged.judgements
+    )
+    settled = any(
+        one.aim is Measure.TIME and one.advice is Advice.USE for one in judged.recommendations
+    )
+    if judged.state is not State.JUDGED or not unclear or settled or rule.judged != "wall":
+        return None
+    ratios = {
+        one.contender: table.log_ratios(time.key, one.contender, judged.baseline) or ()
+        for one in judged.judgements
+    }
+    noise = rounds_needed.noise(ratios)
+    if noise is None:
+        return None
+    alpha, target = stats.alpha(rule), (rule.precision or rule.margin) / 2
+    most = min(4 * judged.rounds, ROUNDS_MOST)
+    rounds = noise.rounds_for(target, alpha, most) or most
+    half_width = noise.half_width(rounds, alpha)
+    more = rounds - judged.rounds
+    if half_width is None or more <= 0:
+        return None
+    return Prospect(rounds, more, half_width, more * _round_s(samples))
+
+
+def _round_s(samples: Sequence[Sample]) -> float:
+    """The median time from the beginning of the first run of a round to the end of its last."""
+    ends: dict[int, list[float]] = {}
+    for one in samples:
+        if one.trial.round > 0:
+            ends.setdefault(one.trial.round, []).extend(
+                (one.started_at, one.started_at + one.wall_ns / 1e9)
+            )
+    return statistics.median(max(of) - min(of) for of in ends.values()) if ends else 0.0
+
+
 def _next_steps(
     judged: Verdict,
     rule: StopRule,
@@ -289,6 +341,7 @@ def _next_steps(
     run_name: str,
     bench: str | None,
     stopped_because: str | None,
+    prospect: Prospect | None,
 ) -> list[str]:
     """The commands to run next: the report, then how to use the winner or to measure more."""
     steps = [f"cairn report {run_name} --md"]
@@ -309,15 +362,15 @@ def _next_steps(
         for one in judged.recommendations
     ):
         return steps
+    better = prospect.rounds if prospect is not None else 2 * rounds
     if bench is not None and rule.min_rounds <= rounds < BENCH_ROUNDS_MOST:
-        steps.append(f"cairn bench {bench} -r {min(2 * rounds, BENCH_ROUNDS_MOST)}")
+        steps.append(f"cairn bench {bench} -r {min(better, BENCH_ROUNDS_MOST)}")
     elif bench is None and stopped_because == TIME_BUDGET and rule.budget_s is not None:
-        seconds = 2 * rule.budget_s
-        budget = f"{seconds / 60:g}min" if seconds % 60 == 0 else f"{seconds:g}s"
-        steps.append(f"cairn compare --budget {budget} …")
+        more_s = prospect.more_s if prospect is not None else rule.budget_s
+        steps.append(f"cairn compare --budget {units.budget(rule.budget_s + more_s)} …")
     elif bench is None and rule.max_rounds <= rounds < ROUNDS_MOST:
         wanted_option = "-r" if rule.precision is None else "--max-rounds"
-        steps.append(f"cairn compare {wanted_option} {min(2 * rule.max_rounds, ROUNDS_MOST)} …")
+        steps.append(f"cairn compare {wanted_option} {min(better, ROUNDS_MOST)} …")
     elif bench is None and rule.precision is not None and rounds < rule.max_rounds:
         steps.append(f"cairn compare --precision {50 * rule.precision:g}% …")
     return steps

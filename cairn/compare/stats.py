@@ -54,6 +54,9 @@ docs/decisions/0002-stop-early-only-at-99-7-percent.md, and tests/python/test_st
 checks both values.
 """
 
+PRECISE = "precision reached"
+"""The reason for stopping when the intervals are narrow enough."""
+
 LOOK_GROWTH = 1.25
 """The factor by which the number of rounds grows from one look at the data to the next.
 
@@ -186,7 +189,7 @@ class SignedRank:
         """
         import numpy as np
 
-        cut = int(np.searchsorted(2 * _null_cdf(self.n), alpha, side="right"))
+        cut = int(np.searchsorted(2 * null_cdf(self.n), alpha, side="right"))
         if cut == 0:
             return None
         return Interval(float(self.walsh[cut - 1]), float(self.walsh[-cut]), 1 - alpha)
@@ -205,7 +208,7 @@ class SignedRank:
 
         at_most_zero = int(np.searchsorted(self.walsh, 0.0, side="right"))
         at_least_zero = len(self.walsh) - int(np.searchsorted(self.walsh, 0.0, side="left"))
-        return min(1.0, 2 * float(_null_cdf(self.n)[min(at_most_zero, at_least_zero)]))
+        return min(1.0, 2 * float(null_cdf(self.n)[min(at_most_zero, at_least_zero)]))
 
 
 @lru_cache(maxsize=2)
@@ -218,7 +221,7 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 @lru_cache(maxsize=2)
-def _null_cdf(n: int) -> NDArray[np.float64]:
+def null_cdf(n: int) -> NDArray[np.float64]:
     """P(T <= t) for t = 0 … n (n + 1) / 2, where T is the signed-rank sum (Wilcoxon 1945).
 
     Every rank 1 … n joins the sum with probability 1/2.
@@ -352,8 +355,6 @@ class Look:
     half_width: float | None
     """Half the length of the widest interval, as a relative change. None if a contender has no
     interval."""
-    rounds_expected: int
-    """The estimated number of complete rounds when the rule stops; exact once it stops."""
     leading: str | None
     """The contender with the smallest estimate; None while the baseline leads."""
 
@@ -371,18 +372,18 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     shrinks like 1/sqrt(n), so four times the rounds halve it.
 
     The rule stops at `look_rounds(rule)` only. At other numbers of rounds, the answer only feeds
-    the progress line. The caller watches the time budget. Stopping at the end of the budget costs
-    no error, because that moment does not depend on the data.
+    the progress line. `rounds_needed.forecast` predicts the number of rounds at which it stops. The
+    caller watches the time budget. Stopping at the end of the budget costs no error, because that
+    moment does not depend on the data.
     """
     if not ratios:
-        return Look(True, "no contender left", None, 0, None)
+        return Look(True, "no contender left", None, None)
     rounds = min(len(differences) for differences in ratios.values())
     if rounds == 0:
-        return Look(False, None, None, rule.max_rounds, None)
+        return Look(False, None, None, None)
     found = changes(ratios, alpha(rule), rule.margin)
     strict = changes(ratios, ALPHA_EARLY, rule.margin)
     widths = [half_width(change) for change in found.values()]
-    expected = max(_rounds_expected(found[name], strict[name], rule) for name in found)
     leader = min(found, key=lambda name: found[name].estimate)
     because = None
     if rounds >= rule.max_rounds:
@@ -390,12 +391,11 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     elif rounds in look_rounds(rule) and all(
         _settled(found[name], strict[name], rule) for name in found
     ):
-        because = "precision reached"
+        because = PRECISE
     return Look(
         stop=because is not None,
         because=because,
         half_width=None if None in widths else max(width for width in widths if width is not None),
-        rounds_expected=rounds if because else _next_look(max(expected, rounds + 1), rule),
         leading=leader if found[leader].estimate < 0 else None,
     )
 
@@ -405,32 +405,3 @@ def _settled(change: Change, strict: Change, rule: StopRule) -> bool:
     if width is None or rule.precision is None:
         return False
     return width <= (rule.precision / 2 if strict.shown is Shown.NOT_SHOWN else rule.precision)
-
-
-def _rounds_expected(change: Change, strict: Change, rule: StopRule) -> int:
-    """The number of rounds that settles this contender.
-
-    Assumes that the estimate stays as it is and that the intervals shrink like 1/sqrt(n).
-    """
-    if _settled(change, strict, rule):
-        return change.rounds
-    width = half_width(change)
-    if width is None or not rule.precision:
-        return rule.max_rounds
-
-    def rounds_until(target: float, width: float) -> int:
-        return math.ceil(change.rounds * (width / target) ** 2)
-
-    precise = rounds_until(rule.precision, width)
-    if strict.shown is not Shown.NOT_SHOWN:
-        return precise
-    undecided = rounds_until(rule.precision / 2, width)
-    room = max(abs(change.estimate), rule.margin - abs(change.estimate))
-    strict_width = half_width(strict)
-    if strict_width is None or room <= 0:
-        return undecided
-    return min(undecided, max(precise, rounds_until(room, strict_width)))
-
-
-def _next_look(rounds: int, rule: StopRule) -> int:
-    return next((n for n in look_rounds(rule) if n >= rounds), rule.max_rounds)

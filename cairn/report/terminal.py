@@ -95,7 +95,7 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
     told = verdict.says(comparison.judged)
     for place, sentence in enumerate(told.advice):
         screen.line(sentence, "" if place else "bold")
-    for sentence in told.evidence:
+    for sentence in (*told.evidence, *verdict.outlook(comparison.prospect)):
         screen.line(sentence)
     for sentence in told.failures:
         screen.line(f"✘ {sentence}", "red")

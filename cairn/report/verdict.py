@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cairn import units
+from cairn.model import Prospect
 from cairn.report import formatting
 from cairn.verdict import (
     Advice,
@@ -105,6 +106,15 @@ def _too_few(verdict: Verdict) -> str:
     if verdict.rounds_least_s is not None:
         took = f", which take about {units.duration(max(1.0, verdict.rounds_least_s))}"
     return f"{sentence} At least {least} rounds are needed{took}: -r {least}."
+
+
+def outlook(prospect: Prospect | None) -> Iterator[str]:
+    """Yields a sentence on what more rounds would bring, if that is known."""
+    if prospect is not None:
+        more = "1 more round" if prospect.more == 1 else f"{prospect.more:,} more rounds"
+        took = units.duration(max(1.0, prospect.more_s))
+        width = units.percent(prospect.half_width, signed=False)
+        yield f"{more}, about {took}, would narrow the intervals of time to ±{width}."
 
 
 def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cairn import units
-from cairn.compare import comparison, endings, plan, stats
+from cairn.compare import comparison, endings, plan, rounds_needed, stats
 from cairn.doctor import machine
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
@@ -29,10 +29,13 @@ from cairn.model import (
     Trial,
     value,
 )
-from cairn.run import builds
+from cairn.run import builds, time_budget
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
+from cairn.run.time_budget import TimeBudget
 
+_COLD = 0.5
+"""The share of the first run's time that later runs may take, because files are then in memory."""
 WARM_FROM_BYTES = 256 << 20
 """In a virtual machine, memory is touched before each round if a program's peak reaches this size.
 
@@ -45,6 +48,9 @@ _WARM_LIMIT = 0.7
 """The largest share of the available memory to touch."""
 _LOOKS_ALL = 100
 """Up to this number of rounds, the stopping rule is evaluated after every round."""
+_FORECASTS_ALL = 12
+"""Up to this number of rounds, the number of rounds is predicted anew after every round. Beyond it,
+whenever the number has grown by _LOOKS_GROWTH."""
 _LOOKS_GROWTH = 1.05
 """Beyond _LOOKS_ALL rounds, the stopping rule is evaluated again when the number of rounds has
 grown by this factor; see _look()."""
@@ -61,6 +67,10 @@ class Progress:
     """
     rounds_expected: int
     """The estimated number of complete rounds at which the slowest workload is finished."""
+    rounds_range: tuple[int, int] | None
+    """The range of that number, if the rounds so far are too few for an estimate; else None."""
+    seconds_range: tuple[float, float] | None
+    """The range of the time that all workloads still need; None exactly if `rounds_range` is."""
     seconds_left: float | None
     """The estimated time that all workloads still need."""
     half_width: float | None
@@ -117,8 +127,8 @@ class Measurement:
         """(workload, contender) pairs with a failed trial."""
         self._settled: dict[int, str] = {}
         """The workloads that need no more rounds, with the reason."""
-        self._stretch_s = [0.0] * len(run.settings.workloads)
-        """By workload: the time that all contenders together took in the workload's last round."""
+        self._trial_s: dict[tuple[int, str], float] = {}
+        """By workload and contender: the time of the last trial, with everything around it."""
         self._looks: dict[int, tuple[int, int, stats.Look]] = {}
         """By workload: the last evaluation of the stopping rule.
 
@@ -131,20 +141,19 @@ class Measurement:
         """By workload and contender: how the processes of its trials ended."""
         self._bases = {one.name: _bases(run, one) for one in run.contenders}
         """By contender: the contenders with whose endings its own are compared."""
+        self._forecasts: dict[int, tuple[int, rounds_needed.Forecast | None]] = {}
+        """By workload: the last prediction of its number of rounds, and the number at that time."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
             self._note(sample)
-        for workload, of in enumerate(self._of):
-            last = max((sample.trial.round for sample in of), default=0)
-            self._stretch_s[workload] = sum(
-                s.wall_ns / 1e9 for s in before if _place(s) == (workload, last)
-            )
-        self._began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
-        """The moment from which the time budget counts, on the monotonic clock.
+            self._trial_s[_cell(sample)] = sample.wall_ns / 1e9
+        began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
+        self._budget = TimeBudget(run.rule.budget_s, began)
+        """The time budget.
 
-        In a resumed run, this moment is the time of the resume minus the wall times of all earlier
-        trials. The time between those trials does not count, because it is not known.
+        In a resumed run, the wall times of all earlier trials count as spent. The time between
+        those trials does not count, because it is not known.
         """
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         self._warm = {_cell(sample) for sample in before if sample.started_at > booted}
@@ -220,9 +229,10 @@ class Measurement:
             return
         warming = plan.warm_up(baseline_first, run.settings.warmup, workloads)
         self._carry_out(
-            (t for t in warming if (t.workload, t.contender) not in self._warm), watch=True
+            [t for t in warming if (t.workload, t.contender) not in self._warm], watch=True
         )
         self._report_unchecked()
+        self._report_few_rounds()
         self._decide_warm_memory()
         number = max((sample.trial.round for sample in self._samples), default=0)
         while not self._settle():
@@ -232,6 +242,66 @@ class Measurement:
             self._carry_out(plan.one_round(number, names, run.seed, workloads))
             self._observer.round_ended(self._progress())
 
+    def _refuse_short_budget(self, rest: Sequence[Trial]) -> None:
+        """Raises UsageError if the budget does not suffice for the warm-up and one round.
+
+        rest: the trials of the warm-up that have not run yet.
+        """
+        rule = self._run.rule
+        if rule.budget_s is None or not self._trial_s or any(s.counts for s in self._samples):
+            return
+        round_s = sum(self._round_s(w) for w in self._unsettled())
+        needed_s = sum(self._expected_s(trial) for trial in rest) + round_s
+        if self._budget.has_room(needed_s * (_COLD if rest else 1.0)):
+            return
+        self._folder.mark_stopped(TIME_BUDGET)
+        raise UsageError(
+            time_budget.no_round(
+                rule.budget_s,
+                max(self._trial_s.values()),
+                round_s,
+                len(self._run.contenders),
+                self._least(),
+            )
+        )
+
+    def _report_few_rounds(self) -> None:
+        """Tells the observer if the budget has room for fewer rounds than a difference needs."""
+        rule, least = self._run.rule, self._least()
+        round_s = sum(self._round_s(w) for w in self._unsettled())
+        if rule.budget_s is None or rule.judged != "wall" or not round_s:
+            return
+        room = int(self._budget.left() / round_s)
+        if room < least <= rule.max_rounds and len(self._run.competing) > 1:
+            self._observer.told(
+                time_budget.too_few_rounds(rule.budget_s, round_s, max(1, room), least)
+            )
+
+    def _least(self) -> int:
+        return rounds_needed.least(len(self._run.competing) - 1, self._run.rule)
+
+    def _unsettled(self) -> list[int]:
+        return [w for w in range(len(self._of)) if w not in self._settled]
+
+    def _round_s(self, workload: int) -> float:
+        """The expected time of a round of this workload, in seconds; 0 before its first trial."""
+        return sum(
+            self._expected_s(Trial(0, 0, contender.name, workload))
+            for contender in self._run.contenders
+        )
+
+    def _expected_s(self, trial: Trial) -> float:
+        """The expected time of a trial, in seconds.
+
+        It is the time of the last trial of the same contender. A contender that has not run yet is
+        expected to take as long as the others of the workload; 0 before the first of them.
+        """
+        cell = trial.workload, trial.contender
+        if cell in self._failed:
+            return 0.0
+        known = [taken for (w, _), taken in self._trial_s.items() if w == trial.workload]
+        return self._trial_s.get(cell, statistics.fmean(known) if known else 0.0)
+
     def _settle(self) -> bool:
         """Records the workloads that need no more rounds. Returns whether all are finished."""
         for workload in range(len(self._of)):
@@ -240,26 +310,29 @@ class Measurement:
                 self._settled[workload] = because
         return len(self._settled) == len(self._of)
 
-    def _carry_out(self, trials: Iterable[Trial], *, watch: bool = False) -> None:
+    def _carry_out(self, trials: Sequence[Trial], *, watch: bool = False) -> None:
         """Runs the trials, without finished workloads and without contenders that failed in them.
 
-        Records how long the trials of each workload take.
+        When the time budget is spent, the remaining trials are not run and all workloads are
+        finished. So a run exceeds its budget by one trial at most.
 
-        watch: see Runner.trial().
+        watch: whether these are the trials of the warm-up; see Runner.trial(). Raises UsageError as
+        soon as it is known that the budget does not suffice for the warm-up and one round.
         """
-        seconds: dict[int, float] = {}
-        for trial in trials:
-            if (
-                trial.workload not in self._settled
-                and (trial.workload, trial.contender) not in self._failed
-            ):
-                began = time.monotonic()
-                self._take(trial, watch=watch)
-                seconds[trial.workload] = (
-                    seconds.get(trial.workload, 0.0) + time.monotonic() - began
-                )
-        for workload, taken in seconds.items():
-            self._stretch_s[workload] = taken
+        for place, trial in enumerate(trials):
+            cell = trial.workload, trial.contender
+            if trial.workload in self._settled or cell in self._failed:
+                continue
+            if watch:
+                self._refuse_short_budget(trials[place:])
+            if self._trial_s and not self._budget.left():
+                self._settled |= dict.fromkeys(self._unsettled(), TIME_BUDGET)
+                return
+            began = time.monotonic()
+            self._take(trial, watch=watch)
+            self._trial_s[cell] = time.monotonic() - began
+        if watch:
+            self._refuse_short_budget(())
 
     def _take(self, trial: Trial, *, watch: bool = False) -> None:
         self._observer.trial_begins(trial)
@@ -442,13 +515,8 @@ class Measurement:
                 return look.because or "stopped"
         elif done >= (rule.max_rounds if rule.precision is None else rule.min_rounds):
             return units.counted(done, "round")
-        if rule.budget_s is not None and done >= 1:
-            expected = sum(
-                self._stretch_s[w] for w in range(len(self._of)) if w not in self._settled
-            )
-            if time.monotonic() - self._began + expected > rule.budget_s:
-                return TIME_BUDGET
-        return None
+        left = sum(self._round_s(w) for w in self._unsettled())
+        return TIME_BUDGET if done >= 1 and not self._budget.has_room(left) else None
 
     def _look(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
         """The stopping rule's answer on the rounds so far.
@@ -492,34 +560,55 @@ class Measurement:
         alone = min(rounds.values(), default=self._run.rule.max_rounds)
         return min((len(of) for of in ratios.values()), default=alone)
 
+    def _forecast(
+        self, workload: int, ratios: Mapping[str, Sequence[float]]
+    ) -> rounds_needed.Forecast | None:
+        """The predicted number of rounds of this workload; the last prediction if that is recent.
+
+        A prediction takes some milliseconds. It is made after every round at first, and later when
+        the number of rounds has grown by the factor _LOOKS_GROWTH.
+        """
+        rounds = min((len(of) for of in ratios.values()), default=0)
+        at, answer = self._forecasts.get(workload, (0, None))
+        if answer is None or rounds <= _FORECASTS_ALL or rounds >= at * _LOOKS_GROWTH:
+            answer = rounds_needed.forecast(ratios, self._run.rule) if ratios else None
+            self._forecasts[workload] = rounds, answer
+        return answer
+
     def _progress(self) -> Progress:
         """The progress of the workload that needs the most further rounds.
 
         The time left is that of all workloads.
         """
         rule = self._run.rule
-        standings = []
-        left = 0.0
-        for workload in range(len(self._of)):
-            if workload in self._settled:
-                continue
+        slowest = Progress(0, 0, None, None, 0.0, None, None)
+        left = [0.0, 0.0, 0.0]
+        for workload in self._unsettled():
             ratios = self._ratios(workload)
             done = self._complete(workload, ratios)
             look = self._look(workload, ratios) if ratios else None
-            expected = max(done, look.rounds_expected if look else rule.min_rounds)
-            left += (expected - done) * self._stretch_s[workload]
-            standings.append((expected - done, done, expected, look))
-        if not standings:
-            return Progress(0, 0, 0.0, None, None)
-        _, done, expected, look = max(standings, key=lambda standing: standing[0])
-        if rule.budget_s is not None:
-            left = min(left, max(0.0, rule.budget_s - (time.monotonic() - self._began)))
-        return Progress(
-            rounds=done,
-            rounds_expected=expected,
-            seconds_left=left,
-            half_width=look.half_width if look else None,
-            leading=look.leading if look and len(self._of) == 1 else None,
+            forecast = self._forecast(workload, ratios)
+            few = forecast is not None and done < rounds_needed.LIKELY_FROM
+            least = max(done, rule.min_rounds)
+            low, likely, high = (
+                (forecast.low, forecast.likely, forecast.high) if forecast else (least,) * 3
+            )
+            for place, number in enumerate((low, likely, high)):
+                left[place] += max(0, number - done) * self._round_s(workload)
+            if likely - done >= slowest.rounds_expected - slowest.rounds:
+                slowest = replace(
+                    slowest,
+                    rounds=done,
+                    rounds_expected=max(done, likely),
+                    rounds_range=(low, high) if few and low < high else None,
+                    half_width=look.half_width if look else None,
+                    leading=look.leading if look and len(self._of) == 1 else None,
+                )
+        low_s, likely_s, high_s = (min(each, self._budget.left()) for each in left)
+        return replace(
+            slowest,
+            seconds_left=likely_s,
+            seconds_range=(low_s, high_s) if slowest.rounds_range else None,
         )
 
     def _decide_warm_memory(self) -> None:
@@ -557,10 +646,6 @@ def _bases(run: Run, contender: Contender) -> tuple[str, ...]:
     return (run.baseline, *twins)
 
 
-def _place(sample: Sample) -> tuple[int, int]:
-    return sample.trial.workload, sample.trial.round
-
-
 def _cell(sample: Sample) -> tuple[int, str]:
     return sample.trial.workload, sample.trial.contender
 
@@ -594,15 +679,10 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
         and widest is not None
         and widest <= rule.precision
     ):
-        because = "precision reached"
-    expected = rule.max_rounds
-    if rule.precision is not None and widest is not None:
-        wanted = math.ceil(rounds * (widest / rule.precision) ** 2)
-        expected = min(rule.max_rounds, max(rule.min_rounds, rounds + 1, wanted))
+        because = stats.PRECISE
     return stats.Look(
         stop=because is not None,
         because=because,
         half_width=widest,
-        rounds_expected=rounds if because else expected,
         leading=leader if leader is not None and means[leader] < 0 else None,
     )

@@ -419,3 +419,69 @@ def test_sampled_memory_is_reported_as_sampled(cairn, churn: Path, tmp_path: Pat
     result = cairn("compare", "-r", 1, "-a", "system", "--memory", "sampled", "--", churn, 200_000)
     assert result.code == 0, result.err
     assert "peak sampled" in result.out
+
+
+def test_a_budget_that_is_too_short_for_a_round_ends_after_one_run(cairn, forward: Path) -> None:
+    """The budget bounds the warm-up and the first round, too."""
+    began = time.monotonic()
+    result = cairn(
+        "compare", "--budget", "5s", "-a", "system", "-a", f"x={forward}", "--", "sleep", 6
+    )
+    assert time.monotonic() - began <= 13
+    assert result.code == 2
+    assert "no round fits into the budget of 5 s" in result.sentence
+    assert "at least 6 rounds" in result.sentence and "--budget 95s" in result.sentence
+    (stored,) = cairn.results.glob("*/samples.jsonl")
+    assert len(stored.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.05, 0.3, 1.0])
+def test_a_budget_is_exceeded_by_one_run_at_most(cairn, forward: Path, seconds: float) -> None:
+    """The runs of the baseline become longer by a factor of four after the warm-up."""
+    slower = f"[ -e warm ] && sleep {4 * seconds} || sleep {seconds}; [ $CAIRN_LAST ] && > warm; :"
+    result = cairn(
+        "compare", "--budget", "6s", "-a", "system", "-a", f"x={forward}:CAIRN_LAST=1", "--json",
+        "--shell", "-c", slower,
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    samples = result.json["samples"]
+    (comparison,) = result.json["comparisons"]
+    end = samples[-1]["started_at"] + samples[-1]["wall_ns"] / 1e9
+    spent = end - samples[0]["started_at"]
+    assert spent <= 6 + max(sample["wall_ns"] for sample in samples) / 1e9 + 0.5
+    assert comparison["stopped_because"] in ("time budget", "precision reached", "60 rounds")
+
+
+def test_a_plan_that_cannot_conclude_says_so_before_it_starts(
+    cairn, forward: Path, churn: Path
+) -> None:
+    pair = ("-a", "system", "-a", f"x={forward}")
+    result = cairn("compare", "-r", 1, *pair, "--", churn, 10)
+    assert result.code == 0, result.err
+    warned = "1 round cannot show a difference between 2 contenders; at least 6 are needed: -r 6"
+    assert warned in result.err
+    assert "cairn compare -r 6 …" in result.out
+    enough = cairn("compare", "-r", 6, *pair, "--", churn, 10)
+    assert "cannot show" not in enough.err and "too few" not in enough.out
+    three = cairn("compare", "-r", 6, *pair, "-a", f"y={forward}", "--", churn, 10)
+    assert "at least 7 are needed: -r 7" in three.err
+    assert "cairn compare -r 7 …" in three.out
+
+
+def test_a_budget_with_too_few_rounds_is_reported_after_the_warm_up(cairn, forward: Path) -> None:
+    result = cairn(
+        "compare", "--budget", "4s", "-a", "system", "-a", f"x={forward}", "--", "sleep", 0.5
+    )
+    assert result.code == 0, result.err
+    assert re.search(r"has room for about \d rounds?, and at least 6 are needed", result.err)
+    assert "No answer yet" in result.out
+
+
+def test_six_rounds_of_two_contenders_show_a_large_difference(
+    cairn, forward: Path, churn: Path
+) -> None:
+    slow = f"slow={forward}:TEST_SLOW=20000"
+    result = cairn("compare", "-r", 6, "-a", "system", "-a", slow, "--json", "--", churn, 3000)
+    assert result.code == 0, result.err
+    rows = {row["contender"]: row for row in result.json["comparisons"][0]["rows"]}
+    assert rows["slow"]["changes"]["wall"]["shown"] == "more"

@@ -15,7 +15,7 @@ from cairn import native
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found, load_catalog
 from cairn.bench import experiments, run_settings
-from cairn.compare import comparison, instructions
+from cairn.compare import comparison, instructions, rounds_needed
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import ACTIVE, Contender, Reported, Sample, Settings, StopRule, Trial, Workload
@@ -163,9 +163,10 @@ def test_a_suite_stops_a_workload_on_width_alone() -> None:
         "not before min_rounds"
     )
     look = measure.look(wide, SUITE_RULE)
-    assert not look.stop and look.rounds_expected == 12 and look.leading == "b"
+    assert not look.stop and look.leading == "b"
+    assert rounds_needed.forecast(wide, SUITE_RULE) == rounds_needed.Forecast(12, 12, 12)
     assert measure.look({"c": wide["c"] * 3}, SUITE_RULE).because == "12 rounds"
-    assert measure.look({"a": ()}, SUITE_RULE).rounds_expected == 12
+    assert rounds_needed.forecast({"a": ()}, SUITE_RULE) is None
     assert measure.look({"a": (0.1,)}, StopRule(precision=None, max_rounds=1, judged="active")).stop
 
 
@@ -332,5 +333,25 @@ def test_the_next_step_of_a_bench_run_is_a_bench_run() -> None:
         for name in ("system", "fast")
     ]
     found = comparison.compare(samples, run.contenders, "system", run.rule, bench="fill")
-    assert "cairn bench fill -r 24" in found.next_steps
+    assert "cairn bench fill -r 48" in found.next_steps
     assert not any("cairn compare" in step for step in found.next_steps)
+
+
+@pytest.mark.parametrize("name", ["malloctest", "fill", "mixed"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_an_experiment_has_enough_rounds_for_its_contenders(name: str, quick: bool) -> None:
+    """Six rounds of eight contenders can show nothing: 7 times the least p-value is 0.22."""
+    (choice,) = run_settings.chosen([name], quick)
+    for contenders in (2, 5, 8, 17):
+        rule = run_settings.rule(choice, None, contenders)
+        least = rounds_needed.least(contenders - 1, rule)
+        assert rule.min_rounds == rule.max_rounds == max(choice.size.rule.max_rounds, least)
+        assert run_settings.rule(choice, 3, contenders).max_rounds == 3, "the user's number is kept"
+    assert run_settings.rule(choice, None, None) == choice.size.rule
+
+
+def test_an_experiment_without_a_verdict_of_its_own_keeps_its_rounds() -> None:
+    for name in ("suite", "scenarios", "founding-cases", "calibration"):
+        for quick in (False, True):
+            (choice,) = run_settings.chosen([name], quick)
+            assert run_settings.rule(choice, None, 20) == choice.size.rule

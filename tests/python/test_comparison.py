@@ -496,11 +496,15 @@ class TestVerdict:
         assert time.possible == pytest.approx(-change.interval.low)
         assert time.possible_with == "a"
         assert said(comparison)[0].startswith("No answer yet: up to 13 % less time, ")
-        assert comparison.next_steps == ("cairn report last --md", "cairn compare -r 40 …")
+        assert comparison.prospect is not None
+        assert (comparison.prospect.rounds, comparison.prospect.more) == (80, 60)
+        change_after = comparison.prospect.half_width / (change.interval.high - change.interval.low)
+        assert 0.2 < change_after < 0.3, "four times the rounds halve the half-width"
+        assert comparison.next_steps == ("cairn report last --md", "cairn compare -r 80 …")
 
     @pytest.mark.parametrize(
         ("most", "advice"),
-        [(2000, ["cairn compare -r 40 …"]), (30, ["cairn compare -r 30 …"]), (20, [])],
+        [(2000, ["cairn compare -r 80 …"]), (30, ["cairn compare -r 30 …"]), (20, [])],
     )
     def test_more_rounds_are_advised_than_the_user_asked_for(
         self, most: int, advice: list[str], monkeypatch: pytest.MonkeyPatch
@@ -516,7 +520,7 @@ class TestVerdict:
             runs({"system": 10, "a": 10}, noise=0.2), ("system", "a"), rule,
             stopped_because="time budget",
         )  # fmt: skip
-        assert comparison.next_steps[1:] == ("cairn compare --budget 20min …",)
+        assert comparison.next_steps[1:] == ("cairn compare --budget 24min …",)
 
     def test_narrow_intervals_without_a_shown_difference_keep_the_baseline(self) -> None:
         rule = StopRule(precision=0.02, margin=0.001, max_rounds=60)

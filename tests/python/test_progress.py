@@ -32,7 +32,7 @@ def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
     for round_ in (0, 1):
         for position in range(6):
             trial(round_, position)
-        lines.round_ended(Progress(round_, 4, 90.0, None, None))
+        lines.round_ended(Progress(round_, 4, None, None, 90.0, None, None))
     told = said.getvalue().splitlines()
     assert len(told) == 6, "each line reports two more runs of 20 s"
     assert told[0] == "warm-up  2 of 6 runs"

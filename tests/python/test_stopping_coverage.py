@@ -1,10 +1,6 @@
 """Simulates comparisons with known true differences, and checks those that stop early.
 
-Runs follow each other in time. The log wall time of a run is the sum of a drift that it shares with
-its neighbours (AR(1), rho 0.8), noise with heavy tails (Student's t, 3 degrees of freedom), and an
-exponential disturbance in 2 % of the runs.
-
-The tests vary the noise. With the least noise, a comparison is precise at its first look. With the
+The tests vary the noise (support/noise.py). With the least noise, a comparison is precise at its first look. With the
 most noise, it runs to the maximum of rounds. With noise between these, the differences decide at
 several looks whether it stops. Each such look adds some error, so most errors happen with such
 noise.
@@ -14,16 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.noise import logs
 
 from cairn.compare import stats
 from cairn.model import Shown, StopRule
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SEED = 4711
 SERIES = 2_000
@@ -44,32 +37,6 @@ class Outcome:
     """Mean length of an interval, divided by that of the plain 95 % interval of the same rounds."""
     rounds: float
     """Mean number of rounds of a series."""
-
-
-def logs(
-    seed: int, series: int, rounds: int, contenders: int, noise: float, *, mixed: bool = True
-) -> NDArray[np.float64]:
-    """Returns log wall times by series, round and contender.
-
-    If `mixed`, the order of the contenders is random in each round. Otherwise all runs of one
-    contender precede those of the next one.
-    """
-    rng = np.random.default_rng(seed)
-    rho = 0.8
-    in_time = np.empty((series, rounds * contenders))
-    in_time[:, 0] = rng.standard_normal(series)
-    for i in range(1, rounds * contenders):
-        in_time[:, i] = rho * in_time[:, i - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(
-            series
-        )
-    if mixed:
-        order = np.argsort(rng.random((series, rounds, contenders)), axis=2)
-        drift = np.take_along_axis(in_time.reshape(series, rounds, contenders), order, axis=2)
-    else:
-        drift = in_time.reshape(series, contenders, rounds).transpose(0, 2, 1)
-    tails = rng.standard_t(3, drift.shape) / math.sqrt(3)
-    disturbed = (rng.random(drift.shape) < 0.02) * rng.exponential(10, drift.shape)
-    return np.asarray(noise * (drift + tails + disturbed))
 
 
 def simulate(

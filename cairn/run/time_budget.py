@@ -1,0 +1,61 @@
+"""The time budget of a run: how much is left, and the sentences when it is too short."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from cairn import units
+
+
+@dataclass(slots=True)
+class TimeBudget:
+    """A budget that counts from a moment on the monotonic clock."""
+
+    seconds: float | None
+    """None if there is no budget."""
+    began: float
+
+    def spent(self) -> float:
+        """The seconds since the beginning."""
+        return time.monotonic() - self.began
+
+    def left(self) -> float:
+        """The seconds that are left, at least 0; infinite without a budget."""
+        return math.inf if self.seconds is None else max(0.0, self.seconds - self.spent())
+
+    def has_room(self, seconds: float) -> bool:
+        """Whether work of this length ends within the budget."""
+        return self.seconds is None or self.spent() + seconds <= self.seconds
+
+
+def no_round(budget_s: float, run_s: float, round_s: float, contenders: int, least: int) -> str:
+    """The sentences when not even one round fits into the budget.
+
+    run_s, round_s: the expected time of a run, and of a round that runs all `contenders` once.
+    least: the least number of rounds that can show a difference.
+    """
+    whole = round_s * (least + 1)
+    return (
+        f"no round fits into the budget of {units.duration(budget_s)}: a run takes about "
+        f"{_about(run_s)}, and a round runs {contenders} contenders. A difference needs "
+        f"at least {least} rounds and the warm-up, about {_about(whole)}: "
+        f"--budget {units.budget(whole)}"
+    )
+
+
+def too_few_rounds(budget_s: float, round_s: float, room: int, least: int) -> str:
+    """The sentence when fewer rounds fit into the budget than can show a difference.
+
+    room: the number of rounds that fit.
+    """
+    rounds = "1 round" if room == 1 else f"{room} rounds"
+    return (
+        f"the budget of {units.duration(budget_s)} has room for about {rounds}, and at least "
+        f"{least} are needed to show a difference: --budget {units.budget(round_s * (least + 1))}"
+    )
+
+
+def _about(seconds: float) -> str:
+    return units.duration(seconds) if seconds >= 9.5 else units.time(seconds * 1e9)
