@@ -310,6 +310,8 @@ class Sample:
 
     Its file pages are included.
     """
+    repeats: int = 1
+    """The number of runs whose mean this sample is."""
     left_behind: int = 0
     """The number of descendants still running when the command ended; the launcher ended them."""
     endings: Mapping[str, Mapping[str, int]] | None = None
@@ -596,6 +598,10 @@ class Settings:
     cpus: str | None = None
     timeout_s: float | None = None
     warmup: int = 1
+    wait_descendants: bool = False
+    """Whether a trial lasts until all descendants of the command have ended, too."""
+    repeat: int | None = 1
+    """The number of runs whose mean is one sample. None chooses it by the length of a run."""
     warm_memory: int | None = None
     """The bytes of memory to touch before each round; 0 touches none.
 
@@ -746,6 +752,8 @@ class Comparison:
 
     None while the run goes on.
     """
+    unsuited: tuple[str, ...]
+    """Why the numbers mean less than they seem to, a sentence each. A report begins with them."""
     judged: Verdict
     """What is proven and what to do. `report.verdict` turns it into sentences."""
     not_tested: tuple[str, ...]

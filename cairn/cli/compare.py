@@ -147,6 +147,16 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     metavar="N",
     help="Run each contender N times before the first round, without counting.",
 )
+@click.option(
+    "--wait-descendants", is_flag=True,
+    help="Measure a run until all its processes have ended, also those that go on in the "
+    "background. Without this option they are ended with the command.",
+)  # fmt: skip
+@click.option(
+    "--repeat", type=options.REPEAT, default="1", show_default=True,
+    help="Run the program this many times in a row for one number, which is the mean. auto chooses "
+    "the number so that programs below 20 ms run for 20 ms together.",
+)  # fmt: skip
 @click.option("--setup", metavar="COMMAND", help="Run this once before everything else.")
 @click.option("--prepare", metavar="COMMAND", help="Run this before each run, unmeasured.")
 @click.option("--conclude", metavar="COMMAND", help="Run this after each run, unmeasured.")
@@ -201,7 +211,8 @@ def compare(
     specs: tuple[str, ...], baseline: str | None, resume: str | None, precision: float,
     margin: float, min_rounds: int, max_rounds: int, budget: float, runs: int | None,
     seed: int | None, shell: bool, stdin: str | None, stdout: str | None, ok_exit: tuple[int, ...],
-    verify: str | None, timeout: float | None, cpus: str | None, warmup: int, setup: str | None,
+    verify: str | None, timeout: float | None, cpus: str | None, warmup: int,
+    wait_descendants: bool, repeat: int | None, setup: str | None,
     prepare: str | None, conclude: str | None, cleanup: str | None, patterns: tuple[Pattern, ...],
     counters: bool, why: bool, memory: str, warm_memory: int | None, form: Form | None, full: bool,
     out: Path | None, force: bool, results: Path | None, color: str,
@@ -240,7 +251,10 @@ def compare(
             conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
             verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,
             warm_memory=warm_memory, counters=counters, memory=memory, why=why,
+            wait_descendants=wait_descendants, repeat=repeat,
         )  # fmt: skip
+        if why and repeat != 1:
+            raise UsageError("--why explains single runs; leave out --repeat")
         if runs is not None:
             for name in ("precision", "min_rounds", "max_rounds"):
                 if was_given(name):

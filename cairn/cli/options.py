@@ -16,6 +16,9 @@ from cairn.errors import UsageError
 from cairn.model import Pattern
 from cairn.report.formatting import printable
 
+REPEAT_MOST = 1000
+"""The most runs whose mean is one sample."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -96,6 +99,15 @@ def parse_warm(text: str) -> int | None:
     return 0 if text in ("off", "never") else units.parse_size(text)
 
 
+def parse_repeat(text: str) -> int | None:
+    """Parses --repeat: None for auto, else a number of runs."""
+    if text == "auto":
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= REPEAT_MOST):
+        raise ValueError(f"{text!r} is not auto or a number from 1 to {REPEAT_MOST}")
+    return int(text)
+
+
 def parse_share(text: str) -> float:
     """Parses a percentage above 0 and below 100. Returns it as a ratio."""
     ratio = units.parse_percent(text)
@@ -134,6 +146,7 @@ EXITS = Parsed("CODES", parse_exits)
 CPUS = Parsed("LIST", parse_cpus)
 PATTERN = Parsed("NAME=REGEX", parse_pattern)
 PARAMETER = Parsed("NAME=A,B", parse_parameter)
+REPEAT = Parsed("auto|N", parse_repeat)
 WARM = Parsed("auto|off|SIZE", parse_warm)
 COLOR = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,

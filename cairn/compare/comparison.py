@@ -70,6 +70,7 @@ def compare(
     time: Metric = WALL,
     beside: Sequence[tuple[str, str]] = (),
     bench: str | None = None,
+    unsuited: Sequence[str] = (),
 ) -> Comparison:
     """Compares every contender with `baseline` on the samples so far.
 
@@ -81,6 +82,8 @@ def compare(
     beside: pairs (contender, other contender) whose CPU times are compared as well.
     bench: the arguments of 'cairn bench' that repeat this run; None if the run is no built-in
     experiment.
+
+    unsuited: see `Comparison.unsuited`.
 
     A metric without a direction gets summaries but no changes: a higher CPU percentage is neither
     better nor worse.
@@ -106,6 +109,7 @@ def compare(
         rounds=len(table.rounds),
         rule=rule,
         stopped_because=stopped_because,
+        unsuited=tuple(unsuited),
         judged=judged,
         not_tested=tuple(_not_tested(table, samples)),
         prospect=prospect,
@@ -436,6 +440,9 @@ def _notes(
     )
     if crashed is not None and baseline in table.survivors:
         notes.append(f"Under {baseline}, {crashed}; the program succeeded all the same.")
+    repeats = max((sample.repeats for sample in samples if sample.counts), default=1)
+    if repeats > 1:
+        notes.append(f"Each number is the mean of {repeats} runs in a row (--repeat).")
     absent = _absent_counters(samples)
     if absent:
         notes.append(f"{_listed(absent, 'and')}: not available on this machine.")

@@ -93,7 +93,10 @@ def _origin(run: Run) -> str:
 
 
 def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:
-    for place, sentence in enumerate(verdict.says(comparison.judged).sentences):
+    for sentence in comparison.unsuited:
+        yield from (f"**{escape(sentence)}**", "")
+    said = (*verdict.says(comparison.judged).sentences, *verdict.outlook(comparison.prospect))
+    for place, sentence in enumerate(said):
         yield from ("", escape(sentence)) if place else (f"**{escape(sentence)}**",)
     for table in tables.tables(run, comparison, full=full):
         yield from ("", *_drawn(table))

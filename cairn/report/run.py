@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cairn.compare import ranking as ranks
-from cairn.compare import standings
+from cairn.compare import standings, suitability
 from cairn.compare.comparison import compare
 from cairn.errors import UsageError
 from cairn.model import (
@@ -85,6 +85,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 time=ACTIVE if slept else WALL,
                 beside=measured.pairs,
                 bench=measured.bench,
+                unsuited=suitability.sentences(its, run.baseline, run.settings, index),
             )
         )
     return tuple(found)

@@ -92,6 +92,8 @@ def drawn(board: Board, view: View) -> str:
 
 def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
     """Adds the answer, then its evidence, then the caveats."""
+    for sentence in comparison.unsuited:
+        screen.line(formatting.printable(sentence), "bold")
     told = verdict.says(comparison.judged)
     for place, sentence in enumerate(told.advice):
         screen.line(sentence, "" if place else "bold")

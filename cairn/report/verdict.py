@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cairn import units
+from cairn.compare import suitability
 from cairn.model import Prospect
 from cairn.report import formatting
 from cairn.verdict import (
@@ -87,12 +88,7 @@ def _failure(name: str, why: str, *, out: bool = True) -> str:
 def _waits(verdict: Verdict) -> Iterator[str]:
     """Yields a sentence if the program waits most of the time."""
     if verdict.waits and verdict.cpu_share is not None:
-        percent = round(100 * verdict.cpu_share)
-        used = f"{percent} %" if percent else "less than 1 %"
-        yield (
-            f"The program used {used} of one CPU: it mostly waits, and no allocator can change "
-            "that."
-        )
+        yield suitability.waiting(verdict.cpu_share)
 
 
 def _too_few(verdict: Verdict) -> str:

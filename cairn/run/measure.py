@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from cairn import units
-from cairn.compare import comparison, endings, plan, rounds_needed, stats
+from cairn.compare import comparison, endings, plan, rounds_needed, stats, suitability
 from cairn.doctor import machine
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
@@ -25,11 +25,12 @@ from cairn.model import (
     Contender,
     Run,
     Sample,
+    Settings,
     StopRule,
     Trial,
     value,
 )
-from cairn.run import builds, time_budget
+from cairn.run import batches, builds, time_budget
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
@@ -232,6 +233,7 @@ class Measurement:
             [t for t in warming if (t.workload, t.contender) not in self._warm], watch=True
         )
         self._report_unchecked()
+        self._judge(suitability.before_rounds)
         self._report_few_rounds()
         self._decide_warm_memory()
         number = max((sample.trial.round for sample in self._samples), default=0)
@@ -240,7 +242,29 @@ class Measurement:
             if self._warm_bytes:
                 self._runner.touch(self._warm_bytes)
             self._carry_out(plan.one_round(number, names, run.seed, workloads))
+            if number == 1:
+                self._judge(lambda its, base, *_: suitability.after_round(its, base))
             self._observer.round_ended(self._progress())
+
+    def _judge(
+        self,
+        judged: Callable[[Sequence[Sample], str, Settings, int], Sequence[suitability.Unsuited]],
+    ) -> None:
+        """Tells the observer why programs cannot tell much about allocators.
+
+        Raises UsageError if the numbers would mean nothing at all.
+        """
+        settings = self._run.settings
+        competing = {one.name for one in self._run.competing}
+        for workload, of in enumerate(self._of):
+            its = [sample for sample in of if sample.trial.contender in competing]
+            for one in judged(its, self._run.baseline, settings, workload):
+                if one.hopeless:
+                    self._folder.mark_stopped("before the first round")
+                    raise UsageError(one.sentence)
+                several = len(self._of) > 1
+                where = f"{settings.workloads[workload].name}: " if several else ""
+                self._observer.told(where + one.sentence)
 
     def _refuse_short_budget(self, rest: Sequence[Trial]) -> None:
         """Raises UsageError if the budget does not suffice for the warm-up and one round.
@@ -336,7 +360,12 @@ class Measurement:
 
     def _take(self, trial: Trial, *, watch: bool = False) -> None:
         self._observer.trial_begins(trial)
-        sample, trace = self._runner.trial(trial, watch=watch)
+        number = 1 if watch else self._repeats(trial)
+        sample, trace = (
+            self._runner.trial(trial, watch=watch)
+            if number == 1
+            else self._runner.batch(trial, number)
+        )
         self._watch.refuse_changed()
         self._check_environment(sample)
         sample = self._judged_by_endings(self._verified(sample))
@@ -351,7 +380,18 @@ class Measurement:
             self._folder.keep(
                 "failed", f"{several}{trial.contender}.stderr", trace.stderr_tail.encode()
             )
-            self._fail(sample)
+            self._fail(sample, trace.stderr_tail)
+
+    def _repeats(self, trial: Trial) -> int:
+        """The number of runs whose mean is one sample.
+
+        --repeat auto chooses it by the baseline's warm-up, so that a resumed run has the same.
+        """
+        repeat = self._run.settings.repeat
+        if repeat is not None:
+            return repeat
+        first = self._first.get((trial.workload, self._run.baseline))
+        return batches.wanted(first.wall_ns) if first is not None else 1
 
     def _report_restored(self) -> None:
         """Tells the observer once that the program changed the files of this run."""
@@ -476,7 +516,7 @@ class Measurement:
                     "with --seconds the work differs from run to run"
                 )
 
-    def _fail(self, sample: Sample) -> None:
+    def _fail(self, sample: Sample, errors: str) -> None:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
         settings = self._run.settings
         several = len(settings.workloads) > 1
@@ -490,8 +530,12 @@ class Measurement:
                 return
             if sample.proof.problem is not None and why == sample.proof.problem:
                 raise ContenderFailed(why)
+            advice = (
+                f"; {suitability.TERMINAL_ADVICE}" if suitability.needs_terminal(errors) else ""
+            )
             raise ProgramFailed(
                 f"the program {why} under {name}{where}, so there is nothing to compare with"
+                + advice
             )
         competing = [one.name for one in self._run.competing]
         if name in competing and all(

@@ -22,7 +22,7 @@ import msgspec
 
 from cairn import native
 from cairn.allocators.contenders import carryable, is_another_build
-from cairn.compare import instructions
+from cairn.compare import instructions, suitability
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import (
     LARGEST_NUMBER,
@@ -37,8 +37,9 @@ from cairn.model import (
     Trial,
     signal_name,
 )
-from cairn.run import workloads
+from cairn.run import batches, workloads
 from cairn.run.endings import endings
+from cairn.run.idle_server import IdleServer
 from cairn.run.proof import another_build, judge, lost_preload, not_behind
 
 if TYPE_CHECKING:
@@ -217,6 +218,7 @@ class Runner:
             "--no-core",
             *(["--timeout", f"{settings.timeout_s:.3f}"] if settings.timeout_s is not None else []),
             *(["--cpus", settings.cpus] if settings.cpus is not None else []),
+            *(["--wait-descendants"] if settings.wait_descendants else []),
             *(["--counters"] if settings.counters else []),
             *(["--cpu-samples", str(self._notes)] if looked_at else []),
             *setenv(environment),
@@ -286,6 +288,19 @@ class Runner:
             output_digest=digest,
             failure=failure,
         ), Trace(witness=witness, stderr_tail=errors)
+
+    def batch(self, trial: Trial, number: int) -> tuple[Sample, Trace]:
+        """Runs one trial `number` times in a row, or until a run fails.
+
+        Returns the means as one sample, and the trace of the last run.
+        """
+        samples = []
+        for _ in range(number):
+            sample, trace = self.trial(trial)
+            samples.append(sample)
+            if sample.failure is not None:
+                break
+        return batches.merged(samples), trace
 
     def _behind_probe(
         self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
@@ -375,7 +390,8 @@ class Runner:
         """Runs the launcher. Returns its report, and the reason if the trial was ended early.
 
         watched: the witness's file, read while the trial runs; None if it is not watched. Raises
-        CairnError if the launcher fails or was interrupted by a signal.
+        CairnError if the launcher fails or was interrupted by a signal, and UsageError if a watched
+        trial is that of a server that waits for clients.
         """
         reading, writing = os.pipe()
         try:
@@ -391,8 +407,8 @@ class Runner:
             os.close(writing)
         with process, os.fdopen(reading, "rb") as pipe:
             try:
-                lost = _watch(pipe.fileno(), watched)
-                if lost is not None:
+                lost, server = _watch(pipe.fileno(), watched, process.pid)
+                if lost is not None or server is not None:
                     _end(process)
                 line = pipe.read()
                 complaint = process.stderr.read() if process.stderr else b""
@@ -400,6 +416,8 @@ class Runner:
             except BaseException:
                 _end(process)
                 raise
+        if server is not None:
+            raise UsageError(suitability.idle_server(command[0], server))
         if process.returncode != 0 or not line:
             reason = last_line(complaint.decode("utf-8", "replace")) or ending(process.returncode)
             raise CairnError(reason.removeprefix("cairn-launch: "))
@@ -624,22 +642,29 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _watch(pipe: int, report: Path | None) -> str | None:
-    """Waits for the launcher's report. Returns early, with the reason, if a preload is lost.
+def _watch(pipe: int, report: Path | None, launcher: int) -> tuple[str | None, str | None]:
+    """Waits for the launcher's report.
 
-    report: the witness's file; with None the function returns at once.
+    Returns early if a preload is lost, with the reason; and if the program is a server that waits
+    for clients, with the place where it listens, as the second value.
+
+    report: the witness's file; with None the function returns at once. launcher: its process id.
     """
     if report is None:
-        return None
+        return None, None
     seen = 0
+    server = IdleServer(launcher)
     while not select.select([pipe], [], [], _POLL_S)[0]:
         size = report.stat().st_size
         if size > seen:
             seen = size
             lost = lost_preload(report.read_bytes())
             if lost is not None:
-                return lost
-    return None
+                return lost, None
+        listens = server.found()
+        if listens is not None:
+            return None, listens
+    return None, None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

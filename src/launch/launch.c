@@ -68,8 +68,9 @@ struct launch {
     uint64_t kill_ns;       /* when PROG gets SIGKILL */
     uint64_t despair_ns;    /* when the launcher stops waiting for PROG's end */
     unsigned interruptions; /* number of SIGINT and SIGTERM we received */
-    bool main_ended;        /* PROG itself has ended; it is not yet reaped */
-    bool reader_gone;       /* the reader has closed the report's pipe */
+    bool main_ended;        /* PROG itself has ended */
+    bool main_reaped;
+    bool reader_gone; /* the reader has closed the report's pipe */
 };
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -308,6 +309,62 @@ static bool is_among(pid_t pid, const pid_t *pids, size_t count)
     return false;
 }
 
+/* Reaps PROG, which has ended. Its process number may belong to another process afterwards. */
+static void reap_main(struct launch *launch)
+{
+    struct rusage usage;
+    if (launch->main_reaped)
+        return;
+    wait4(launch->child.pid, &launch->report.status, 0, &usage);
+    report_add_usage(&launch->report, &usage);
+    reaped_add(&launch->reaped, launch->child.pid, "", launch->report.status, false);
+    launch->main_reaped = true;
+}
+
+/* Called once PROG has ended, if --wait-descendants was given. Waits until all its descendants have
+ * ended. The time of the last end then counts as the end of PROG. Returns early at the time limit,
+ * after SIGINT or SIGTERM, and when the report's reader is gone. clean_up() then ends the
+ * descendants. */
+static void watch_descendants(struct launch *launch)
+{
+    reap_main(launch);
+    for (;;) {
+        /* A SIGCHLD that is taken here is no loss, because all ended children are reaped next. */
+        for (int signal; (signal = signals_next(&launch->signals)) != 0;) {
+            if (signal == SIGINT || signal == SIGTERM) {
+                launch->report.interrupted_by = signal;
+                return;
+            }
+        }
+        uint64_t woke_ns = clock_now_ns();
+        siginfo_t info = {0};
+        int error;
+        while ((error = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT)) == 0 &&
+               info.si_pid != 0) {
+            reap(launch, &info, false);
+            launch->report.wall_ns = woke_ns;
+        }
+        if (error != 0)
+            return;
+        if (woke_ns >= launch->terminate_ns) {
+            launch->report.timed_out = true;
+            return;
+        }
+        if (woke_ns >= sampler_due_ns(&launch->sampler))
+            sampler_take(&launch->sampler);
+        if (woke_ns >= cpu_samples_due_ns(&launch->cpu_samples))
+            cpu_samples_drain(&launch->cpu_samples);
+        uint64_t look_ns =
+            earlier(sampler_due_ns(&launch->sampler), cpu_samples_due_ns(&launch->cpu_samples));
+        short report_events = 0;
+        wait_until(launch, earlier(look_ns, launch->terminate_ns), &report_events);
+        if (report_events != 0) {
+            launch->reader_gone = true;
+            return;
+        }
+    }
+}
+
 /* Ends and reaps the descendants that PROG left behind. Only our own children get a signal, because
  * their process numbers cannot be reused before we reap them. When a child ends, its children
  * become ours, so that the loop reaches the whole tree level by level. Returns false if a process
@@ -411,10 +468,7 @@ static int finish(struct launch *launch)
      * them. */
     sampler_take(&launch->sampler);
 
-    struct rusage usage;
-    wait4(launch->child.pid, &report->status, 0, &usage);
-    report_add_usage(report, &usage);
-    reaped_add(&launch->reaped, launch->child.pid, "", report->status, false);
+    reap_main(launch);
     bool ended = clean_up(launch);
     reaped_close(&launch->reaped);
 
@@ -496,6 +550,9 @@ static int run(struct launch *launch)
         complaint("the command cannot be ended", launch->options.command[0], 0);
         return fail(launch);
     }
+    if (launch->options.wait_descendants && launch->kill_ns == NEVER_NS && !launch->reader_gone &&
+        !launch->report.timed_out && launch->report.interrupted_by == 0)
+        watch_descendants(launch);
     return finish(launch);
 }
 

@@ -33,6 +33,7 @@ const char options_help[] =
     "  --stdout FILE        PROG's standard output; emptied first, created for its owner only\n"
     "  --stderr FILE        PROG's standard error; emptied and created like that of --stdout, and\n"
     "                       may be the same file\n"
+    "  --wait-descendants   measure until all descendants of PROG have ended, too\n"
     "  --counters           read performance counters of the whole tree\n"
     "  --cpu-samples FILE   write clock samples of all processors; emptied first, created for its\n"
     "                       owner only\n"
@@ -217,6 +218,8 @@ enum options_task options_parse(struct options *options, char **argv)
             options->counters = true;
         } else if (strcmp(name, "--no-core") == 0) {
             options->no_core = true;
+        } else if (strcmp(name, "--wait-descendants") == 0) {
+            options->wait_descendants = true;
         } else if (needs_value(name)) {
             char *value = *++next;
             if (value == NULL)

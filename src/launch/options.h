@@ -42,6 +42,7 @@ struct options {
     bool terminal;
     bool counters;
     bool no_core;
+    bool wait_descendants;
     bool has_cpus;
     cpu_set_t cpus;
     const char *folder; /* all paths are NULL if the option was not given */

@@ -168,6 +168,59 @@ def test_no_descendant_survives_the_launcher(launch: Launch) -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
+DAEMONS = {
+    "background": "sleep 0.6 &",
+    "session": "setsid sleep 0.6 & sleep 0.1",
+    "twice": "(setsid sh -c 'sleep 0.3 & sleep 0.6; :' &)",
+}
+"""Command lines that end at once, while their last process runs for another 0.6 s."""
+
+
+@pytest.mark.parametrize("line", DAEMONS.values(), ids=DAEMONS)
+@pytest.mark.parametrize("method", [*METHODS, "none"], indirect=True)
+def test_the_launcher_waits_for_descendants_on_request(
+    launch: Launch, line: str, method: str
+) -> None:
+    command = ("--memory", method, "--", "sh", "-c", f"{line}\nexit 3")
+    ended = launch(*command).told
+    assert ended["left_behind"] >= 1
+    assert ended["wall_ns"] < 0.5e9
+    waited = launch("--wait-descendants", *command).told
+    assert waited["exit_code"] == 3
+    assert waited["left_behind"] == 0
+    assert 0.55e9 < waited["wall_ns"] < 5e9
+
+
+def test_the_work_of_descendants_counts_when_the_launcher_waits(launch: Launch, hold: str) -> None:
+    command = ("--", "sh", "-c", f"{hold} spinners 1 300 > /dev/null 2>&1 & exit 0")
+    waited = launch("--wait-descendants", *command).told
+    assert waited["left_behind"] == 0
+    assert waited["user_ns"] + waited["system_ns"] > 0.2e9
+    assert launch(*command).told["user_ns"] < 0.2e9
+
+
+def test_a_timeout_ends_descendants_for_which_the_launcher_waits(launch: Launch) -> None:
+    command = ("--timeout", "0.5", "--", "sh", "-c", "sleep 1000 & echo $!")
+    outcome = launch("--wait-descendants", *command)
+    assert outcome.told["timed_out"] is True
+    assert outcome.told["exit_code"] == 0
+    assert outcome.told["left_behind"] == 1
+    assert not is_alive(int(outcome.out))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_descendants_for_which_the_launcher_waits(launch: Launch, sent: int) -> None:
+    command = ("--", "sh", "-c", "sleep 1000 & echo $!")
+    process, reader = launch.start("--wait-descendants", *command)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    time.sleep(0.2)
+    process.send_signal(sent)
+    outcome = launch.finish(process, reader)
+    assert outcome.told["interrupted_by"] == sent
+    assert not is_alive(pid)
+
+
 def test_a_program_that_waits_for_its_children_leaves_none_behind(launch: Launch) -> None:
     report = launch("--", "sh", "-c", "sleep 0.01 & sleep 0.02 & wait").told
     assert report["left_behind"] == 0

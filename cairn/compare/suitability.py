@@ -1,0 +1,174 @@
+"""Judges from a program's first runs whether a comparison can tell anything about allocators.
+
+Some programs cannot tell: they wait instead of computing, go into the background, need a terminal,
+or end so soon that a run is little more than the start of a process. Each gets a sentence with a
+next step, before the rest is run and at the beginning of the report. Pure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cairn import units
+from cairn.model import Sample, Settings
+from cairn.verdict import WAITS
+
+SHORT_NS = 20_000_000
+"""A run that is shorter than this, in nanoseconds, is short.
+
+Starting a process takes a millisecond, and varies by some tenths of one.
+"""
+
+STARTER_NS = 100_000_000
+"""A command that ends within this time and leaves processes behind has only started them."""
+
+_FOREGROUND = {
+    "apache2": "-DFOREGROUND",
+    "cron": "-f",
+    "dnsmasq": "--keep-in-foreground",
+    "haproxy": "-db",
+    "httpd": "-DFOREGROUND",
+    "lighttpd": "-D",
+    "named": "-f",
+    "nginx": "-g 'daemon off;'",
+    "redis-server": "--daemonize no",
+    "rsyslogd": "-n",
+    "smbd": "--foreground",
+    "squid": "-N",
+    "sshd": "-D",
+    "valkey-server": "--daemonize no",
+    "varnishd": "-F",
+}
+"""By the name of a server: the option that keeps it in the foreground."""
+
+_NO_TERMINAL = re.compile(
+    r"not a (?:tty|terminal|teletype)|isn't a (?:tty|terminal)|failed tty get|no controlling t"
+    r"|/dev/tty|error opening terminal|TERM environment variable|must be (?:run )?(?:in|from|on) a "
+    r"(?:tty|terminal)|(?:need|require)s? a (?:tty|terminal)|inappropriate ioctl for device"
+    r"|Error reading input, exiting|could not find terminal",
+    re.IGNORECASE,
+)
+"""Messages of programs that miss a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuited:
+    """Why a program cannot tell much."""
+
+    says: str
+    """A sentence."""
+    next_step: str
+    """A sentence; empty if there is nothing to do."""
+    hopeless: bool = False
+    """Whether the numbers would mean nothing at all, so that measuring must not go on."""
+
+    @property
+    def sentence(self) -> str:
+        """Both sentences."""
+        return f"{self.says} {self.next_step}".rstrip()
+
+
+def before_rounds(
+    samples: Sequence[Sample], baseline: str, settings: Settings, workload: int = 0
+) -> tuple[Unsuited, ...]:
+    """The judgement on the warm-up of one workload, before the first round."""
+    well = [sample for sample in samples if sample.failure is None]
+    found = [*_background(well, baseline, settings, workload), *_short(well, baseline, settings)]
+    return tuple(found)
+
+
+def after_round(samples: Sequence[Sample], baseline: str) -> tuple[Unsuited, ...]:
+    """The judgement on the first round of one workload; the warm-up may wait for cold files."""
+    share = _cpu_share([sample for sample in samples if sample.counts], baseline)
+    if share is None or share > WAITS:
+        return ()
+    return (Unsuited(waiting(share), ""),)
+
+
+def sentences(
+    samples: Sequence[Sample], baseline: str, settings: Settings, workload: int = 0
+) -> tuple[str, ...]:
+    """The sentences at the beginning of the report on one workload.
+
+    A program that waits is no part of them: the verdict begins with it (`cairn.verdict`).
+    """
+    counted = [sample for sample in samples if sample.counts]
+    return tuple(one.sentence for one in before_rounds(counted, baseline, settings, workload))
+
+
+def waiting(cpu_share: float) -> str:
+    """The sentence on a program that waits. `cpu_share` is its CPU time by its wall time."""
+    percent = round(100 * cpu_share)
+    used = f"{percent} %" if percent else "less than 1 %"
+    return f"The program used {used} of one CPU: it mostly waits, and no allocator can change that."
+
+
+def needs_terminal(errors: str) -> bool:
+    """Whether the messages of a program that failed say that it misses a terminal."""
+    return _NO_TERMINAL.search(errors) is not None
+
+
+def idle_server(command: str, where: str) -> str:
+    """The sentences on a server that waits for clients at `where`, so that its run never ends."""
+    return (
+        f"{command} waits for clients at {where} and does not end by itself, so there is no time "
+        "to compare. Give it work and an end: a script that starts it, sends requests and stops it"
+    )
+
+
+TERMINAL_ADVICE = (
+    "it seems to need a terminal, and a measured run has none: use its batch mode, or put "
+    "script -qec 'PROG ARG…' /dev/null behind the '--'"
+)
+
+
+def _background(
+    samples: Sequence[Sample], baseline: str, settings: Settings, workload: int
+) -> Iterator[Unsuited]:
+    if settings.wait_descendants or settings.instructions:
+        return
+    own = [sample for sample in samples if sample.trial.contender == baseline]
+    # A process that was about to end may be left behind in one run, and not in all.
+    if not own or any(sample.left_behind == 0 for sample in samples):
+        return
+    wall = statistics.median(sample.wall_ns for sample in own)
+    left = max(sample.left_behind for sample in own)
+    went = "1 of its processes" if left == 1 else f"{left} of its processes"
+    name = os.path.basename(settings.workloads[workload].command[0])
+    option = _FOREGROUND.get(name, "often --foreground")
+    yield Unsuited(
+        f"The command ended after {units.time(wall)} while {went} went on in the background: "
+        "their work is not measured, and they were ended.",
+        "Use --wait-descendants to measure them to their end, or keep the program in the "
+        f"foreground by an option of its own ({option}).",
+        hopeless=wall < STARTER_NS,
+    )
+
+
+def _short(samples: Sequence[Sample], baseline: str, settings: Settings) -> Iterator[Unsuited]:
+    if settings.reports or settings.instructions or settings.repeat != 1:
+        return
+    walls = [sample.wall_ns for sample in samples if sample.trial.contender == baseline]
+    if not walls or statistics.median(walls) >= SHORT_NS:
+        return
+    yield Unsuited(
+        f"A run takes only {units.time(statistics.median(walls))}, much of which is the start of a "
+        "process.",
+        "Give the program more work, or take the mean of several runs for each number with "
+        "--repeat auto.",
+    )
+
+
+def _cpu_share(samples: Sequence[Sample], baseline: str) -> float | None:
+    """CPU time by wall time under the baseline, as a median; None if runs are short or missing."""
+    own = [sample for sample in samples if sample.trial.contender == baseline]
+    shares = [
+        (sample.user_ns + sample.system_ns) / sample.wall_ns
+        for sample in own
+        if sample.wall_ns >= SHORT_NS
+    ]
+    return statistics.median(shares) if shares and len(shares) == len(own) else None

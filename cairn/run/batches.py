@@ -1,0 +1,84 @@
+"""Several runs in a row as one sample, for programs that end sooner than a run can be measured."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from cairn.compare.suitability import SHORT_NS
+from cairn.model import Memory, Sample
+
+_MOST = 50
+"""The most runs that `wanted` chooses: each one costs some milliseconds beside the program."""
+
+
+def wanted(wall_ns: float) -> int:
+    """The number of runs of this length that take SHORT_NS together, at least 1."""
+    return max(1, min(_MOST, math.ceil(SHORT_NS / wall_ns))) if wall_ns > 0 else 1
+
+
+def merged(samples: Sequence[Sample]) -> Sample:
+    """The runs as one sample: the first run that failed, else means of all numbers.
+
+    Memory is the median, because a peak is not the mean of others.
+    """
+    failed = next((sample for sample in samples if sample.failure is not None), None)
+    if failed is not None or len(samples) == 1:
+        return failed or samples[0]
+    return replace(
+        samples[0],
+        wall_ns=_mean(sample.wall_ns for sample in samples),
+        user_ns=_mean(sample.user_ns for sample in samples),
+        system_ns=_mean(sample.system_ns for sample in samples),
+        minor_faults=_mean(sample.minor_faults for sample in samples),
+        major_faults=_mean(sample.major_faults for sample in samples),
+        voluntary_switches=_mean(sample.voluntary_switches for sample in samples),
+        involuntary_switches=_mean(sample.involuntary_switches for sample in samples),
+        memory=_memory([sample.memory for sample in samples]),
+        largest_process_bytes=_median([sample.largest_process_bytes for sample in samples]),
+        left_behind=max(sample.left_behind for sample in samples),
+        counters=_means([sample.counters for sample in samples]),
+        metrics={
+            name: number
+            for name, number in _means([sample.metrics for sample in samples]).items()
+            if number is not None
+        },
+        proof=min(
+            (sample.proof for sample in samples),
+            key=lambda proof: proof.loaded / proof.processes if proof.processes else 1.0,
+        ),
+        repeats=len(samples),
+    )
+
+
+def _mean(numbers: Iterable[int]) -> int:
+    return round(statistics.fmean(numbers))
+
+
+def _median(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return round(statistics.median(known)) if len(known) == len(numbers) else None
+
+
+def _memory(of: Sequence[Memory]) -> Memory:
+    """The medians, if all runs measured memory by the same method."""
+    if any(memory.method != of[0].method for memory in of):
+        return of[0]
+    return Memory(
+        method=of[0].method,
+        peak_bytes=_median([memory.peak_bytes for memory in of]),
+        peak_less_lazy_bytes=_median([memory.peak_less_lazy_bytes for memory in of]),
+        lazy_peak_bytes=_median([memory.lazy_peak_bytes for memory in of]),
+    )
+
+
+def _means(of: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """By name the mean of all runs; None if a run lacks the number."""
+    result: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for numbers in of for name in numbers):
+        each = [numbers.get(name) for numbers in of]
+        known = [number for number in each if number is not None]
+        result[name] = statistics.fmean(known) if len(known) == len(each) else None
+    return result

@@ -1,0 +1,113 @@
+"""Recognises a server that waits for clients, and whose run would therefore never end.
+
+It reads /proc, so it works only for processes of the same user. A process that cannot be read is no
+server here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PROC = Path("/proc")
+_EVERY_S = 1.0
+"""The time between two looks at the processes."""
+_FROM_S = 4.0
+"""No run is looked at before this time."""
+_IDLE_LOOKS = 4
+"""The number of successive looks in which a server must be idle."""
+_IDLE_SHARE = 0.02
+"""An idle server uses at most this share of one CPU between two looks."""
+_LISTENS = "0A"
+"""The state of a listening socket in /proc/net/tcp."""
+_ACCEPTS = 0x10000
+"""The flag of a listening socket in /proc/net/unix."""
+
+
+@dataclass(slots=True)
+class IdleServer:
+    """Watches the process tree of one run."""
+
+    launcher: int
+    """The process id of the launcher."""
+    began: float = field(default_factory=time.monotonic)
+    _looked: float = 0.0
+    _cpu_s: float = 0.0
+    _idle: int = 0
+
+    def found(self) -> str | None:
+        """Returns where the server listens, such as "port 6379"; None if there is no idle server.
+
+        Looks at the processes once a second at most. A server is idle if its whole tree uses no CPU
+        for several seconds. Only the command itself and a chain of single children count: a script
+        that starts a server and a client is no server.
+        """
+        now = time.monotonic()
+        if now - self.began < _FROM_S or now - self._looked < _EVERY_S:
+            return None
+        passed, self._looked = now - self._looked, now
+        chain = _chain(self.launcher)
+        cpu_s = sum(map(_cpu_s, chain))
+        idle = bool(chain) and cpu_s - self._cpu_s <= _IDLE_SHARE * passed
+        self._cpu_s = cpu_s
+        self._idle = self._idle + 1 if idle else 0
+        if self._idle < _IDLE_LOOKS:
+            return None
+        return next(filter(None, map(_listens_at, chain)), None)
+
+
+def _chain(launcher: int) -> list[int]:
+    """The command and its descendants, if each process has one child at most; else empty."""
+    chain: list[int] = []
+    children = _children(launcher)
+    while len(children) == 1:
+        chain += children
+        children = _children(chain[-1])
+    return chain if not children else []
+
+
+def _children(process: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in (_PROC / str(process) / "task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _cpu_s(process: int) -> float:
+    """The CPU time of a process in seconds; 0 if it has ended."""
+    with contextlib.suppress(OSError):
+        fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def _listens_at(process: int) -> str | None:
+    """Where the process accepts connections; None if it does not."""
+    inodes = set()
+    with contextlib.suppress(OSError):
+        for descriptor in (_PROC / str(process) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = os.readlink(descriptor)
+                if target.startswith("socket:["):
+                    inodes.add(target[8:-1])
+    if not inodes:
+        return None
+    net = _PROC / str(process) / "net"
+    for table in ("tcp", "tcp6"):
+        for row in _rows(net / table):
+            if len(row) > 9 and row[3] == _LISTENS and row[9] in inodes:
+                return f"port {int(row[1].rpartition(':')[2], 16)}"
+    for row in _rows(net / "unix"):
+        if len(row) > 6 and int(row[3], 16) & _ACCEPTS and row[6] in inodes:
+            return row[7] if len(row) > 7 else "a Unix socket"
+    return None
+
+
+def _rows(table: Path) -> list[list[str]]:
+    with contextlib.suppress(OSError):
+        return [line.split() for line in table.read_text().splitlines()[1:]]
+    return []
