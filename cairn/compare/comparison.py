@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn import units
-from cairn.compare import endings, judge, rounds_needed, stats
+from cairn.compare import endings, judge, rounds_needed, stats, suitability
 from cairn.model import (
     BENCH_ROUNDS_MOST,
     BUILT_IN,
@@ -308,7 +308,8 @@ def _prospect(
     settled = any(
         one.aim is Measure.TIME and one.advice is Advice.USE for one in judged.recommendations
     )
-    if judged.state is not State.JUDGED or not unclear or settled or rule.judged != "wall":
+    open_ = unclear and not settled and not judged.waits
+    if judged.state is not State.JUDGED or not open_ or rule.judged != "wall":
         return None
     ratios = {
         one.contender: table.log_ratios(time.key, one.contender, judged.baseline) or ()
@@ -429,8 +430,10 @@ def _notes(
             "Memory is not compared: it was measured in different ways "
             f"({', '.join(sorted(methods))})."
         )
-    left = max((sample.left_behind for sample in samples if sample.counts), default=0)
-    if left:
+    counted = [sample for sample in samples if sample.counts]
+    left = max((sample.left_behind for sample in counted), default=0)
+    # If every run left some behind, the report begins with a sentence on them.
+    if left and not suitability.in_background(counted):
         notes.append(
             f"Up to {left} descendant{' was' if left == 1 else 's were'} still running "
             "when the command ended; cairn ended them."

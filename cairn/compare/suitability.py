@@ -126,14 +126,21 @@ TERMINAL_ADVICE = (
 )
 
 
+def in_background(samples: Sequence[Sample]) -> bool:
+    """Whether processes were alive at the end of the command, in every one of these runs.
+
+    A process that was about to end may be left behind in one run, and not in all.
+    """
+    return bool(samples) and all(sample.left_behind > 0 for sample in samples)
+
+
 def _background(
     samples: Sequence[Sample], baseline: str, settings: Settings, workload: int
 ) -> Iterator[Unsuited]:
     if settings.wait_descendants or settings.instructions:
         return
     own = [sample for sample in samples if sample.trial.contender == baseline]
-    # A process that was about to end may be left behind in one run, and not in all.
-    if not own or any(sample.left_behind == 0 for sample in samples):
+    if not own or not in_background(samples):
         return
     wall = statistics.median(sample.wall_ns for sample in own)
     left = max(sample.left_behind for sample in own)

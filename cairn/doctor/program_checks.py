@@ -414,10 +414,9 @@ def _runtime(facts: ProgramFacts) -> list[Check]:
         return [
             Check(
                 "runtime",
-                "warning",
-                "Node.js: the JavaScript heap comes from mmap, and only buffers and native modules "
-                "use malloc",
-                "Expect a difference only where buffers or native modules allocate a lot.",
+                "fine",
+                "Node.js: JavaScript objects come from mmap; buffers and native code use malloc, "
+                "and another allocator may save much of their time",
             )
         ]
     if _is_php(base):

@@ -284,7 +284,7 @@ class Measurement:
                 rule.budget_s,
                 max(self._trial_s.values()),
                 round_s,
-                len(self._run.contenders),
+                len(self._run.contenders) * len(self._unsettled()),
                 self._least(),
             )
         )
@@ -519,6 +519,13 @@ class Measurement:
     def _fail(self, sample: Sample, errors: str) -> None:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
         settings = self._run.settings
+        if sample.left_behind and why == sample.proof.problem:
+            # The proof may be missing because the launcher ended the process at its beginning.
+            for one in suitability.before_rounds(
+                [replace(sample, failure=None)], name, settings, workload
+            ):
+                if one.hopeless:
+                    raise UsageError(one.sentence)
         several = len(settings.workloads) > 1
         where = f" on {settings.workloads[workload].name}" if several else ""
         self._observer.contender_failed(f"{name}{where}", why)

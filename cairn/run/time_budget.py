@@ -30,17 +30,17 @@ class TimeBudget:
         return self.seconds is None or self.spent() + seconds <= self.seconds
 
 
-def no_round(budget_s: float, run_s: float, round_s: float, contenders: int, least: int) -> str:
+def no_round(budget_s: float, run_s: float, round_s: float, runs: int, least: int) -> str:
     """The sentences when not even one round fits into the budget.
 
-    run_s, round_s: the expected time of a run, and of a round that runs all `contenders` once.
+    run_s, round_s: the expected time of a run, and of a round of so many `runs`.
     least: the least number of rounds that can show a difference.
     """
     whole = round_s * (least + 1)
     return (
         f"no round fits into the budget of {units.duration(budget_s)}: a run takes about "
-        f"{_about(run_s)}, and a round runs {contenders} contenders. A difference needs "
-        f"at least {least} rounds and the warm-up, about {_about(whole)}: "
+        f"{_about(run_s)}, and a round has {runs} runs. To show a difference takes at least "
+        f"{least} rounds and the warm-up, about {_about(whole)}: "
         f"--budget {units.budget(whole)}"
     )
 

@@ -452,6 +452,26 @@ def test_a_budget_is_exceeded_by_one_run_at_most(cairn, forward: Path, seconds: 
     assert comparison["stopped_because"] in ("time budget", "precision reached", "60 rounds")
 
 
+@pytest.mark.long
+def test_the_budget_holds_for_programs_of_all_lengths(cairn, forward: Path) -> None:
+    """20 programs of 1 ms to 2 s, with default settings apart from the budget.
+
+    The first wall clock reading is that of the first run, so that the start of Cairn is not in it.
+    """
+    for step in range(20):
+        seconds = 0.001 * 2000 ** (step / 19)
+        budget = 3 + step / 2
+        result = cairn(
+            "compare", "--budget", f"{budget}s", "-a", "system", "-a", f"x={forward}", "--json",
+            "--", "sleep", f"{seconds:.4f}",
+        )  # fmt: skip
+        assert result.code == 0, result.err
+        samples = result.json["samples"]
+        walls = [sample["wall_ns"] / 1e9 for sample in samples]
+        spent = samples[-1]["started_at"] + walls[-1] - samples[0]["started_at"]
+        assert spent <= budget + max(walls) + 0.3, (seconds, spent)
+
+
 def test_a_plan_that_cannot_conclude_says_so_before_it_starts(
     cairn, forward: Path, churn: Path
 ) -> None:

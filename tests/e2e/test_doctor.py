@@ -137,7 +137,8 @@ def test_the_jvm(cairn) -> None:
 
 
 def test_node(cairn) -> None:
-    warning(cairn, "runtime", ("Node",), needed("node"), "-e", "1")
+    result = cairn("doctor", needed("node"), "-e", "1")
+    assert "✔ runtime             Node.js" in result.out
 
 
 def test_php(cairn) -> None:

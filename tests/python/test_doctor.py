@@ -341,8 +341,6 @@ def test_a_free_threaded_python_is_offered_nothing() -> None:
         ("java", NOTHING, ("libjli.so",), "Java"),
         ("kotlin-native-image", NOTHING, ("libjli.so",), "Java"),
         ("server", Inside(go=True), (), "Go"),
-        ("node", NOTHING, (), "Node"),
-        ("electron", Inside(node=True), (), "Node"),
         ("php8.2", NOTHING, (), "PHP"),
         ("server", Inside(rust=True, rust_allocator=True), (), "Rust"),
     ],

@@ -35,8 +35,8 @@ def test_an_advised_budget_is_long_enough_and_can_be_typed(seconds: float) -> No
 
 def test_the_sentence_of_a_budget_without_room_for_a_round() -> None:
     assert time_budget.no_round(5.0, 6.01, 12.1, 2, 6) == (
-        "no round fits into the budget of 5 s: a run takes about 6.01 s, and a round runs 2 "
-        "contenders. A difference needs at least 6 rounds and the warm-up, about 1 min 25 s: "
+        "no round fits into the budget of 5 s: a run takes about 6.01 s, and a round has 2 "
+        "runs. To show a difference takes at least 6 rounds and the warm-up, about 1 min 25 s: "
         "--budget 95s"
     )
 
