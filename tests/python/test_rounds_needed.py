@@ -8,7 +8,7 @@ import statistics
 
 import numpy as np
 import pytest
-from support.noise import logs
+from support.simulated_times import logs
 
 from cairn.compare import rounds_needed, stats
 from cairn.model import StopRule

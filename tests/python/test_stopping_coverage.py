@@ -1,6 +1,6 @@
 """Simulates comparisons with known true differences, and checks those that stop early.
 
-The tests vary the noise (support/noise.py). With the least noise, a comparison is precise at its first look. With the
+The tests vary the noise (support/simulated_times.py). With the least noise, a comparison is precise at its first look. With the
 most noise, it runs to the maximum of rounds. With noise between these, the differences decide at
 several looks whether it stops. Each such look adds some error, so most errors happen with such
 noise.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from support.noise import logs
+from support.simulated_times import logs
 
 from cairn.compare import stats
 from cairn.model import Shown, StopRule

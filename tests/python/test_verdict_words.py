@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.comparisons import a_run, a_sample
 
-from cairn.compare import comparison
+from cairn.compare import comparison, suitability
 from cairn.model import Contender, Memory, Run, Sample, StopRule, Workload
 from cairn.report import terminal
 from cairn.report.verdict import says
@@ -81,6 +81,8 @@ class Shape:
     base_ms: float = BASE_MS
     sleep: float = 0.0
     """The part of its wall time in which the program waits."""
+    left_behind: int = 0
+    """The number of processes that go on in the background."""
     baseline: str = "system"
     workloads: tuple[str, ...] = ("./server 1000000",)
 
@@ -90,6 +92,14 @@ def ratios(**more: float) -> Truth:
 
 
 SHAPES: dict[str, Shape] = {
+    "short-program": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.9)}, base_ms=1.3, noise=0.2, rounds=60,
+        stopped="60 rounds",
+    ),
+    "in-the-background": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.9)}, base_ms=240, left_behind=2,
+        workloads=("nginx -c nginx.conf",),
+    ),
     "better-by-all": Shape(
         {"system": ratios(), "cairn": ratios(time=0.64, memory=0.94, faults=0.7)}
     ),
@@ -310,6 +320,7 @@ def samples(shape: Shape, workload: int) -> list[Sample]:
                 round_, name, wall, memory=memory, user_ns=round(cpu_ms * 0.9e6),
                 system_ns=round(cpu_ms * 0.1e6),
                 minor_faults=round(BASE_FAULTS * true.faults * around(shape.memory_noise)),
+                left_behind=shape.left_behind,
             )  # fmt: skip
             sample = replace(sample, trial=replace(sample.trial, workload=workload))
             if true.failure is not None:
@@ -329,13 +340,15 @@ def rendered(shape: Shape, view: View) -> str:
         baseline=shape.baseline,
         rule=shape.rule,
     )
-    found = [
-        comparison.compare(
-            samples(shape, place), run.contenders, run.baseline, run.rule,
-            stopped_because=shape.stopped,
-        )
-        for place in range(len(workloads))
-    ]  # fmt: skip
+    found = []
+    for place in range(len(workloads)):
+        its = samples(shape, place)
+        found.append(
+            comparison.compare(
+                its, run.contenders, run.baseline, run.rule, stopped_because=shape.stopped,
+                unsuited=suitability.sentences(its, run.baseline, run.settings, place),
+            )
+        )  # fmt: skip
     return terminal.render(run, found, view)
 
 
