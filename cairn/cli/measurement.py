@@ -247,10 +247,9 @@ def _too_few_rounds(run: Run) -> str | None:
     if others < 1 or not judged or rounds >= least:
         return None
     option = "-r" if run.rule.precision is None else "--max-rounds"
-    few = "1 round" if rounds == 1 else f"{rounds} rounds"
     return (
-        f"{few} cannot show a difference between {others + 1} contenders; "
-        f"at least {least} are needed: {option} {least}"
+        f"{units.counted(rounds, 'round')} cannot show a difference between {others + 1} "
+        f"contenders; at least {least} are needed: {option} {least}"
     )
 
 

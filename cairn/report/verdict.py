@@ -107,7 +107,7 @@ def _too_few(verdict: Verdict) -> str:
 def outlook(prospect: Prospect | None) -> Iterator[str]:
     """Yields a sentence on what more rounds would bring, if that is known."""
     if prospect is not None:
-        more = "1 more round" if prospect.more == 1 else f"{prospect.more:,} more rounds"
+        more = units.counted(prospect.more, "more round")
         took = units.duration(max(1.0, prospect.more_s))
         width = units.percent(prospect.half_width, signed=False)
         yield f"{more}, about {took}, would narrow the intervals of time to ±{width}."

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cairn.compare.suitability import SHORT_NS
 from cairn.model import Memory, Sample
+
+Endings = Mapping[str, Mapping[str, int]]
+"""As in `Sample.endings`."""
 
 _MOST = 50
 """The most runs that `wanted` chooses: each one costs some milliseconds beside the program."""
@@ -38,6 +42,7 @@ def merged(samples: Sequence[Sample]) -> Sample:
         involuntary_switches=_mean(sample.involuntary_switches for sample in samples),
         memory=_memory([sample.memory for sample in samples]),
         largest_process_bytes=_median([sample.largest_process_bytes for sample in samples]),
+        endings=_endings([sample.endings for sample in samples]),
         left_behind=max(sample.left_behind for sample in samples),
         counters=_means([sample.counters for sample in samples]),
         metrics={
@@ -72,6 +77,17 @@ def _memory(of: Sequence[Memory]) -> Memory:
         peak_less_lazy_bytes=_median([memory.peak_less_lazy_bytes for memory in of]),
         lazy_peak_bytes=_median([memory.lazy_peak_bytes for memory in of]),
     )
+
+
+def _endings(of: Sequence[Endings | None]) -> Endings | None:
+    """How the processes of all runs ended, added up; None if a run did not record it."""
+    total: dict[str, Counter[str]] = {}
+    for endings in of:
+        if endings is None:
+            return None
+        for program, counts in endings.items():
+            total.setdefault(program, Counter()).update(counts)
+    return {program: dict(counts) for program, counts in total.items()}
 
 
 def _means(of: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:

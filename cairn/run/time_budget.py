@@ -50,7 +50,7 @@ def too_few_rounds(budget_s: float, round_s: float, room: int, least: int) -> st
 
     room: the number of rounds that fit.
     """
-    rounds = "1 round" if room == 1 else f"{room} rounds"
+    rounds = units.counted(room, "round")
     return (
         f"the budget of {units.duration(budget_s)} has room for about {rounds}, and at least "
         f"{least} are needed to show a difference: --budget {units.budget(round_s * (least + 1))}"

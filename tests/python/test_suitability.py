@@ -125,13 +125,14 @@ def test_a_batch_is_the_mean_of_its_runs() -> None:
     runs = [
         a_sample(
             1, "system", wall, counters={"cycles": wall, "gone": None}, metrics={"rate": 2 * wall},
-            left_behind=wall == 3,
+            left_behind=wall == 3, endings={"prog": {"exit 0": wall}},
         )
         for wall in (1, 2, 3)
     ]  # fmt: skip
     one = batches.merged(runs)
     assert (one.wall_ns, one.user_ns, one.repeats) == (2_000_000, 1_600_000, 3)
     assert one.counters == {"cycles": 2, "gone": None} and one.metrics == {"rate": 4}
+    assert one.endings == {"prog": {"exit 0": 6}}
     assert one.left_behind == 1 and one.failure is None and one.trial == runs[0].trial
 
 
