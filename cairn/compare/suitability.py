@@ -163,8 +163,8 @@ def _short(samples: Sequence[Sample], baseline: str, settings: Settings) -> Iter
     if not walls or statistics.median(walls) >= SHORT_NS:
         return
     yield Unsuited(
-        f"A run takes only {units.time(statistics.median(walls))}, much of which is the start of a "
-        "process.",
+        f"A run takes only {units.time(statistics.median(walls))}, and starting the process is a "
+        "part of that.",
         "Give the program more work, or take the mean of several runs for each number with "
         "--repeat auto.",
     )
