@@ -88,9 +88,13 @@ static int status_of_exit(int status)
     return (status & 0xff) << 8;
 }
 
-/* Marks that this process ends by itself. */
+/* Marks that this process ends by itself. Does nothing in a child whose thread-local storage was
+ * not set up by libc, because errno cannot be used there. Chromium makes such children by clone();
+ * their storage is all zeroes. */
 static void mark_end(int status)
 {
+    if (UNLIKELY(pthread_self() == 0))
+        return;
     int error = errno;
     if (!sandboxed && record_file() != NULL)
         write_record("end", kernel_process(), NULL, 0, status_of_exit(status));
