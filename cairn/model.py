@@ -324,6 +324,12 @@ class Sample:
     """Performance counters of the whole tree, by name; None for those the machine does not have."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The numbers that --metric found in the program's output, by name."""
+    load: Mapping[str, float] = field(default_factory=dict)
+    """The numbers that the load of a server printed, by the names of `compare.load_output`.
+
+    In a trial with a load, times and faults are those of the server while the load ran. `wall_ns`
+    is the wall time of the load.
+    """
     reported: Reported | None = None
     """The report of a built-in workload."""
     probe: ProbeSummary | None = None
@@ -362,7 +368,8 @@ class Metric:
     key: str
     title: str
     unit: str
-    """"ns", "bytes", "count", "percent", "ratio", or "" for a user's own number."""
+    """"ns", "bytes", "count", "percent", "ratio", "rate" (per second), "bytes per second",
+    or "" for a user's own number."""
     direction: Direction = Direction.LESS
 
 
@@ -383,6 +390,10 @@ OPERATION_P95 = Metric("operation_p95", "P95", "ns")
 OPERATION_P99 = Metric("operation_p99", "P99", "ns")
 OPERATION_FAULTS = Metric("operation_faults", "faults per operation", "ratio")
 
+REQUEST_TIME = Metric("request_time", "time per request", "ns")
+"""The time of a load divided by its requests: the reciprocal of the throughput, not a latency."""
+REQUEST_CPU_TIME = Metric("request_cpu_time", "CPU time per request", "ns")
+
 BUILT_IN = (
     WALL,
     CPU_TIME,
@@ -402,8 +413,9 @@ def value(sample: Sample, key: str) -> float | None:
     """The number of this sample for `key`; None if it was not measured.
 
     `key` is the key of a built-in metric, or "metric:NAME" for a user's metric, "counter:NAME" for
-    a counter, or "figure:NAME" for a workload's own figure. Because of the prefixes, NAME cannot
-    hide a built-in metric. Raises KeyError for any other key.
+    a counter, "figure:NAME" for a workload's own figure, or "load:NAME" for a number that a load
+    printed. Because of the prefixes, NAME cannot hide a built-in metric. Raises KeyError for any
+    other key.
     """
     own = sample.reported
     match key:
@@ -443,11 +455,19 @@ def value(sample: Sample, key: str) -> float | None:
             return sample.minor_faults + sample.major_faults
         case "switches":
             return sample.voluntary_switches + sample.involuntary_switches
+        case "request_time":
+            rate = sample.load.get("requests/s")
+            return 1e9 / rate if rate else None
+        case "request_cpu_time":
+            requests = sample.load.get("requests")
+            return (sample.user_ns + sample.system_ns) / requests if requests else None
     kind, _, name = key.partition(":")
     if kind == "metric":
         return sample.metrics.get(name)
     if kind == "counter":
         return sample.counters.get(name)
+    if kind == "load":
+        return sample.load.get(name)
     if kind == "figure":
         return own.figures.get(name) if own else None
     raise KeyError(key)
@@ -563,6 +583,12 @@ class Workload:
     When instructions are counted, it is the name of the built-in workload of which this is one
     size.
     """
+    load: str = ""
+    """The load on the server that `command` starts, as a line for /bin/sh.
+
+    Empty if `command` is not a server. {port} stands for the port of the trial here, in `command`,
+    and in the lines of the settings.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -582,6 +608,11 @@ class Settings:
     prepare: str | None = None
     conclude: str | None = None
     cleanup: str | None = None
+    ready: str | None = None
+    """A line for /bin/sh that succeeds when a server is ready for its load.
+
+    With None, a server is ready when it accepts a connection on {port}.
+    """
     patterns: tuple[Pattern, ...] = ()
     ok_exit: tuple[int, ...] = (0,)
     verify_output: bool = False

@@ -9,6 +9,7 @@ from pathlib import Path
 import rich_click as click
 
 from cairn import units
+from cairn.cli import load as loads
 from cairn.cli import options, standard_input
 from cairn.cli.console import output_of, stderr, was_given
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
@@ -101,6 +102,16 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "-L", "--parameter", "parameters", type=options.PARAMETER, multiple=True, metavar="NAME=A,B,…",
     help="Run the command once for each value, in place of {NAME}. Repeatable: every combination "
     "runs.",
+)  # fmt: skip
+@click.option(
+    "--while", "load", metavar="COMMAND",
+    help="PROG is a server: start it, wait until it is ready, run this load, and end it. Times "
+    "and faults are those of the server during the load. The load runs without the allocator; its "
+    "throughput and latencies become metrics. {port} is a free port, in PROG and in every COMMAND.",
+)  # fmt: skip
+@click.option(
+    "--ready", metavar="COMMAND",
+    help="The server is ready when this succeeds. Default: when it accepts a connection on {port}.",
 )  # fmt: skip
 @click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line.")
 @click.option(
@@ -213,7 +224,8 @@ def compare(
     seed: int | None, shell: bool, stdin: str | None, stdout: str | None, ok_exit: tuple[int, ...],
     verify: str | None, timeout: float | None, cpus: str | None, warmup: int,
     wait_descendants: bool, repeat: int | None, setup: str | None,
-    prepare: str | None, conclude: str | None, cleanup: str | None, patterns: tuple[Pattern, ...],
+    load: str | None, ready: str | None, prepare: str | None, conclude: str | None,
+    cleanup: str | None, patterns: tuple[Pattern, ...],
     counters: bool, why: bool, memory: str, warm_memory: int | None, form: Form | None, full: bool,
     out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
@@ -244,9 +256,13 @@ def compare(
         ]
         if doubles:
             raise UsageError(f"--metric {doubles[0]} is given twice; give one of them another name")
+        workloads = _workloads(command, lines, parameters, shell, load or "")
+        loads.check(
+            load, ready, prepare, [one.command for one in workloads],
+            [name for name, _ in parameters], why=why, verify=verify is not None,
+        )  # fmt: skip
         settings = Settings(
-            workloads=_workloads(command, lines, parameters, shell), folder=str(Path.cwd()),
-            shell=shell,
+            workloads=workloads, folder=str(Path.cwd()), ready=ready, shell=shell,
             stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare,
             conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
             verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,
@@ -279,6 +295,7 @@ def _workloads(
     lines: tuple[str, ...],
     parameters: tuple[tuple[str, tuple[str, ...]], ...],
     shell: bool,
+    load: str,
 ) -> tuple[Workload, ...]:
     """Returns the commands to run: `-- PROG` or the lines of -c, for all combinations of -L."""
     from cairn.compare import sweep
@@ -297,4 +314,4 @@ def _workloads(
         raise UsageError(f"a -c line cannot be read: {error}; quote it as for a shell") from None
     if not all(commands):
         raise UsageError("a -c line is empty")
-    return sweep.expand(commands, parameters, shell=shell)
+    return sweep.expand(commands, parameters, shell=shell, load=load)

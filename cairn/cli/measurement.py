@@ -210,6 +210,9 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
     else:
         for name in names:
             say(console, "program", name)
+    for load in dict.fromkeys(workload.load for workload in run.settings.workloads):
+        if load:
+            say(console, "load", load)
     say(
         console,
         "host",

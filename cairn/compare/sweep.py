@@ -37,8 +37,11 @@ def expand(
     parameters: Sequence[tuple[str, tuple[str, ...]]],
     *,
     shell: bool,
+    load: str = "",
 ) -> tuple[Workload, ...]:
     """Every command with every combination of the parameters that it uses, without duplicates.
+
+    load: the load of the servers that the commands start, as one line; may use parameters as well.
 
     Raises UsageError for a parameter that no command uses, for a parameter that is given twice, and
     for more than WORKLOADS_MAX combinations.
@@ -49,18 +52,22 @@ def expand(
             raise UsageError(
                 f"-L {name} is given twice; put all its values into one, separated by commas"
             )
-        if not any(_uses(command, name) for command in commands):
+        if not any(_uses((*command, load), name) for command in commands):
             raise UsageError(
                 f"-L {name} is used by no command; write {{{name}}} where its value belongs"
             )
     workloads: dict[str, Workload] = {}
     for command in commands:
-        used = [(name, values) for name, values in parameters if _uses(command, name)]
+        whole = (*command, load)
+        used = [(name, values) for name, values in parameters if _uses(whole, name)]
         for chosen in itertools.product(*(values for _, values in used)):
             values = dict(zip((name for name, _ in used), chosen, strict=True))
             words = tuple(_filled(word, values) for word in command)
             shown = " ".join(words) if shell else shlex.join(words)
-            workloads.setdefault(shown, Workload(name=shown, command=words))
+            under = _filled(load, values)
+            if under != load:
+                shown = f"{shown} while {under}"
+            workloads.setdefault(shown, Workload(name=shown, command=words, load=under))
             if len(workloads) > WORKLOADS_MAX:
                 raise UsageError(
                     f"these parameters make more than {WORKLOADS_MAX} combinations; leave some out"

@@ -100,6 +100,10 @@ def quantity(value: float, metric: Metric) -> str:
             return f"{value:.0f} %"
         case "ratio":
             return share(value)
+        case "rate":
+            return f"{units.count(value)}/s"
+        case "bytes per second":
+            return f"{units.size(value)}/s"
     return f"{value:,.6g}"
 
 

@@ -35,6 +35,8 @@ def render(run: Run, comparisons: Sequence[Comparison], *, full: bool) -> str:
             "",
             *_section(run, comparison, full),
         ]
+        if workload.load:
+            parts += ["", f"Load: {escape(formatting.shortened(workload.load))}"]
     parts += ["", _origin(run)]
     return "\n".join(parts) + "\n"
 

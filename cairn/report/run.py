@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cairn.compare import load_output, standings, suitability
 from cairn.compare import ranking as ranks
-from cairn.compare import standings, suitability
 from cairn.compare.comparison import compare
 from cairn.errors import UsageError
 from cairn.model import (
     ACTIVE,
     OPERATION_MEDIAN,
     OPERATION_P99,
+    REQUEST_CPU_TIME,
+    REQUEST_TIME,
     WALL,
     Comparison,
     Direction,
@@ -70,6 +72,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
     found = []
     for index in range(len(run.settings.workloads)):
         its = [sample for sample in samples if sample.trial.workload == index]
+        loads = load_output.metrics(name for sample in its for name in sample.load)
         slept = any(one.reported is not None and one.reported.idle_ns for one in its)
         found.append(
             compare(
@@ -80,15 +83,26 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 stopped_because=stopped[min(index, len(stopped) - 1)]
                 if stopped
                 else "not finished",
-                user_metrics=own,
+                user_metrics=[*_of_requests(its), *loads, *own],
                 run_name=measured.name,
-                time=ACTIVE if slept else WALL,
+                time=ACTIVE if slept else REQUEST_TIME if _has_throughput(its) else WALL,
                 beside=measured.pairs,
                 bench=measured.bench,
                 unsuited=suitability.sentences(its, run.baseline, run.settings, index),
             )
         )
     return tuple(found)
+
+
+def _has_throughput(samples: Sequence[Sample]) -> bool:
+    """Returns whether every run that counts has a load of known throughput."""
+    counted = [sample for sample in samples if sample.counts]
+    return bool(counted) and all(load_output.RATE in sample.load for sample in counted)
+
+
+def _of_requests(samples: Sequence[Sample]) -> list[Metric]:
+    """Returns the metrics for one request of a load, if its throughput is known."""
+    return [REQUEST_TIME, REQUEST_CPU_TIME] if _has_throughput(samples) else []
 
 
 def _reported(samples: Sequence[Sample]) -> list[Metric]:

@@ -38,6 +38,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     workloads = [workload.name for workload in run.settings.workloads]
     metrics = sorted({name for sample in samples for name in sample.metrics})
     counters = sorted({name for sample in samples for name in sample.counters})
+    loads = sorted({name for sample in samples for name in sample.load})
     reports = [sample.reported for sample in samples if sample.reported is not None]
     figures = sorted({name for report in reports for name in report.figures})
     reported = _REPORTED if reports else ()
@@ -48,7 +49,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
     )
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    named = (("metric", metrics), ("counter", counters), ("figure", figures))
+    named = (("metric", metrics), ("load", loads), ("counter", counters), ("figure", figures))
     writer.writerow(
         [
             *_COLUMNS,
@@ -77,6 +78,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
             [where and getattr(where, name) * where.period_ns for name in _NOTED] if noted else []
         )
         row += [sample.metrics.get(name) for name in metrics]
+        row += [sample.load.get(name) for name in loads]
         row += [sample.counters.get(name) for name in counters]
         row += [value(sample, f"figure:{name}") for name in figures]
         writer.writerow([inert(printable(cell) if isinstance(cell, str) else cell) for cell in row])

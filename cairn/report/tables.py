@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from cairn import model, units
+from cairn.compare import load_output
 from cairn.model import Comparison, Direction, Metric, Row, Run
 from cairn.report import formatting
 
@@ -125,7 +126,11 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     """Returns medians with paired changes; `full` adds spread, range and runs of every metric."""
     measured = {metric.key: metric for metric in comparison.metrics}
     built_in = _built_in(comparison)
-    own = tuple(metric for metric in comparison.metrics if metric.key not in built_in)
+    own = tuple(
+        metric
+        for metric in comparison.metrics
+        if metric.key not in built_in and (full or _is_shown(metric, comparison))
+    )
     first = (
         (comparison.time, model.PEAK),
         *(((model.WALL,),) if comparison.time != model.WALL else ()),
@@ -177,6 +182,19 @@ def _interesting(metric: Metric, comparison: Comparison) -> bool:
         if model.LAZY.key in row.summaries
     ]
     return max(lazy, default=0) >= 1 << 20
+
+
+def _is_shown(metric: Metric, comparison: Comparison) -> bool:
+    """Returns whether a report that is not full shows a metric that is not built in.
+
+    Of the numbers of a load, it shows the main ones, and errors if there were any.
+    """
+    if not metric.key.startswith("load:") or load_output.is_main(metric.key):
+        return True
+    errors = metric.key == f"load:{load_output.ERRORS}"
+    return errors and any(
+        row.summaries[metric.key].maximum for row in comparison.rows if metric.key in row.summaries
+    )
 
 
 def _alive(comparison: Comparison) -> Sequence[Row]:

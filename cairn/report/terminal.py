@@ -30,6 +30,9 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
             title = formatting.command(run.settings.workloads[index].name)
             screen.line(f"\n{title}" if index else title, "bold")
         _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
+        load = run.settings.workloads[index].load
+        if load:
+            screen.line(f"Load: {formatting.command(load)}", "dim", indent=2, hanging=2)
     # Several workloads can have the same limit with different details in parentheses. Such a limit
     # is printed once, with the details of the first workload.
     limits: dict[str, str] = {}

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cairn import native
+from cairn import native, units
 from cairn.allocators.contenders import carryable, is_another_build
-from cairn.compare import instructions, suitability
+from cairn.compare import instructions, load_output, suitability
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import (
     LARGEST_NUMBER,
@@ -41,6 +41,7 @@ from cairn.run import batches, workloads
 from cairn.run.endings import endings
 from cairn.run.idle_server import IdleServer
 from cairn.run.proof import another_build, judge, lost_preload, not_behind
+from cairn.run.server import Session
 
 if TYPE_CHECKING:
     from cairn.profile.tally import ProcessProfile, Tree
@@ -53,6 +54,12 @@ _GRACE_S = 1.0
 """The time to wait for the launcher after the first request to end; see _end()."""
 _LAST_GRACE_S = 12.0
 """The time to wait for the launcher after the second request to end."""
+
+_FAILED_REQUESTS_MOST = 0.01
+"""The largest share of a load's requests that may fail: a server that answers with errors is fast.
+
+Below it are the few connections that a busy machine loses.
+"""
 
 _VALGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
 """The command that counts instructions.
@@ -195,14 +202,22 @@ class Runner:
         """
         settings = self._settings
         contender = self._contenders[trial.contender]
+        session = self._session(trial.workload)
+        command = command_line(settings, trial.workload)
+        if session is not None:
+            command = session.filled_all(command)
         if settings.prepare is not None:
-            self.hook("prepare", settings.prepare)
+            self.hook("prepare", session.filled(settings.prepare) if session else settings.prepare)
         report = self._scratch / "witness.jsonl"
         report.write_bytes(b"")
         stdout = Path(settings.stdout) if settings.stdout else self._scratch / "stdout"
         stderr = self._scratch / "stderr"
         keep_output = bool(
-            settings.stdout or settings.patterns or settings.verify_output or settings.reports
+            settings.stdout
+            or settings.patterns
+            or settings.verify_output
+            or settings.reports
+            or session
         )
         looked_at = settings.why and not contender.probed and not settings.instructions
         environment = preload_environment(contender, self._witness, report, os.environ)
@@ -216,7 +231,11 @@ class Runner:
             *("--chdir", settings.folder),
             *("--endings", str(report)),
             "--no-core",
-            *(["--timeout", f"{settings.timeout_s:.3f}"] if settings.timeout_s is not None else []),
+            *(
+                ["--timeout", f"{settings.timeout_s:.3f}"]
+                if settings.timeout_s is not None and session is None
+                else []
+            ),
             *(["--cpus", settings.cpus] if settings.cpus is not None else []),
             *(["--wait-descendants"] if settings.wait_descendants else []),
             *(["--counters"] if settings.counters else []),
@@ -224,9 +243,7 @@ class Runner:
             *setenv(environment),
         ]
         started_at = time.time()
-        launched, lost = self._launch(
-            options, command_line(settings, trial.workload), report if watch else None
-        )
+        launched, lost = self._launch(options, command, report if watch else None, session)
 
         witness = report.read_bytes()
         errors = _tail(stderr)
@@ -242,13 +259,31 @@ class Runner:
         metrics: dict[str, float] = {}
         digest, reported = None, None
         failure = self._failure(launched, trial, lost or proof.problem, errors)
+        if session is not None and launched.exec_errno is None:
+            failure = session.failure(
+                launched.exit_code,
+                launched.signal,
+                launched.left_behind,
+                settings.ok_exit,
+                last_line(errors) or last_line(_tail(stdout)),
+            )
+            failure = failure or proof.problem
+        loaded = session.loaded if session is not None else None
+        load = load_output.read(loaded.output) if loaded is not None else {}
         if failure is None and output is not None:
-            metrics, failure = self._search((output, stderr))
+            metrics, failure = self._search((output, stderr), loaded.output if loaded else None)
             digest = _digest(output) if settings.verify_output else None
         if failure is None and settings.reports:
             reported, digest, failure = _reported(stdout)
+        if failure is None and load_output.failed_share(load) > _FAILED_REQUESTS_MOST:
+            failure = (
+                f"failed in {units.percent(load_output.failed_share(load), signed=False)} of the "
+                "requests of the load"
+            )
         if settings.conclude is not None:
-            self.hook("conclude", settings.conclude)
+            self.hook(
+                "conclude", session.filled(settings.conclude) if session else settings.conclude
+            )
         counters = {
             name: float(number) if number is not None else None
             for name, number in (launched.counters or {}).items()
@@ -261,17 +296,18 @@ class Runner:
                 if counted is not None
                 else "ended without valgrind's count of its instructions"
             )
+        used = loaded.usage if loaded is not None else launched
         return Sample(
             trial=trial,
             started_at=started_at,
             exit_code=launched.exit_code,
             signal=launched.signal,
-            timed_out=launched.timed_out,
-            wall_ns=launched.wall_ns or 0,
-            user_ns=launched.user_ns,
-            system_ns=launched.system_ns,
-            minor_faults=launched.minor_faults,
-            major_faults=launched.major_faults,
+            timed_out=launched.timed_out or (session is not None and session.timed_out),
+            wall_ns=(loaded.wall_ns if loaded is not None else launched.wall_ns) or 0,
+            user_ns=used.user_ns,
+            system_ns=used.system_ns,
+            minor_faults=used.minor_faults,
+            major_faults=used.major_faults,
             voluntary_switches=launched.voluntary_switches,
             involuntary_switches=launched.involuntary_switches,
             memory=memory_of(launched, proof, workload=settings.reports),
@@ -281,6 +317,7 @@ class Runner:
             endings=endings(witness),
             counters=counters,
             metrics=metrics,
+            load=load,
             reported=reported,
             probe=summary,
             cpu_samples=where,
@@ -301,6 +338,14 @@ class Runner:
             if sample.failure is not None:
                 break
         return batches.merged(samples), trace
+
+    def _session(self, workload: int) -> Session | None:
+        """The session of a server, for one trial; None if the program is not a server."""
+        settings = self._settings
+        load = settings.workloads[workload].load
+        if not load:
+            return None
+        return Session(load, settings.ready, settings.folder, settings.timeout_s, self._scratch)
 
     def _behind_probe(
         self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
@@ -385,13 +430,18 @@ class Runner:
             raise CairnError(f"cannot warm {size >> 20} MiB of memory: {last_line(done.stderr)}")
 
     def _launch(
-        self, options: list[str], command: list[str], watched: Path | None
+        self,
+        options: list[str],
+        command: list[str],
+        watched: Path | None,
+        session: Session | None = None,
     ) -> tuple[Launched, str | None]:
         """Runs the launcher. Returns its report, and the reason if the trial was ended early.
 
-        watched: the witness's file, read while the trial runs; None if it is not watched. Raises
-        CairnError if the launcher fails or was interrupted by a signal, and UsageError if a watched
-        trial is that of a server that waits for clients.
+        watched: the witness's file, read while the trial runs; None if it is not watched.
+        session: puts the load on a server; a server under load is not watched. Raises CairnError if
+        the launcher fails or was interrupted by a signal, and UsageError if a watched trial is that
+        of a server that waits for clients.
         """
         reading, writing = os.pipe()
         try:
@@ -407,7 +457,11 @@ class Runner:
             os.close(writing)
         with process, os.fdopen(reading, "rb") as pipe:
             try:
-                lost, server = _watch(pipe.fileno(), watched, process.pid)
+                lost, server = None, None
+                if session is not None:
+                    session.conduct(process, pipe.fileno())
+                else:
+                    lost, server = _watch(pipe.fileno(), watched, process.pid)
                 if lost is not None or server is not None:
                     _end(process)
                 line = pipe.read()
@@ -422,7 +476,8 @@ class Runner:
             reason = last_line(complaint.decode("utf-8", "replace")) or ending(process.returncode)
             raise CairnError(reason.removeprefix("cairn-launch: "))
         launched = msgspec.json.decode(line, type=Launched)
-        if launched.interrupted_by is not None and lost is None:
+        ended_by_us = lost is not None or (session is not None and session.asked_to_end)
+        if launched.interrupted_by is not None and not ended_by_us:
             raise CairnError(
                 f"another process sent signal {launched.interrupted_by} to a run of the program, "
                 "so that run does not count; --resume continues"
@@ -462,8 +517,13 @@ class Runner:
             return f"failed with exit code {launched.exit_code}{why}"
         return problem
 
-    def _search(self, outputs: tuple[Path, ...]) -> tuple[dict[str, float], str | None]:
-        """The user's numbers in the output, and the failure if a pattern finds none."""
+    def _search(
+        self, outputs: tuple[Path, ...], first: str | None = None
+    ) -> tuple[dict[str, float], str | None]:
+        """The user's numbers in the output, and the failure if a pattern finds none.
+
+        first: a text in which a pattern is searched before it is searched in the output.
+        """
         found: dict[str, float] = {}
         if not self._settings.patterns:
             return found, None
@@ -471,7 +531,8 @@ class Runner:
             path.read_text(encoding="utf-8", errors="surrogateescape") for path in outputs
         )
         for pattern in self._settings.patterns:
-            matches = list(re.finditer(pattern.regex, text, re.MULTILINE))
+            matches = list(re.finditer(pattern.regex, first or "", re.MULTILINE))
+            matches = matches or list(re.finditer(pattern.regex, text, re.MULTILINE))
             if not matches:
                 return found, f"printed nothing that matches --metric {pattern.name}"
             last = matches[-1]

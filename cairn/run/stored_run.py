@@ -221,6 +221,7 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
             )
     found = (
         *sample.metrics.values(),
+        *sample.load.values(),
         *(number for number in sample.counters.values() if number is not None),
         *(told.figures.values() if told is not None else ()),
     )

@@ -1,0 +1,50 @@
+"""Checks the options of a server under load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cairn.errors import UsageError
+from cairn.run import server
+
+
+def check(
+    load: str | None,
+    ready: str | None,
+    prepare: str | None,
+    commands: Sequence[Sequence[str]],
+    parameters: Sequence[str],
+    *,
+    why: bool,
+    verify: bool,
+) -> None:
+    """Raises UsageError if the options do not describe a server under load.
+
+    parameters: the names that -L gives.
+    """
+    if load is None:
+        if ready is not None:
+            raise UsageError("--ready belongs to a server under load; give the load with --while")
+        return
+    if not load.strip():
+        raise UsageError(
+            "--while needs the command of a load, such as 'redis-benchmark -q -p {port}'"
+        )
+    if why:
+        raise UsageError(
+            "--why explains whole runs of a program, and --while measures a server only while its "
+            "load runs; leave out one of the two"
+        )
+    if verify:
+        raise UsageError(
+            "--verify compares the output of the program, and a server under load prints times; "
+            "leave out --verify"
+        )
+    if "port" in parameters:
+        raise UsageError("with --while, cairn chooses the port; leave out -L port")
+    for command in commands:
+        if ready is None and not server.uses_port(*command, prepare):
+            raise UsageError(
+                f"nothing says when {command[0]} is ready; write {{port}} where its port belongs, "
+                "or give --ready COMMAND"
+            )

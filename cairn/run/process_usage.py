@@ -1,0 +1,123 @@
+"""Reads the resources that the descendants of a process have used so far.
+
+A difference between two readings covers the time between them. A process that ends between them
+is counted if its parent waited for it, since the kernel then adds its numbers to the parent's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUsage:
+    """Resources of a tree of processes, in nanoseconds and counts."""
+
+    cpu_ns: int
+    """The CPU time of living processes is exact; that of ended ones is in clock ticks."""
+    user_ns: int
+    system_ns: int
+    """User and system time are in clock ticks, so that their sum is not exactly `cpu_ns`."""
+    minor_faults: int
+    major_faults: int
+
+    def since(self, before: TreeUsage) -> TreeUsage:
+        """Returns the resources used since `before`.
+
+        User and system time share the exact CPU time in the proportion of their clock ticks.
+        """
+        cpu = max(0, self.cpu_ns - before.cpu_ns)
+        user = max(0, self.user_ns - before.user_ns)
+        system = max(0, self.system_ns - before.system_ns)
+        system = round(cpu * system / (user + system)) if user + system else 0
+        return TreeUsage(
+            cpu_ns=cpu,
+            user_ns=cpu - system,
+            system_ns=system,
+            minor_faults=max(0, self.minor_faults - before.minor_faults),
+            major_faults=max(0, self.major_faults - before.major_faults),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """Numbers of /proc/PID/stat: of the process, and of the children that it waited for."""
+
+    parent: int
+    user: int
+    system: int
+    minor: int
+    major: int
+    child_user: int
+    child_system: int
+    child_minor: int
+    child_major: int
+
+
+def of_descendants(root: int) -> TreeUsage:
+    """Returns the resources of all descendants of the process `root`, without its own."""
+    processes = _processes()
+    children = defaultdict(list)
+    for pid, process in processes.items():
+        children[process.parent].append(pid)
+    cpu = user = system = minor = major = 0
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        waiting += children[pid]
+        if pid not in processes:
+            continue
+        process = processes[pid]
+        user += process.child_user
+        system += process.child_system
+        cpu += (process.child_user + process.child_system) * _TICK_NS
+        minor += process.child_minor
+        major += process.child_major
+        if pid != root:
+            user += process.user
+            system += process.system
+            cpu += _cpu_ns(pid, (process.user + process.system) * _TICK_NS)
+            minor += process.minor
+            major += process.major
+    return TreeUsage(cpu, user * _TICK_NS, system * _TICK_NS, minor, major)
+
+
+def _cpu_ns(pid: int, ticks_ns: int) -> int:
+    """The CPU time of a process by its CPU clock, which has nanoseconds; else by its ticks."""
+    try:
+        # The kernel's number of the CPU clock of a process, as clock_getcpuclockid(3) returns it.
+        exact = time.clock_gettime_ns((~pid << 3) | 2)
+    except OSError:
+        return ticks_ns
+    # The clock of a process that has ended, and has a parent that did not wait for it, may be 0.
+    return exact if exact >= ticks_ns - 2 * _TICK_NS else ticks_ns
+
+
+def _processes() -> dict[int, _Process]:
+    """All processes that can be read, by process id."""
+    found = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                found[int(entry.name)] = _process(Path(entry.path, "stat").read_bytes())
+    return found
+
+
+def _process(stat: bytes) -> _Process:
+    """Parses /proc/PID/stat. The name of the program may contain spaces and brackets."""
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    minor, child_minor, major, child_major, user, system, child_user, child_system = map(
+        int, fields[7:15]
+    )
+    return _Process(
+        parent=int(fields[1]), user=user, system=system, minor=minor, major=major,
+        child_user=child_user, child_system=child_system, child_minor=child_minor,
+        child_major=child_major,
+    )  # fmt: skip
