@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     help="Begin counting when cairn gets this signal, and end at the next one. The program does "
     "not get it.",
 )  # fmt: skip
+@click.option("--while", "load", hidden=True)
 @click.option(
     "--overhead", is_flag=True,
     help="Measure what the probe costs this program instead: 'cairn compare' with and without it.",
@@ -108,7 +109,7 @@ if TYPE_CHECKING:
 def profile(
     command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str,
     no_cpu_timers: bool, counters: tuple[str, ...] | None, delay: float | None,
-    duration: float | None, toggle: str | None, overhead: bool, full: bool, as_json: str | None,
+    duration: float | None, toggle: str | None, load: str | None, overhead: bool, full: bool, as_json: str | None,
     as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program, and how much another could save at most.
@@ -128,6 +129,11 @@ def profile(
     Exit codes: those of 'cairn run'; without a program 0, 1 and 2; with --overhead those of 'cairn
     compare'.
     """
+    if load is not None:
+        raise UsageError(
+            "--while belongs to 'cairn compare'; here, start the server with --signal USR2, and "
+            "send USR2 to cairn before and after the load"
+        )
     if read is not None:
         if command or keep or delay or duration or toggle:
             raise UsageError(

@@ -1,0 +1,28 @@
+# The parts that the examples of servers share. They source this file.
+
+# Debian installs nginx in a folder that is not on every user's PATH.
+PATH=$PATH:/usr/sbin
+cairn=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.venv/bin/cairn
+[ -x "$cairn" ] || cairn=cairn
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# Workers of a server may run as another user.
+chmod 755 "$folder"
+
+# With several CPUs, the server has the first one for itself, so that its load does not disturb it.
+pinned=() apart=
+if [ "$(nproc)" -gt 1 ]; then
+    pinned=(--cpus 0) apart="taskset -c 1-$(($(nproc) - 1))"
+fi
+
+# need PROGRAM PACKAGE - ends the script if the program is not installed.
+need() {
+    command -v "$1" >/dev/null || { echo "$1 is not installed; on Debian: apt-get install $2" >&2; exit 1; }
+}
+
+# compare NAME ARGUMENT… - runs the comparison.
+compare() {
+    echo "$1: which malloc should it use?"
+    shift
+    "$cairn" compare --budget 150s "${pinned[@]}" "$@"
+}
