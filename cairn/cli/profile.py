@@ -109,8 +109,9 @@ if TYPE_CHECKING:
 def profile(
     command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str,
     no_cpu_timers: bool, counters: tuple[str, ...] | None, delay: float | None,
-    duration: float | None, toggle: str | None, load: str | None, overhead: bool, full: bool, as_json: str | None,
-    as_csv: str | None, force: bool, keep: Path | None, read: Path | None, color: str,
+    duration: float | None, toggle: str | None, load: str | None, overhead: bool, full: bool,
+    as_json: str | None, as_csv: str | None, force: bool, keep: Path | None, read: Path | None,
+    color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program, and how much another could save at most.
 

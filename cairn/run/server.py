@@ -7,6 +7,7 @@ the launcher runs. The load runs without the allocator under test and outside th
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -75,10 +76,10 @@ def _is_free(port: int) -> bool:
                 if family == socket.AF_INET6:
                     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 listener.bind((everywhere, port))
-        except OSError:
-            if family == socket.AF_INET:
-                return False
+        except OSError as error:
             # A machine may have no IPv6.
+            if family == socket.AF_INET or error.errno == errno.EADDRINUSE:
+                return False
     return True
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import re
 import signal
-import socket
 import statistics
 import time
 from collections.abc import Callable
@@ -367,13 +366,3 @@ def test_a_server_without_a_port_needs_a_sign_that_it_is_ready(cairn, server: Pa
     result = cairn("compare", "--while", "true", "--", server, "2000")
     assert result.code == 2
     assert "write {port} where its port belongs, or give --ready COMMAND" in result.sentence
-
-
-def test_a_port_that_is_taken_is_not_chosen() -> None:
-    from cairn.run import server
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        assert not server._is_free(taken.getsockname()[1])
-    assert 10_000 <= server.free_port() <= 65_535
