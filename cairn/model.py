@@ -799,7 +799,10 @@ class Comparison:
     time: Metric = WALL
     """The metric of verdict and ranking.
 
-    It is wall time, or wall time without deliberate sleep for a workload that sleeps.
+    It is wall time, wall time without deliberate sleep for a workload that sleeps, or the time per
+    request of a load.
     """
+    cpu_time: Metric = CPU_TIME
+    """The metric of CPU time in the verdict: that of a run, or of a request under a load."""
     against: tuple[Against, ...] = ()
     """Further pairs that an experiment compares."""

@@ -163,6 +163,9 @@ class Verdict:
     """The failed contenders, the baseline included."""
     cpu_share: float | None = None
     """CPU time divided by wall time under the baseline, as a median; 1 is one busy CPU."""
+    under_load: bool = False
+    """Whether the program is a server under a load. Time is then the time per request, and CPU time
+    is that per request if the number of requests is known."""
     rounds_least: int | None = None
     """With TOO_FEW_ROUNDS: the least number of rounds that gives intervals."""
     rounds_least_s: float | None = None

@@ -10,9 +10,11 @@ trap 'rm -rf "$folder"' EXIT
 chmod 755 "$folder"
 
 # With several CPUs, the server has the first one for itself, so that its load does not disturb it.
-pinned=() apart=
-if [ "$(nproc)" -gt 1 ]; then
-    pinned=(--cpus 0) apart="taskset -c 1-$(($(nproc) - 1))"
+pinned=() apart= last=$(($(nproc) - 1))
+if [ "$last" -gt 0 ]; then
+    others=1
+    [ "$last" = 1 ] || others=1-$last
+    pinned=(--cpus 0) apart="taskset -c $others"
 fi
 
 # need PROGRAM PACKAGE - ends the script if the program is not installed.

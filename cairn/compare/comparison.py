@@ -68,6 +68,7 @@ def compare(
     user_metrics: Sequence[Metric] = (),
     run_name: str = "last",
     time: Metric = WALL,
+    cpu_time: Metric = CPU_TIME,
     beside: Sequence[tuple[str, str]] = (),
     bench: str | None = None,
     unsuited: Sequence[str] = (),
@@ -75,6 +76,7 @@ def compare(
     """Compares every contender with `baseline` on the samples so far.
 
     time: the metric of the ranking and the verdict.
+    cpu_time: the metric of CPU time in the verdict.
     user_metrics: the metrics that the user defined, with keys "metric:NAME". They become columns
     besides the built-in ones. Performance counters in the samples become columns without being
     named here.
@@ -98,7 +100,9 @@ def compare(
                 changes[metric.key] = table.changes(metric.key, table.survivors, baseline, rule)
     rows = [_row(name, samples, table, changes, time) for name in names]
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
-    judged = judge.verdict(rows, baseline, rule, time, len(table.rounds), table.log_ratios)
+    judged = judge.verdict(
+        rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time
+    )
     prospect = None
     if stopped_because != stats.PRECISE:
         prospect = _prospect(table, judged, rule, time, samples)
@@ -120,6 +124,7 @@ def compare(
         notes=tuple(_notes(table, rows, contenders, samples, baseline)),
         details=tuple(_details(table, rows)),
         time=time,
+        cpu_time=cpu_time,
         against=tuple(
             Against(name, other, change)
             for name, other in beside

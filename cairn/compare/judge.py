@@ -27,6 +27,7 @@ from cairn.model import (
     FAULTS,
     PEAK,
     PEAK_LESS_LAZY,
+    REQUEST_TIME,
     WALL,
     Change,
     Metric,
@@ -53,13 +54,19 @@ Ratios = Callable[[str, str, str], tuple[float, ...] | None]
 
 
 def verdict(
-    rows: Sequence[Row], baseline: str, rule: StopRule, time: Metric, rounds: int, ratios: Ratios
+    rows: Sequence[Row],
+    baseline: str,
+    rule: StopRule,
+    time: Metric,
+    rounds: int,
+    ratios: Ratios,
+    cpu_time: Metric = CPU_TIME,
 ) -> Verdict:
     """Judges the contenders of `rows`, which are ranked by `time`, the best first."""
     failed = tuple(FailedContender(row.contender, row.failures[0]) for row in rows if row.failures)
     alive = [row for row in rows if not row.failures]
     others = [row for row in alive if row.contender != baseline]
-    judge = _Judge({row.contender: row for row in rows}, baseline, rule, time, ratios)
+    judge = _Judge({row.contender: row for row in rows}, baseline, rule, time, cpu_time, ratios)
     judgements = tuple(judge.judgement(row) for row in others) if rounds else ()
     state = _state(rows, baseline, others, rounds, judgements)
     recommendations: tuple[Recommendation, ...] = ()
@@ -69,7 +76,9 @@ def verdict(
     elif state is State.TOO_FEW_ROUNDS:
         least = stats.rounds_for_intervals(len(others), stats.alpha(rule))
     share = next((row.summaries.get(CPU.key) for row in alive if row.contender == baseline), None)
-    walls = [row.summaries[time.key].median for row in alive if time.key in row.summaries]
+    loaded = time.key == REQUEST_TIME.key
+    taken = WALL.key if loaded else time.key
+    walls = [row.summaries[taken].median for row in alive if taken in row.summaries]
     return Verdict(
         state=state,
         baseline=baseline,
@@ -78,7 +87,10 @@ def verdict(
         judgements=judgements,
         recommendations=recommendations,
         failed=failed,
-        cpu_share=share.median / 100 if share is not None and time.key == WALL.key else None,
+        cpu_share=share.median / 100
+        if share is not None and time.key in (WALL.key, REQUEST_TIME.key)
+        else None,
+        under_load=loaded,
         rounds_least=least,
         rounds_least_s=least * sum(walls) / 1e9 if least and walls else None,
     )
@@ -108,6 +120,7 @@ class _Judge:
     baseline: str
     rule: StopRule
     time: Metric
+    cpu_time: Metric
     ratios: Ratios
 
     def _key(self, measure: Measure) -> str:
@@ -115,7 +128,7 @@ class _Judge:
             case Measure.TIME:
                 return self.time.key
             case Measure.CPU_TIME:
-                return CPU_TIME.key
+                return self.cpu_time.key
             case Measure.MEMORY:
                 return PEAK.key
             case Measure.FAULTS:

@@ -100,10 +100,18 @@ def sentences(
     return tuple(one.sentence for one in before_rounds(counted, baseline, settings, workload))
 
 
-def waiting(cpu_share: float) -> str:
-    """The sentence on a program that waits. `cpu_share` is its CPU time by its wall time."""
+def waiting(cpu_share: float, *, under_load: bool = False) -> str:
+    """The sentence on a program that waits. `cpu_share` is its CPU time by its wall time.
+
+    under_load: whether the program is a server, which waits for its load.
+    """
     percent = round(100 * cpu_share)
     used = f"{percent} %" if percent else "less than 1 %"
+    if under_load:
+        return (
+            f"The server used {used} of one CPU: the load is too light for an allocator to change "
+            "the throughput."
+        )
     return f"The program used {used} of one CPU: it mostly waits, and no allocator can change that."
 
 

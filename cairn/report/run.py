@@ -15,6 +15,7 @@ from cairn.compare.comparison import compare
 from cairn.errors import UsageError
 from cairn.model import (
     ACTIVE,
+    CPU_TIME,
     OPERATION_MEDIAN,
     OPERATION_P99,
     REQUEST_CPU_TIME,
@@ -85,7 +86,8 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 else "not finished",
                 user_metrics=[*_of_requests(its), *loads, *own],
                 run_name=measured.name,
-                time=ACTIVE if slept else REQUEST_TIME if _has_throughput(its) else WALL,
+                time=ACTIVE if slept else REQUEST_TIME if _has(its, load_output.RATE) else WALL,
+                cpu_time=REQUEST_CPU_TIME if _has(its, load_output.REQUESTS) else CPU_TIME,
                 beside=measured.pairs,
                 bench=measured.bench,
                 unsuited=suitability.sentences(its, run.baseline, run.settings, index),
@@ -94,15 +96,16 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
     return tuple(found)
 
 
-def _has_throughput(samples: Sequence[Sample]) -> bool:
-    """Returns whether every run that counts has a load of known throughput."""
+def _has(samples: Sequence[Sample], quantity: str) -> bool:
+    """Returns whether the load of every run that counts has printed this quantity."""
     counted = [sample for sample in samples if sample.counts]
-    return bool(counted) and all(load_output.RATE in sample.load for sample in counted)
+    return bool(counted) and all(quantity in sample.load for sample in counted)
 
 
 def _of_requests(samples: Sequence[Sample]) -> list[Metric]:
-    """Returns the metrics for one request of a load, if its throughput is known."""
-    return [REQUEST_TIME, REQUEST_CPU_TIME] if _has_throughput(samples) else []
+    """Returns the metrics for one request of a load, if the load printed what they need."""
+    times = [REQUEST_TIME] if _has(samples, load_output.RATE) else []
+    return times + ([REQUEST_CPU_TIME] if _has(samples, load_output.REQUESTS) else [])
 
 
 def _reported(samples: Sequence[Sample]) -> list[Metric]:

@@ -48,8 +48,8 @@ _GROUPS = (
     (model.FAULTS, model.LARGEST),
     (model.PEAK_LESS_LAZY, model.LAZY),
 )
-_JUDGED = (model.CPU_TIME, model.PEAK, model.FAULTS)
-"""The metrics of the summary besides time."""
+_JUDGED = (model.PEAK, model.FAULTS)
+"""The metrics of the summary besides time and CPU time."""
 _NAME_MAX = 18
 """The longest name with a version that stands in the summary, in columns."""
 _HEAD_MAX = 14
@@ -69,26 +69,33 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
         for name, text in names.items()
     }
     marked = comparison.judged.chosen
-    wanted = (comparison.time, *_JUDGED)
+    wanted = (comparison.time, comparison.cpu_time, *_JUDGED)
     measured = [metric for metric in wanted if metric in comparison.metrics]
-    rows = []
-    for row in _alive(comparison):
-        mark = "▸ " if row.contender in marked else "  "
-        cells = [Cell(mark + short[row.contender])]
-        cells += [_summary_cell(row, metric) for metric in measured]
-        rows.append(tuple(cells))
-    table = Table(
-        title="",
-        heads=("", *(_SUMMARY_HEADS.get(metric.key, metric.title) for metric in measured)),
-        rows=tuple(rows),
-        optional=(len(measured) - 1,) if model.FAULTS in measured else (),
-        names_missing=False,
-    )
+
+    def drawn(metrics: Sequence[Metric], optional: tuple[int, ...]) -> Table:
+        rows = []
+        for row in _alive(comparison):
+            mark = "▸ " if row.contender in marked else "  "
+            cells = [Cell(mark + short[row.contender])]
+            cells += [_summary_cell(row, metric) for metric in metrics]
+            rows.append(tuple(cells))
+        return Table(
+            title="",
+            heads=("", *(_SUMMARY_HEADS.get(metric.key, metric.title) for metric in metrics)),
+            rows=tuple(rows),
+            optional=optional,
+            names_missing=False,
+        )
+
+    table = drawn(measured, (len(measured) - 1,) if model.FAULTS in measured else ())
     own = [metric for metric in comparison.metrics if metric.key not in _built_in(comparison)]
-    others = [
+    load = [metric for metric in own if metric.key.startswith("load:")]
+    load = [metric for metric in load if _is_shown(metric, comparison)]
+    others = [drawn(load, ())] if load else []
+    others += [
         _changes(comparison, (metric,), names, optional=True)
         for metric in own
-        if not metric.key.startswith("figure:")
+        if not metric.key.startswith(("figure:", "load:"))
     ]
     if comparison.against:
         others.append(_against(comparison))
@@ -119,7 +126,7 @@ def _names(run: Run, comparison: Comparison) -> dict[str, str]:
 
 
 def _built_in(comparison: Comparison) -> set[str]:
-    return {metric.key for metric in (*model.BUILT_IN, comparison.time)}
+    return {metric.key for metric in (*model.BUILT_IN, comparison.time, comparison.cpu_time)}
 
 
 def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]:
@@ -134,6 +141,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     first = (
         (comparison.time, model.PEAK),
         *(((model.WALL,),) if comparison.time != model.WALL else ()),
+        *(((comparison.cpu_time,),) if comparison.cpu_time != model.CPU_TIME else ()),
     )
     groups = [*first, *_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
     names = _names(run, comparison)
@@ -305,6 +313,9 @@ def summary_footer(comparison: Comparison) -> str:
     if comparison.judged.recommendations:
         base = formatting.printable(comparison.baseline)
         parts.append(f"95 % intervals against {base}")
+    if comparison.time == model.REQUEST_TIME:
+        both = comparison.cpu_time == model.REQUEST_CPU_TIME
+        parts.append("time and CPU time are per request" if both else "time is per request")
     parts += _loaded(comparison)
     if comparison.memory_method:
         sampled = comparison.memory_method == "sampled"

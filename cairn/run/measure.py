@@ -454,6 +454,11 @@ class Measurement:
         """
         settings = self._run.settings
         first = self._first.get((sample.trial.workload, self._run.baseline), sample)
+        if sample.failure is None and first.load and not sample.load:
+            why = (
+                f"was loaded, but its load printed no numbers as it did under {self._run.baseline}"
+            )
+            return replace(sample, failure=why)
         if sample.failure is not None or sample.output_digest == first.output_digest:
             return sample
         if not (settings.verify_output or settings.reports):

@@ -298,12 +298,25 @@ def test_a_load_whose_requests_fail_is_no_result(cairn, server: Path, forward: P
     assert "failed in 2.0 % of the requests of the load" in result.sentence
 
 
+def test_a_load_that_prints_no_numbers_under_a_contender_is_no_result(
+    cairn, server: Path, load: str, forward: Path, tmp_path: Path
+) -> None:
+    mark = tmp_path / "later"
+    result = cairn(
+        "compare", "-r", 1, *TWO, f"x={forward}", "--while",
+        f"if test -e {mark}; then sleep 0.1; else touch {mark}; {load}; fi", "--",
+        server, "{port}",
+    )  # fmt: skip
+    assert result.code == 4
+    assert "its load printed no numbers as it did under system" in result.err
+
+
 def test_ctrl_c_ends_the_server_and_its_load_and_the_run_continues(
     cairn, server: Path, forward: Path, compiled: Callable[..., Path]
 ) -> None:
     load = f"{compiled('small_load.c')} {{port}} 400; sleep 0.2"
     process = cairn.start(
-        "compare", "-r", 20, "-a", f"x={forward}", "--while", load, "--", server, "{port}"
+        "compare", "-r", 6, "-a", f"x={forward}", "--while", load, "--", server, "{port}"
     )
     until = time.monotonic() + 30
     while not any(cairn.results.glob("*/samples.jsonl")) or not any(
@@ -319,7 +332,7 @@ def test_ctrl_c_ends_the_server_and_its_load_and_the_run_continues(
     assert again.code == 0, again.err
     assert f"load     {load}" in again.err, "the announcement names the load"
     assert again.json["run"]["settings"]["workloads"][0]["load"] == load
-    assert len({s["trial"]["round"] for s in again.json["samples"] if s["trial"]["round"]}) == 20
+    assert len({s["trial"]["round"] for s in again.json["samples"] if s["trial"]["round"]}) == 6
 
 
 def test_the_report_shows_the_load(cairn, server: Path, load: str, forward: Path) -> None:
