@@ -47,7 +47,7 @@ class TreeUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Process:
+class _Stat:
     """Numbers of /proc/PID/stat: of the process, and of the children that it waited for."""
 
     parent: int
@@ -100,7 +100,7 @@ def _cpu_ns(pid: int, ticks_ns: int) -> int:
     return exact if exact >= ticks_ns - 2 * _TICK_NS else ticks_ns
 
 
-def _processes() -> dict[int, _Process]:
+def _processes() -> dict[int, _Stat]:
     """All processes that can be read, by process id."""
     found = {}
     for entry in os.scandir("/proc"):
@@ -110,13 +110,13 @@ def _processes() -> dict[int, _Process]:
     return found
 
 
-def _process(stat: bytes) -> _Process:
+def _process(stat: bytes) -> _Stat:
     """Parses /proc/PID/stat. The name of the program may contain spaces and brackets."""
     fields = stat[stat.rindex(b")") + 2 :].split()
     minor, child_minor, major, child_major, user, system, child_user, child_system = map(
         int, fields[7:15]
     )
-    return _Process(
+    return _Stat(
         parent=int(fields[1]), user=user, system=system, minor=minor, major=major,
         child_user=child_user, child_system=child_system, child_minor=child_minor,
         child_major=child_major,
