@@ -164,8 +164,8 @@ class Verdict:
     cpu_share: float | None = None
     """CPU time divided by wall time under the baseline, as a median; 1 is one busy CPU."""
     under_load: bool = False
-    """Whether the program is a server under a load. Time is then the time per request, and CPU time
-    is that per request if the number of requests is known."""
+    """Whether the program is a server under a load. Time and CPU time are then those of a request,
+    if the load printed its throughput and the number of its requests."""
     rounds_least: int | None = None
     """With TOO_FEW_ROUNDS: the least number of rounds that gives intervals."""
     rounds_least_s: float | None = None

@@ -260,6 +260,7 @@ def compare(
         loads.check(
             load, ready, prepare, [one.command for one in workloads],
             [name for name, _ in parameters], why=why, verify=verify is not None,
+            wait_descendants=wait_descendants, repeat=repeat != 1,
         )  # fmt: skip
         settings = Settings(
             workloads=workloads, folder=str(Path.cwd()), ready=ready, shell=shell,

@@ -17,6 +17,8 @@ def check(
     *,
     why: bool,
     verify: bool,
+    wait_descendants: bool,
+    repeat: bool,
 ) -> None:
     """Raises UsageError if the options do not describe a server under load.
 
@@ -39,6 +41,12 @@ def check(
         raise UsageError(
             "--verify compares the output of the program, and a server under load prints times; "
             "leave out --verify"
+        )
+    if wait_descendants or repeat:
+        option = "--wait-descendants" if wait_descendants else "--repeat"
+        raise UsageError(
+            f"a server ends when its load has ended, and the load decides how long it works; leave "
+            f"out {option}"
         )
     if "port" in parameters:
         raise UsageError("with --while, cairn chooses the port; leave out -L port")

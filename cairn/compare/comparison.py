@@ -32,6 +32,7 @@ from cairn.model import (
     LAZY,
     PEAK,
     PEAK_LESS_LAZY,
+    REQUEST_TIME,
     ROUNDS_MOST,
     TIME_BUDGET,
     WALL,
@@ -72,11 +73,13 @@ def compare(
     beside: Sequence[tuple[str, str]] = (),
     bench: str | None = None,
     unsuited: Sequence[str] = (),
+    under_load: bool = False,
 ) -> Comparison:
     """Compares every contender with `baseline` on the samples so far.
 
     time: the metric of the ranking and the verdict.
     cpu_time: the metric of CPU time in the verdict.
+    under_load: whether the program is a server under a load.
     user_metrics: the metrics that the user defined, with keys "metric:NAME". They become columns
     besides the built-in ones. Performance counters in the samples become columns without being
     named here.
@@ -101,7 +104,7 @@ def compare(
     rows = [_row(name, samples, table, changes, time) for name in names]
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
     judged = judge.verdict(
-        rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time
+        rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time, under_load
     )
     prospect = None
     if stopped_because != stats.PRECISE:
@@ -134,19 +137,23 @@ def compare(
     )
 
 
-def wall_ratios(
+def time_ratios(
     samples: Sequence[Sample], names: Sequence[str], baseline: str
 ) -> dict[str, tuple[float, ...]]:
-    """Returns the log ratios of wall time to the baseline's, in the form that `stats.look` takes.
+    """Returns the log ratios of time to the baseline's, in the form that `stats.look` takes.
 
-    The keys are the surviving contenders except the baseline. Each has one ratio per complete
-    round. The result is empty when the baseline or every other contender failed.
+    Time is wall time, or the time per request if the throughput of every counted load is known. The
+    keys are the surviving contenders except the baseline. Each has one ratio per complete round.
+    The result is empty when the baseline or every other contender failed.
     """
-    table = _table(samples, names, (WALL,))
+    counted = [sample for sample in samples if sample.counts]
+    loaded = all(value(sample, REQUEST_TIME.key) is not None for sample in counted)
+    metric = REQUEST_TIME if loaded else WALL
+    table = _table(samples, names, (metric,))
     if baseline not in table.survivors:
         return {}
     return {
-        name: table.log_ratios(WALL.key, name, baseline) or ()
+        name: table.log_ratios(metric.key, name, baseline) or ()
         for name in table.survivors
         if name != baseline
     }

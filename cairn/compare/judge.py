@@ -61,6 +61,7 @@ def verdict(
     rounds: int,
     ratios: Ratios,
     cpu_time: Metric = CPU_TIME,
+    under_load: bool = False,
 ) -> Verdict:
     """Judges the contenders of `rows`, which are ranked by `time`, the best first."""
     failed = tuple(FailedContender(row.contender, row.failures[0]) for row in rows if row.failures)
@@ -76,8 +77,7 @@ def verdict(
     elif state is State.TOO_FEW_ROUNDS:
         least = stats.rounds_for_intervals(len(others), stats.alpha(rule))
     share = next((row.summaries.get(CPU.key) for row in alive if row.contender == baseline), None)
-    loaded = time.key == REQUEST_TIME.key
-    taken = WALL.key if loaded else time.key
+    taken = WALL.key if time.key == REQUEST_TIME.key else time.key
     walls = [row.summaries[taken].median for row in alive if taken in row.summaries]
     return Verdict(
         state=state,
@@ -90,7 +90,7 @@ def verdict(
         cpu_share=share.median / 100
         if share is not None and time.key in (WALL.key, REQUEST_TIME.key)
         else None,
-        under_load=loaded,
+        under_load=under_load,
         rounds_least=least,
         rounds_least_s=least * sum(walls) / 1e9 if least and walls else None,
     )

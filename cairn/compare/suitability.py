@@ -77,16 +77,25 @@ def before_rounds(
 ) -> tuple[Unsuited, ...]:
     """The judgement on the warm-up of one workload, before the first round."""
     well = [sample for sample in samples if sample.failure is None]
-    found = [*_background(well, baseline, settings, workload), *_short(well, baseline, settings)]
+    found = [
+        *_background(well, baseline, settings, workload),
+        *_short(well, baseline, settings, workload),
+    ]
     return tuple(found)
 
 
-def after_round(samples: Sequence[Sample], baseline: str) -> tuple[Unsuited, ...]:
+def after_round(
+    samples: Sequence[Sample],
+    baseline: str,
+    settings: Settings | None = None,
+    workload: int = 0,
+) -> tuple[Unsuited, ...]:
     """The judgement on the first round of one workload; the warm-up may wait for cold files."""
     share = _cpu_share([sample for sample in samples if sample.counts], baseline)
     if share is None or share > WAITS:
         return ()
-    return (Unsuited(waiting(share), ""),)
+    under_load = settings is not None and bool(settings.workloads[workload].load)
+    return (Unsuited(waiting(share, under_load=under_load), ""),)
 
 
 def sentences(
@@ -124,7 +133,7 @@ def idle_server(command: str, where: str) -> str:
     """The sentences on a server that waits for clients at `where`, so that its run never ends."""
     return (
         f"{command} waits for clients at {where} and does not end by itself, so there is no time "
-        "to compare. Give it work and an end: a script that starts it, sends requests and stops it"
+        "to compare. Put a load on it with --while, and write {port} in place of its port"
     )
 
 
@@ -145,7 +154,8 @@ def in_background(samples: Sequence[Sample]) -> bool:
 def _background(
     samples: Sequence[Sample], baseline: str, settings: Settings, workload: int
 ) -> Iterator[Unsuited]:
-    if settings.wait_descendants or settings.instructions:
+    # A server under a load is ended by Cairn. Its children may end a moment later.
+    if settings.wait_descendants or settings.instructions or settings.workloads[workload].load:
         return
     own = [sample for sample in samples if sample.trial.contender == baseline]
     if not own or not in_background(samples):
@@ -164,11 +174,20 @@ def _background(
     )
 
 
-def _short(samples: Sequence[Sample], baseline: str, settings: Settings) -> Iterator[Unsuited]:
+def _short(
+    samples: Sequence[Sample], baseline: str, settings: Settings, workload: int
+) -> Iterator[Unsuited]:
     if settings.reports or settings.instructions or settings.repeat != 1:
         return
     walls = [sample.wall_ns for sample in samples if sample.trial.contender == baseline]
     if not walls or statistics.median(walls) >= SHORT_NS:
+        return
+    if settings.workloads[workload].load:
+        yield Unsuited(
+            f"The load takes only {units.time(statistics.median(walls))}, so that its start and "
+            "the first requests are much of it.",
+            "Give it more requests.",
+        )
         return
     yield Unsuited(
         f"A run takes only {units.time(statistics.median(walls))}, and starting the process is a "

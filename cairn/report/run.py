@@ -90,6 +90,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 cpu_time=REQUEST_CPU_TIME if _has(its, load_output.REQUESTS) else CPU_TIME,
                 beside=measured.pairs,
                 bench=measured.bench,
+                under_load=bool(run.settings.workloads[index].load),
                 unsuited=suitability.sentences(its, run.baseline, run.settings, index),
             )
         )

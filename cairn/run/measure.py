@@ -243,7 +243,7 @@ class Measurement:
                 self._runner.touch(self._warm_bytes)
             self._carry_out(plan.one_round(number, names, run.seed, workloads))
             if number == 1:
-                self._judge(lambda its, base, *_: suitability.after_round(its, base))
+                self._judge(suitability.after_round)
             self._observer.round_ended(self._progress())
 
     def _judge(
@@ -421,12 +421,8 @@ class Measurement:
     def _judged(self, sample: Sample) -> Sample:
         """The sample for the stopping rule.
 
-        Its wall time excludes the time in which a built-in workload sleeps on purpose. With a load
-        of known throughput, it is the time of a million requests.
+        Its wall time excludes the time in which a built-in workload sleeps on purpose.
         """
-        request = value(sample, "request_time")
-        if request is not None:
-            return replace(sample, wall_ns=max(1, round(1e6 * request)))
         active = value(sample, "active")
         return sample if not active or active < 0 else replace(sample, wall_ns=round(active))
 
@@ -602,7 +598,7 @@ class Measurement:
         if self._run.settings.instructions:
             return {}
         names = [contender.name for contender in self._run.competing]
-        return comparison.wall_ratios(self._of[workload], names, self._run.baseline)
+        return comparison.time_ratios(self._of[workload], names, self._run.baseline)
 
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
         """The number of complete rounds of this workload.

@@ -364,6 +364,8 @@ def test_the_load_may_use_parameters(cairn, server: Path, forward: Path, compile
         (("--while", " "), "--while needs the command of a load"),
         (("--while", "true", "--why"), "leave out one of the two"),
         (("--while", "true", "--verify", "same-output"), "leave out --verify"),
+        (("--while", "true", "--wait-descendants"), "leave out --wait-descendants"),
+        (("--while", "true", "--repeat", "auto"), "leave out --repeat"),
         (("--while", "true", "-L", "port=1,2"), "leave out -L port"),
     ],
 )

@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import random
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 from support.comparisons import a_run, a_sample
 
-from cairn.model import Contender, Run, Sample, Shown, StopRule, Workload, value
+from cairn.compare import suitability
+from cairn.compare.comparison import time_ratios
+from cairn.model import Contender, Run, Sample, Shown, StopRule, Workload
 from cairn.report.run import Measured, comparisons, rendered
 from cairn.report.view import View
-from cairn.run.measure import Measurement
 from cairn.verdict import Measure, Outcome
 
 ROUNDS = 12
@@ -157,7 +160,7 @@ def test_only_the_full_report_has_the_numbers_of_each_part() -> None:
 def test_a_load_without_known_numbers_is_judged_by_its_time() -> None:
     samples = [replace(sample, load={}) for sample in loaded(FASTER)]
     (found,) = comparisons(measured(samples))
-    assert found.time.key == "wall" and not found.judged.under_load
+    assert found.time.key == "wall" and found.judged.under_load
     assert found.rows[0].contender == "cairn"
 
 
@@ -169,8 +172,26 @@ def test_one_run_without_numbers_does_not_mix_two_kinds_of_time() -> None:
 
 
 def test_the_stopping_rule_looks_at_the_throughput() -> None:
-    sample = loaded({"system": 50_000.0}, wall_ms=lambda _: 2000.0)[0]
-    judged = Measurement._judged(None, sample)  # type: ignore[arg-type]
-    assert judged.wall_ns == pytest.approx(1e6 * (value(sample, "request_time") or 0), rel=1e-6)
-    plain = replace(sample, load={})
-    assert Measurement._judged(None, plain) == plain  # type: ignore[arg-type]
+    rates = {"system": 100_000.0, "cairn": 120_000.0}
+    samples = loaded(rates, wall_ms=lambda _: 2000.0)
+    (ratios,) = time_ratios(samples, ["system", "cairn"], "system").values()
+    assert statistics.median(ratios) == pytest.approx(math.log(1 / 1.2), abs=0.02)
+    plain = [replace(sample, load={}) for sample in samples]
+    (ratios,) = time_ratios(plain, ["system", "cairn"], "system").values()
+    assert set(ratios) == {0.0}
+    plain[5] = samples[5]
+    (ratios,) = time_ratios(plain, ["system", "cairn"], "system").values()
+    assert set(ratios) == {0.0}, "two kinds of time are not mixed"
+
+
+def test_a_server_is_judged_by_its_load_before_the_rounds() -> None:
+    run = run_of()
+    short = loaded(FASTER, wall_ms=lambda _: 5.0)
+    (one,) = suitability.before_rounds(short, "system", run.settings)
+    assert one.sentence.startswith("The load takes only 5.00 ms")
+    left = [replace(sample, left_behind=2) for sample in loaded(FASTER)]
+    assert suitability.before_rounds(left, "system", run.settings) == ()
+    idle = loaded(FASTER, cpu_us=dict.fromkeys(FASTER, 0.5))
+    (one,) = suitability.after_round(idle, "system", run.settings)
+    assert one.sentence.startswith("The server used 5 % of one CPU: the load is too light")
+    assert suitability.after_round(loaded(FASTER), "system", run.settings) == ()
