@@ -325,11 +325,8 @@ class Sample:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The numbers that --metric found in the program's output, by name."""
     load: Mapping[str, float] = field(default_factory=dict)
-    """The numbers that the load of a server printed, by the names of `compare.load_output`.
-
-    In a trial with a load, times and faults are those of the server while the load ran. `wall_ns`
-    is the wall time of the load.
-    """
+    """The numbers that the load of a server printed, by the names of `compare.load_output`. With a
+    load, `wall_ns` is that of the load, and times and faults are those of the server meanwhile."""
     reported: Reported | None = None
     """The report of a built-in workload."""
     probe: ProbeSummary | None = None
@@ -389,10 +386,6 @@ OPERATION_MEDIAN = Metric("operation_median", "median of an operation", "ns")
 OPERATION_P95 = Metric("operation_p95", "P95", "ns")
 OPERATION_P99 = Metric("operation_p99", "P99", "ns")
 OPERATION_FAULTS = Metric("operation_faults", "faults per operation", "ratio")
-
-REQUEST_TIME = Metric("request_time", "time per request", "ns")
-"""The time of a load divided by its requests: the reciprocal of the throughput, not a latency."""
-REQUEST_CPU_TIME = Metric("request_cpu_time", "CPU time per request", "ns")
 
 BUILT_IN = (
     WALL,
@@ -584,11 +577,8 @@ class Workload:
     size.
     """
     load: str = ""
-    """The load on the server that `command` starts, as a line for /bin/sh.
-
-    Empty if `command` is not a server. {port} stands for the port of the trial here, in `command`,
-    and in the lines of the settings.
-    """
+    """The load on the server that `command` starts, as a line for /bin/sh; empty without one.
+    {port} stands for the port of the trial here, in `command`, and in the lines of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -609,10 +599,8 @@ class Settings:
     conclude: str | None = None
     cleanup: str | None = None
     ready: str | None = None
-    """A line for /bin/sh that succeeds when a server is ready for its load.
-
-    With None, a server is ready when it accepts a connection on {port}.
-    """
+    """A line for /bin/sh that succeeds when a server is ready for its load. With None, a server is
+    ready when it accepts a connection on {port}."""
     patterns: tuple[Pattern, ...] = ()
     ok_exit: tuple[int, ...] = (0,)
     verify_output: bool = False

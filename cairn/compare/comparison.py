@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from cairn import units
 from cairn.compare import endings, judge, rounds_needed, stats, suitability
+from cairn.compare.load_output import REQUEST_TIME
 from cairn.model import (
     BENCH_ROUNDS_MOST,
     BUILT_IN,
@@ -32,7 +33,6 @@ from cairn.model import (
     LAZY,
     PEAK,
     PEAK_LESS_LAZY,
-    REQUEST_TIME,
     ROUNDS_MOST,
     TIME_BUDGET,
     WALL,

@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.compare import stats
+from cairn.compare.load_output import REQUEST_TIME
 from cairn.model import (
     CPU,
     CPU_TIME,
     FAULTS,
     PEAK,
     PEAK_LESS_LAZY,
-    REQUEST_TIME,
     WALL,
     Change,
     Metric,

@@ -39,6 +39,10 @@ QUANTITIES: Mapping[str, tuple[str, Direction]] = {
 MAIN = (RATE, "p50", "p99")
 """The quantities that a report shows if it does not show all."""
 
+REQUEST_TIME = Metric("request_time", "time per request", "ns")
+"""The time of a load divided by its requests: the reciprocal of the throughput, not a latency."""
+REQUEST_CPU_TIME = Metric("request_cpu_time", "CPU time per request", "ns")
+
 _PERCENTILES = {
     float(name[1:]): name for name in QUANTITIES if re.fullmatch(r"p\d+(?:\.\d+)?", name)
 }

@@ -12,14 +12,13 @@ from typing import Literal
 from cairn.compare import load_output, standings, suitability
 from cairn.compare import ranking as ranks
 from cairn.compare.comparison import compare
+from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
 from cairn.errors import UsageError
 from cairn.model import (
     ACTIVE,
     CPU_TIME,
     OPERATION_MEDIAN,
     OPERATION_P99,
-    REQUEST_CPU_TIME,
-    REQUEST_TIME,
     WALL,
     Comparison,
     Direction,

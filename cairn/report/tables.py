@@ -313,8 +313,8 @@ def summary_footer(comparison: Comparison) -> str:
     if comparison.judged.recommendations:
         base = formatting.printable(comparison.baseline)
         parts.append(f"95 % intervals against {base}")
-    if comparison.time == model.REQUEST_TIME:
-        both = comparison.cpu_time == model.REQUEST_CPU_TIME
+    if comparison.time == load_output.REQUEST_TIME:
+        both = comparison.cpu_time == load_output.REQUEST_CPU_TIME
         parts.append("time and CPU time are per request" if both else "time is per request")
     parts += _loaded(comparison)
     if comparison.memory_method:
