@@ -69,7 +69,7 @@ def prepare(
         diagnosis = _diagnosed(settings, ())
         parsed = list(here)
         if diagnosis.linked is not None:
-            parsed = beside_linked(here, diagnosis.linked, diagnosis.libc)
+            parsed = beside_linked(here, diagnosis.linked, diagnosis.libc, found)
         elif diagnosis.knob is not None:
             parsed = with_and_without(here, diagnosis.knob)
             inside = ", ".join(spec.name for spec in here)
@@ -222,14 +222,24 @@ def with_and_without(specs: Sequence[ContenderSpec], knob: tuple[str, str]) -> l
 
 
 def beside_linked(
-    specs: Sequence[ContenderSpec], linked: str, libc: str | None
+    specs: Sequence[ContenderSpec], linked: str, libc: str | None, found: Sequence[Found] = ()
 ) -> list[ContenderSpec]:
     """The contenders for a program that is linked with an allocator.
 
     The linked allocator comes first and is the baseline. glibc's malloc competes as a preloaded
-    library, because without a preload the program uses the linked allocator.
+    library, because without a preload the program uses the linked allocator. An allocator whose
+    only copy in `found` is the linked library does not compete with itself.
     """
-    others = [spec for spec in specs if spec.allocator != "system"]
+    copies: dict[str, set[str]] = {}
+    for item in found:
+        if item.path is not None and item.problem is None:
+            copies.setdefault(item.allocator.name, set()).add(os.path.realpath(item.path))
+    linked_alone = {os.path.realpath(linked)}
+    others = [
+        spec
+        for spec in specs
+        if spec.allocator != "system" and copies.get(spec.allocator) != linked_alone
+    ]
     libraries = [("linked", linked), *([("glibc", libc)] if libc is not None else [])]
     return [
         *(ContenderSpec(name=name, allocator="custom", path=path) for name, path in libraries),

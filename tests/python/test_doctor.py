@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from cairn.allocators.catalog import Found
 from cairn.allocators.contenders import ContenderSpec
+from cairn.allocators.discover import known_catalog
 from cairn.binary import elf
 from cairn.binary.embedded import NOTHING, SCAN_BYTES, Inside, look_inside
 from cairn.binary.program import Program, behind_env
@@ -584,6 +586,21 @@ def test_a_linked_allocator_is_compared_with_glibc_too() -> None:
     assert [(spec.name, spec.path) for spec in specs] == [
         ("linked", "/l/libjemalloc.so.2"), ("glibc", "/l/libc.so.6"), ("jemalloc", None),
     ]  # fmt: skip
+
+
+def test_a_linked_allocator_does_not_compete_with_itself() -> None:
+    jemalloc = known_catalog().find("jemalloc")
+    assert jemalloc is not None
+    linked, other = Found(jemalloc, "/l/libjemalloc.so.2"), Found(jemalloc, "/cache/jemalloc.so")
+
+    def names(*found: Found) -> list[str]:
+        specs = [SYSTEM, JEMALLOC]
+        beside = preflight.beside_linked(specs, "/l/libjemalloc.so.2", "/l/libc.so.6", found)
+        return [spec.name for spec in beside]
+
+    assert names(linked) == ["linked", "glibc"]
+    assert names(linked, other) == ["linked", "glibc", "jemalloc"]
+    assert names(replace(linked, problem="It is damaged.")) == ["linked", "glibc", "jemalloc"]
 
 
 def test_knobs_that_all_contenders_share_count_as_the_programs_own() -> None:
