@@ -67,6 +67,7 @@ def test_a_workload_by_name_is_measured_and_shown_again(cairn) -> None:
     assert len(cairn("report", "--csv").out.splitlines()) == 7
 
 
+@pytest.mark.long
 def test_several_workloads_are_one_run_with_a_table_of_means(cairn) -> None:
     result = cairn("bench", "scenario-json", "scenario-mir", "-r", 2, *ALIKE)
     assert result.code == 0, result.err
@@ -108,6 +109,7 @@ def test_a_workload_can_be_compared_with_why(cairn) -> None:
         )
 
 
+@pytest.mark.long
 def test_the_exit_code_says_if_the_baseline_or_another_contender_failed(cairn) -> None:
     """One contender fails on bulk-release alone: only this workload reads MALLOCTEST_WITH.
 
@@ -127,6 +129,7 @@ def test_the_exit_code_says_if_the_baseline_or_another_contender_failed(cairn) -
     assert "scenario-json" in result.out, "the other workload was measured"
 
 
+@pytest.mark.long
 def test_the_arena_competes_in_malloctest(cairn) -> None:
     arena = ("-a", "system", "-a", "arena=system:MALLOCTEST_WITH=arena")
     result = cairn("bench", "malloctest", "--quick", "-r", 1, *arena, "--json")

@@ -37,6 +37,7 @@ def parts(why: dict[str, dict[str, list[dict[str, object]]]]) -> dict[str, float
     return {str(one["name"]): float(str(one["change"] or 0)) for one in why["time"]["parts"]}
 
 
+@pytest.mark.long
 def test_a_slow_free_is_found_in_the_allocators_own_code(cairn, tmp_path: Path) -> None:
     ill = f"ill={library(tmp_path, 'slow_free')}:ILL=300"
     program = (native.workload("hash_table"), "--operations", "1M")
