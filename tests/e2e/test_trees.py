@@ -59,7 +59,9 @@ def judge_sick(seed: int, tmp_path: Path, first: Path, library: Path) -> None:
 def judge_healthy(seed: int, tmp_path: Path, first: Path, library: Path) -> None:
     tree = trees.grow(seed)
     (tmp_path / "runs").mkdir(exist_ok=True)
-    judged = trees.compare(tmp_path / "runs", (str(first), tree.plan()), library, {})
+    # A command that ends within 0.1 s while its processes go on is refused, so the shell waits.
+    command = ("sh", "-c", '"$@"; status=$?; sleep 0.12; exit $status', "sh", str(first))
+    judged = trees.compare(tmp_path / "runs", (*command, tree.plan()), library, {})
     about = f"seed {seed}: {tree.plan()}: {judged}"
     assert (judged.failure, judged.code) == (None, 0), about
     seen = [sample.endings for sample in judged.samples]

@@ -157,7 +157,7 @@ def compare(
         schema=SCHEMA, id=f"run-{len(list(folder.iterdir()))}", created_at=1e9, cairn="0",
         settings=Settings(
             workloads=(Workload("tree", command),), folder=str(folder), memory="none",
-            timeout_s=60.0, wait_descendants=True,
+            timeout_s=60.0,
         ),
         contenders=contenders, baseline="system",
         rule=StopRule(precision=None, min_rounds=rounds, max_rounds=rounds), seed=1,
