@@ -50,7 +50,7 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* index of the second slab's first block in `block` */
     BLOCKS = 16,
-    EXECUTIONS = 5 * 1000,             /* limit of a row; no limit with --long */
+    EXECUTIONS = 3 * 1000,             /* limit of a row; no limit with --long */
     STALE_EXECUTIONS = 1500,           /* limit of a row with stale loads */
     STALE_EXECUTIONS_LONG = 20 * 1000, /* the same with --long */
 };

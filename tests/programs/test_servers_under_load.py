@@ -29,7 +29,10 @@ def compared(example: str, cairn: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("example", "programs"),
-    [("redis", ("redis-server", "redis-benchmark")), ("nginx", ("nginx", "wrk"))],
+    [
+        ("redis", ("redis-server", "redis-benchmark")),
+        pytest.param("nginx", ("nginx", "wrk"), marks=pytest.mark.long),
+    ],
 )
 def test_an_example_compares_a_server_under_load(
     cairn: Any, example: str, programs: tuple[str, ...]

@@ -117,7 +117,7 @@ def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise:
     assert outcome.width <= 1.3
 
 
-@pytest.mark.parametrize("noise", [0.006, 0.014])
+@pytest.mark.parametrize("noise", [pytest.param(0.006, marks=pytest.mark.long), 0.014])
 @pytest.mark.parametrize(
     "effects", [(-0.005,), (0.01,), (-0.02,), (0.05,), (0.0, -0.02), (-0.02, -0.03)]
 )
