@@ -94,7 +94,7 @@ def _sentences() -> Iterator[None]:
 
 
 def _end_by_signals() -> None:
-    """From now on a signal ends the process, without an exception that nobody would catch."""
+    """Lets SIGINT, SIGTERM and SIGHUP end the process at once, without a Python exception."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

@@ -5,8 +5,8 @@
  *
  *     GUARD_NONE     idle memory is not watched
  *     GUARD_PATTERN  idle memory holds a pattern, which is verified later
- *     GUARD_ASAN     the program has AddressSanitizer, which is told what is idle
- *                    and reports a write at once
+ *     GUARD_ASAN     the program has AddressSanitizer; the library tells it which memory is idle,
+ *                    and it reports a write at once
  *
  * The linker looks the sanitizer's functions up by weak references, so that the same library works
  * in programs with and without the sanitizer. The library's functions that watch idle memory also

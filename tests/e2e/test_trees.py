@@ -34,7 +34,7 @@ def judge_sick(seed: int, tmp_path: Path, first: Path, library: Path) -> None:
     """Compares a tree in which one process crashes, or ends with status 41, under the contender."""
     dice = random.Random(f"sick {seed}")
     tree = trees.grow(seed)
-    # A crash that no process waits for cannot be told from another end that nobody sees.
+    # If no process waits for a child, the witness cannot see whether it crashed.
     visible = [node for node in tree.all() if node.wait != "ignore"]
     target = dice.choice(visible)
     name = dice.choice([*trees.CRASHES, "exit 41"])

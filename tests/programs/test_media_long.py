@@ -169,7 +169,7 @@ def test_ghostscript(both: Callable[..., str]) -> None:
 def test_chromium(both: Callable[..., str]) -> None:
     """The browser has a malloc that all its libraries use. Preloading libcairn must do no harm.
 
-    The browser runs as the user nobody with user namespaces, so that it can make its sandbox.
+    The browser runs as the user "nobody" with user namespaces, so that it can make its sandbox.
     """
     chromium = path_of("chromium")
     own = ["/usr/lib/chromium/chromium", "/usr/lib/chromium/chrome_crashpad_handler"]

@@ -120,7 +120,7 @@ def told(verdict: Verdict, measure: Measure, *outcomes: Outcome) -> bool:
 def false_differences(
     program: str, count: int, contenders: int, rule: StopRule = RULE
 ) -> Counter[Measure]:
-    """Counts the comparisons of equal contenders in which a difference is told, by aim."""
+    """Returns by aim how many comparisons of equal contenders report a difference."""
     equal = {f"again{place}": (1.0, 1.0, 1.0) for place in range(contenders)}
     wrong: Counter[Measure] = Counter()
     for verdict in verdicts(program, count, equal, rule):
