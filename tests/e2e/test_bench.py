@@ -200,7 +200,7 @@ def test_results_that_cannot_be_written_are_one_sentence(cairn, tmp_path: Path) 
 def test_a_full_disk_ends_the_run_and_keeps_the_samples_so_far(cairn, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", small], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", small], check=True)
     try:
         result = cairn("bench", "scenario-json", "-r", 100, *ALIKE, "--results", small)
         assert result.code == 1 and "No space left on device" in result.sentence

@@ -162,7 +162,8 @@ def test_programs_with_a_malloc_that_they_export(cairn) -> None:
 GO = 'package main\n{}\nfunc main() {{ {}; println("hello") }}\n'
 
 
-@pytest.mark.parametrize("cgo", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("cgo", [False, True])
 def test_go(cairn, tmp_path: Path, cgo: bool) -> None:
     go = users_tool("go")
     source = tmp_path / "main.go"

@@ -50,8 +50,8 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* index of the second slab's first block in `block` */
     BLOCKS = 16,
-    EXECUTIONS = 3 * 1000,             /* limit of a row; no limit with --long */
-    STALE_EXECUTIONS = 1500,           /* limit of a row with stale loads */
+    EXECUTIONS = 1500,                 /* limit of a row; no limit with --long */
+    STALE_EXECUTIONS = 800,            /* limit of a row with stale loads */
     STALE_EXECUTIONS_LONG = 20 * 1000, /* the same with --long */
 };
 

@@ -105,7 +105,7 @@ def report(case: str, outcome: Outcome) -> None:
         pytest.param(0.008, marks=pytest.mark.long),
         0.012,
         pytest.param(0.016, marks=pytest.mark.long),
-        0.03,
+        pytest.param(0.03, marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("effects", [(0.0,), (0.0, 0.0)])
