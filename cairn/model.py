@@ -540,7 +540,7 @@ class StopRule:
     None runs exactly `max_rounds`.
     """
     min_rounds: int = 10
-    max_rounds: int = 60
+    max_rounds: int = 200
     margin: float = 0.01
     """Changes within ±margin count as equivalent."""
     budget_s: float | None = None

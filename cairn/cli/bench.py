@@ -177,9 +177,7 @@ def _list(beside: Sequence[str]) -> None:
     """Prints all experiments and workloads by group, with the time that a run of each takes."""
     from cairn.allocators import discover
     from cairn.allocators.contenders import default_contenders
-    from cairn.bench import run_settings as benching
-    from cairn.report.terminal import Screen
-    from cairn.run import workloads
+    from cairn.cli import bench_list
 
     others = [name for name in beside if name != "list"]
     if others:
@@ -187,32 +185,8 @@ def _list(beside: Sequence[str]) -> None:
             f"'list' shows everything and runs nothing; leave out {', '.join(others)} or 'list'"
         )
     here = len(default_contenders(discover.discover()))
-    entries = workloads.load()
-    width = max(
-        len(name)
-        for name in (*(e.name for e in benching.EXPERIMENTS), *(entry.name for entry in entries))
-    )
-    screen = Screen(output_of("text", False, "auto", None, False).view)
-    screen.line(
-        f"experiments, and about how long each takes with the {here} allocators here"
-        " (in brackets: with --quick)"
-    )
-    for experiment in benching.EXPERIMENTS:
-        times = []
-        for quick in (False, True):
-            (choice,) = benching.chosen([experiment.name], quick)
-            count = (len(choice.size.contenders) or here) + len(choice.size.beside)
-            rule = benching.rule(choice, None, count)
-            seconds = choice.expected_s(count, rule) if rule.budget_s is None else rule.budget_s
-            times.append(units.duration(60 * max(1, round(seconds / 60))))
-        took = f"{times[0]} ({times[1]})"
-        screen.entry(((f"  {experiment.name}", width + 3, ""), (took, 17, "")), experiment.title)
-    for group in workloads.GROUPS:
-        screen.line(f"\nworkloads: {workloads.GROUP_TITLES[group]}")
-        for entry in (entry for entry in entries if entry.group == group):
-            took = f"{units.time(entry.seconds * 1e9)} a run"
-            screen.entry(((f"  {entry.name}", width + 3, ""), (took, 17, "")), entry.title)
-    click.echo(screen.text(), nl=False, color=True)
+    view = output_of("text", False, "auto", None, False).view
+    click.echo(bench_list.render(here, view), nl=False, color=True)
 
 
 def _split(specs: Sequence[str]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 @click.option(
     "--max-rounds",
     type=click.IntRange(2, ROUNDS_MOST),
-    default=60,
+    default=200,
     show_default=True,
     metavar="N",
     help="Run at most N rounds.",

@@ -60,7 +60,7 @@ PRECISE = "precision reached"
 LOOK_GROWTH = 1.25
 """The factor by which the number of rounds grows from one look at the data to the next.
 
-The 9 looks from 10 to 60 rounds cost less error than 51 looks would, one after every round.
+The 14 looks from 10 to 200 rounds cost less error than 191 looks would, one after every round.
 """
 
 OUTLIER_Z = 3.5

@@ -12,10 +12,10 @@ from cairn.doctor.abilities import Abilities
 from cairn.doctor.machine import Conditions
 from cairn.model import Check, Host
 
-NOISY = 0.028
-"""A spread above this is a warning: then 60 rounds, the default limit, do not reach ±1 %.
+NOISY = 0.05
+"""A spread above this is a warning: then 200 rounds, the default limit, do not reach ±1 %.
 
-1.96 × √2 × 2.8 % ÷ √60 is 1 %.
+1.96 × √2 × 5 % ÷ √200 is 1 %.
 """
 STEAL = 0.01
 """A share of stolen time above this limit is a warning, because it is as large as the default of
@@ -115,8 +115,9 @@ def _spread(now: Conditions) -> list[Check]:
             Check(
                 "noise",
                 "warning",
-                f"{says}: 60 rounds will not reach ±1 %",
-                "Stop other programs, or ask for less: --precision 2%, --max-rounds 200.",
+                f"{says}: 200 rounds will not reach ±1 %",
+                "Stop other programs, or ask for less: --precision 2%, or for more rounds: "
+                "--max-rounds 1000.",
             )
         ]
     return [Check("noise", "fine", says)]

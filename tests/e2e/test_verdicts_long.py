@@ -91,9 +91,9 @@ def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) 
 
 
 def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
-    """On a quiet machine, 60 rounds are enough to show that the difference is within ±1 %.
+    """On a quiet machine, 200 rounds are enough to show that the difference is within ±1 %.
 
-    On a noisy machine, more than two of ten comparisons may still be open after 60 rounds. Then the
+    On a noisy machine, more than two of ten comparisons may still be open after 200 rounds. Then the
     test is skipped.
     """
     findings = []
@@ -116,6 +116,6 @@ def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
     if equal < 8 and noisy > 2:
         pytest.skip(
             f"this machine is too noisy: {noisy} of 10 intervals are still wider than ±0.5 % "
-            "after 60 rounds"
+            "after 200 rounds"
         )
     assert equal >= 8

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.comparisons import a_run, a_sample
+from support.widths import at_all_widths
 
 from cairn import native
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found, load_catalog
 from cairn.bench import experiments, run_settings
+from cairn.cli import bench_list
 from cairn.compare import comparison, instructions, rounds_needed
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
@@ -52,6 +55,12 @@ def test_every_experiment_names_existing_programs_and_allocators() -> None:
         for size in (experiment.full, experiment.quick):
             assert {variant.program for variant in size.variants} <= programs
             assert all(load_catalog().find(name) is not None for name in size.contenders)
+
+
+def test_the_list_of_experiments_and_workloads_is_golden(
+    golden: Callable[[str, str], None],
+) -> None:
+    golden("bench-list", at_all_widths(lambda view: bench_list.render(8, view)))
 
 
 def test_workloads_by_name_are_one_run_and_each_experiment_another() -> None:

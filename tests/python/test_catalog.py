@@ -10,10 +10,12 @@ import string
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.widths import at_all_widths
 
 from cairn.allocators import catalog, contenders, discover
 from cairn.allocators.catalog import Found
@@ -460,6 +462,28 @@ def test_a_release_with_a_known_fault_is_usable_and_says_so(
     listed = allocator_list.render(catalog.load_catalog(), found, View())
     assert "▲ mimalloc 2.0.9: its aligned_alloc returns misaligned blocks" in listed
     assert "▲ mimalloc 2.3.2" not in listed
+
+
+def test_the_table_of_allocators_is_golden(golden: Callable[[str, str], None]) -> None:
+    """The table has every state of an allocator: usable, faulty, damaged, unusable, missing."""
+    known = catalog.load_catalog()
+
+    def copy(name: str, **more: Any) -> Found:
+        allocator = known.find(name)
+        assert allocator is not None
+        path = f"/opt/{name}/lib{name}.so"
+        return Found(**{"allocator": allocator, "path": path, "cached": True, **more})
+
+    found = (
+        copy("system", path=None, version="2.36", origin="libc6 2.36-9+deb12u10", cached=False),
+        copy(
+            "cairn", version="0.1.0", path=None, problem="The library is not built.", cached=False
+        ),
+        copy("jemalloc", version="5.3.0", origin="libjemalloc2 5.3.0-1"),
+        copy("mimalloc", version="2.0.9", origin="libmimalloc2.0 2.0.9+ds-2"),
+        copy("google-tcmalloc", version="2025-11-03", origin="built from source"),
+    )
+    golden("allocators", at_all_widths(lambda view: allocator_list.render(known, found, view)))
 
 
 @needs_gcc

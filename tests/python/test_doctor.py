@@ -12,8 +12,10 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from support.widths import at_all_widths
 
 from cairn.allocators.catalog import Found
 from cairn.allocators.contenders import ContenderSpec
@@ -35,7 +37,7 @@ from cairn.doctor.program_checks import (
     judge_program,
     with_a_run,
 )
-from cairn.model import Check, Examined, Host
+from cairn.model import Check, Examined, Host, State
 from cairn.report import doctor
 from cairn.report.view import View
 from cairn.run import preflight
@@ -628,6 +630,17 @@ def test_each_group_is_printed_with_signs_and_next_steps() -> None:
         assert piece in text
     assert "\x1b" not in text and all(len(line) <= View().width for line in text.splitlines())
     assert "\x1b[" in doctor.render(groups, View(color=True))
+
+
+def test_the_report_of_doctor_is_golden(golden: Callable[[str, str], None]) -> None:
+    """The report has checks of every state: fine, warning, obstacle and unknown."""
+    machine = replace(QUIET, others=None)
+    groups = [
+        *examined(judged(PYTHON, Inside(python=True)), machine, ABLE, HOST),
+        *examined(judged(replace(PLAIN, kind="static", own_malloc=True)), QUIET, ABLE, HOST)[:1],
+    ]
+    assert {check.state for group in groups for check in group.checks} == set(get_args(State))
+    golden("doctor", at_all_widths(lambda view: doctor.render(groups, view)))
 
 
 def test_the_last_line_is_the_answer() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.widths import at_all_widths
 
 from cairn.cli.measurement import measured
 from cairn.report import run_list
@@ -24,3 +26,13 @@ def test_every_kind_of_run_has_an_entry(path: Path) -> None:
     assert text.startswith(f"{entry.id}  2026-01-01 12:00\n  command ")
     assert all(len(line) <= 80 for line in text.splitlines())
     assert run_list.listed(found, "", runs_now=True).state == "being measured"
+
+
+def test_the_list_of_runs_is_golden(golden: Callable[[str, str], None]) -> None:
+    entries = [
+        run_list.listed(measured(RunArchive(path), predicts=False), path.name, runs_now=False)
+        for path in RUNS
+    ]
+    entries.append(run_list.damaged("2026-01-02-cut", "2026-01-02-cut", "plan.json is missing."))
+    times = ["2026-01-01 12:00"] * len(entries)
+    golden("run-list", at_all_widths(lambda view: run_list.render(entries, times, view)))

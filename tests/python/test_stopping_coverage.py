@@ -20,7 +20,7 @@ from cairn.model import Shown, StopRule
 
 SEED = 4711
 SERIES = 2_000
-RULE = StopRule(precision=0.01, min_rounds=10, max_rounds=60, margin=0.01)
+RULE = StopRule()
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,11 @@ def simulate(
     )
 
 
+def most(series: int) -> float:
+    """The share of errors that a true 5 % exceeds by chance in less than 2.5 % of all tests."""
+    return 0.05 + 1.96 * math.sqrt(0.05 * 0.95 / series)
+
+
 def report(case: str, outcome: Outcome) -> None:
     """Prints a line of the table in docs/decisions/0002-stop-early-only-at-99-7-percent.md.
 
@@ -112,7 +117,7 @@ def report(case: str, outcome: Outcome) -> None:
 def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise: float) -> None:
     outcome = simulate(effects, noise)
     report(f"equal, {len(effects)} contenders, noise {noise:.1%}", outcome)
-    assert outcome.false_winners <= 0.05
+    assert outcome.false_winners <= most(SERIES)
     assert outcome.coverage >= 0.93
     assert outcome.width <= 1.3
 
@@ -128,13 +133,13 @@ def test_intervals_cover_the_truth_when_there_is_a_difference(
     report(f"effects {effects}, noise {noise:.1%}", outcome)
     assert outcome.coverage >= 0.93
     assert outcome.width <= 1.3
-    assert outcome.false_winners <= 0.05
+    assert outcome.false_winners <= most(SERIES)
 
 
 @pytest.mark.parametrize("noise", [0.004, 0.008])
 def test_equivalence_is_seldom_claimed_of_a_difference_beyond_the_margin(noise: float) -> None:
     outcome = simulate((0.0101,), noise)
-    assert outcome.false_equivalents <= 0.05
+    assert outcome.false_equivalents <= most(SERIES)
 
 
 def test_repeated_looks_at_the_ordinary_level_give_false_winners(
@@ -162,7 +167,7 @@ def test_all_of_a_then_all_of_b_gives_false_winners() -> None:
     report("equal, all of A then all of B", apart)
     report("equal, random rounds", mixed)
     assert apart.false_winners > 0.10
-    assert mixed.false_winners <= 0.055
+    assert mixed.false_winners <= most(SERIES)
 
 
 @pytest.mark.long
@@ -178,5 +183,5 @@ def test_coverage_holds_for_more_contenders_rules_and_series(
     report(
         f"equal, {contenders} contenders, precision {rule.precision}, noise {noise:.1%}", outcome
     )
-    assert outcome.false_winners <= 0.055
+    assert outcome.false_winners <= most(5_000)
     assert outcome.coverage >= 0.93
