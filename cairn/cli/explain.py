@@ -22,7 +22,10 @@ from cairn.run import store
 @click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
 @click.option("--json", "form", flag_value="json", help="Print one JSON document.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown.")
-@options.OUT
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write the report to FILE. Its ending (.json .md .txt) chooses the form.",
+)  # fmt: skip
 @options.FORCE
 @options.RESULTS
 @options.COLOR

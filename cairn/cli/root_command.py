@@ -23,10 +23,12 @@ click.rich_click.OPTION_GROUPS = {
          "options": ["--precision", "--margin", "--min-rounds", "--max-rounds", "--budget",
                      "-r", "--resume"]},
         {"name": "The program", "options": [
-            "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout", "--cpus",
-            "--warmup", "--setup", "--prepare", "--conclude", "--cleanup"]},
+            "-c", "-L", "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout",
+            "--cpus", "--wait-descendants", "--repeat", "--warmup", "--setup", "--prepare",
+            "--conclude", "--cleanup"]},
+        {"name": "A server under load", "options": ["--while", "--ready"]},
         {"name": "What to measure",
-         "options": ["--metric", "--counters", "--memory", "--warm-memory", "--seed"]},
+         "options": ["--why", "--metric", "--counters", "--memory", "--warm-memory", "--seed"]},
         {"name": "Results", "options": [
             "--full", "--json", "--csv", "--md", "-o", "--force", "--results", "--color"]},
     ],

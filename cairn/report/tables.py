@@ -336,7 +336,9 @@ def _loaded(comparison: Comparison) -> list[str]:
         default=None,
         key=lambda proof: proof[0] - proof[1],
     )
-    return [f"loaded in {loaded[0]} of {loaded[1]} processes"] if loaded else []
+    if not loaded:
+        return []
+    return [f"loaded in {loaded[0]} of {units.counted(loaded[1], 'process', 'processes')}"]
 
 
 def remarks(run: Run, comparison: Comparison, *, full: bool) -> list[str]:

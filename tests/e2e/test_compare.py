@@ -37,7 +37,7 @@ def test_the_verdict_names_the_allocator_to_use(cairn, forward: Path, churn: Pat
         "other",
     ):
         assert word in cairn("report", "--md").out.replace("\\", ""), word
-    assert "loaded in 1 of 1 processes" in result.out
+    assert "loaded in 1 of 1 process" in result.out
     assert "Next: " in result.out
     assert "seed" in result.err and "results" in result.err
 
