@@ -361,14 +361,17 @@ def _next_steps(
     prospect: Prospect | None,
 ) -> list[str]:
     """The commands to run next: the report, then how to use the winner or to measure more."""
-    steps = [f"cairn report {run_name} --md"]
     rounds = judged.rounds
+    steps = [f"cairn report {run_name} --md"]
+    if judged.state is State.NO_ROUND:
+        return []
     if judged.recommended:
-        return steps + [
+        use = [
             f"cairn run -a {shlex.quote(one.spec or one.name)} -- PROG…"
             for one in contenders
             if one.name == judged.recommended[0]
         ]
+        return [*use, *steps]
     if judged.state is State.TOO_FEW_ROUNDS:
         wanted = max(judged.rounds_least or 0, rounds + 1)
         again = "cairn compare" if bench is None else f"cairn bench {bench}"
@@ -398,11 +401,9 @@ def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
     walls = [wall for name in table.survivors for wall in table.numbers(WALL.key, name)]
     phrases = []
     if walls and statistics.median(walls) < LONG_RUN_S * 1e9:
-        phrases.append(
-            f"long-run fragmentation (a run lasts {units.time(statistics.median(walls))})"
-        )
+        phrases.append(f"long-run fragmentation (the longest run took {units.time(max(walls))})")
     if walls and table.memory_method is None:
-        phrases.append("memory (not measured)")
+        phrases.append("memory (it was not measured)")
     if table.memory_method == "sampled":
         phrases.append("short peaks between two memory samples")
     unreached = {
@@ -427,10 +428,10 @@ def _notes(
     slow = sum(len(row.outliers) for row in rows)
     if slow:
         runs = len(table.survivors) * len(table.rounds)
-        were, they = ("was", "it is") if slow == 1 else ("were", "they are")
+        were, them = ("was", "it") if slow == 1 else ("were", "them")
         notes.append(
-            f"{slow} of {runs} runs {were} far slower than usual (the machine was busy); "
-            f"{they} kept."
+            f"{slow} of {runs} runs {were} far slower than usual, as if the machine was busy; the "
+            f"intervals include {them}."
         )
     methods = {
         sample.memory.method
@@ -483,7 +484,7 @@ def _details(table: _Numbers, rows: Sequence[Row]) -> list[str]:
             rounds = _listed([f"round {round_}" for round_ in row.outliers], "and")
             details.append(
                 f"{row.contender} was far slower than usual in {rounds}; "
-                f"{'this run is' if len(row.outliers) == 1 else 'these runs are'} kept."
+                f"the intervals include {'this run' if len(row.outliers) == 1 else 'these runs'}."
             )
     undefined = [
         metric.title

@@ -121,7 +121,10 @@ def waiting(cpu_share: float, *, under_load: bool = False) -> str:
             f"The server used {used} of one CPU: the load is too light for an allocator to change "
             "the throughput."
         )
-    return f"The program used {used} of one CPU: it mostly waits, and no allocator can change that."
+    return (
+        f"The program used {used} of one CPU: it mostly waits, so no allocator makes it much "
+        "faster."
+    )
 
 
 def needs_terminal(errors: str) -> bool:
@@ -166,10 +169,10 @@ def _background(
     name = os.path.basename(settings.workloads[workload].command[0])
     option = _FOREGROUND.get(name, "often --foreground")
     yield Unsuited(
-        f"The command ended after {units.time(wall)} while {went} went on in the background: "
-        "their work is not measured, and they were ended.",
-        "Use --wait-descendants to measure them to their end, or keep the program in the "
-        f"foreground by an option of its own ({option}).",
+        f"The command ended after {units.time(wall)}, but {went} went on in the background. Cairn "
+        "ended them and did not measure their work.",
+        "Use --wait-descendants to measure them to their end, or start the program so that it "
+        f"stays in the foreground ({option}).",
         hopeless=wall < STARTER_NS,
     )
 
@@ -190,10 +193,10 @@ def _short(
         )
         return
     yield Unsuited(
-        f"A run takes only {units.time(statistics.median(walls))}, and starting the process is a "
+        f"A run takes only {units.time(statistics.median(walls))}, and the start of the process is "
         "part of that.",
-        "Give the program more work, or take the mean of several runs for each number with "
-        "--repeat auto.",
+        "Give the program more work, or use --repeat auto: then each number is the mean of several "
+        "runs.",
     )
 
 

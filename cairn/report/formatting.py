@@ -8,6 +8,7 @@ import re
 from rich.cells import cell_len
 
 from cairn import units
+from cairn.compare import stats
 from cairn.model import Change, Direction, Interval, Metric, Shown, Summary
 
 NOT_MEASURED = "not measured"
@@ -59,7 +60,7 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-_SIGNS = frozenset("≤≥<>±÷×▸▲▼≈✘✔→–·")
+_SIGNS = frozenset("≤≥<>±÷×▸▲▼≈?✘✔→–·")
 _UNITS = r"(?:%|[kMGT]?i?B|[mµn]?s|min|h|d)"
 _BREAK = re.compile(rf" (?!{_UNITS}(?![\w/]))| (?<!\d )(?={_UNITS})")
 """All spaces except those between a number and its unit."""
@@ -127,28 +128,35 @@ def median(summary: Summary | None, metric: Metric) -> str:
     return quantity(summary.median, metric) if summary else NOT_MEASURED
 
 
-def sign(change: Change) -> str:
-    """Returns a change as one character, so that colour is not needed: less, more, not shown."""
+def sign(change: Change, margin: float) -> str:
+    """Returns what is shown as one character, so that colour is not needed.
+
+    ▼ is less, ▲ is more, ≈ is the same within ±margin, and ? is not shown.
+    """
+    if change.interval is not None and stats.within(change.interval, margin):
+        return "≈"
     match change.shown:
         case Shown.LESS:
             return "▼"
         case Shown.MORE:
             return "▲"
-        case Shown.EQUIVALENT | Shown.NOT_SHOWN:
+        case Shown.EQUIVALENT:
             return "≈"
+        case Shown.NOT_SHOWN:
+            return "?"
 
 
 _TWICE, _TENTH = 1.995, 0.1
 """From a ratio of 2 on, a change is written as a multiple; below a tenth, as a divisor."""
 
 
-def change(change: Change | None) -> str:
+def change(change: Change | None, margin: float) -> str:
     """Returns the estimate after a sign for what is shown: in percent, or as a multiple."""
     if change is None:
         return ""
     ratio = 1 + change.estimate
     text = f"× {times(ratio)}" if ratio >= _TWICE else units.percent(change.estimate)
-    return f"{sign(change)} {text}"
+    return f"{sign(change, margin)} {text}"
 
 
 def interval(change: Change | None) -> str:
@@ -164,12 +172,12 @@ def interval(change: Change | None) -> str:
     return f"[{low_text}, {high_text}]"
 
 
-def span(change: Change) -> str:
+def span(change: Change, margin: float) -> str:
     """Returns the interval after a sign for what is shown: "▼ −39.9 to −31.7 %".
 
-    An interval that reaches twice the
-    baseline is written in multiples ("▲ × 2.31 to 2.49"), and one below a tenth of the baseline in
-    divisors ("▼ ÷ 19.2 to 21.5"). The change must have an interval.
+    An interval that reaches twice the baseline is written in multiples ("▲ × 2.31 to 2.49"), and
+    one below a tenth of the baseline in divisors ("▼ ÷ 19.2 to 21.5"). The change must have an
+    interval.
     """
     assert change.interval is not None
     low, high = 1 + change.interval.low, 1 + change.interval.high
@@ -180,7 +188,7 @@ def span(change: Change) -> str:
     else:
         head, ends, tail = "", [*map(_signed, _ends(100 * (low - 1), 100 * (high - 1)))], " %"
     text = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
-    return f"{sign(change)} {head}{text}{tail}"
+    return f"{sign(change, margin)} {head}{text}{tail}"
 
 
 def _ends(low: float, high: float) -> list[str]:
@@ -204,14 +212,17 @@ def _signed(text: str) -> str:
     return "−" + text[1:] if text.startswith("-") else "+" + text
 
 
-def good(change: Change | None, metric: Metric) -> bool | None:
-    """Returns True if a wanted change is shown, False if an unwanted one is shown, else None."""
+def good(change: Change | None, metric: Metric, margin: float) -> bool | None:
+    """Returns True if a wanted change is shown, False if an unwanted one is shown, else None.
+
+    A change within ±margin is neither wanted nor unwanted.
+    """
     if change is None or metric.direction in (Direction.NEITHER, Direction.UNKNOWN):
         return None
-    match change.shown:
-        case Shown.LESS:
+    match sign(change, margin):
+        case "▼":
             return metric.direction is Direction.LESS
-        case Shown.MORE:
+        case "▲":
             return metric.direction is Direction.MORE
     return None
 

@@ -96,7 +96,7 @@ def _verdict(measured: Measured) -> str:
 
 
 def _first(sentences: Sequence[str]) -> str:
-    return sentences[0] if sentences else "No verdict yet: no round is complete."
+    return sentences[0] if sentences else "No verdict: no round is complete."
 
 
 def _others(count: int) -> str:

@@ -77,7 +77,7 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
         for row in _alive(comparison):
             mark = "▸ " if row.contender in marked else "  "
             cells = [Cell(mark + short[row.contender])]
-            cells += [_summary_cell(row, metric) for metric in metrics]
+            cells += [_summary_cell(row, metric, comparison.rule.margin) for metric in metrics]
             rows.append(tuple(cells))
         return Table(
             title="",
@@ -109,14 +109,14 @@ _SUMMARY_HEADS = {
 }
 
 
-def _summary_cell(row: Row, metric: Metric) -> Cell:
+def _summary_cell(row: Row, metric: Metric, margin: float) -> Cell:
     change = row.changes.get(metric.key)
     if change is None or change.interval is None:
         summary = row.summaries.get(metric.key)
         if summary is not None and summary.median == 0 and metric.unit == "ns":
             return Cell("< 1 ms")
         return Cell(formatting.median(summary, metric))
-    return Cell(formatting.span(change), formatting.good(change, metric))
+    return Cell(formatting.span(change, margin), formatting.good(change, metric, margin))
 
 
 def _names(run: Run, comparison: Comparison) -> dict[str, str]:
@@ -232,12 +232,12 @@ def _changes(
             if not compared or metric.direction is Direction.NEITHER:
                 continue
             change = row.changes.get(metric.key)
-            good = formatting.good(change, metric)
+            good = formatting.good(change, metric, comparison.rule.margin)
             if row.contender == comparison.baseline:
                 cells += [Cell("baseline"), Cell("")]
             else:
                 cells += [
-                    Cell(formatting.change(change), good),
+                    Cell(formatting.change(change, comparison.rule.margin), good),
                     Cell(formatting.interval(change), good),
                 ]
         rows.append(tuple(cells))
@@ -266,7 +266,7 @@ def _against(comparison: Comparison) -> Table:
             f"÷ {formatting.printable(pair.other)} {formatting.times(1 + change.estimate)} {ends}"
         )
         rows.setdefault(pair.contender, []).append(
-            Cell(text, formatting.good(change, model.CPU_TIME))
+            Cell(text, formatting.good(change, model.CPU_TIME, comparison.rule.margin))
         )
     most = max(len(cells) for cells in rows.values())
     heads = ("CPU time: user + system", "[95 %], each pair by itself", *[""] * (most - 1))
@@ -336,9 +336,12 @@ def _loaded(comparison: Comparison) -> list[str]:
         default=None,
         key=lambda proof: proof[0] - proof[1],
     )
-    if not loaded:
+    if not loaded or loaded == (0, 0):
         return []
-    return [f"loaded in {loaded[0]} of {units.counted(loaded[1], 'process', 'processes')}"]
+    processes = units.counted(loaded[1], "process", "processes")
+    if loaded[0] == loaded[1]:
+        return [f"allocators loaded in every process ({loaded[0]} of {loaded[1]} in a run)"]
+    return [f"an allocator was loaded in only {loaded[0]} of {processes}"]
 
 
 def remarks(run: Run, comparison: Comparison, *, full: bool) -> list[str]:

@@ -53,23 +53,23 @@ def says(verdict: Verdict) -> Says:
     """Returns the sentences. They are printable."""
     base = formatting.printable(verdict.baseline)
     failures = tuple(
-        _failure(formatting.printable(one.contender), formatting.message(one.why))
+        f"{_failure(f'Under {name},', formatting.message(one.why))} {name} is left out."
         for one in verdict.failed
         if one.contender != verdict.baseline
+        for name in [formatting.printable(one.contender)]
     )
     match verdict.state:
         case State.BASELINE_FAILED:
             why = next(one.why for one in verdict.failed if one.contender == verdict.baseline)
             advice: tuple[str, ...] = (
-                f"No verdict: the program fails under {base}, so there is nothing to compare with.",
-                _failure("It", formatting.printable(why), out=False),
+                _failure(f"No verdict: under the baseline, {base},", formatting.printable(why)),
             )
         case State.OTHERS_FAILED:
             advice = (f"Keep {base}: every other contender failed.",)
         case State.ALONE:
-            advice = (f"Keep {base}: no other contender was run.",)
+            advice = (f"No verdict: only {base} was run.",)
         case State.NO_ROUND:
-            advice = ("No verdict yet: no round is complete.",)
+            advice = ("No verdict: no round is complete.",)
         case State.TOO_FEW_ROUNDS:
             advice = (_too_few(verdict),)
         case State.JUDGED:
@@ -77,12 +77,11 @@ def says(verdict: Verdict) -> Says:
     return Says(advice, (), failures)
 
 
-def _failure(name: str, why: str, *, out: bool = True) -> str:
-    """A sentence on a failed contender. `why` is the rest of a sentence, or a sentence."""
-    left = " It is left out." if out else ""
+def _failure(under: str, why: str) -> str:
+    """A sentence on a failed contender. `why` is the rest of a sentence, or whole sentences."""
     if why[:1].islower():
-        return f"{name} {why.removesuffix('.')}.{left}"
-    return f"{name} failed: {why}{left}" if out else why
+        return f"{under} the program {why.removesuffix('.')}."
+    return f"{under} the program failed: {why}"
 
 
 def _waits(verdict: Verdict) -> Iterator[str]:
@@ -95,13 +94,13 @@ def _too_few(verdict: Verdict) -> str:
     """The sentence on a run whose rounds are too few for any interval."""
     rounds, least = verdict.rounds, verdict.rounds_least
     few = "1 round is" if rounds == 1 else f"{rounds} rounds are"
-    sentence = f"No answer yet: {few} too few for an interval."
+    sentence = f"No verdict yet: {few} too few for an interval."
     if least is None or least <= rounds:
         return sentence
     took = ""
     if verdict.rounds_least_s is not None:
-        took = f", which take about {units.duration(max(1.0, verdict.rounds_least_s))}"
-    return f"{sentence} At least {least} rounds are needed{took}: -r {least}."
+        took = f", which takes about {units.duration(max(1.0, verdict.rounds_least_s))}"
+    return f"{sentence} Run at least {least} (-r {least}){took}."
 
 
 def outlook(prospect: Prospect | None) -> Iterator[str]:
@@ -124,8 +123,8 @@ def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
     if unclear:
         most = [f"{_bound((only.effect(aim).high or 1.0) - 1)} more {aim.value}" for aim in unclear]
         yield (
-            f"No difference in {_listed([aim.value for aim in unclear], 'or')} is shown: at most "
-            f"{_listed(most, 'or')} is possible."
+            f"No difference in {_listed([aim.value for aim in unclear], 'or')} is shown; it takes "
+            f"{_listed(most, 'and')} at most."
         )
 
 
@@ -144,31 +143,41 @@ def _advice(verdict: Verdict) -> str:
         by = _listed([one.aim.value for one in measured if one.best], "and")
         head = f"By {by}: use {formatting.printable(only.contender)}."
         parts = [part for part in _parts([only], verdict.margin) if part.better is not None]
-        proof = f"It takes {_joined(parts)} {parts[-1].preposition} {base}."
+        proof = f"It takes {_joined(parts, base)}."
         return " ".join([head, proof, *_costs_nothing(only, verdict)])
-    groups: list[list[Recommendation]] = []
+    groups: dict[tuple[int, str], list[Recommendation]] = {}
     for one in measured:
-        same = next((group for group in groups if _same(group[0], one)), None)
-        if same is None:
-            groups.append([one])
-        else:
-            same.append(one)
+        groups.setdefault(_what_to_do(verdict, one), []).append(one)
     sentences = []
-    for group in groups:
+    for (_, what), group in sorted(groups.items(), key=lambda pair: pair[0][0]):
         by = _listed([one.aim.value for one in group], "and")
         match group[0].advice:
             case Advice.USE:
-                what = f"use {_choice(group, verdict.margin)}"
-            case Advice.KEEP:
-                what = f"keep {base}"
+                sentences.append(f"By {by}: use {_choice(group, verdict.margin)}.")
+            case Advice.OPEN:
+                sentences.append(f"By {by}: {_open(group)}.")
             case _:
-                what = _open(group)
-        sentences.append(f"By {by}: {what}.")
+                sentences.append(f"By {by}: {what}.")
     return " ".join(sentences)
 
 
-def _same(one: Recommendation, other: Recommendation) -> bool:
-    return one.advice is other.advice and set(one.best) == set(other.best)
+def _what_to_do(verdict: Verdict, one: Recommendation) -> tuple[int, str]:
+    """Returns the place and the words of the advice for one aim.
+
+    Aims with equal results share a sentence: what to use comes first, then what to keep, then the
+    aims that decide nothing.
+    """
+    outcomes = {judgement.effect(one.aim).outcome for judgement in verdict.judgements}
+    match one.advice:
+        case Advice.USE:
+            return 0, " ".join(sorted(one.best))
+        case Advice.KEEP if Outcome.WORSE in outcomes:
+            return 1, f"keep {formatting.printable(verdict.baseline)}"
+        case Advice.KEEP if outcomes == {Outcome.EQUIVALENT}:
+            return 2, f"no difference beyond {_margin(verdict.margin)}"
+        case Advice.KEEP:
+            return 2, "no difference is shown"
+    return 3, ""
 
 
 def _choice(group: Sequence[Recommendation], margin: float) -> str:
@@ -180,15 +189,15 @@ def _choice(group: Sequence[Recommendation], margin: float) -> str:
     if len(best) == 1:
         return names
     if all(one.alike for one in group):
-        how = f"equal within {_margin(margin)}"
+        how = f"the same within {_margin(margin)}"
     elif len(best) == 2:
-        how = "no difference between them shown"
+        how = "no difference between them is shown"
     else:
-        how = f"none is shown to be worse than {first}"
+        how = f"no difference from the best, {first}, is shown"
     price = ""
     if lean is not None:
-        most = "the least" if len(best) > 2 else "less"
-        price = f"; {formatting.printable(lean)} takes {most} memory"
+        most = "the least memory of these" if len(best) > 2 else "less memory"
+        price = f"; {formatting.printable(lean)} takes {most}"
     return f"{names} ({how}{price})"
 
 
@@ -196,9 +205,9 @@ def _open(group: Sequence[Recommendation]) -> str:
     """The advice where a difference may still hide in a wide interval."""
     possible = _possible(group)
     if possible:
-        return f"no answer yet: up to {possible} is still possible"
+        return f"no verdict yet: another allocator may still save up to {possible}"
     missing = next(one.possible_with for one in group if one.possible_with is not None)
-    return f"no answer yet, since it is not known for {formatting.printable(missing)}"
+    return f"no verdict yet, since it is not known for {formatting.printable(missing)}"
 
 
 def _possible(aims: Sequence[Recommendation]) -> str:
@@ -211,22 +220,27 @@ def _keep(verdict: Verdict, aims: Sequence[Recommendation]) -> str:
     """The sentence when no contender is shown to be better by any aim."""
     base = formatting.printable(verdict.baseline)
     effects = [one.effect(aim.aim) for one in verdict.judgements for aim in aims]
+    outcomes = {effect.outcome for effect in effects}
     names = [aim.aim.value for aim in aims]
     many = len(verdict.judgements) > 1
-    if all(effect.outcome is Outcome.EQUIVALENT for effect in effects):
+    if outcomes == {Outcome.EQUIVALENT}:
         subject = "every contender takes" if many else f"{_only(verdict)} takes"
         return (
             f"Keep {base}: {subject} the same {_listed(names, 'and')} within "
             f"{_margin(verdict.margin)}."
         )
-    if all(effect.outcome is Outcome.WORSE for effect in effects):
+    if outcomes == {Outcome.WORSE}:
         return f"Keep {base}: it takes the least {_listed(names, 'and')}."
+    if outcomes == {Outcome.WORSE, Outcome.EQUIVALENT}:
+        subject = "no contender takes" if many else f"{_only(verdict)} does not take"
+        return f"Keep {base}: {subject} less {_listed(names, 'or')}."
     subject = "no contender is" if many else f"{_only(verdict)} is not"
-    tiny = any(effect.outcome is Outcome.BETTER for effect in effects)
-    less = f"over {100 * verdict.margin:g} % less" if tiny else "less"
-    sentence = f"Keep {base}: {subject} shown to take {less} {_listed(names, 'or')}."
+    than = f" by more than {100 * verdict.margin:g} %" if Outcome.BETTER in outcomes else ""
+    sentence = f"Keep {base}: {subject} shown to be better{than}."
     possible = _possible(aims)
-    return f"{sentence} At most {possible} is possible." if possible else sentence
+    if not possible:
+        return sentence
+    return f"{sentence} {'None can' if many else 'It cannot'} save more than {possible}."
 
 
 def _only(verdict: Verdict) -> str:
@@ -234,16 +248,14 @@ def _only(verdict: Verdict) -> str:
 
 
 def _less(aim: Recommendation) -> str:
-    """The saving that is still possible, for example "2.3 % less time"."""
-    return f"{_bound(aim.possible or 0.0)} less {aim.aim.value}"
+    """The saving that is still possible, for example "2.3 % of time"."""
+    return f"{_bound(aim.possible or 0.0)} of {aim.aim.value}"
 
 
 def _bound(ratio: float) -> str:
-    """A bound in percent, rounded up."""
+    """The end of an interval in percent, with about as many digits as in the table."""
     percent = 100 * ratio
-    digits = 0 if percent >= 10 else 1 if percent >= 1 else 2
-    up = math.ceil(percent * 10**digits - 1e-9) / 10**digits
-    return f"{up:.{digits}f} %"
+    return f"{percent:.{0 if percent >= 10 else 1 if percent >= 1 else 2}f} %"
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
@@ -265,17 +277,20 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
     unknown = [group for group in groups if not _told(group[0])]
     told = [group for group in groups if _told(group[0])]
     base = formatting.printable(verdict.baseline)
-    for place, group in enumerate(told):
-        named = place == 0 and only is None
-        yield _sentence(group, base if named else "", verdict.margin)
+    level = [group for group in told if _only_level(group)]
+    for group in told:
+        if group not in level:
+            yield _sentence(group, base, verdict.margin)
+    if level:
+        yield _sentence([one for group in level for one in group], base, verdict.margin)
     silent = [formatting.printable(one.contender) for group in unknown for one in group]
     if silent and (told or only is not None):
         yield f"No difference is shown for {_listed(silent, 'and')}."
     lazy = [formatting.printable(one.contender) for one in verdict.judgements if one.lazily_freed]
     if lazy:
         yield (
-            f"The additional memory of {_listed(lazy, 'and')} is lazily freed: the kernel can "
-            "take it back."
+            f"The additional memory of {_listed(lazy, 'and')} is lazily freed: the kernel takes it "
+            "back when other programs need memory."
         )
 
 
@@ -302,24 +317,25 @@ def _told(one: Judgement) -> bool:
     )
 
 
-def _sentence(group: Sequence[Judgement], base: str, margin: float) -> str:
-    """What is proven of contenders of which the same is proven.
+def _only_level(group: Sequence[Judgement]) -> bool:
+    """Whether all that is proven of the contenders is that their time is the same."""
+    time, *others = group[0].effects
+    return time.outcome is Outcome.EQUIVALENT and not any(
+        effect.outcome in _SHOWN for effect in others
+    )
 
-    The sentence names the baseline if `base` is not empty.
-    """
+
+def _sentence(group: Sequence[Judgement], base: str, margin: float) -> str:
+    """What is proven of contenders of which the same is proven."""
     names = _listed([formatting.printable(one.contender) for one in group], "and")
-    it = "It takes" if len(group) == 1 else "They take"
     takes = "takes" if len(group) == 1 else "take"
-    parts = list(_parts(group, margin))
-    text = _joined(parts)
-    if base:
-        text += f" {parts[-1].preposition} {base}"
+    text = f"{names} {takes} {_joined(list(_parts(group, margin)), base)}"
     match group[0].effects[0].outcome:
         case Outcome.NOT_SHOWN:
-            return f"{names}: no difference in time shown. {it} {text}."
+            return f"{text}; no difference in time is shown."
         case Outcome.NOT_KNOWN:
-            return f"{names}: time is not known. {it} {text}."
-    return f"{names} {takes} {text}."
+            return f"{text}; time is not known."
+    return f"{text}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +350,7 @@ class _Share:
     """The amount in brackets, or nothing."""
     better: bool | None
     preposition: str
-    """The word before the baseline: "than", "as" or "of"."""
+    """The word before the baseline: "than" or "of"."""
 
     @property
     def text(self) -> str:
@@ -363,16 +379,11 @@ def _share(measure: Measure, effects: Sequence[Effect]) -> _Share:
         size = units.size(abs(amount))
     if max(ratios) >= _TWICE:
         how = _range([_multiple(effect) for effect in _ends(effects)])
-        what = {Measure.TIME: "as long", Measure.FAULTS: f"as many {noun}"}.get(
-            measure, f"as much {noun}"
-        )
-        how = "twice" if how == "2.0" else f"{how} times"
-        return _Share(how, what, f" ({size} more)" if size else "", better, "as")
+        how = "twice the" if how == "2.0" else f"{how} times the"
+        return _Share(how, noun, f" ({size} more)" if size else "", better, "of")
     if max(ratios) <= _TENTH:
-        parts = [round(1 / ratio) for ratio in sorted(ratios, reverse=True)]
-        how = f"{_ordinal(parts[0])} of the"
-        if parts[-1] != parts[0]:
-            how = f"1/{parts[0]} to 1/{parts[-1]} of the"
+        parts = [f"1/{round(1 / ratio):,}" for ratio in sorted(ratios, reverse=True)]
+        how = f"{_range([parts[0], parts[-1]])} of the"
         return _Share(how, noun, f" ({size} less)" if size else "", better, "of")
     word = "less" if better else "more"
     if better and measure is Measure.FAULTS:
@@ -384,8 +395,8 @@ def _share(measure: Measure, effects: Sequence[Effect]) -> _Share:
 
 
 _TWICE, _TENTH = 1.995, 0.1
-"""From a ratio of 2 on, a difference is a multiple: "2.4 times as long". Down to a tenth it is a
-percentage, and below it is a part: "a 20th of the time"."""
+"""From a ratio of 2 on, a difference is a multiple: "2.4 times the time". Down to a tenth it is a
+percentage, and below it is a part: "1/20 of the time"."""
 
 
 def _ends(effects: Sequence[Effect]) -> list[Effect]:
@@ -416,44 +427,33 @@ def _multiple(effect: Effect) -> str:
     return f"{ratio:,.{1 if ratio < 9.95 and half_width < 1 else 0}f}"
 
 
-def _ordinal(number: int) -> str:
-    """A part in words: "a 20th", "an 11th", "a 1,000th"."""
-    tens = number % 100
-    ending = "th" if 10 <= tens <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    spoken = f"{number:,}".partition(",")[0]
-    article = "an" if spoken.startswith("8") or spoken in ("11", "18") else "a"
-    return f"{article} {number:,}{ending}"
+def _joined(parts: Sequence[_Share], base: str) -> str:
+    """The parts as a list, and the baseline. "but" separates better parts from worse ones.
+
+    On each side the measures keep their order. The side of the first difference comes first.
+    """
+    sides = [part.better for part in parts if part.better is not None]
+    first = [part for part in parts if part.better in (None, *sides[:1])]
+    rest = [part for part in parts if part not in first]
+    if first and first[0].better is None and False in sides[:1] and len(first) > 1:
+        first, rest = ([first[0]], [*first[1:]]) if not rest else (first, rest)
+    texts = [
+        _listed([part.text for part in _merged(side)], "and") for side in (first, rest) if side
+    ]
+    return f"{', but '.join(texts)} {(rest or first)[-1].preposition} {base}"
 
 
-def _joined(parts: Sequence[_Share]) -> str:
-    """The parts as a list. "but" separates the better ones from the worse ones, if it can."""
+def _merged(parts: Sequence[_Share]) -> list[_Share]:
+    """Joins parts with equal differences: "20 % less time and CPU time"."""
     merged: list[_Share] = []
     for part in parts:
         last = merged[-1] if merged else None
-        if (
-            last is not None
-            and last.how == part.how
-            and last.preposition == part.preposition != "as"
-            and not last.note
-        ):
+        if last is not None and last.how == part.how and not last.note:
             what = f"{last.what} and {part.what}"
             merged[-1] = _Share(last.how, what, part.note, last.better, last.preposition)
         else:
             merged.append(part)
-    # A part that is neither better nor worse stands on the side of the first one.
-    sides = [part.better for part in merged]
-    turns = [
-        place
-        for place in range(1, len(sides))
-        if sides[place] != sides[place - 1] and sides[place - 1] is not None
-    ]
-    if sides[0] is None and len(sides) > 1 and len(set(sides[1:])) == 1:
-        turns = [1]
-    texts = [part.text for part in merged]
-    if len(turns) == 1:
-        turn = turns[0]
-        return f"{_listed(texts[:turn], 'and')}, but {_listed(texts[turn:], 'and')}"
-    return _listed(texts, "and")
+    return merged
 
 
 def _listed(words: Sequence[str], last: str) -> str:

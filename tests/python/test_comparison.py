@@ -188,18 +188,19 @@ class TestFailures:
         assert comparison.rounds == 10
         bad = row(comparison, "bad")
         assert (bad.failures, bad.changes, bad.summaries) == (("It ended by signal 11.",), {}, {})
-        assert said(comparison)[-1] == "bad failed: It ended by signal 11. It is left out."
+        assert said(comparison)[-1] == (
+            "Under bad, the program failed: It ended by signal 11. bad is left out."
+        )
         assert row(comparison, "a").changes == row(judge(samples, ("system", "a")), "a").changes
 
     def test_a_failed_baseline_leaves_rows_but_no_changes(self) -> None:
         samples = runs({"system": 10, "a": 9}, rounds=10)
-        samples[0] = replace(samples[0], failure="It ended with exit code 1.")
+        samples[0] = replace(samples[0], failure="ended with exit code 1")
         comparison = judge(samples, ("system", "a"))
         assert [r.contender for r in comparison.rows] == ["a", "system"]
         assert all(not r.changes for r in comparison.rows)
         assert said(comparison) == (
-            "No verdict: the program fails under system, so there is nothing to compare with.",
-            "It ended with exit code 1.",
+            "No verdict: under the baseline, system, the program ended with exit code 1.",
         )
 
     def test_when_all_contenders_failed_the_baseline_stays(self) -> None:
@@ -210,8 +211,8 @@ class TestFailures:
         comparison = judge(samples, ("system", "a", "b"))
         assert said(comparison)[0] == "Keep system: every other contender failed."
         assert said(comparison)[1:] == (
-            "a failed: No proof. It is left out.",
-            "b failed: No proof. It is left out.",
+            "Under a, the program failed: No proof. a is left out.",
+            "Under b, the program failed: No proof. b is left out.",
         )
 
     def test_a_failure_in_the_warm_up_is_a_failure(self) -> None:
@@ -225,7 +226,7 @@ class TestColumns:
         keys = [metric.key for metric in comparison.metrics]
         assert keys == ["wall", "cpu_time", "user", "system", "cpu", "faults", "switches"]
         assert comparison.memory_method is None
-        assert "memory (not measured)" in comparison.not_tested
+        assert "memory (it was not measured)" in comparison.not_tested
         assert said(comparison)[0].startswith("By time and CPU time: use a. ")
         assert outcomes(comparison, "a")[2] is Outcome.NOT_KNOWN
 
@@ -334,9 +335,12 @@ class TestColumns:
         comparison = judge(samples, ("system", "a"))
         assert row(comparison, "a").outliers == (7,)
         assert row(comparison, "system").outliers == ()
-        assert comparison.details == ("a was far slower than usual in round 7; this run is kept.",)
+        assert comparison.details == (
+            "a was far slower than usual in round 7; the intervals include this run.",
+        )
         assert comparison.notes == (
-            "1 of 40 runs was far slower than usual (the machine was busy); it is kept.",
+            "1 of 40 runs was far slower than usual, as if the machine was busy; the intervals "
+            "include it.",
         )
         assert row(comparison, "a").summaries["wall"].runs == 20
 
@@ -405,8 +409,8 @@ class TestVerdict:
             Outcome.EQUIVALENT,
         )
         assert said(comparison)[-1] == (
-            "a: no difference in time shown. It takes 14 % less CPU time, but 31 % more memory "
-            "(31.0 MiB) than system."
+            "a takes 14 % less CPU time, but 31 % more memory (31.0 MiB) than system; no "
+            "difference in time is shown."
         )
 
     def test_lazily_freed_memory_is_named_in_the_verdict(self) -> None:
@@ -415,7 +419,8 @@ class TestVerdict:
             for s in runs({"system": 10, "a": 9}, {"a": 150 * MIB})
         ]
         assert said(judge(samples, ("system", "a")))[-1] == (
-            "The additional memory of a is lazily freed: the kernel can take it back."
+            "The additional memory of a is lazily freed: the kernel takes it back when other "
+            "programs need memory."
         )
 
     def test_of_two_winners_without_a_shown_difference_the_leaner_is_named_first(self) -> None:
@@ -424,14 +429,14 @@ class TestVerdict:
         )
         assert set(best(comparison, Measure.TIME)) == {"a", "b"}
         assert said(comparison)[0].startswith(
-            "By time and CPU time: use b or a (no difference between them shown; b takes less "
-            "memory). By memory: "
+            "By time and CPU time: use b or a (no difference between them is shown; b takes "
+            "less memory). By memory: "
         )
-        assert comparison.next_steps[1] == "cairn run -a b -- PROG…"
+        assert comparison.next_steps[0] == "cairn run -a b -- PROG…"
 
     def test_winners_within_the_margin_of_each_other_are_called_equal(self) -> None:
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001}, noise=0.004)
-        assert "(equal within ±1 %)" in said(comparison)[0]
+        assert "(the same within ±1 %)" in said(comparison)[0]
         assert best(comparison, Measure.TIME)[0] == comparison.rows[0].contender
 
     def test_a_winner_that_is_leaner_than_some_of_the_equals_only_is_not_called_the_leanest(
@@ -443,12 +448,13 @@ class TestVerdict:
         winners = [one.contender for one in comparison.rows if one.contender != "system"]
         assert sorted(winners) == ["a", "b", "c"]
         listed = f"{winners[0]}, {winners[1]} or {winners[2]}"
-        assert f"use {listed} (none is shown to be worse than {winners[0]})" in said(comparison)[0]
+        alike = f"(no difference from the best, {winners[0]}, is shown)"
+        assert f"use {listed} {alike}" in said(comparison)[0]
 
     def test_the_winner_that_is_leaner_than_all_its_equals_is_named(self) -> None:
         peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 135 * MIB}
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
-        assert "; b takes the least memory)" in said(comparison)[0]
+        assert "; b takes the least memory of these)" in said(comparison)[0]
         assert comparison.judged.recommended[0] == "b"
 
     def test_memory_that_was_not_measured_for_one_of_equal_winners_decides_nothing(self) -> None:
@@ -481,9 +487,9 @@ class TestVerdict:
     def test_a_slower_contender_keeps_the_baseline(self) -> None:
         sentences = said(simple({"system": 10, "a": 11, "b": 10}))
         assert sentences == (
-            "Keep system: no contender is shown to take less time, CPU time or memory.",
+            "Keep system: no contender takes less time, CPU time or memory.",
+            "a takes 10 % more time and CPU time than system.",
             "b takes the same time within ±1 % as system.",
-            "a takes 10 % more time and CPU time.",
         )
 
     def test_too_little_data_says_what_is_still_possible(self) -> None:
@@ -495,7 +501,9 @@ class TestVerdict:
         (time, *_) = comparison.judged.recommendations
         assert time.possible == pytest.approx(-change.interval.low)
         assert time.possible_with == "a"
-        assert said(comparison)[0].startswith("No answer yet: up to 13 % less time, ")
+        assert said(comparison)[0].startswith(
+            "No verdict yet: another allocator may still save up to 12 % of time, "
+        )
         assert comparison.prospect is not None
         assert (comparison.prospect.rounds, comparison.prospect.more) == (80, 60)
         change_after = comparison.prospect.half_width / (change.interval.high - change.interval.low)
@@ -528,7 +536,7 @@ class TestVerdict:
         comparison = judge(samples, ("system", "a"), rule, stopped_because="precision reached")
         assert all(one.advice is Advice.KEEP for one in comparison.judged.recommendations)
         assert said(comparison)[0].startswith(
-            "Keep system: a is not shown to take less time, CPU time or memory. At most 0."
+            "Keep system: a is not shown to be better. It cannot save more than 0."
         )
         assert comparison.next_steps[-1] == "cairn compare --precision 1% …"
 
@@ -542,8 +550,12 @@ class TestVerdict:
         comparison = judge(samples, ("system", "a", "b"))
         assert outcomes(comparison, "a")[0] is Outcome.WORSE
         assert outcomes(comparison, "b")[0] is Outcome.NOT_SHOWN
-        assert said(comparison)[0].startswith("By time: no answer yet: up to ")
-        assert said(comparison)[-1] == "a takes 10 % more time and CPU time."
+        assert said(comparison)[0].endswith(" of time.")
+        assert (
+            "By time: no verdict yet: another allocator may still save up to "
+            in said(comparison)[0]
+        )
+        assert said(comparison)[-1] == "a takes 10 % more time and CPU time than system."
 
     def test_a_contender_that_saves_memory_at_equal_time_is_named(self) -> None:
         assert said(simple({"system": 10, "a": 10}, {"a": 48 * MIB})) == (
@@ -555,8 +567,8 @@ class TestVerdict:
         comparison = simple({"system": 10, "a": 5}, rounds=3)
         assert comparison.judged.state is State.TOO_FEW_ROUNDS
         assert said(comparison) == (
-            "No answer yet: 3 rounds are too few for an interval. At least 6 rounds are needed, "
-            "which take about 1 min 29 s: -r 6.",
+            "No verdict yet: 3 rounds are too few for an interval. Run at least 6 (-r 6), which "
+            "takes about 1 min 29 s.",
         )
         enough = simple({"system": 10, "a": 5}, rounds=6)
         assert best(enough, Measure.TIME) == ("a",)
@@ -572,11 +584,11 @@ class TestVerdict:
 
     def test_without_a_complete_round_there_is_no_verdict(self) -> None:
         comparison = judge([sample("system", 1)], ("system", "a"))
-        assert said(comparison) == ("No verdict yet: no round is complete.",)
+        assert said(comparison) == ("No verdict: no round is complete.",)
         assert comparison.rounds == 0
 
     def test_a_run_with_only_the_baseline_has_no_comparison(self) -> None:
-        assert said(simple({"system": 10})) == ("Keep system: no other contender was run.",)
+        assert said(simple({"system": 10})) == ("No verdict: only system was run.",)
 
     def test_no_samples_at_all_are_no_error(self) -> None:
         comparison = judge([], ("system", "a"))
@@ -614,7 +626,7 @@ class TestVerdict:
 class TestLimits:
     def test_short_runs_say_nothing_of_fragmentation_in_the_long_run(self) -> None:
         assert (
-            "long-run fragmentation (a run lasts 10.1 s)"
+            "long-run fragmentation (the longest run took 11.0 s)"
             in simple({"system": 10, "a": 10}).not_tested
         )
         assert simple({"system": 4000, "a": 4000}).not_tested == ()
@@ -660,4 +672,4 @@ class TestLimits:
         samples = runs({"system": 10, "a": 9})
         contenders = [contender("system"), contender("a", spec=spec)]
         steps = compare(samples, contenders, "system", FIXED).next_steps
-        assert steps == ("cairn report last --md", f"cairn run -a {typed} -- PROG…")
+        assert steps == (f"cairn run -a {typed} -- PROG…", "cairn report last --md")

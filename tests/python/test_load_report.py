@@ -84,7 +84,7 @@ def shown(samples: list[Sample], width: int = 80, *, full: bool = False) -> str:
 FASTER = {"system": 100_000.0, "cairn": 110_000.0, "jemalloc": 95_000.0}
 
 
-def test_the_report_of_a_load(golden: Callable[[str, str], None]) -> None:
+def test_the_report_of_a_load_is_golden(golden: Callable[[str, str], None]) -> None:
     for width in (80, 120):
         golden(f"load-{width}", shown(loaded(FASTER), width))
     golden("load-full", shown(loaded(FASTER), 120, full=True))

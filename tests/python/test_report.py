@@ -89,7 +89,7 @@ def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_i
             else s
             for s in samples()
         ]
-        assert "loaded in 3 of 5 processes" in shown(a_run(), of)
+        assert "loaded in only 3 of 5 processes" in shown(a_run(), of)
 
 
 def test_without_colour_the_report_has_the_same_signs() -> None:
@@ -125,7 +125,7 @@ def test_a_failed_contender_has_a_sentence_and_no_numbers() -> None:
         ),
     ]
     text = shown(a_run(), of)
-    assert "✘ fast was killed by signal 11 (SIGSEGV). It is left out." in text
+    assert "✘ Under fast, the program was killed by signal 11 (SIGSEGV). fast is left out." in text
     assert "▸ fast" not in text
 
 
@@ -218,7 +218,7 @@ def test_the_footer_names_the_method_and_the_proof() -> None:
         "12 rounds",
         "Hodges–Lehmann",
         "Holm",
-        "loaded in 2 of 2 processes",
+        "loaded in every process (2 of 2 in a run)",
         "anonymous + shared, cgroup v1",
     ):
         assert word in line

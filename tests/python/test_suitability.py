@@ -31,9 +31,9 @@ def test_an_ordinary_program_is_fine() -> None:
 def test_processes_in_the_background_are_named(wall_ms: float, hopeless: bool) -> None:
     (found, *_) = suitability.before_rounds(warm_up(wall_ms, left_behind=1), "system", SETTINGS)
     assert found.hopeless is hopeless
-    assert "while 1 of its processes went on in the background" in found.says
+    assert "but 1 of its processes went on in the background" in found.says
     (found, *_) = suitability.before_rounds(warm_up(wall_ms, left_behind=3), "system", SETTINGS)
-    assert "while 3 of its processes went on" in found.says
+    assert "but 3 of its processes went on" in found.says
 
 
 def test_a_process_that_is_left_behind_in_one_run_of_several_is_no_daemon() -> None:
