@@ -142,6 +142,7 @@ class Screen:
             markup=False,
             emoji=False,
             legacy_windows=False,
+            _environ={},  # TERM=dumb would fix the width at 80 columns
         )
 
     def line(self, text: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:

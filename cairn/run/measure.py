@@ -524,8 +524,9 @@ class Measurement:
     def _fail(self, sample: Sample, errors: str) -> None:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
         settings = self._run.settings
-        if sample.left_behind and why == sample.proof.problem:
-            # The proof may be missing because the launcher ended the process at its beginning.
+        if sample.left_behind and why == sample.proof.problem and sample.signal is None:
+            # The proof may be missing because the launcher ended the process at its beginning. A
+            # command that was ended by a signal was ended because the preload was lost.
             for one in suitability.before_rounds(
                 [replace(sample, failure=None)], name, settings, workload
             ):

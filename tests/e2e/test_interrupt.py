@@ -51,7 +51,7 @@ def of_cairn(errors: str) -> bool:
     Python and the script that pip generates run for about 20 ms before the first line of Cairn's
     code. A signal within this time prints a traceback that Cairn cannot prevent.
     """
-    return "Traceback" in errors and re.search(r"/cairn/\w+", errors) is not None
+    return "Traceback" in errors and re.search(r"/cairn/(?!__)\w+", errors) is not None
 
 
 def test_ctrl_c_at_any_moment_leaves_nothing_or_a_run_that_can_be_resumed(

@@ -185,7 +185,7 @@ def test_ready_waits_for_a_command_of_the_user(
     cairn, server: Path, load: str, forward: Path, tmp_path: Path
 ) -> None:
     tries = tmp_path / "tries"
-    ready = f"echo {{port}} >>{tries}; test $(wc -l <{tries}) -gt 3"
+    ready = f"echo {{port}} >>{tries}; test $(grep -c '^{{port}}$' {tries}) -gt 3"
     result = cairn(
         "compare", "-r", 1, "-a", f"x={forward}", "--ready", ready, "--while", load,
         "--", server, "{port}",

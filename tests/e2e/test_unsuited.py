@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import sys
 import time
@@ -140,7 +141,7 @@ def test_a_server_that_waits_for_clients_is_ended(
 def test_a_script_that_starts_a_server_and_a_client_is_measured(cairn, tmp_path: Path) -> None:
     """The script waits for longer than it takes to recognise a server."""
     server = (
-        f'{sys.executable} -c \'import socket; s = socket.create_server(("127.0.0.1", 0)); '
+        f'{shlex.quote(sys.executable)} -c \'import socket; s = socket.create_server(("127.0.0.1", 0)); '
         "s.accept()' & sleep 9; kill $!"
     )
     result = cairn("compare", "-r", 1, "-a", "system", "--budget", "1h", "--shell", "-c", server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 
@@ -71,7 +72,7 @@ def test_grandchildren_are_counted_and_the_process_itself_is_not() -> None:
     while os.times().user < end:
         pass
     assert process_usage.of_descendants(os.getpid()).since(before).cpu_ns < 30 * MS
-    script = f"{sys.executable} -c '{BURN}burn(.1)\nprint(flush=True)\ninput()'"
+    script = f"{shlex.quote(sys.executable)} -c '{BURN}burn(.1)\nprint(flush=True)\ninput()'"
     with subprocess.Popen(
         ["/bin/sh", "-c", f"{script}; true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True,
