@@ -26,6 +26,7 @@ from cairn.run import store
 
 if TYPE_CHECKING:
     from cairn.model import Contender
+    from cairn.profile.spare import Spare
     from cairn.profile.tally import Profile, Tree
     from cairn.run.foreground import Ended
     from cairn.why.prediction import Prediction
@@ -171,16 +172,24 @@ def profile(
             )
         _measure_overhead(spec, command, told, full, color)
         return
+    from cairn.run import foreground
+    from cairn.run.spare_memory import spare_memory, variable
+
     with failing_as_env():
         outs = _Outs(full, as_json, as_csv, force, color)
         contender = replace(contender_for(spec, command), probed=True)
-        with _raw_files(keep) as folder:
+        with _raw_files(keep) as folder, spare_memory() as spare:
             report = partial(_report, contender, outs)
-            with Counting(span, folder, report) as counting:
-                ended = _run(contender, command, folder, told, counting)
+            with Counting(span, folder, spare, report) as counting:
+                probe = {"CAIRN_PROBE": str(folder)} | _variables(told) | variable(spare)
+                ended = foreground.run(contender, command, probe=probe, ours=counting.signals)
             if ended.problem is None:
-                _describe(folder, command, contender, ended)
-                ended = _finished(counting, ended)
+                tree = _tree(command, contender, ended, spare)
+                try:
+                    ended = _finished(counting, tree, ended)
+                finally:
+                    if keep is not None:
+                        _keep(folder, tree, spare)
     end(ended)
 
 
@@ -297,26 +306,26 @@ def _variables(told: Mapping[str, str]) -> dict[str, str]:
     return {f"CAIRN_PROBE_{name}": value for name, value in told.items()}
 
 
-def _run(
-    contender: Contender,
-    command: tuple[str, ...],
-    folder: Path,
-    told: Mapping[str, str],
-    counting: Counting,
-) -> Ended:
-    from cairn.run import foreground
-
-    probe = {"CAIRN_PROBE": str(folder)} | _variables(told)
-    return foreground.run(contender, command, probe=probe, ours=counting.signals)
-
-
-def _describe(folder: Path, command: tuple[str, ...], contender: Contender, ended: Ended) -> None:
-    """Writes the launcher's figures of the process tree into the folder of the probe's files."""
-    from cairn.profile.reader import write_tree
+def _tree(
+    command: tuple[str, ...], contender: Contender, ended: Ended, spare: Spare | None
+) -> Tree | None:
+    """Returns the launcher's figures of the process tree, with the processes that are missing."""
     from cairn.run.runner import tree_of
 
-    if ended.launched is not None:
-        write_tree(folder, tree_of(ended.launched, command, contender))
+    if ended.launched is None:
+        return None
+    missing = spare.missing() if spare is not None else ()
+    return replace(tree_of(ended.launched, command, contender), missing=missing)
+
+
+def _keep(folder: Path, tree: Tree | None, spare: Spare | None) -> None:
+    """Writes into the folder everything that the probe has not written there itself."""
+    from cairn.profile.reader import write_tree
+
+    if spare is not None:
+        spare.save(folder)
+    if tree is not None:
+        write_tree(folder, tree)
 
 
 def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
@@ -336,19 +345,21 @@ def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
     outs.report(found, contender.title, sys.stderr)
 
 
-def _finished(counting: Counting, ended: Ended) -> Ended:
+def _finished(counting: Counting, tree: Tree | None, ended: Ended) -> Ended:
     """Reports after the program has ended.
 
     If the report fails, the program's own failure decides the exit code.
     """
     from cairn.profile.reader import NoProfile
+    from cairn.report.profile import not_recorded
 
     try:
-        counting.finish()
+        counting.finish(tree)
     except ContenderFailed as error:
         return replace(ended, problem=str(error))
     except NoProfile as error:
-        known = "there is no profile: no process of the program allocated memory"
+        missing = not_recorded(tree.missing if tree is not None else ())
+        known = f"there is no profile: {missing or 'no process of the program allocated memory'}"
         fail(
             CairnError(known if counting.whole else str(error)), ended.exit_code or EXIT_CANNOT_RUN
         )

@@ -17,7 +17,8 @@ from cairn.cli.console import say, stderr
 from cairn.errors import CairnError
 
 if TYPE_CHECKING:
-    from cairn.profile.tally import Profile
+    from cairn.profile.spare import Spare
+    from cairn.profile.tally import Profile, Tree
     from cairn.profile.window import Snapshot
 
 
@@ -44,8 +45,10 @@ class Counting:
     A thread of its own reads the probe's files when counting begins and ends.
     """
 
-    def __init__(self, span: Span, folder: Path, report: Callable[[Profile], None]) -> None:
-        self._span, self._folder, self._report = span, folder, report
+    def __init__(
+        self, span: Span, folder: Path, spare: Spare | None, report: Callable[[Profile], None]
+    ) -> None:
+        self._span, self._folder, self._spare, self._report = span, folder, spare, report
         self._events: SimpleQueue[Literal["signal", "over"]] = SimpleQueue()
         self._started_ns = time.monotonic_ns()
         self._begin: Snapshot | None = None
@@ -74,22 +77,30 @@ class Counting:
         """Handlers for the signals that cairn keeps for itself and does not pass to the program."""
         return {self._span.toggle: lambda: self._events.put("signal")} if self._span.toggle else {}
 
-    def finish(self) -> None:
+    def finish(self, tree: Tree | None) -> None:
         """Reports after the program has ended, unless the report was written while it ran.
+
+        `tree` has the launcher's figures.
 
         Raises CairnError if nothing was counted, and any error that prevented the earlier report.
         """
-        from cairn.profile import reader, window
+        from cairn.profile import reader
 
         if self._failure is not None:
             raise self._failure
         if self._span.whole:
-            self._report(reader.gather(self._folder))
+            others = self._spare.profiles() if self._spare is not None else ()
+            self._report(reader.gather(self._folder, others, tree))
         elif self._begin is None:
             after = units.duration((time.monotonic_ns() - self._started_ns) / 1e9)
             raise CairnError(f"the program ended after {after}, before counting began")
         elif not self._reported:
-            self._report(window.since(self._folder, self._begin, self._started_ns))
+            self._report(self._since(self._begin))
+
+    def _since(self, begin: Snapshot) -> Profile:
+        from cairn.profile import window
+
+        return window.since(self._folder, begin, self._started_ns, self._spare)
 
     def _follow(self) -> None:
         try:
@@ -111,14 +122,14 @@ class Counting:
         if later and not self._waited(span.delay):
             return
         self._begin = (
-            window.look(self._folder)
+            window.look(self._folder, self._spare)
             if later
             else window.Snapshot(self._started_ns, {}, frozenset(), {})
         )
         if span.toggle:
             say(stderr(), "profile", f"counting; to end it: {by_signal}")
         if self._waited(span.duration):
-            self._report(window.since(self._folder, self._begin, self._started_ns))
+            self._report(self._since(self._begin))
             self._reported = True
 
     def _waited(self, seconds: float | None) -> bool:

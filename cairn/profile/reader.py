@@ -13,6 +13,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -252,17 +253,21 @@ def read(path: Path) -> ProcessProfile:
     return profile
 
 
-def gather(folder: Path) -> Profile:
+def gather(
+    folder: Path, others: Iterable[ProcessProfile | None] = (), tree: Tree | None = None
+) -> Profile:
     """Reads and adds up all files of one run in a folder; other files there are ignored.
+
+    `others` are processes without a file in the folder. Without `tree`, the folder's is read.
 
     Raises NoProfile if no file has content, and CairnError for a damaged file.
     """
-    found = added_up(read_begun(folder / name) for name in names(folder))
+    found = added_up(chain((read_begun(folder / name) for name in names(folder)), others))
     if found is None:
         raise NoProfile(
             f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one"
         )
-    return replace(found, tree=_read_tree(folder))
+    return replace(found, tree=tree or _read_tree(folder))
 
 
 def _escaped(text: str) -> str:
@@ -356,7 +361,12 @@ def read_begun(path: Path) -> ProcessProfile | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            return _content(descriptor)
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                raise _Damaged("it is not a regular file")
+            if about.st_size > _FILE_MAX:
+                raise _Damaged(f"it is larger than {_FILE_MAX >> 20} MiB")
+            return _content(_Source(descriptor, 0, about.st_size))
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -367,18 +377,45 @@ def read_begun(path: Path) -> ProcessProfile | None:
         raise CairnError(f"{path} is not a readable profile: {error}") from error
 
 
-def _content(file: int) -> ProcessProfile | None:
-    about = os.fstat(file)
-    if not stat.S_ISREG(about.st_mode):
-        raise _Damaged("it is not a regular file")
-    if about.st_size > _FILE_MAX:
-        raise _Damaged(f"it is larger than {_FILE_MAX >> 20} MiB")
-    magic = os.pread(file, len(MAGIC), 0)
+def read_part(descriptor: int, place: int, size: int) -> ProcessProfile | None:
+    """Reads a record that lies within an open file, like read_begun().
+
+    The record begins at `place`, and has at most `size` bytes.
+    """
+    try:
+        return _content(_Source(descriptor, place, size))
+    except OSError as error:
+        raise CairnError(f"cannot read spare memory: {error.strerror or error}") from error
+    except _Damaged as error:
+        raise CairnError(f"a record in spare memory is damaged: {error}") from error
+
+
+def part_bytes(descriptor: int, place: int, size: int) -> bytes:
+    """The bytes of a record that read_part() can read, as a file has them."""
+    source = _Source(descriptor, place, size)
+    return source.read(int(_head(source)[0]["file_bytes"]), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The place of a record: a whole file, or a part of one."""
+
+    descriptor: int
+    place: int
+    size: int
+
+    def read(self, count: int, offset: int) -> bytes:
+        """Reads up to `count` bytes, `offset` bytes behind the record's beginning."""
+        return os.pread(self.descriptor, min(count, self.size - offset), self.place + offset)
+
+
+def _content(file: _Source) -> ProcessProfile | None:
+    magic = file.read(len(MAGIC), 0)
     if not magic.strip(b"\0"):
         return None
     if magic != MAGIC:
         raise _Damaged("its first bytes are not those of a profile")
-    head, layout = _head(file, about.st_size)
+    head, layout = _head(file)
     threads = _Threads(layout.thread, int(head["ticks_last"]))
     for records in _thread_records(file, head, layout.thread):
         threads.add(records)
@@ -396,10 +433,10 @@ def _events(head: np.void) -> tuple[str, ...]:
     return tuple(EVENTS[number - 1] if number else "" for number in head["events"].tolist())
 
 
-def _head(file: int, size: int) -> tuple[np.void, Layouts]:
+def _head(file: _Source) -> tuple[np.void, Layouts]:
     """Reads the head and returns it with the layouts of its byte order. Raises _Damaged."""
     for layout in _LAYOUTS:
-        content = os.pread(file, layout.head.itemsize, 0)
+        content = file.read(layout.head.itemsize, 0)
         if len(content) < layout.head.itemsize:
             raise _Damaged("it is cut off")
         head: np.void = np.frombuffer(content, layout.head)[0]
@@ -412,7 +449,7 @@ def _head(file: int, size: int) -> tuple[np.void, Layouts]:
     sizes = [int(head[f"{name}_bytes"]) for name in ("head", "thread", "samples")]
     if sizes != [layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize]:
         raise _Damaged("its structures have other sizes: its probe was built from other sources")
-    if head["file_bytes"] > size:
+    if head["file_bytes"] > file.size:
         raise _Damaged("it is cut off")
     if int(head["state"]) not in _STATES or int(head["dispatch"]) not in _SEEN or not head["gap"]:
         raise _Damaged("its head is damaged")
@@ -424,12 +461,12 @@ def _head(file: int, size: int) -> tuple[np.void, Layouts]:
 
 
 def _records(
-    file: int, head: np.void, layout: np.dtype[np.void], count: int, offset: int
+    file: _Source, head: np.void, layout: np.dtype[np.void], count: int, offset: int
 ) -> Records:
     """Reads `count` structs from `offset` on; raises _Damaged if the file does not have them."""
     if not _fits(head, layout, count, offset):
         raise _Damaged("it refers to data outside the file")
-    content = os.pread(file, count * layout.itemsize, offset)
+    content = file.read(count * layout.itemsize, offset)
     if len(content) < count * layout.itemsize:
         raise _Damaged("it is cut off")
     return np.frombuffer(content, layout)
@@ -442,7 +479,7 @@ def _fits(head: np.void, layout: np.dtype[np.void], count: int, offset: int) -> 
     )
 
 
-def _thread_records(file: int, head: np.void, layout: np.dtype[np.void]) -> Iterator[Records]:
+def _thread_records(file: _Source, head: np.void, layout: np.dtype[np.void]) -> Iterator[Records]:
     """The thread structs of all chunks, at most _THREADS_AT_ONCE at a time."""
     for k in range(CHUNKS):
         count, offset = CHUNK_THREADS << k, int(head["chunks"][k])

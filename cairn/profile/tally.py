@@ -378,6 +378,17 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A process that could not be recorded."""
+
+    pid: int
+    """0 if only the number of such processes is known."""
+    program: str
+    why: str
+    """The name of the errno value with which its file could not be made, such as "EFBIG"."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tree:
     """The whole process tree of a run, as 'cairn profile' saw it from outside."""
 
@@ -399,6 +410,7 @@ class Tree:
     """Environment variables that were set for the allocator."""
     build_id: str | None = None
     """The build ID of the allocator's library; None if not known."""
+    missing: tuple[Missing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

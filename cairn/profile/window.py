@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cairn.errors import CairnError
 from cairn.profile import reader
+from cairn.profile.spare import Spare
 from cairn.profile.tally import Moment, Process, ProcessProfile, Profile, Tally, Window
 
 _TRIES = 5
@@ -42,21 +43,21 @@ class Snapshot:
 
     at_ns: int
     counted: Mapping[str, Tally]
-    """By file name: the counts of the processes that were running."""
+    """By name of the file or record: the counts of the processes that were running."""
     over: frozenset[str]
-    """The file names of the processes that had ended."""
+    """The names of the files and records of the processes that had ended."""
     usage: Mapping[int, Usage]
     """By process id, because the kernel's counts of a process continue after an exec."""
 
 
-def look(folder: Path) -> Snapshot:
-    """Reads all files that are in the folder now."""
+def look(folder: Path, spare: Spare | None = None) -> Snapshot:
+    """Reads all files that are in the folder now, and all records in the spare memory."""
     counted: dict[str, Tally] = {}
     over: set[str] = set()
     usage: dict[int, Usage] = {}
     at_ns = time.monotonic_ns()
-    for name in reader.names(folder):
-        found = _read(folder / name)
+    for name in _names(folder, spare):
+        found = _read(folder, spare, name)
         if found is None:
             continue
         used = _usage(found.process)
@@ -67,21 +68,23 @@ def look(folder: Path) -> Snapshot:
     return Snapshot(at_ns, counted, frozenset(over), usage)
 
 
-def since(folder: Path, begin: Snapshot, started_ns: int) -> Profile:
+def since(folder: Path, begin: Snapshot, started_ns: int, spare: Spare | None = None) -> Profile:
     """The profile of the window from `begin` until now, for a program that started at `started_ns`.
 
     Raises NoProfile if nothing was counted in the window.
     """
     end_ns = time.monotonic_ns()
-    found = reader.added_up(_windowed(folder, begin, end_ns))
+    found = reader.added_up(_windowed(folder, spare, begin, end_ns))
     if found is None:
         raise reader.NoProfile("nothing was counted in that time: no running process allocated")
     return replace(found, window=Window(begin.at_ns, end_ns, max(0, begin.at_ns - started_ns)))
 
 
-def _windowed(folder: Path, begin: Snapshot, end_ns: int) -> Iterator[ProcessProfile | None]:
-    for name in reader.names(folder):
-        found = _read(folder / name) if name not in begin.over else None
+def _windowed(
+    folder: Path, spare: Spare | None, begin: Snapshot, end_ns: int
+) -> Iterator[ProcessProfile | None]:
+    for name in _names(folder, spare):
+        found = _read(folder, spare, name) if name not in begin.over else None
         if found is None:
             continue
         process, tally = found.process, found.tally
@@ -119,13 +122,23 @@ def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:
             yield replace(moment, ns=at_ns - from_ns)
 
 
-def _read(path: Path) -> ProcessProfile | None:
+def _names(folder: Path, spare: Spare | None) -> list[str]:
+    return reader.names(folder) + (spare.names() if spare is not None else [])
+
+
+def _read(folder: Path, spare: Spare | None, name: str) -> ProcessProfile | None:
     for _ in range(_TRIES - 1):
         try:
-            return reader.read_begun(path)
+            return _read_once(folder, spare, name)
         except CairnError:
             time.sleep(0.001)
-    return reader.read_begun(path)
+    return _read_once(folder, spare, name)
+
+
+def _read_once(folder: Path, spare: Spare | None, name: str) -> ProcessProfile | None:
+    if spare is not None and not name.endswith(reader.SUFFIX):
+        return spare.read_begun(name)
+    return reader.read_begun(folder / name)
 
 
 def _usage_at_end(process: Process) -> Usage:

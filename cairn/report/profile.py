@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -49,6 +50,7 @@ from cairn.profile.tally import (
     GROUPS,
     PHASES,
     WAITING,
+    Missing,
     Profile,
     Seen,
     Tree,
@@ -73,6 +75,8 @@ _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of the blocks in each of GROUPS."""
 _COMMAND_MAX = 60
 """The most characters of the command that the title shows."""
+_PIDS_MOST = 5
+"""The most process numbers that a sentence names for one program."""
 _TIMELINE = 12
 """The most rows of the table of memory over time. A process records up to 512 moments."""
 
@@ -545,7 +549,32 @@ def notes(profile: Profile) -> Iterator[str]:
     yield from _missing(profile, total)
 
 
+def not_recorded(missing: Sequence[Missing]) -> str:
+    """Returns the names of the processes that could not be recorded, and the reasons.
+
+    The result is a clause without its end. It is empty if no process is missing.
+    """
+    named: dict[tuple[str, str], list[int]] = {}
+    for one in missing:
+        named.setdefault((one.program, one.why), []).append(one.pid)
+    clauses = []
+    for (program, why), pids in named.items():
+        if not program:
+            clauses.append(f"{units.counted(len(pids), 'other process', 'other processes')}")
+            continue
+        shown = [str(pid) for pid in pids[:_PIDS_MOST]]
+        more = f" and {len(pids) - len(shown)} more" if len(pids) > len(shown) else ""
+        code = getattr(errno, why, None)
+        reason = f"{os.strerror(code)} ({why})" if code is not None else why
+        clauses.append(f"{program} ({', '.join(shown)}{more}) could not write a profile: {reason}")
+    return "; ".join(clauses)
+
+
 def _missing(profile: Profile, total: Line) -> Iterator[str]:
+    if (missing := profile.tree.missing if profile.tree else ()) and missing:
+        of = len(missing) + len(lasting(profile.processes))
+        are = "is" if len(missing) == 1 else "are"
+        yield (f"▲ {len(missing):,} of {of:,} processes {are} missing: {not_recorded(missing)}.")
     tally, processes = profile.tally, profile.processes
     if total.untimed:
         kinds = one_or_more(

@@ -143,6 +143,7 @@ def document(
         },
         "cut_short": [process.pid for process in cut_short(profile.processes)],
         "empty": profile.empty,
+        "missing": list(profile.tree.missing) if profile.tree else [],
         "processes": profile.processes,
         "notes": list(notes(profile)),
     }

@@ -6,6 +6,7 @@
 #include "probe/futex_lock.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/spare.h"
 #include "probe/thread.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static void note_exit(int code, void *nothing)
         session.head->exit_code = (uint32_t)code;
 }
 
-static void forget_starts(void);
+static void on_fork(void);
 
 /* Runs before main. If the constructor of a library allocates earlier, this allocation starts the
  * search for the allocator's functions. */
@@ -37,7 +38,8 @@ __attribute__((constructor)) static void probe_begin(void)
     if (session_option("CAIRN_PROBE") != NULL) {
         kernel_calls_expect();
         on_exit(note_exit, NULL);
-        pthread_atfork(NULL, NULL, forget_starts);
+        spare_open(session_option("CAIRN_PROBE_SPARE"));
+        pthread_atfork(NULL, NULL, on_fork);
     }
 }
 
@@ -104,6 +106,12 @@ static void forget_starts(void)
 {
     if (futex_lock_reset(&starts_lock))
         starts = NULL;
+}
+
+static void on_fork(void)
+{
+    forget_starts();
+    session_retry();
 }
 
 static void *run_thread(void *argument)

@@ -6,6 +6,7 @@
 #include "probe/handed_out.h"
 #include "probe/next.h"
 #include "probe/residence.h"
+#include "probe/spare.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,11 +21,14 @@
 
 struct session session;
 
-enum { NOT_BEGUN, BEGINNING, ON, OFF };
+/* UNRECORDED: there is neither a file nor spare memory for this process. */
+enum { NOT_BEGUN, BEGINNING, ON, OFF, UNRECORDED };
 
 static _Atomic int state;
 static bool is_child;
 static char path[PATH_MAX];
+static char program[PROFILE_PATH_BYTES];
+static bool in_spare; /* the file is a record in the spare memory (spare.h) */
 
 /* Protects the file's size, the lists of structs profile_thread, and the list of moments. */
 static struct futex_lock lock;
@@ -63,6 +67,11 @@ static uint64_t page_bytes(void)
     return getauxval(AT_PAGESZ);
 }
 
+static uint32_t own_process(void)
+{
+    return (uint32_t)direct_call0(SYS_getpid);
+}
+
 /* --- the file --------------------------------------------------------------------------------- */
 
 /* Returns false if a file of `bytes` bytes would be larger than RLIMIT_FSIZE permits. Writing to
@@ -75,44 +84,63 @@ static bool may_grow_to(uint64_t bytes)
 }
 
 /* Reserves disk blocks for [from, to) of the file. Without reserved blocks, the first write to a
- * mapped page would kill the program with SIGBUS when the disk is full. Returns false if there is
- * no room. */
-static bool reserve(int fd, uint64_t from, uint64_t to)
+ * mapped page would kill the program with SIGBUS when the disk is full. Returns 0, or -errno if
+ * there is no room. */
+static long reserve(int fd, uint64_t from, uint64_t to)
 {
     if (!may_grow_to(to))
-        return false;
+        return -EFBIG;
     long result = direct_call(SYS_fallocate, fd, 0, (long)from, (long)(to - from), 0, 0);
     if (result != -EOPNOTSUPP && result != -ENOSYS)
-        return !direct_failed(result);
+        return result;
     static const char zeroes[4096];
     for (uint64_t at = from; at < to;) {
         uint64_t bytes = to - at < sizeof zeroes ? to - at : sizeof zeroes;
         long written = direct_call(SYS_pwrite64, fd, (long)zeroes, (long)bytes, (long)at, 0, 0);
         if (written <= 0)
-            return false;
+            return written == 0 ? -ENOSPC : written;
         at += (uint64_t)written;
     }
-    return true;
+    return 0;
 }
 
-/* Makes the file longer by `bytes`, rounded up to OS pages, and maps the new piece. Returns NULL if
- * that fails. */
-static void *extend(int flags, uint64_t bytes)
+/* Makes the file longer by `bytes`, rounded up to OS pages, and maps the new piece. Returns its
+ * address, or -errno. */
+static long extend(int flags, uint64_t bytes)
 {
     long fd = direct_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags,
                           0600, 0, 0);
     if (direct_failed(fd))
-        return NULL;
+        return fd;
     bytes = round_up(bytes, page_bytes());
-    long start = -ENOSPC;
-    if (reserve((int)fd, file_bytes, file_bytes + bytes))
+    long start = reserve((int)fd, file_bytes, file_bytes + bytes);
+    if (start == 0)
         start = direct_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                             (long)file_bytes);
     direct_call3(SYS_close, fd, 0, 0);
-    if (direct_failed(start))
-        return NULL;
-    file_bytes += bytes;
-    return (void *)start;
+    if (!direct_failed(start))
+        file_bytes += bytes;
+    return start;
+}
+
+/* Creates the file, or a record in the spare memory if the process can make no file. Returns NULL
+ * if both fail. The reason is then noted in the spare memory. */
+static struct first *create(void)
+{
+    file_bytes = 0;
+    in_spare = false;
+    long made = extend(O_CREAT | O_EXCL, sizeof(struct first));
+    if (!direct_failed(made))
+        return (struct first *)made;
+    struct first *spare = spare_begin(sizeof *spare);
+    in_spare = spare != NULL;
+    if (in_spare)
+        file_bytes = round_up(sizeof *spare, page_bytes());
+    /* An empty file may exist, if the disk is full. It is left as the only sign of this process if
+     * there is no other. */
+    if (in_spare || spare_note_unrecorded(own_process(), (uint32_t)-made, program))
+        direct_call3(SYS_unlink, (long)path, 0, 0);
+    return spare;
 }
 
 /* --- begin ------------------------------------------------------------------------------------ */
@@ -209,7 +237,27 @@ static void add_chunk(struct profile_thread *threads, uint64_t offset)
     unused = 0;
 }
 
-static bool begin(void)
+/* Determines everything that holds for a whole program image: options, program and allocator. A
+ * fork's child must not do this, because dl_iterate_phdr() takes the loader's lock, and another
+ * thread of the parent may have held this lock during the fork. */
+static void begin_image(void)
+{
+    const char *gap = session_option("CAIRN_PROBE_GAP");
+    session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
+    if (session.gap == 0)
+        session.gap = GAP;
+    session.exact = session_option_is("CAIRN_PROBE_PATHS", "exact");
+    session.timers = !session_option_is("CAIRN_PROBE_TIMER", "off");
+    spare_open(session_option("CAIRN_PROBE_SPARE"));
+    direct_call3(SYS_readlink, (long)"/proc/self/exe", (long)program, sizeof program - 1);
+    const char *executed = (const char *)getauxval(AT_EXECFN);
+    if (program[0] == '\0' && executed != NULL) /* without /proc */
+        copy_path(program, executed);
+    dl_iterate_phdr(find_allocator, NULL);
+}
+
+/* Returns ON, OFF or UNRECORDED. */
+static int begin(void)
 {
     /* The folder is remembered, so that a child creates its file in the same folder as its parent
      * even if the environment has changed. */
@@ -218,24 +266,16 @@ static bool begin(void)
     if (folder[0] == '\0' && wanted != NULL && wanted[0] == '/' && strlen(wanted) < sizeof folder)
         memcpy(folder, wanted, strlen(wanted) + 1);
     if (folder[0] == '\0' || getauxval(AT_SECURE) != 0 || !name_file(folder))
-        return false;
+        return OFF;
 
-    file_bytes = 0;
+    if (!is_child)
+        begin_image();
     chunk_count = 0;
     vacant = 0;
-    struct first *first = extend(O_CREAT | O_EXCL, sizeof *first);
+    struct first *first = create();
     if (first == NULL)
-        return false;
+        return UNRECORDED;
     struct profile_head *head = &first->head;
-    const char *gap = session_option("CAIRN_PROBE_GAP");
-    if (session.gap == 0)
-        session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
-    if (session.gap == 0)
-        session.gap = GAP;
-    if (!is_child) {
-        session.exact = session_option_is("CAIRN_PROBE_PATHS", "exact");
-        session.timers = !session_option_is("CAIRN_PROBE_TIMER", "off");
-    }
 
     head->order = PROFILE_ORDER;
     head->version = PROFILE_VERSION;
@@ -244,7 +284,7 @@ static bool begin(void)
     head->samples_bytes = sizeof(struct profile_samples);
     head->state = PROFILE_RUNNING;
     head->file_bytes = file_bytes;
-    head->process = (uint32_t)direct_call0(SYS_getpid);
+    head->process = own_process();
     head->parent = (uint32_t)direct_call0(SYS_getppid);
     head->forked = is_child;
     head->gap = session.gap;
@@ -254,11 +294,7 @@ static bool begin(void)
     head->alone_pair_ticks = pair_ticks(true);
     head->ticks_begin = head->ticks_last = ticks_now();
     head->ns_begin = head->ns_last = clock_now_ns();
-    direct_call3(SYS_readlink, (long)"/proc/self/exe", (long)head->program, PROFILE_PATH_BYTES - 1);
-    /* This call takes the loader's lock. A fork's child must not make this call, because another
-     * thread of the parent may have held the lock during the fork. */
-    if (!is_child)
-        dl_iterate_phdr(find_allocator, NULL);
+    copy_path(head->program, program);
     copy_path(head->allocator, allocator[0] != '\0' ? allocator : head->program);
     head->samples = offsetof(struct first, samples);
     first->samples.moment_ns = MOMENT_NS;
@@ -268,20 +304,20 @@ static bool begin(void)
     /* The magic is written last, because readers accept the file as a profile once it has the
      * magic. */
     memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic);
-    return true;
+    return ON;
 }
 
 bool session_on(void)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);
-    if (now == ON || now == OFF)
+    if (now != NOT_BEGUN && now != BEGINNING)
         return now == ON;
     if (environ == NULL && !is_child) /* libc has not started up */
         return false;
     if (now == BEGINNING || !atomic_compare_exchange_strong(&state, &now, BEGINNING))
         return false;
     int error = errno;
-    atomic_store_explicit(&state, begin() ? ON : OFF, memory_order_release);
+    atomic_store_explicit(&state, begin(), memory_order_release);
     errno = error;
     return atomic_load(&state) == ON;
 }
@@ -320,12 +356,17 @@ static bool grow(void)
 {
     if (chunk_count == PROFILE_CHUNKS)
         return false;
-    uint64_t offset = file_bytes;
-    struct profile_thread *threads = extend(0, chunk_threads(chunk_count) * sizeof *threads);
-    if (threads == NULL)
+    uint64_t bytes =
+        round_up(chunk_threads(chunk_count) * sizeof(struct profile_thread), page_bytes());
+    long made = in_spare ? (long)spare_extend(bytes) : extend(0, bytes);
+    void *piece = (void *)made;
+    if (made == 0 || direct_failed(made))
         return false;
+    uint64_t offset =
+        in_spare ? (uint64_t)((char *)piece - (char *)session.head) : file_bytes - bytes;
+    file_bytes = offset + bytes;
     session.head->file_bytes = file_bytes;
-    add_chunk(threads, offset);
+    add_chunk(piece, offset);
     return true;
 }
 
@@ -506,8 +547,17 @@ static void leave_piece(void *piece, uint64_t bytes)
                 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
+void session_retry(void)
+{
+    if (atomic_load(&state) != UNRECORDED)
+        return;
+    is_child = true;
+    atomic_store(&state, NOT_BEGUN);
+}
+
 void session_forked(void)
 {
+    session_retry();
     if (atomic_load(&state) != ON)
         return;
     leave_piece(session.head, sizeof(struct first));

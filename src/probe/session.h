@@ -1,7 +1,8 @@
 /* session.h - creates the probe's file for this process (profile.h describes it), and gives each
  * thread a struct profile_thread of the file to count in.
  *
- * The file is created at the process's first allocation, in the folder that CAIRN_PROBE names.
+ * The file is created at the process's first allocation, in the folder that CAIRN_PROBE names. If
+ * the process cannot make a file, a record in the spare memory takes its place (spare.h).
  * Without that variable, or in a process with gained privileges (setuid), the probe is off: every
  * function passes its call on to the allocator. thread.c begins and ends threads here, and
  * account.c adds moments: records of the whole process at one time (struct profile_moment). Any
@@ -67,6 +68,10 @@ void session_moment(struct watched_live live);
 /* A child of fork calls this before its first allocation. Detaches the child from its parent's
  * file. The next operation of the child creates a file of its own. */
 void session_forked(void);
+
+/* A child of a fork calls this if its parent could not be recorded. The child's next operation then
+ * tries to create a file again. */
+void session_retry(void);
 
 /* Adds the last moment, and records that the process ended with `exit_code`. A signal handler that
  * calls _exit() may have interrupted a function that holds the lock. In that case the last moment

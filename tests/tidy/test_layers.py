@@ -104,6 +104,7 @@ C_ORDER: dict[str, list[str]] = {
             "thread_state",
             "handed_out",
             "residence",
+            "spare",
             "session",
             "owners",
             "preemption",
@@ -148,7 +149,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
 
 PURE = {"compare", "findings", "why", "report", "profile"}
 """Folders that may use no file, clock or process, except for the modules in `READERS`."""
-READERS = {"profile/reader.py", "profile/window.py", "profile/cpu_samples.py"}
+READERS = {f"profile/{name}.py" for name in ("reader", "window", "spare", "cpu_samples")}
 IMPURE_MODULES = {
     "time",
     "pathlib",

@@ -1,0 +1,128 @@
+"""Reads the spare memory, in which processes are recorded that could write no file of their own.
+
+Contract: src/record/spare.h. The memory is shared with all processes of the program, so every value
+is checked before it is used. `run/spare_memory.py` makes the memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cairn.errors import CairnError
+from cairn.profile import reader
+from cairn.profile.tally import Missing, ProcessProfile
+
+MAGIC, WINDOW_MAGIC = b"cairnspr", b"cairnwin"
+VERSION = 1
+HEAD_BYTES, WINDOW_BYTES = 64 << 10, 8 << 20
+RECORDS, UNRECORDED, NAME_BYTES = 64, 64, 56
+_MISSING_MOST = 100_000
+"""The most processes that are missing without a name. The count may be damaged."""
+
+HEAD = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "u4"),
+        ("unused", "u4"),
+        ("most_windows", "u8"),
+        ("windows", "u8"),
+    ]
+)
+_UNRECORDED = np.dtype([("process", "u4"), ("error", "u4"), ("program", f"S{NAME_BYTES}")])
+WINDOW = np.dtype(
+    [
+        ("magic", "S8"),
+        ("bytes", "u8"),
+        ("records", "u8"),
+        ("unrecorded_count", "u8"),
+        ("record_offsets", "u8", RECORDS),
+        ("unrecorded", _UNRECORDED, UNRECORDED),
+    ]
+)
+
+
+def head(windows: int) -> bytes:
+    """The first bytes of a new memory with room for this many windows."""
+    made = np.zeros(1, HEAD)
+    made["magic"], made["version"], made["most_windows"] = MAGIC, VERSION, windows
+    return made.tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """The spare memory of one run, by its descriptor."""
+
+    descriptor: int
+
+    def names(self) -> list[str]:
+        """The names of all records. A name is the place of the record in the memory."""
+        return [
+            f"spare-{place + int(offset)}"
+            for place, window in self._windows()
+            for offset in window["record_offsets"].tolist()
+            if HEAD_BYTES <= offset < WINDOW_BYTES
+        ]
+
+    def read_begun(self, name: str) -> ProcessProfile | None:
+        """Reads one record; None if its process has counted nothing yet. Raises CairnError."""
+        return reader.read_part(self.descriptor, *_span(name))
+
+    def profiles(self) -> Iterator[ProcessProfile | None]:
+        """Reads all records."""
+        return map(self.read_begun, self.names())
+
+    def missing(self) -> tuple[Missing, ...]:
+        """The processes that could be recorded neither in a file nor here."""
+        found: list[Missing] = []
+        for _, window in self._windows():
+            count = int(window["unrecorded_count"])
+            for process, error, program in window["unrecorded"][:count].tolist():
+                if process:
+                    name = program.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+                    found.append(Missing(process, name, errno.errorcode.get(error, str(error))))
+            found += [Missing(0, "", "")] * min(_MISSING_MOST, count - UNRECORDED)
+        return tuple(found)
+
+    def save(self, folder: Path) -> None:
+        """Copies each record to a file of its own in the folder. Raises CairnError."""
+        for name in self.names():
+            found = self.read_begun(name)
+            if found is None:
+                continue
+            path = folder / f"{found.process.pid}.{found.process.begin_ns}{reader.SUFFIX}"
+            try:
+                path.touch(mode=0o600, exist_ok=False)
+                path.write_bytes(reader.part_bytes(self.descriptor, *_span(name)))
+            except OSError as error:
+                path.unlink(missing_ok=True)
+                raise CairnError(f"cannot write {path}: {error.strerror or error}") from error
+
+    def _windows(self) -> Iterator[tuple[int, np.void]]:
+        """The place and the head of every window that was written to."""
+        head = np.frombuffer(os.pread(self.descriptor, HEAD.itemsize, 0), HEAD)[0]
+        taken = min(int(head["windows"]), int(head["most_windows"]))
+        end, place = HEAD_BYTES + taken * WINDOW_BYTES, HEAD_BYTES
+        while place < end:
+            try:
+                data = os.lseek(self.descriptor, place, os.SEEK_DATA)
+            except OSError:  # there are no data behind this place
+                return
+            place += (data - place) // WINDOW_BYTES * WINDOW_BYTES
+            if place >= end:
+                return
+            window = np.frombuffer(os.pread(self.descriptor, WINDOW.itemsize, place), WINDOW)[0]
+            if window["magic"] == WINDOW_MAGIC:
+                yield place, window
+            place += WINDOW_BYTES
+
+
+def _span(name: str) -> tuple[int, int]:
+    """The place of a record, and the bytes from there to the end of its window."""
+    place = int(name.removeprefix("spare-"))
+    return place, WINDOW_BYTES - (place - HEAD_BYTES) % WINDOW_BYTES

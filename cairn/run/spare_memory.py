@@ -1,0 +1,67 @@
+"""Makes the spare memory, in which the probe records processes that can write no file.
+
+Contract: src/record/spare.h. `profile/spare.py` reads the memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+from collections.abc import Iterator
+
+from cairn.profile.spare import HEAD_BYTES, WINDOW_BYTES, Spare, head
+
+_WINDOWS_MOST = 1 << 17
+"""Enough for a build of 100,000 programs. Memory that is never written takes no space."""
+_HIGH = 900
+"""The least number of the descriptor: programs seldom have files of their own there."""
+
+
+@contextlib.contextmanager
+def spare_memory() -> Iterator[Spare | None]:
+    """Yields the spare memory of one run. Child processes inherit its descriptor.
+
+    Yields None if the kernel refuses the memory. Processes that can write no file are then missing.
+    """
+    try:
+        descriptor = _made()
+    except OSError:
+        yield None
+        return
+    try:
+        yield Spare(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def variable(spare: Spare | None) -> dict[str, str]:
+    """The environment variable by which the probe finds and recognises the memory."""
+    if spare is None:
+        return {}
+    about = os.fstat(spare.descriptor)
+    return {"CAIRN_PROBE_SPARE": f"{spare.descriptor}:{about.st_dev}:{about.st_ino}"}
+
+
+def _made() -> int:
+    """Makes the memory and returns its descriptor. No process can change its size later."""
+    low = os.memfd_create("cairn-spare", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        windows = _windows()
+        os.ftruncate(low, HEAD_BYTES + windows * WINDOW_BYTES)
+        os.pwrite(low, head(windows), 0)
+        fcntl.fcntl(low, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        unlimited = descriptors == resource.RLIM_INFINITY
+        return fcntl.fcntl(low, fcntl.F_DUPFD, _HIGH if unlimited else min(_HIGH, descriptors - 8))
+    finally:
+        os.close(low)
+
+
+def _windows() -> int:
+    """The number of windows that the limit on file sizes permits."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return _WINDOWS_MOST
+    return max(0, min(_WINDOWS_MOST, (limit - HEAD_BYTES) // WINDOW_BYTES))

@@ -1,0 +1,65 @@
+/* spare.h - memory in which a process is recorded if it cannot write a file of its own: the
+ * interface between C and Python.
+ *
+ * cairn makes the spare memory (memfd_create(2)) before it starts a program, and every process of
+ * the program inherits its descriptor. CAIRN_PROBE_SPARE has the number of the descriptor, and the
+ * device and inode by which the probe recognises the memory: "900:1:2051".
+ * cairn/profile/spare.py reads it. Always:
+ *
+ *     the memory begins with a struct spare_head
+ *     window k lies at SPARE_HEAD_BYTES + k * SPARE_WINDOW_BYTES, and k < head.windows
+ *     a window begins with a struct spare_window, or it has only zeroes: nothing was written to it
+ *     records[i] != 0  =>  at that offset from the window lies a file as in profile.h
+ *
+ * Every program image takes a window when it starts. Its forked children share the window. Memory
+ * that was never written takes no space.
+ */
+#ifndef CAIRN_RECORD_SPARE_H
+#define CAIRN_RECORD_SPARE_H
+
+#include "base/base.h"
+
+#include <assert.h>
+
+#define SPARE_MAGIC        "cairnspr"
+#define SPARE_WINDOW_MAGIC "cairnwin"
+
+enum {
+    SPARE_VERSION = 1,
+    SPARE_HEAD_BYTES = 64 << 10, /* a multiple of every page size */
+    SPARE_WINDOW_BYTES = 8 << 20,
+    SPARE_RECORDS = 64,
+    SPARE_UNRECORDED = 64,
+    SPARE_NAME_BYTES = 56, /* with the NUL; longer names are cut */
+};
+
+/* cairn writes all fields but `windows`. */
+struct spare_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t unused;
+    uint64_t most_windows; /* windows that the memory has room for */
+    uint64_t windows;      /* windows that images asked for */
+};
+
+/* A process that could be recorded neither in a file nor here. */
+struct spare_unrecorded {
+    uint32_t process;
+    uint32_t error; /* errno of making its file */
+    char program[SPARE_NAME_BYTES];
+};
+
+/* Processes add to the three counts before they know whether there is room. So a count may be
+ * larger than the window or the table. */
+struct spare_window {
+    char magic[8];
+    uint64_t bytes;            /* behind the first SPARE_HEAD_BYTES */
+    uint64_t records;          /* entries of record_offsets */
+    uint64_t unrecorded_count; /* entries of unrecorded */
+    uint64_t record_offsets[SPARE_RECORDS];
+    struct spare_unrecorded unrecorded[SPARE_UNRECORDED];
+};
+
+static_assert(sizeof(struct spare_window) <= SPARE_HEAD_BYTES, "records begin behind it");
+
+#endif

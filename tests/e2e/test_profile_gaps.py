@@ -1,0 +1,84 @@
+"""Tests that no process is missing from a profile without a word.
+
+The programs give up the rights that a process needs to write a file, before they allocate. Every
+process must be in the profile, or be named with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAIRS, KEPT = 20_000, 100
+"""Blocks of each child and of the parent; see probe_rights.c."""
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up this right")
+
+
+@pytest.fixture(scope="module")
+def rights(compiled) -> Path:
+    return compiled("probe_rights.c")
+
+
+def profiled(cairn, tmp_path: Path, *command: object) -> dict[str, Any]:
+    out = tmp_path / "out.json"
+    result = cairn("profile", "--json", out, "--", *command)
+    assert result.code == 0, result.err
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def mallocs(found: dict[str, Any]) -> int:
+    (one,) = [one for one in found["functions"] if one["name"] == "malloc"]
+    return sum(by["calls"] for by in one["by"])
+
+
+@pytest.mark.parametrize("sweep", [(), ("sweep",)], ids=["", "sweep"])
+@pytest.mark.parametrize(
+    "right",
+    [
+        *("nofile", "fsize", "clearenv"),
+        *(pytest.param(right, marks=needs_root) for right in ("setuid", "chroot", "proc")),
+    ],
+)
+def test_children_that_give_up_a_right_are_in_the_profile(
+    cairn, rights: Path, tmp_path: Path, right: str, sweep: tuple[str, ...]
+) -> None:
+    found = profiled(cairn, tmp_path, rights, right, 2, *sweep)
+    assert len(found["processes"]) == 3
+    assert mallocs(found) == KEPT + 2 * PAIRS
+    assert {process["program"] for process in found["processes"]} == {str(rights)}
+    assert found["missing"] == [] and found["empty"] == 0
+
+
+def test_more_children_than_fit_into_one_window_are_in_the_profile(
+    cairn, rights: Path, tmp_path: Path
+) -> None:
+    found = profiled(cairn, tmp_path, rights, "fsize", 150)
+    assert len(found["processes"]) == 151
+    assert mallocs(found) == KEPT + 150 * PAIRS
+
+
+def test_children_without_any_memory_left_are_named(cairn, rights: Path, tmp_path: Path) -> None:
+    """Each child closes the descriptor of the spare memory. One window is left, for 64 of them."""
+    result = cairn("profile", "--", rights, "fsize", 70, "sweep")
+    assert result.code == 0
+    text = " ".join(result.err.split())
+    assert "▲ 6 of 71 processes are missing: probe_rights (" in text
+    assert "and 1 more) could not write a profile: File too large (EFBIG)." in text
+
+
+def test_a_kept_profile_has_the_processes_that_could_write_no_file(
+    cairn, rights: Path, tmp_path: Path
+) -> None:
+    keep = tmp_path / "keep"
+    result = cairn("profile", "--keep", keep, "--", rights, "fsize", 66, "sweep")
+    assert result.code == 0
+    assert len(list(keep.glob("*.probe"))) == 65
+    again = cairn("profile", "--read", keep)
+    assert again.out.splitlines()[1:] == result.err.splitlines()[1:]
+    assert "2 of 67 processes are missing" in " ".join(again.out.split())

@@ -1,0 +1,78 @@
+/* probe_rights.c RIGHT CHILDREN [sweep] - a parent makes 100 blocks. Each of its children gives up
+ * a right and then makes PAIRS pairs of malloc and free. With "sweep" a child closes every
+ * descriptor but 0 to 2 before that. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAIRS = 20000, KEPT = 100, NOBODY = 65534, FAILED = 9 };
+
+static bool give_up(const char *right)
+{
+    if (strcmp(right, "nothing") == 0)
+        return true;
+    if (strcmp(right, "setuid") == 0)
+        return setgroups(0, NULL) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0;
+    if (strcmp(right, "chroot") == 0)
+        return chroot("/usr") == 0 && chdir("/") == 0;
+    if (strcmp(right, "nofile") == 0)
+        return setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, 3}) == 0;
+    if (strcmp(right, "fsize") == 0)
+        return signal(SIGXFSZ, SIG_IGN) != SIG_ERR &&
+               setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0;
+    if (strcmp(right, "clearenv") == 0)
+        return clearenv() == 0;
+    if (strcmp(right, "proc") == 0)
+        return unshare(CLONE_NEWNS) == 0 &&
+               mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+               umount2("/proc", MNT_DETACH) == 0;
+    return false;
+}
+
+static void be_child(const char *right, bool sweep)
+{
+    if (sweep && syscall(SYS_close_range, 3, ~0U, 0) != 0)
+        _exit(FAILED);
+    if (!give_up(right))
+        _exit(FAILED);
+    for (int i = 0; i < PAIRS; i++) {
+        char *block = malloc(300 + i % 900);
+        block[0] = 1;
+        free(block);
+    }
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return 2;
+    char *kept[KEPT];
+    for (int i = 0; i < KEPT; i++) {
+        kept[i] = malloc(1000);
+        kept[i][0] = 1;
+    }
+    fflush(stdout);
+    int children = atoi(argv[2]);
+    for (int i = 0; i < children; i++)
+        if (fork() == 0)
+            be_child(argv[1], argc > 3);
+    int status, bad = 0;
+    while (wait(&status) > 0)
+        bad |= status;
+    for (int i = 0; i < KEPT; i++)
+        free(kept[i]);
+    return bad != 0;
+}
