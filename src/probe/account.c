@@ -4,13 +4,15 @@
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/own_stack.h"
 #include "probe/owners.h"
 #include "probe/perf_events.h"
 #include "probe/preemption.h"
 
 #include <sys/resource.h>
 
-static uint64_t thread_faults(void)
+/* Not inlined, so that the struct is not on the stack while its callers call other functions. */
+static __attribute__((noinline)) uint64_t thread_faults(void)
 {
     struct rusage usage;
     if (direct_failed(direct_call3(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0)))
@@ -181,6 +183,12 @@ static uint32_t size_bucket(uint64_t bytes)
     return bucket < PROFILE_SIZE_BUCKETS ? bucket : PROFILE_SIZE_BUCKETS - 1;
 }
 
+static void add_moment(void *nothing)
+{
+    (void)nothing;
+    session_moment(watched_live());
+}
+
 /* Ends an operation. If the operation was timed and it is time for the next record of the whole
  * process (struct profile_moment), adds this record to the file. */
 static void leave(struct thread_state *me, bool timed)
@@ -190,7 +198,7 @@ static void leave(struct thread_state *me, bool timed)
     uint64_t due = atomic_load_explicit(&session.next_moment_ticks, memory_order_relaxed);
     if (timed && UNLIKELY(ticks_now() >= due) &&
         atomic_compare_exchange_strong(&session.next_moment_ticks, &due, UINT64_MAX))
-        session_moment(watched_live());
+        own_stack_call(add_moment, NULL);
     thread_is_idle(me);
     me->guard = THREAD_OUTSIDE;
 }

@@ -99,6 +99,7 @@ static void find_all(void)
     FIND(mprotect);
     FIND(sbrk);
     FIND(pthread_create);
+    FIND(sigaltstack);
     FIND(pthread_sigmask);
     FIND(sigaction);
     FIND(signal);

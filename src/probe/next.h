@@ -68,6 +68,7 @@ struct next {
     void *(*sbrk)(intptr_t);
 
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    int (*sigaltstack)(const stack_t *, stack_t *);
     int (*pthread_sigmask)(int, const sigset_t *, sigset_t *);
     int (*sigaction)(int, const struct sigaction *, struct sigaction *);
     sighandler_t (*signal)(int, sighandler_t);

@@ -307,6 +307,12 @@ static int begin(void)
     return ON;
 }
 
+bool session_is_off(void)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    return now == OFF || now == UNRECORDED;
+}
+
 bool session_on(void)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);

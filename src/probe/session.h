@@ -47,6 +47,9 @@ bool session_option_is(const char *name, const char *value);
  * creating the file. */
 bool session_on(void);
 
+/* Returns true if session_on() returns false at once, now and later. */
+bool session_is_off(void);
+
 /* Returns a struct for a thread to count in: the struct of an ended thread, or a new one.
  * `announced` is true if session_thread_comes() has already counted the thread as living. Returns
  * NULL if the file cannot grow. */

@@ -4,9 +4,13 @@
  * kills the process if its thread blocks SIGSYS. So these functions remove SIGSYS from the masks of
  * threads and handlers. They store the program's own action for SIGSYS without setting it in the
  * kernel. If the program changes masks or actions without libc, these functions do not see it.
+ *
+ * The probe also gives each thread an alternate signal stack (own_stack.h). The program sees its own
+ * alternate stacks alone, and its handlers run where they would run without the probe.
  */
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/own_stack.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -118,6 +122,52 @@ INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
     return next.epoll_pwait2(file, events, most, time, without_ours(set, &copy));
 }
 
+/* --- alternate signal stacks ------------------------------------------------------------------ */
+
+/* True for a signal whose handler shall run on the alternate stack, but no thread has such a stack
+ * of the program yet. The handler then runs on the thread's present stack, as it would without the
+ * probe. The kernel would run it on the probe's stack, so it does not know about SA_ONSTACK. */
+static _Atomic bool deferred[NSIG];
+
+/* Called when the program gives a thread an alternate stack for the first time. */
+static void end_deferring(void)
+{
+    own_stack_note_programs();
+    for (int number = 1; number < NSIG; number++) {
+        struct sigaction action;
+        if (!atomic_exchange(&deferred[number], false) ||
+            NEXT_ALONE(sigaction)(number, NULL, &action) != 0)
+            continue;
+        action.sa_flags |= SA_ONSTACK;
+        (void)NEXT_ALONE(sigaction)(number, &action, NULL);
+    }
+}
+
+/* Hides the probe's stack: a thread that has this one has none of the program's. */
+INTERPOSED int sigaltstack(const stack_t *new, stack_t *old)
+{
+    struct thread_state *me = &thread_state;
+    stack_t now;
+    if (me->signal_stack == NULL) {
+        if (new != NULL && (new->ss_flags & SS_DISABLE) == 0 && !own_stack_program_has_some())
+            end_deferring();
+        return NEXT_ALONE(sigaltstack)(new, old);
+    }
+    if (NEXT_ALONE(sigaltstack)(NULL, &now) != 0)
+        return -1;
+    bool ours = own_stack_is_ours(me, &now);
+    bool disables = new != NULL && (new->ss_flags & SS_DISABLE) != 0;
+    if (new != NULL && !(ours && disables) && NEXT_ALONE(sigaltstack)(new, NULL) != 0)
+        return -1;
+    if (new != NULL && !disables && !own_stack_program_has_some())
+        end_deferring();
+    if (disables && !ours)
+        own_stack_arm(me);
+    if (old != NULL)
+        *old = ours ? (stack_t){.ss_flags = SS_DISABLE} : now;
+    return 0;
+}
+
 /* --- handlers --------------------------------------------------------------------------------- */
 
 /* The mask of a handler is changed even before SIGSYS belongs to the probe, because SIGSYS may
@@ -129,12 +179,24 @@ INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigacti
         return 0;
     }
     struct sigaction copy;
+    bool was_deferred = number > 0 && number < NSIG && atomic_load(&deferred[number]);
+    bool is_deferred = was_deferred;
     if (new != NULL && kernel_calls_may_own_signal()) {
         copy = *new;
         sigdelset(&copy.sa_mask, SIGSYS);
+        is_deferred = (copy.sa_flags & SA_ONSTACK) != 0 && !own_stack_program_has_some();
+        if (is_deferred)
+            copy.sa_flags &= ~SA_ONSTACK;
         new = &copy;
     }
-    return NEXT_ALONE(sigaction)(number, new, old);
+    int result = NEXT_ALONE(sigaction)(number, new, old);
+    if (result != 0)
+        return result;
+    if (is_deferred != was_deferred)
+        atomic_store(&deferred[number], is_deferred);
+    if (old != NULL && was_deferred)
+        old->sa_flags |= SA_ONSTACK;
+    return 0;
 }
 
 /* Returns true if `number` is SIGSYS and belongs to the probe. In that case it stores the program's

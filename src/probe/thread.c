@@ -5,6 +5,7 @@
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/own_stack.h"
 #include "probe/perf_events.h"
 
 #include <errno.h>
@@ -79,10 +80,14 @@ static void prepare(void)
     }
 }
 
-/* Begins a thread. If the probe is off or not ready, returns false and leaves the guard at
- * THREAD_UNKNOWN. If the file has no room for the thread, returns false and sets the guard to
- * THREAD_ENDED. */
-static bool begin(struct thread_state *me, bool announced)
+struct beginning {
+    struct thread_state *me;
+    bool announced;
+    bool begun;
+};
+
+/* Begins a thread; see begin(). */
+static bool begin_on_own_stack(struct thread_state *me, bool announced)
 {
     int error = errno;
     me->guard = THREAD_BEGINNING;
@@ -91,6 +96,8 @@ static bool begin(struct thread_state *me, bool announced)
         return false;
     }
     prepare();
+    if (kernel_calls_may_own_signal())
+        own_stack_arm(me);
     if (session.head->dispatch == 0) {
         kernel_calls_begin(me);
         perf_events_begin();
@@ -122,6 +129,24 @@ static bool begin(struct thread_state *me, bool announced)
     me->guard = me->counts != NULL ? THREAD_OUTSIDE : THREAD_ENDED;
     errno = error;
     return me->counts != NULL;
+}
+
+static void on_own_stack(void *given)
+{
+    struct beginning *beginning = given;
+    beginning->begun = begin_on_own_stack(beginning->me, beginning->announced);
+}
+
+/* Begins a thread. If the probe is off or not ready, returns false and leaves the guard at
+ * THREAD_UNKNOWN. If the file has no room for the thread, returns false and sets the guard to
+ * THREAD_ENDED. */
+static bool begin(struct thread_state *me, bool announced)
+{
+    struct beginning beginning = {.me = me, .announced = announced};
+    if (session_is_off())
+        return false;
+    own_stack_call(on_own_stack, &beginning);
+    return beginning.begun;
 }
 
 void thread_begin_announced(void)
@@ -190,6 +215,8 @@ static void on_thread_end(void *argument)
     cpu_timer_disarm(me);
     perf_events_disarm(me);
     bool disarmed = kernel_calls_disarm(me);
+    if (disarmed)
+        own_stack_disarm(me);
     /* If a sandbox refused to disarm the thread, the kernel goes on reading the guard, and
      * THREAD_ENDED would kill the thread. */
     me->guard = disarmed ? THREAD_ENDED : THREAD_INSIDE;
@@ -221,6 +248,7 @@ static void begin_anew(struct thread_state *me)
 {
     session_forked();
     watched_forked();
+    own_stack_forked();
     me->armed = false;
     me->has_timer = false;
     perf_events_disarm(me);      /* the descriptors count events of the parent */

@@ -52,6 +52,7 @@ struct thread_state {
     bool alone;         /* its time is measured with fences around it */
     bool counted;       /* its events are counted (perf_events.h) */
 
+    void *signal_stack;            /* see own_stack.h; NULL: none */
     uintptr_t frame;               /* stack pointer in the interposed function */
     struct profile_thread *counts; /* where the thread counts, in the file */
 

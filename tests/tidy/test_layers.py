@@ -102,6 +102,7 @@ C_ORDER: dict[str, list[str]] = {
             "next",
             "watched",
             "thread_state",
+            "own_stack",
             "handed_out",
             "residence",
             "spare",

@@ -1,0 +1,71 @@
+"""Tests of the probe in programs with small stacks, and with signal stacks of their own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.probing import Probed
+
+from cairn.profile.tally import ALLOCATING
+
+Compiled = Callable[..., Path]
+
+MOST_BYTES = 512
+
+
+@pytest.fixture
+def probed(tmp_path: Path) -> Probed:
+    return Probed(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small(compiled: Compiled) -> Path:
+    return compiled("probe_small_stacks.c")
+
+
+@pytest.mark.parametrize("first", [(), ("first",)], ids=["", "first"])
+@pytest.mark.parametrize(
+    "options", [{}, {"CAIRN_PROBE_GAP": "1", "CAIRN_PROBE_PATHS": "exact"}], ids=["", "all timed"]
+)
+def test_fibres_on_stacks_of_3584_bytes_finish(
+    probed: Probed, small: Path, first: tuple[str, ...], options: dict[str, str]
+) -> None:
+    """The frame of one signal of the probe was larger than such a stack."""
+    assert probed(small, 3584, *first, **options) == "200 fibres finished\n"
+    calls = dict(zip(ALLOCATING, probed.only.tally.calls.sum(axis=(1, 2)), strict=True))
+    assert calls["calloc"] == 200 * 50
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"CAIRN_PROBE_GAP": "1", "CAIRN_PROBE_PATHS": "exact"},
+        {"CAIRN_PROBE_GAP": "1", "CAIRN_PROBE_COUNTERS": "page-faults"},
+        {"CAIRN_PROBE_GAP": "1", "CAIRN_PROBE_KERNEL": "interpose"},
+    ],
+    ids=["", "exact", "counters", "interpose"],
+)
+def test_a_call_takes_less_than_512_bytes_more_of_the_stack(
+    probed: Probed, compiled: Compiled, options: dict[str, str]
+) -> None:
+    # Without "now", the loader would look for each function on the small stack at its first call.
+    program = compiled("probe_small_stacks.c", "-Wl,-z,now")
+
+    def depths(text: str) -> dict[str, int]:
+        return {name: int(size) for name, size in (line.split("=") for line in text.splitlines())}
+
+    alone = depths(subprocess.check_output([program, "depth"], text=True))
+    behind = depths(probed(program, "depth", **options))
+    more = {name: behind[name] - alone[name] for name in alone}
+    assert max(more.values()) < MOST_BYTES, more
+
+
+def test_signal_stacks_are_those_of_the_program(probed: Probed, compiled: Compiled) -> None:
+    program = compiled("probe_signal_stacks.c", "-pthread")
+    assert subprocess.check_output([program]) == b"went on\n"
+    assert probed(program) == "went on\n"
+    assert {process.state for process in probed.profile.processes} == {"ended"}
