@@ -29,6 +29,8 @@ void account_time(struct thread_state *me, enum profile_group group)
     me->special |= THREAD_TIMED;
     me->kernel_calls = 0;
     me->kernel_ticks = 0;
+    if (UNLIKELY(direct_forbidden))
+        me->faults_wanted = me->counted = false;
     if (me->faults_wanted)
         me->faults = thread_faults();
     if (me->counted)

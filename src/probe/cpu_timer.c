@@ -32,7 +32,7 @@ void cpu_timer_arm(struct thread_state *me)
     struct itimerspec when = {.it_value = {.tv_nsec = FIRST_NS},
                               .it_interval = {.tv_nsec = INTERVAL_NS}};
     me->has_timer = false;
-    if (!session.timers)
+    if (!session.timers || direct_forbidden)
         return;
     memset(&event, 0, sizeof event);
     event.sigev_notify = SIGEV_THREAD_ID;
@@ -57,7 +57,7 @@ void cpu_timer_arm(struct thread_state *me)
 
 void cpu_timer_disarm(struct thread_state *me)
 {
-    if (me->has_timer)
+    if (me->has_timer && !direct_forbidden)
         direct_call3(SYS_timer_delete, me->timer, 0, 0);
     me->has_timer = false;
 }
@@ -95,5 +95,6 @@ void cpu_timer_told(struct thread_state *me, uintptr_t instruction, uintptr_t st
         me->counts->cpu_samples_inside[me->kind]++;
     else if (ours)
         me->counts->cpu_samples_probe++;
-    watch_again(me);
+    if (!direct_forbidden)
+        watch_again(me);
 }

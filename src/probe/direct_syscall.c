@@ -1,5 +1,7 @@
 #include "probe/direct_syscall.h"
 
+bool direct_forbidden;
+
 #if defined(__x86_64__)
 
 /* The kernel checks that the address after the `syscall` instruction lies between direct_begin and

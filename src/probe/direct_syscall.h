@@ -11,6 +11,11 @@
 
 #include <sys/syscall.h>
 
+/* True if the process may be killed for system calls that it did not make itself: it has installed,
+ * or is about to install, a filter (seccomp(2)). From then on the probe makes no calls for itself.
+ * Only locks still wait and wake. sandbox.c sets this variable. */
+extern bool direct_forbidden __attribute__((visibility("hidden")));
+
 /* Makes a system call and returns its result. If the call fails, the result is -errno. */
 long direct_call(long number, long a, long b, long c, long d, long e, long f);
 
@@ -43,9 +48,12 @@ static inline bool direct_failed(long result)
     return (unsigned long)result > -4096UL;
 }
 
-/* Maps `bytes` of private memory filled with zeroes. Returns NULL if the kernel refuses. */
+/* Maps `bytes` of private memory filled with zeroes. Returns NULL if the kernel refuses, or if
+ * direct_forbidden is true. */
 static inline void *direct_map(size_t bytes)
 {
+    if (UNLIKELY(direct_forbidden))
+        return NULL;
     long start = direct_call(SYS_mmap, 0, (long)bytes, 3 /* read, write */,
                              0x22 /* private, anonymous */, -1, 0);
     return direct_failed(start) ? NULL : (void *)start;

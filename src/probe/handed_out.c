@@ -169,7 +169,7 @@ void handed_out_forget(uintptr_t start, size_t bytes)
         uintptr_t to = from + ((next < end ? next : end) - start);
         /* The bits of a whole leaf are given back to the kernel rather than filled with zeroes,
          * because many of their pages may never have been touched. */
-        if (to - from == LEAF_BYTES) {
+        if (to - from == LEAF_BYTES && !direct_forbidden) {
             direct_call3(SYS_madvise, (long)leaf, offsetof(struct handed_out_leaf, noted),
                          4 /* MADV_DONTNEED */);
             memset((void *)leaf->noted, 0, sizeof leaf->noted);

@@ -24,7 +24,8 @@
 static void note_exit(int code, void *nothing)
 {
     (void)nothing;
-    if (session.head != NULL && (uint32_t)direct_call0(SYS_getpid) == session.head->process)
+    if (session.head != NULL &&
+        (direct_forbidden || (uint32_t)direct_call0(SYS_getpid) == session.head->process))
         session.head->exit_code = (uint32_t)code;
 }
 

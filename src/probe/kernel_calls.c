@@ -344,7 +344,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
         return;
     }
     const long arguments[3] = {registers[REG_RDI], registers[REG_RSI], registers[REG_RDX]};
-    bool waiting = waits(kind_of(number, arguments));
+    bool waiting = waits(kind_of(number, arguments)) && !direct_forbidden;
     uint64_t begin = ticks_now();
     uint64_t cpu_before_ns = waiting ? thread_cpu_ns() : 0;
     thread_state.calling = true;
@@ -365,7 +365,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
 
 void kernel_calls_arm(struct thread_state *me)
 {
-    if (how != PROFILE_DISPATCH)
+    if (how != PROFILE_DISPATCH || direct_forbidden)
         return;
     direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
     me->armed = !direct_failed(direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH,
@@ -375,13 +375,13 @@ void kernel_calls_arm(struct thread_state *me)
 
 void kernel_calls_unblock(const struct thread_state *me)
 {
-    if (me->armed)
+    if (me->armed && !direct_forbidden)
         direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
 }
 
 bool kernel_calls_disarm(struct thread_state *me)
 {
-    if (me->armed)
+    if (me->armed && !direct_forbidden)
         me->armed = direct_failed(
             direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
     return !me->armed;
@@ -438,6 +438,10 @@ static bool within_valgrind(void)
  * then has the reason. */
 static bool dispatch_begin(struct thread_state *me)
 {
+    if (direct_forbidden) {
+        session.head->dispatch_errno = EPERM;
+        return false;
+    }
     if (within_valgrind()) {
         session.head->dispatch_errno = EOPNOTSUPP;
         return false;
@@ -524,7 +528,7 @@ void kernel_calls_begin(struct thread_state *me)
     session.head->dispatch = how;
     session.head->dispatch_ticks = cost_ticks;
     uintptr_t unknown = 0;
-    if (how != PROFILE_UNSEEN)
+    if (how != PROFILE_UNSEEN && !direct_forbidden)
         atomic_compare_exchange_strong(&break_end, &unknown, (uintptr_t)direct_call0(SYS_brk));
 }
 

@@ -98,6 +98,8 @@ static void find_all(void)
     FIND(madvise);
     FIND(mprotect);
     FIND(sbrk);
+    FIND(prctl);
+    FIND(syscall);
     FIND(pthread_create);
     FIND(sigaltstack);
     FIND(pthread_sigmask);

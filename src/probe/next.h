@@ -67,6 +67,9 @@ struct next {
     int (*mprotect)(void *, size_t, int);
     void *(*sbrk)(intptr_t);
 
+    int (*prctl)(int, ...);
+    long (*syscall)(long, ...);
+
     int (*pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*sigaltstack)(const stack_t *, stack_t *);
     int (*pthread_sigmask)(int, const sigset_t *, sigset_t *);

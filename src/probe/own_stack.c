@@ -82,8 +82,9 @@ static const uint64_t sigsys = UINT64_C(1) << (SIGSYS - 1);
 void own_stack_call(void (*function)(void *), void *argument)
 {
     const uint64_t all = ~sigsys;
-    uint64_t before = 0;
-    direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, MASK_BYTES, 0, 0);
+    uint64_t before = all;
+    if (!direct_forbidden)
+        direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, MASK_BYTES, 0, 0);
     struct unused *stack = take(&for_calls, CALL_BYTES);
     if (stack != NULL) {
         own_stack_switch((char *)stack + CALL_BYTES, function, argument);
@@ -92,7 +93,8 @@ void own_stack_call(void (*function)(void *), void *argument)
         function(argument);
     }
     const uint64_t blocked_here = all & ~before;
-    direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&blocked_here, 0, MASK_BYTES, 0, 0);
+    if (blocked_here != 0)
+        direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&blocked_here, 0, MASK_BYTES, 0, 0);
 }
 
 /* Returns the size of a signal stack: some nested signals, and the program's handler of SIGSYS. */
@@ -111,7 +113,7 @@ bool own_stack_is_ours(const struct thread_state *me, const stack_t *stack)
 void own_stack_arm(struct thread_state *me)
 {
     stack_t now = {.ss_flags = 0};
-    if (direct_failed(direct_call3(SYS_sigaltstack, 0, (long)&now, 0)) ||
+    if (direct_forbidden || direct_failed(direct_call3(SYS_sigaltstack, 0, (long)&now, 0)) ||
         own_stack_is_ours(me, &now))
         return;
     if ((now.ss_flags & SS_DISABLE) == 0) {

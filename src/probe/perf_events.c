@@ -128,7 +128,8 @@ static void measure_nothing(struct thread_state *me)
 void perf_events_arm(struct thread_state *me)
 {
     me->counter_slots = 0;
-    open_group(me);
+    if (!direct_forbidden)
+        open_group(me);
     if (me->counter_slots != 0 && session.head->has_event_nothing == 0)
         measure_nothing(me);
 }
@@ -143,7 +144,7 @@ static bool is_event(int fd)
 
 void perf_events_disarm(struct thread_state *me)
 {
-    for (unsigned i = 0; i < group_size(me); i++)
+    for (unsigned i = 0; i < group_size(me) && !direct_forbidden; i++)
         if (is_event(me->counters[i]))
             direct_call3(SYS_close, me->counters[i], 0, 0);
     me->counter_slots = 0;

@@ -155,6 +155,12 @@ void thread_begin_announced(void)
         (void)begin(&thread_state, true);
 }
 
+void thread_begin_early(void)
+{
+    if (thread_state.guard == THREAD_UNKNOWN)
+        (void)begin(&thread_state, false);
+}
+
 /* Counts an operation of a thread that has ended, or for which the file had no room. */
 static void count_late(enum profile_function function, size_t bytes)
 {
@@ -199,19 +205,9 @@ void thread_ends(void)
     kernel_calls_unblock(&thread_state);
 }
 
-/* The destructor of the probe's key. Destructors of the program's keys may allocate in every round.
- * So this destructor registers itself again until the last round, and ends the thread there. Later
- * system calls must not be dispatched: libc frees the thread's own memory with every signal
- * blocked, and a dispatched call would then kill the process. */
-static void on_thread_end(void *argument)
+/* Ends a thread: its later operations are counted as late. */
+static void end(struct thread_state *me)
 {
-    struct thread_state *me = argument;
-    if (me->guard == THREAD_UNKNOWN) /* the thread has not begun since a fork */
-        return;
-    if (++me->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
-        pthread_setspecific(key, me);
-        return;
-    }
     cpu_timer_disarm(me);
     perf_events_disarm(me);
     bool disarmed = kernel_calls_disarm(me);
@@ -226,13 +222,36 @@ static void on_thread_end(void *argument)
         me->guard = THREAD_OUTSIDE;
 }
 
+/* The destructor of the probe's key. Destructors of the program's keys may allocate in every round.
+ * So this destructor registers itself again until the last round, and ends the thread there. Later
+ * system calls must not be dispatched: libc frees the thread's own memory with every signal
+ * blocked, and a dispatched call would then kill the process. */
+static void on_thread_end(void *argument)
+{
+    struct thread_state *me = argument;
+    if (me->guard == THREAD_UNKNOWN) /* the thread has not begun since a fork */
+        return;
+    if (++me->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+        pthread_setspecific(key, me);
+        return;
+    }
+    end(me);
+}
+
+void thread_end_early(void)
+{
+    if (thread_state.guard == THREAD_OUTSIDE)
+        end(&thread_state);
+}
+
 void thread_end_process(int exit_code)
 {
     uint8_t guard = thread_state.guard;
-    if (guard == THREAD_UNKNOWN || guard == THREAD_BEGINNING)
+    if (guard == THREAD_UNKNOWN || guard == THREAD_BEGINNING ||
+        (guard == THREAD_ENDED && direct_forbidden))
         return;
     /* A child of vfork shares its memory and the file with its parent. It must not end the file. */
-    if (direct_call0(SYS_getpid) != session.head->process)
+    if (!direct_forbidden && direct_call0(SYS_getpid) != session.head->process)
         return;
     if (guard == THREAD_OUTSIDE)
         thread_state.guard = THREAD_INSIDE;

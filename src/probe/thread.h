@@ -29,6 +29,14 @@ void thread_is_idle(struct thread_state *me);
 /* Begins a thread that pthread_create() made and that session_thread_comes() has counted. */
 void thread_begin_announced(void);
 
+/* Begins the calling thread, if it has not begun: it is about to forbid itself system calls, which
+ * the beginning needs. */
+void thread_begin_early(void);
+
+/* Ends the calling thread: its later operations are counted as late. It is about to enter a mode in
+ * which reading the clock kills it. */
+void thread_end_early(void);
+
 /* Called when the thread's start function has returned, before its destructors run. */
 void thread_ends(void);
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +36,14 @@ def profiled(cairn, tmp_path: Path, *command: object) -> dict[str, Any]:
 
 def mallocs(found: dict[str, Any]) -> int:
     (one,) = [one for one in found["functions"] if one["name"] == "malloc"]
-    return sum(by["calls"] for by in one["by"])
+    return sum(by["calls"] for by in one["by"]) + one["late_calls"]
 
 
 @pytest.mark.parametrize("sweep", [(), ("sweep",)], ids=["", "sweep"])
 @pytest.mark.parametrize(
     "right",
     [
-        *("nofile", "fsize", "clearenv"),
+        *("nofile", "fsize", "clearenv", "prctl", "seccomp", "strict"),
         *(pytest.param(right, marks=needs_root) for right in ("setuid", "chroot", "proc")),
     ],
 )
@@ -52,6 +54,33 @@ def test_children_that_give_up_a_right_are_in_the_profile(
     assert len(found["processes"]) == 3
     assert mallocs(found) == KEPT + 2 * PAIRS
     assert {process["program"] for process in found["processes"]} == {str(rights)}
+    assert found["missing"] == [] and found["empty"] == 0
+
+
+@needs_root
+def test_processes_that_begin_on_a_full_disk_are_in_the_profile(
+    cairn, rights: Path, tmp_path: Path
+) -> None:
+    """The program fills the disk that has the probe's files, and then starts processes."""
+    disk, out = tmp_path / "disk", tmp_path / "out.json"
+    disk.mkdir()
+    program = f"head -c 1000000 /dev/zero > {disk}/full 2> /dev/null; exec {rights} nothing 2"
+    profiling = [*cairn.argv, "profile", "--json", out, "--", "sh", "-c", program]
+    mounting = f'mount -t tmpfs -o size=700k none {disk} || exit 77; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounting, "sh", *profiling],
+        env={**cairn.env, "TMPDIR": str(disk)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if done.returncode == 77:
+        pytest.skip("no file system can be mounted here")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())
+    programs = Counter(Path(process["program"]).name for process in found["processes"])
+    assert programs[rights.name] == 3
     assert found["missing"] == [] and found["empty"] == 0
 
 

@@ -113,7 +113,8 @@ C_ORDER: dict[str, list[str]] = {
             "perf_events",
         ),
         *("kernel_calls", "thread"),
-        *("account", "interpose", "operators", "locks", "signals", "interpose_nonallocating"),
+        *("account", "interpose", "operators", "locks", "signals", "sandbox"),
+        "interpose_nonallocating",
     ],
 }
 """The files of each folder of src in their order. A file sees only files before it."""

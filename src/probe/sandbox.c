@@ -1,0 +1,77 @@
+/* sandbox.c - notices that a process forbids itself system calls, by seccomp(2).
+ *
+ * The filter may kill the process for a call that the program itself never makes. So before the
+ * filter is installed, the probe makes the file and begins the thread. From then on it makes no
+ * calls for itself (direct_forbidden). It still makes those of the allocator. A filter that the
+ * program installs without libc is not noticed.
+ */
+#include "probe/direct_syscall.h"
+#include "probe/next.h"
+#include "probe/thread.h"
+
+#include <linux/seccomp.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+
+#define INTERPOSED __attribute__((visibility("default")))
+
+/* Called before a filter is installed. In strict mode a thread may not even read the processor's
+ * clock. Returns the value that direct_forbidden had. */
+static bool forbid(bool strict)
+{
+    bool before = direct_forbidden;
+    thread_begin_early();
+    if (strict)
+        thread_end_early();
+    direct_forbidden = true;
+    return before;
+}
+
+/* glibc passes four further arguments to the kernel, too, whatever the option. */
+INTERPOSED int prctl(int option, ...)
+{
+    va_list rest;
+    unsigned long values[4];
+    va_start(rest, option);
+    for (size_t i = 0; i < COUNT_OF(values); i++)
+        values[i] = va_arg(rest, unsigned long);
+    va_end(rest);
+    bool filters = option == PR_SET_SECCOMP;
+    bool before = filters && forbid(values[0] == SECCOMP_MODE_STRICT);
+    int result = NEXT_ALONE(prctl)(option, values[0], values[1], values[2], values[3]);
+    if (filters && result != 0)
+        direct_forbidden = before;
+    return result;
+}
+
+typedef long call_kernel(long number, long a, long b, long c, long d, long e, long f);
+
+/* Makes a call that may install a filter. */
+static __attribute__((noinline)) long call_slowly(long number, long a, long b, long c, long d,
+                                                  long e, long f)
+{
+    call_kernel *real = (call_kernel *)NEXT_ALONE(syscall);
+    bool by_prctl = number == SYS_prctl && a == PR_SET_SECCOMP;
+    bool strict = by_prctl ? b == SECCOMP_MODE_STRICT : a == SECCOMP_SET_MODE_STRICT;
+    bool filters = number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
+    if (!by_prctl && !filters && !(number == SYS_seccomp && strict))
+        return real(number, a, b, c, d, e, f);
+    bool before = forbid(strict);
+    long result = real(number, a, b, c, d, e, f);
+    /* A positive result is a descriptor, or a thread that the filter cannot be given to. */
+    if (result < 0 || (result > 0 && ((unsigned long)b & SECCOMP_FILTER_FLAG_NEW_LISTENER) == 0))
+        direct_forbidden = before;
+    return result;
+}
+
+/* libc's syscall() takes the number and six arguments. A call may return twice, the first time in a
+ * child that shares the stack. So this function must leave no frame there: it ends with a jump,
+ * which compilers make of such a return. */
+call_kernel probe_syscall __asm__("syscall");
+INTERPOSED long probe_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    call_kernel *real = (call_kernel *)next.syscall;
+    if (UNLIKELY(number == SYS_seccomp || number == SYS_prctl || real == NULL))
+        return call_slowly(number, a, b, c, d, e, f);
+    return real(number, a, b, c, d, e, f);
+}
