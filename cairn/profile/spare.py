@@ -18,22 +18,12 @@ from cairn.errors import CairnError
 from cairn.profile import reader
 from cairn.profile.tally import Missing, ProcessProfile
 
-MAGIC, WINDOW_MAGIC = b"cairnspr", b"cairnwin"
-VERSION = 1
+MAGIC = b"cairnwi1"
 HEAD_BYTES, WINDOW_BYTES = 64 << 10, 8 << 20
 RECORDS, UNRECORDED, NAME_BYTES = 64, 64, 56
 _MISSING_MOST = 100_000
 """The most processes that are missing without a name. The count may be damaged."""
 
-HEAD = np.dtype(
-    [
-        ("magic", "S8"),
-        ("version", "u4"),
-        ("unused", "u4"),
-        ("most_windows", "u8"),
-        ("windows", "u8"),
-    ]
-)
 _UNRECORDED = np.dtype([("process", "u4"), ("error", "u4"), ("program", f"S{NAME_BYTES}")])
 WINDOW = np.dtype(
     [
@@ -45,13 +35,6 @@ WINDOW = np.dtype(
         ("unrecorded", _UNRECORDED, UNRECORDED),
     ]
 )
-
-
-def head(windows: int) -> bytes:
-    """The first bytes of a new memory with room for this many windows."""
-    made = np.zeros(1, HEAD)
-    made["magic"], made["version"], made["most_windows"] = MAGIC, VERSION, windows
-    return made.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +88,15 @@ class Spare:
 
     def _windows(self) -> Iterator[tuple[int, np.void]]:
         """The place and the head of every window that was written to."""
-        head = np.frombuffer(os.pread(self.descriptor, HEAD.itemsize, 0), HEAD)[0]
-        taken = min(int(head["windows"]), int(head["most_windows"]))
-        end, place = HEAD_BYTES + taken * WINDOW_BYTES, HEAD_BYTES
+        end, place = os.fstat(self.descriptor).st_size, 0
         while place < end:
             try:
                 data = os.lseek(self.descriptor, place, os.SEEK_DATA)
             except OSError:  # there are no data behind this place
                 return
-            place += (data - place) // WINDOW_BYTES * WINDOW_BYTES
-            if place >= end:
-                return
+            place = data // WINDOW_BYTES * WINDOW_BYTES
             window = np.frombuffer(os.pread(self.descriptor, WINDOW.itemsize, place), WINDOW)[0]
-            if window["magic"] == WINDOW_MAGIC:
+            if window["magic"] == MAGIC:
                 yield place, window
             place += WINDOW_BYTES
 
@@ -125,4 +104,4 @@ class Spare:
 def _span(name: str) -> tuple[int, int]:
     """The place of a record, and the bytes from there to the end of its window."""
     place = int(name.removeprefix("spare-"))
-    return place, WINDOW_BYTES - (place - HEAD_BYTES) % WINDOW_BYTES
+    return place, WINDOW_BYTES - place % WINDOW_BYTES

@@ -11,10 +11,11 @@ import os
 import resource
 from collections.abc import Iterator
 
-from cairn.profile.spare import HEAD_BYTES, WINDOW_BYTES, Spare, head
+from cairn.profile.spare import WINDOW_BYTES, Spare
 
 _WINDOWS_MOST = 1 << 17
-"""Enough for a build of 100,000 programs. Memory that is never written takes no space."""
+"""As many as there are process numbers on most machines. Memory that is never written takes no
+space."""
 _HIGH = 900
 """The least number of the descriptor: programs seldom have files of their own there."""
 
@@ -41,16 +42,16 @@ def variable(spare: Spare | None) -> dict[str, str]:
     if spare is None:
         return {}
     about = os.fstat(spare.descriptor)
-    return {"CAIRN_PROBE_SPARE": f"{spare.descriptor}:{about.st_dev}:{about.st_ino}"}
+    windows = about.st_size // WINDOW_BYTES
+    place = f"{spare.descriptor}:{about.st_dev}:{about.st_ino}:{windows}"
+    return {"CAIRN_PROBE_SPARE": place}
 
 
 def _made() -> int:
     """Makes the memory and returns its descriptor. No process can change its size later."""
     low = os.memfd_create("cairn-spare", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        windows = _windows()
-        os.ftruncate(low, HEAD_BYTES + windows * WINDOW_BYTES)
-        os.pwrite(low, head(windows), 0)
+        os.ftruncate(low, _windows() * WINDOW_BYTES)
         fcntl.fcntl(low, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         unlimited = descriptors == resource.RLIM_INFINITY
@@ -64,4 +65,4 @@ def _windows() -> int:
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if limit == resource.RLIM_INFINITY:
         return _WINDOWS_MOST
-    return max(0, min(_WINDOWS_MOST, (limit - HEAD_BYTES) // WINDOW_BYTES))
+    return max(0, min(_WINDOWS_MOST, limit // WINDOW_BYTES))

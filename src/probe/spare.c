@@ -18,6 +18,8 @@ static struct {
     int fd;
     uint64_t device;
     uint64_t inode;
+    uint64_t windows; /* their number; 0: there is no memory */
+    uint64_t next;    /* number of the next window to map */
 } memory = {.fd = -1};
 
 static uint64_t round_up(uint64_t bytes)
@@ -33,42 +35,20 @@ static bool descriptor_is_ours(void)
            (uint64_t)status.st_dev == memory.device && (uint64_t)status.st_ino == memory.inode;
 }
 
-static void *map(uint64_t offset, uint64_t bytes)
-{
-    long start = direct_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                             memory.fd, (long)offset);
-    return direct_failed(start) ? NULL : (void *)start;
-}
-
-/* Takes the number of a window that no other image has. Returns false if there is none. */
-static bool take_number(uint64_t *number)
-{
-    struct spare_head *head = map(0, SPARE_HEAD_BYTES);
-    bool taken = false;
-    if (head == NULL)
-        return false;
-    if (memcmp(head->magic, SPARE_MAGIC, sizeof head->magic) == 0 &&
-        head->version == SPARE_VERSION) {
-        *number = __atomic_fetch_add(&head->windows, 1, __ATOMIC_RELAXED);
-        taken = *number < head->most_windows;
-    }
-    direct_call3(SYS_munmap, (long)head, SPARE_HEAD_BYTES, 0);
-    return taken;
-}
-
-/* Maps a new window in place of the present one. The memory of the present one stays mapped. */
+/* Maps the next window in place of the present one, whose memory stays mapped. The first window has
+ * the number of the process, so that most images have one of their own. */
 static void open_window(void)
 {
-    uint64_t number;
-    if (!descriptor_is_ours() || !take_number(&number))
+    if (memory.windows == 0 || !descriptor_is_ours())
         return;
-    struct spare_window *mapped =
-        map(SPARE_HEAD_BYTES + number * SPARE_WINDOW_BYTES, SPARE_WINDOW_BYTES);
-    if (mapped == NULL)
+    uint64_t number = memory.next++ % memory.windows;
+    long mapped = direct_call(SYS_mmap, 0, SPARE_WINDOW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+                              memory.fd, (long)(number * SPARE_WINDOW_BYTES));
+    if (direct_failed(mapped))
         return;
     /* A core dump would otherwise contain the whole window. */
-    direct_call3(SYS_madvise, (long)mapped, SPARE_WINDOW_BYTES, MADV_DONTDUMP);
-    window = mapped;
+    direct_call3(SYS_madvise, mapped, SPARE_WINDOW_BYTES, MADV_DONTDUMP);
+    window = (struct spare_window *)mapped;
 }
 
 void spare_open(const char *option)
@@ -83,9 +63,9 @@ void spare_open(const char *option)
     long fd = strtol(option, &end, 10);
     memory.device = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
     memory.inode = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
-    if (*end != '\0' || end == option)
-        return;
+    memory.windows = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
     memory.fd = (int)fd;
+    memory.next = (uint64_t)direct_call0(SYS_getpid);
     open_window();
 }
 
@@ -98,7 +78,7 @@ static void *take(uint64_t bytes)
     uint64_t begin = SPARE_HEAD_BYTES + __atomic_fetch_add(&window->bytes, bytes, __ATOMIC_RELAXED);
     if (begin + bytes > SPARE_WINDOW_BYTES)
         return NULL;
-    memcpy(window->magic, SPARE_WINDOW_MAGIC, sizeof window->magic);
+    memcpy(window->magic, SPARE_MAGIC, sizeof window->magic);
     return (char *)window + begin;
 }
 
@@ -129,7 +109,7 @@ bool spare_note_unrecorded(uint32_t process, uint32_t error, const char *program
 {
     if (window == NULL)
         return false;
-    memcpy(window->magic, SPARE_WINDOW_MAGIC, sizeof window->magic);
+    memcpy(window->magic, SPARE_MAGIC, sizeof window->magic);
     uint64_t entry = __atomic_fetch_add(&window->unrecorded_count, 1, __ATOMIC_RELAXED);
     if (entry >= SPARE_UNRECORDED)
         return true;

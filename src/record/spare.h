@@ -2,17 +2,17 @@
  * interface between C and Python.
  *
  * cairn makes the spare memory (memfd_create(2)) before it starts a program, and every process of
- * the program inherits its descriptor. CAIRN_PROBE_SPARE has the number of the descriptor, and the
- * device and inode by which the probe recognises the memory: "900:1:2051".
- * cairn/profile/spare.py reads it. Always:
+ * the program inherits its descriptor. CAIRN_PROBE_SPARE has the number of the descriptor, the device
+ * and inode by which the probe recognises the memory, and its number of windows:
+ * "900:1:2051:131072". cairn/profile/spare.py reads it. Always:
  *
- *     the memory begins with a struct spare_head
- *     window k lies at SPARE_HEAD_BYTES + k * SPARE_WINDOW_BYTES, and k < head.windows
+ *     window k lies at k * SPARE_WINDOW_BYTES, and k < number of windows
  *     a window begins with a struct spare_window, or it has only zeroes: nothing was written to it
  *     records[i] != 0  =>  at that offset from the window lies a file as in profile.h
  *
- * Every program image takes a window when it starts. Its forked children share the window. Memory
- * that was never written takes no space.
+ * Every program image maps a window when it starts, and its forked children share the mapping. The
+ * process number of the image selects the window. Several images may have the same one. Memory that
+ * was never written takes no space.
  */
 #ifndef CAIRN_RECORD_SPARE_H
 #define CAIRN_RECORD_SPARE_H
@@ -21,25 +21,14 @@
 
 #include <assert.h>
 
-#define SPARE_MAGIC        "cairnspr"
-#define SPARE_WINDOW_MAGIC "cairnwin"
+#define SPARE_MAGIC "cairnwi1" /* ends in the version */
 
 enum {
-    SPARE_VERSION = 1,
     SPARE_HEAD_BYTES = 64 << 10, /* a multiple of every page size */
     SPARE_WINDOW_BYTES = 8 << 20,
     SPARE_RECORDS = 64,
     SPARE_UNRECORDED = 64,
     SPARE_NAME_BYTES = 56, /* with the NUL; longer names are cut */
-};
-
-/* cairn writes all fields but `windows`. */
-struct spare_head {
-    char magic[8];
-    uint32_t version;
-    uint32_t unused;
-    uint64_t most_windows; /* windows that the memory has room for */
-    uint64_t windows;      /* windows that images asked for */
 };
 
 /* A process that could be recorded neither in a file nor here. */
