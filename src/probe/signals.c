@@ -5,8 +5,8 @@
  * threads and handlers. They store the program's own action for SIGSYS without setting it in the
  * kernel. If the program changes masks or actions without libc, these functions do not see it.
  *
- * The probe also gives each thread an alternate signal stack (own_stack.h). The program sees its own
- * alternate stacks alone, and its handlers run where they would run without the probe.
+ * The probe also gives each thread an alternate signal stack (own_stack.h). The program sees its
+ * own alternate stacks alone, and its handlers run on these, as without the probe.
  */
 #include "probe/kernel_calls.h"
 #include "probe/next.h"

@@ -2,8 +2,8 @@
  * interface between C and Python.
  *
  * cairn makes the spare memory (memfd_create(2)) before it starts a program, and every process of
- * the program inherits its descriptor. CAIRN_PROBE_SPARE has the number of the descriptor, the device
- * and inode by which the probe recognises the memory, and its number of windows:
+ * the program inherits its descriptor. CAIRN_PROBE_SPARE has the number of the descriptor, the
+ * device and inode by which the probe recognises the memory, and its number of windows:
  * "900:1:2051:131072". cairn/profile/spare.py reads it. Always:
  *
  *     window k lies at k * SPARE_WINDOW_BYTES, and k < number of windows

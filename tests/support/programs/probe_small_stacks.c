@@ -1,6 +1,6 @@
 /* probe_small_stacks.c BYTES [first] - 200 fibres on stacks of BYTES bytes each, which allocate,
- * resize and free between switches. With "first" the stacks are no blocks, so that the first call of
- * each kind is made on such a stack.
+ * resize and free between switches. With "first" the stacks are no blocks, so that the first call
+ * of each kind is made on such a stack.
  *
  * probe_small_stacks.c depth - prints how many bytes of the stack each kind of call takes, the most
  * of many calls. */
