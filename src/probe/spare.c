@@ -19,7 +19,6 @@ static struct {
     uint64_t device;
     uint64_t inode;
     uint64_t windows; /* their number; 0: there is no memory */
-    uint64_t next;    /* number of the next window to map */
 } memory = {.fd = -1};
 
 static uint64_t round_up(uint64_t bytes)
@@ -35,13 +34,13 @@ static bool descriptor_is_ours(void)
            (uint64_t)status.st_dev == memory.device && (uint64_t)status.st_ino == memory.inode;
 }
 
-/* Maps the next window in place of the present one, whose memory stays mapped. The first window has
- * the number of the process, so that most images have one of their own. */
+/* Maps a window in place of the present one, whose memory stays mapped. The window has the number
+ * of the calling process, so that most of them have one of their own. */
 static void open_window(void)
 {
-    if (memory.windows == 0 || !descriptor_is_ours())
+    if (memory.windows == 0 || direct_forbidden || !descriptor_is_ours())
         return;
-    uint64_t number = memory.next++ % memory.windows;
+    uint64_t number = (uint64_t)direct_call0(SYS_getpid) % memory.windows;
     long mapped = direct_call(SYS_mmap, 0, SPARE_WINDOW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
                               memory.fd, (long)(number * SPARE_WINDOW_BYTES));
     if (direct_failed(mapped))
@@ -65,7 +64,6 @@ void spare_open(const char *option)
     memory.inode = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
     memory.windows = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
     memory.fd = (int)fd;
-    memory.next = (uint64_t)direct_call0(SYS_getpid);
     open_window();
 }
 
