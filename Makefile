@@ -9,7 +9,7 @@ JOBS   ?= $(shell nproc)
 PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* \
   src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
-SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml)
+SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml cairn/bench/ill/*)
 
 .PHONY: help all demo test fresh mutants check-long check bench man golden format install \
   uninstall clean
@@ -82,7 +82,7 @@ golden: all .venv/tested ## regenerate tests/golden from the current output; rev
 format: .venv/tested ## format all C and Python files
 	$(PY) -m ruff check --fix --quiet . ; $(PY) -m ruff format --quiet .
 	.venv/bin/clang-format -i include/cairn/* examples/arena/* examples/heap/* \
-	  src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tools/*.c \
+	  src/*/*.[ch] workloads/*.c workloads/*/*.[ch] tools/*.c cairn/bench/ill/* \
 	  tests/*/*.[ch] tests/*/*.cpp tests/support/*/*.[ch] tests/support/*/*.cpp
 
 install: build/installed ## install for this user, or under PREFIX=…; DESTDIR=… is for packagers

@@ -12,7 +12,7 @@ Prints one line for each finding. The line ends in ≈ if the gain is within a f
 effect's range only, and in ✘ if it is within neither. Then prints how many gains are within a
 factor of two of the claimed effect, and how many are within a factor of two of the effect's range.
 Findings from the comparison of two allocators are left out: each explains a part of a measured
-difference, and the tests with the flawed allocators in tests/support/ill check these findings.
+difference, and the tests with the flawed allocators in cairn/bench/ill check these findings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tests of `cairn compare --why` and `cairn explain` on gaps whose cause is known.
 
-The causes are the libraries of tests/support/ill/, which have one illness (weakness) each.
+The causes are the libraries of cairn/bench/ill/, which have one illness (weakness) each.
 """
 
 from __future__ import annotations

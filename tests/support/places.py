@@ -7,5 +7,5 @@ from pathlib import Path
 SUPPORT = Path(__file__).resolve().parent
 PROGRAMS = SUPPORT / "programs"
 """Programs for tests to start, and libraries to preload into programs."""
-ILL = SUPPORT / "ill"
+ILL = SUPPORT.parents[1] / "cairn" / "bench" / "ill"
 """Libraries that give a healthy allocator one illness each."""

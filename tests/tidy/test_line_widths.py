@@ -18,7 +18,7 @@ BESIDE_WIDTH = 60
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 C_FILES = sorted(
     file
-    for top in ("src", "include", "workloads", "tests", "examples")
+    for top in ("src", "include", "workloads", "cairn", "tests", "examples")
     for suffix in ("*.c", "*.h", "*.cpp", "*.hpp", "*.cc")
     for file in (ROOT / top).rglob(suffix)
 )

@@ -1,0 +1,47 @@
+/* scattered: consecutive blocks of a size lie far apart. New blocks are cut from a piece of 64 MiB
+ * in an order that jumps by $ILL blocks, an odd number. Freed blocks are reused at once.
+ *
+ * The allocator's own work is that of a healthy one. In comparison with one, the program itself
+ * takes longer, and Cairn must say this and name no other cause.
+ */
+#include "slots.h"
+
+struct pool { /* of one size class */
+    char *at;
+    size_t count, used, place;
+};
+
+static struct pool pools[SERVED_MAX / 16 + 1];
+static struct slot *free_slots[SERVED_MAX / 16 + 1];
+
+static struct slot *slot_find(size_t room)
+{
+    struct slot *slot = free_slots[room / 16];
+    if (slot != NULL)
+        free_slots[room / 16] = slot->next;
+    return slot;
+}
+
+static struct slot *slot_cut(size_t room)
+{
+    struct pool *pool = &pools[room / 16];
+    size_t each = sizeof(struct slot) + room;
+    if (pool->used == pool->count) {
+        pool->at = slot_piece();
+        if (pool->at == NULL)
+            return NULL;
+        /* The number of slots is a power of two, so that an odd step visits each once. */
+        pool->used = pool->place = 0;
+        for (pool->count = 1; pool->count * 2 * each <= PIECE; pool->count *= 2)
+            ;
+    }
+    pool->place = (pool->place + ill_strength) & (pool->count - 1);
+    pool->used++;
+    return (struct slot *)(pool->at + pool->place * each);
+}
+
+static void slot_free(struct slot *slot)
+{
+    slot->next = free_slots[slot->room / 16];
+    free_slots[slot->room / 16] = slot;
+}
