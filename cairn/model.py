@@ -635,6 +635,8 @@ class Settings:
 
     These runs provide evidence and are never ranked.
     """
+    only: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By contender: the indexes of its workloads. A contender that is not here runs on all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rich.console import Console
 import cairn
 from cairn import units
 from cairn.cli.console import NOTHING_YET, Output, end_like_ctrl_c, given, say
-from cairn.compare import instructions
+from cairn.compare import instructions, plan
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
     INTERRUPTED,
@@ -146,7 +146,14 @@ def new_run(
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders
     if settings.why:
-        contenders += _twins(contenders)
+        twins = _twins(contenders)
+        only = {
+            probed.name: settings.only[one.name]
+            for one, probed in zip(contenders, twins, strict=True)
+            if one.name in settings.only
+        }
+        settings = replace(settings, only={**settings.only, **only})
+        contenders += twins
     now = time.time()
     return Run(
         schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__,
@@ -265,7 +272,11 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     from cairn.run.measure import Measurement
     from cairn.run.runner import private_folder
 
-    per_round = len(run.contenders) * len(run.settings.workloads)
+    per_round = sum(
+        plan.runs_on(run.settings.only, contender.name, workload)
+        for contender in run.contenders
+        for workload in range(len(run.settings.workloads))
+    )
     sizes = (console, run.rule, per_round, per_round * run.settings.warmup)
     observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
     end_like_ctrl_c()

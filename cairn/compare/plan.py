@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cairn.model import Trial
 
@@ -11,10 +11,24 @@ WARM_UP = 0
 """The number of the warm-up round. Its trials do not count."""
 
 
+Only = Mapping[str, tuple[int, ...]]
+"""By contender: the indexes of the workloads on which it runs. Others run on all."""
+_ALL: Only = {}
+
+
+def runs_on(only: Only, contender: str, workload: int) -> bool:
+    """Whether the contender runs on the workload."""
+    return contender not in only or workload in only[contender]
+
+
 def one_round(
-    number: int, contenders: Sequence[str], seed: int, workloads: Sequence[int] = (0,)
+    number: int,
+    contenders: Sequence[str],
+    seed: int,
+    workloads: Sequence[int] = (0,),
+    only: Only = _ALL,
 ) -> tuple[Trial, ...]:
-    """The trials of one round: every contender once on each workload, in random order.
+    """The trials of one round: every contender once on each of its workloads, in random order.
 
     The order of the workloads is random, too. All contenders run on one workload before the next
     begins, so that compared runs are close together in time.
@@ -28,7 +42,7 @@ def one_round(
     """
     trials: list[Trial] = []
     for workload in random.Random(f"{seed}/{number}").sample(list(workloads), len(workloads)):
-        names = list(contenders)
+        names = [name for name in contenders if runs_on(only, name, workload)]
         random.Random(f"{seed}/{number}/{workload}").shuffle(names)
         trials += [
             Trial(number, len(trials) + place, name, workload) for place, name in enumerate(names)
@@ -37,13 +51,18 @@ def one_round(
 
 
 def warm_up(
-    contenders: Sequence[str], rounds: int, workloads: Sequence[int] = (0,)
+    contenders: Sequence[str], rounds: int, workloads: Sequence[int] = (0,), only: Only = _ALL
 ) -> Iterator[Trial]:
-    """The trials of the warm-up: every contender `rounds` times on each workload.
+    """The trials of the warm-up: every contender `rounds` times on each of its workloads.
 
     These trials fill caches and reveal failures early. None of them counts, so their order need not
     be random.
     """
-    cells = [(name, workload) for workload in workloads for name in contenders] * rounds
+    cells = [
+        (name, workload)
+        for workload in workloads
+        for name in contenders
+        if runs_on(only, name, workload)
+    ] * rounds
     for position, (name, workload) in enumerate(cells):
         yield Trial(WARM_UP, position, name, workload)

@@ -228,7 +228,7 @@ class Measurement:
         workloads = range(len(run.settings.workloads))
         if self._settle():
             return
-        warming = plan.warm_up(baseline_first, run.settings.warmup, workloads)
+        warming = plan.warm_up(baseline_first, run.settings.warmup, workloads, run.settings.only)
         self._carry_out(
             [t for t in warming if (t.workload, t.contender) not in self._warm], watch=True
         )
@@ -241,7 +241,7 @@ class Measurement:
             number += 1
             if self._warm_bytes:
                 self._runner.touch(self._warm_bytes)
-            self._carry_out(plan.one_round(number, names, run.seed, workloads))
+            self._carry_out(plan.one_round(number, names, run.seed, workloads, run.settings.only))
             if number == 1:
                 self._judge(suitability.after_round)
             self._observer.round_ended(self._progress())
@@ -312,6 +312,7 @@ class Measurement:
         return sum(
             self._expected_s(Trial(0, 0, contender.name, workload))
             for contender in self._run.contenders
+            if plan.runs_on(self._run.settings.only, contender.name, workload)
         )
 
     def _expected_s(self, trial: Trial) -> float:
@@ -550,7 +551,7 @@ class Measurement:
                 f"the program {why} under {name}{where}, so there is nothing to compare with"
                 + advice
             )
-        competing = [one.name for one in self._run.competing]
+        competing = self._competing(workload)
         if name in competing and all(
             (workload, one) in self._failed for one in competing if one != self._run.baseline
         ):
@@ -598,8 +599,13 @@ class Measurement:
     def _ratios(self, workload: int) -> dict[str, tuple[float, ...]]:
         if self._run.settings.instructions:
             return {}
-        names = [contender.name for contender in self._run.competing]
+        names = self._competing(workload)
         return comparison.time_ratios(self._of[workload], names, self._run.baseline)
+
+    def _competing(self, workload: int) -> list[str]:
+        """The names of the contenders that are compared on this workload."""
+        only = self._run.settings.only
+        return [one.name for one in self._run.competing if plan.runs_on(only, one.name, workload)]
 
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
         """The number of complete rounds of this workload.
@@ -610,6 +616,7 @@ class Measurement:
             contender.name: 0
             for contender in self._run.contenders
             if (workload, contender.name) not in self._failed
+            and plan.runs_on(self._run.settings.only, contender.name, workload)
         }
         for sample in self._of[workload]:
             if sample.counts and sample.trial.contender in rounds:

@@ -98,3 +98,13 @@ def test_the_warm_up_takes_workloads_one_after_the_other() -> None:
     cells = [(3, "a"), (3, "b"), (1, "a"), (1, "b")]
     assert [(trial.workload, trial.contender) for trial in trials] == cells * 2
     assert [trial.position for trial in trials] == list(range(8))
+
+
+def test_a_contender_runs_only_on_its_own_workloads() -> None:
+    only = {"b": (1,), "c": ()}
+    rounds = plan.one_round(3, ["a", "b", "c"], seed=7, workloads=(0, 1), only=only)
+    warming = list(plan.warm_up(["a", "b", "c"], 1, workloads=(0, 1), only=only))
+    for trials in (rounds, warming):
+        cells = sorted((trial.workload, trial.contender) for trial in trials)
+        assert cells == [(0, "a"), (1, "a"), (1, "b")]
+        assert [trial.position for trial in trials] == [0, 1, 2]
