@@ -26,6 +26,7 @@ from cairn.model import (
     CPU,
     CPU_TIME,
     FAULTS,
+    LAZY,
     PEAK,
     PEAK_LESS_LAZY,
     WALL,
@@ -51,6 +52,9 @@ from cairn.verdict import (
 
 Ratios = Callable[[str, str, str], tuple[float, ...] | None]
 """ratios(metric key, contender, base): ln(contender / base) by round; None if undefined."""
+LAZY_LEAST = 1 << 20
+"""The least bytes of lazily freed memory in some run for which the verdict speaks of it. Reports
+show columns for such memory from the same number on."""
 
 
 def verdict(
@@ -140,11 +144,13 @@ class _Judge:
             effect.measure is Measure.MEMORY and effect.outcome is Outcome.WORSE
             for effect in effects
         )
+        lazy = row.summaries.get(LAZY.key)
+        freed = lazy is not None and lazy.maximum >= LAZY_LEAST
         lean = self._outcome(row.changes.get(PEAK_LESS_LAZY.key)) in (
             Outcome.BETTER,
             Outcome.EQUIVALENT,
         )
-        return Judgement(row.contender, effects, lazily_freed=fatter and lean)
+        return Judgement(row.contender, effects, lazily_freed=fatter and freed and lean)
 
     def _effect(self, row: Row, measure: Measure) -> Effect:
         key = self._key(measure)

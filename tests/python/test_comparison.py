@@ -413,15 +413,24 @@ class TestVerdict:
             "difference in time is shown."
         )
 
-    def test_lazily_freed_memory_is_named_in_the_verdict(self) -> None:
+    @pytest.mark.parametrize("lazy_bytes", [0, MIB - 1, MIB, 50 * MIB])
+    def test_lazily_freed_memory_is_named_in_the_verdict_if_there_is_any(
+        self, lazy_bytes: int
+    ) -> None:
         samples = [
-            replace(s, memory=replace(s.memory, peak_less_lazy_bytes=100 * MIB))
+            replace(
+                s,
+                memory=replace(
+                    s.memory, peak_less_lazy_bytes=100 * MIB, lazy_peak_bytes=lazy_bytes
+                ),
+            )
             for s in runs({"system": 10, "a": 9}, {"a": 150 * MIB})
         ]
-        assert said(judge(samples, ("system", "a")))[-1] == (
+        told = (
             "The additional memory of a is lazily freed: the kernel takes it back when other "
             "programs need memory."
         )
+        assert (said(judge(samples, ("system", "a")))[-1] == told) is (lazy_bytes >= MIB)
 
     def test_of_two_winners_without_a_shown_difference_the_leaner_is_named_first(self) -> None:
         comparison = simple(
