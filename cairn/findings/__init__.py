@@ -19,6 +19,9 @@ __all__ = ["RULES", "Finding", "find"]
 RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     kernel.returns_what_it_needs,
     kernel.asks_too_often,
+    kernel.changes_protection,
+    kernel.waits_for_nobody,
+    kernel.calls_the_kernel,
     waiting.queues,
     memory.not_reused,
     memory.huge_page_bloat,

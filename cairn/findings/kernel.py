@@ -8,13 +8,19 @@ from cairn import units
 from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
-from cairn.profile.tally import Profile, lasting
+from cairn.profile.tally import WAITING, WAKING, Profile, call_name, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
 """System calls that return memory to the kernel. `brk` also does so when it shrinks the heap."""
 GETTING = ("mmap", "brk", "mprotect")
 """System calls that get memory from the kernel."""
 ASKING = (*GETTING, "mremap")
+PROTECTING, YIELDING = "mprotect", "sched_yield"
+ADVISING = ("madvise(HUGEPAGE)", "madvise(other)")
+OTHER = "other"
+"""The line of all system calls that have no line of their own."""
+_NAMED = 2
+"""At most this many system calls of the line OTHER are named."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Page size of this machine. A profile does not record the page size of the machine on which it was
 made. The two sizes are nearly always the same."""
@@ -88,15 +94,24 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 def _on_processor(profile: Profile, ns: float) -> float:
     """Limits `ns`, the wall time of system calls, to the program's system time.
 
-    Wall time also contains waiting, which takes no CPU time.
+    Wall time also contains waiting, which takes no CPU time. The probe's detours are system time,
+    too, and are subtracted.
     """
-    return min(ns, float(profile.tree.system_ns)) if profile.tree else ns
+    ticking = clock(profile.tally)
+    detours = profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
+    return min(ns, max(0.0, profile.tree.system_ns - detours)) if profile.tree else ns
+
+
+def _again_ns(profile: Profile) -> tuple[int, int, float]:
+    """The repeated page faults, all page faults, and the estimated time of the repeated ones."""
+    again, faults = faults_again(profile)
+    return again, faults, again * _fault_ns(profile, faults)
 
 
 def returns_what_it_needs(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator returns memory to the kernel and soon needs it again."""
     busy, found = busy_ns(profile), kernel_lines(profile)
-    again, faults = faults_again(profile)
+    again, faults, faults_ns = _again_ns(profile)
     if busy is None or not profile.operations or not again or again < AGAIN_LEAST * faults:
         return None
     returning = [one for one in found if one.name in RETURNING]
@@ -118,7 +133,6 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         return None
     _, _, asking_ns = _sum(asking)
     ns, least = (_on_processor(profile, each) for each in (ns, ns + asking_ns))
-    faults_ns = again * _fault_ns(profile, faults)
     effect = Estimate(least + faults_ns, Interval(ns, least + 2 * faults_ns, LEVEL)).over(
         busy, most=1.0
     )
@@ -149,7 +163,12 @@ def asks_too_often(profile: Profile) -> Finding | None:
     `mremap` does not count: it saves copying the block that it moves.
     """
     busy = busy_ns(profile)
-    asking = [one for one in kernel_lines(profile) if one.name in GETTING]
+    protects = changes_protection(profile) is not None
+    asking = [
+        one
+        for one in kernel_lines(profile)
+        if one.name in GETTING and not (protects and one.name == PROTECTING)
+    ]
     calls, got, ns = _sum(asking)
     if (
         busy is None
@@ -174,3 +193,134 @@ def asks_too_often(profile: Profile) -> Finding | None:
         advice="let it grow in larger steps (glibc: MALLOC_TOP_PAD_), or use an allocator that "
         "does",
     )
+
+
+def changes_protection(profile: Profile) -> Finding | None:
+    """Returns a finding if the allocator changes the protection of the same pages again and again.
+
+    An allocator that grows by mprotect changes each page once, so it changes at most the bytes that
+    it holds. A finding needs TURNOVER_LEAST times as many.
+    """
+    busy, held = busy_ns(profile), held_most(profile)
+    lines = [one for one in kernel_lines(profile) if one.name == PROTECTING]
+    calls, changed, ns = _sum(lines)
+    if (
+        busy is None
+        or not held
+        or not profile.operations
+        or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
+        or changed < TURNOVER_LEAST * held
+        or returns_what_it_needs(profile) is not None
+    ):
+        return None
+    again, faults, faults_ns = _again_ns(profile)
+    faults_ns = faults_ns if again >= AGAIN_LEAST * faults else 0.0
+    ns = _on_processor(profile, ns)
+    effect = Estimate(ns + faults_ns, Interval(ns, ns + 2 * faults_ns, LEVEL)).over(busy, most=1.0)
+    if effect.value < SHARE_LEAST:
+        return None
+    return Finding(
+        name="changes-protection",
+        says="The allocator changes the protection of pages (mprotect) again and again",
+        of="CPU",
+        effect=effect.value,
+        interval=effect.interval,
+        measured=not faults_ns,
+        evidence=(
+            f"{units.count(calls)} mprotect, {_per_operation(calls, profile)}: "
+            f"{units.size(changed)} changed in {units.time(ns)}, while at most {units.size(held)} "
+            "were held at a time",
+        ),
+        advice="use an allocator without guard pages, or turn them off, unless you want them to "
+        "find errors",
+    )
+
+
+def waits_for_nobody(profile: Profile) -> Finding | None:
+    """Returns a finding if the allocator yields or sleeps in a program of one thread.
+
+    No other thread can then end the wait. Yielding takes CPU time: on a busy machine it also gives
+    the processor to other programs, which is not its fault. Sleeping takes time only, so its effect
+    is a share of the thread's time.
+    """
+    busy, ticking = busy_ns(profile), clock(profile.tally)
+    lines = [one for one in kernel_lines(profile) if one.name in WAITING]
+    if busy is None or ticking is None or not lines or has_threads(profile):
+        return None
+    whole = profile.tally.threads_ticks * ticking.ns_per_tick
+    total = sum(one.total_ns or 0.0 for one in lines if one.name != YIELDING)
+    cpu = sum(one.cpu_ns or 0.0 for one in lines)
+    of_cpu = min(1.0, _on_processor(profile, cpu) / busy)
+    of_time = min(1.0, total / whole) if whole else 0.0
+    share, sleeps = max(of_cpu, of_time), of_time > of_cpu
+    if share < SHARE_LEAST:
+        return None
+    calls = sum(one.count for one in lines)
+    return Finding(
+        name="waits-for-nobody",
+        says="The allocator yields or sleeps, although there is no other thread",
+        of="thread time" if sleeps else "CPU",
+        effect=share,
+        interval=Interval(share, share, LEVEL),
+        measured=True,
+        evidence=(
+            f"{_list(lines)}, {_per_operation(calls, profile)}: "
+            f"{units.time(total if sleeps else cpu)} in all, in a program of one thread",
+        ),
+        advice="use an allocator that waits only if another thread holds what it needs",
+    )
+
+
+def calls_the_kernel(profile: Profile) -> Finding | None:
+    """Returns a finding if the allocator often makes system calls that no other rule covers.
+
+    These are calls that neither get, return nor protect memory, and that do not wait. Calls that
+    wake a thread count only beyond the number of waits.
+    """
+    busy = busy_ns(profile)
+    ours = [one for one in kernel_lines(profile) if one.name in (OTHER, *ADVISING)]
+    waits = sum(one.count for one in kernel_lines(profile) if one.name in WAITING)
+    wakes = [one for one in kernel_lines(profile) if one.name == WAKING and one.count > waits]
+    calls, _, ns = _sum(ours)
+    calls += sum(one.count - waits for one in wakes)
+    ns += sum((one.total_ns or 0.0) * (one.count - waits) / one.count for one in wakes)
+    if (
+        busy is None
+        or not profile.operations
+        or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
+    ):
+        return None
+    ns = _on_processor(profile, ns)
+    share = min(1.0, ns / busy)
+    if share < SHARE_LEAST:
+        return None
+    known = profile.tally.other_calls.most_common(_NAMED)
+    names = [
+        *(f"{units.count(count)} {call_name(number, profile.machine)}" for number, count in known),
+        *(f"{units.count(one.count)} {one.name}" for one in (*ours, *wakes) if one.name != OTHER),
+    ]
+    return Finding(
+        name="calls-the-kernel",
+        says="The allocator often calls the kernel, neither for memory nor to wait",
+        of="CPU",
+        effect=share,
+        interval=Interval(share, share, LEVEL),
+        measured=True,
+        evidence=(
+            f"{', '.join(names)}, {_per_operation(calls, profile)}: {units.time(ns)} in all",
+        ),
+        advice="use an allocator that keeps what it asks the kernel for",
+    )
+
+
+def has_threads(profile: Profile) -> bool:
+    """Whether some process had two threads at a time."""
+    return any(process.threads_most > 1 for process in profile.processes)
+
+
+def _per_operation(calls: int, profile: Profile) -> str:
+    """How frequent the calls are, as a phrase."""
+    each = calls / profile.operations
+    if each >= 0.1:
+        return f"{each:.2g} per operation"
+    return f"{each * 1000:.2g} per 1,000 operations"

@@ -9,8 +9,8 @@ import numpy as np
 
 from cairn import units
 from cairn.model import Finding, Interval
-from cairn.profile.estimates import LEVEL, octaves, remote_share
-from cairn.profile.tally import SIZE_BUCKETS, Moment, Profile, Tally
+from cairn.profile.estimates import LEVEL, PLAIN, octaves, remote_share
+from cairn.profile.tally import ALLOCATING, GROUPS, SIZE_BUCKETS, Moment, Profile, Tally
 
 LIVE_RATIO_LEAST = 2.0
 """The threshold of `not_reused`, for the resident memory that was ever handed out. It is a multiple
@@ -100,6 +100,30 @@ def _kept(moment: Moment) -> int:
     return max(0, (moment.own_bytes or 0) - (moment.unasked_bytes or 0))
 
 
+def _most_not_reused(profile: Profile, live: int) -> float:
+    """The most bytes that can have been freed and not handed out again; `live` is the live peak.
+
+    Two quantities bound them. The first is the number of freed bytes: memory that was never freed
+    cannot fail to be reused. The second is the number of bytes handed out of fresh memory beyond
+    the live peak: without them, no request was made that freed memory could have served. The probe
+    tells fresh memory from reused memory only for malloc and new. Other functions are taken to get
+    fresh memory as often, among blocks of the same size group.
+    """
+    tally = profile.tally
+    requested = tally.asked.sum(axis=1)
+    calls = tally.calls.sum(axis=1)
+    plain = [ALLOCATING.index(name) for name in PLAIN]
+    fresh = 0.0
+    for group in range(len(GROUPS)):
+        count = int(calls[plain, group].sum())
+        share = min(1.0, int(tally.fresh[:, group].sum()) / count) if count else 1.0
+        fresh += share * int(requested[:, group].sum())
+    rounding = tally.usable_bytes / tally.watched_bytes if tally.watched_bytes else 1.0
+    left = profile.moments[-1].live_bytes if profile.moments else 0
+    freed = max(0.0, float(requested.sum()) - left)
+    return min(freed * rounding, max(0.0, fresh * rounding - live))
+
+
 def not_reused(profile: Profile) -> Finding | None:
     """Returns a finding if freed memory is not reused.
 
@@ -115,7 +139,7 @@ def not_reused(profile: Profile) -> Finding | None:
     if most is None or not live or not most.resident_bytes:
         return None
     kept = _kept(most)
-    beyond = kept - live
+    beyond = min(kept - live, round(_most_not_reused(profile, live)))
     surely = live * (1 + 2 * _error_of_live(profile, asked))
     if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
         return None

@@ -20,7 +20,7 @@ RATIO_LEAST = 1.5
 """An operation is slow if its mean time is this many times that of the other allocator."""
 PART_LEAST = 0.3
 """A finding must explain this share of the difference in allocator code; otherwise it is not the
-reason for the difference. For the allocator `slow_new_memory` of tests/support/ill, the right
+reason for the difference. For the allocator `slow_new_memory` of cairn/bench/ill, the right
 finding explains only 34 %: some allocations that this allocator slows down get reused memory, and
 do not count as new."""
 SCALED_MOST = 2.0
@@ -133,7 +133,11 @@ def find(two: Two) -> tuple[Finding, ...]:
     allocations only run if no slow path was found.
     """
     path = slow_path(two)
-    named = [path] if path is not None and _is_why(two, path) else [slow_free(two), slow_new(two)]
+    named = (
+        [path]
+        if path is not None and _is_why(two, path)
+        else [slow_free(two), slow_reuse(two), slow_new(two)]
+    )
     kept = [finding for finding in named if finding is not None and _is_why(two, finding)]
     return tuple(sorted(kept, key=lambda one: -one.effect))
 
@@ -247,6 +251,23 @@ def slow_free(two: Two) -> Finding | None:
         measured=True,
         evidence=(f"A free takes {free.means}",),
         advice="use the other allocator, or free blocks of one lifetime all at once (an arena)",
+    )
+
+
+def slow_reuse(two: Two) -> Finding | None:
+    """Returns a finding if allocations of reused memory take longer than the other allocator's."""
+    again = _longer(two, *AGAIN)
+    if again is None or again.ratio < RATIO_LEAST:
+        return None
+    return Finding(
+        name="slow-reuse",
+        says="Allocations of reused memory are slow",
+        of="CPU",
+        effect=again.effect.value,
+        interval=again.effect.interval,
+        measured=True,
+        evidence=(f"Such an allocation takes {again.means}",),
+        advice="use the other allocator: this one searches, tries again, or writes to the block",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from cairn import units
+from cairn.findings.kernel import has_threads
 from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, clock, probe_ns
 from cairn.profile.tables import kernel_lines, lock_lines
@@ -36,7 +37,10 @@ def is_queueing(share: float, waits: float) -> bool:
 
 
 def queues(profile: Profile) -> Finding | None:
-    """Returns a finding if threads wait for a lock, by sleeping, yielding or spinning."""
+    """Returns a finding if threads wait for a lock, by sleeping, yielding or spinning.
+
+    One thread alone cannot queue: `kernel.waits_for_nobody` speaks of its waits.
+    """
     whole = _thread_ns(profile)
     calls = kernel_lines(profile)
     slept = [one for one in calls if one.name in WAITING]
@@ -46,7 +50,7 @@ def queues(profile: Profile) -> Finding | None:
     waited = max(
         sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks)
     )
-    if not profile.operations or not whole or not waits:
+    if not profile.operations or not whole or not waits or not has_threads(profile):
         return None
     wakes = sum(one.count for one in woken)
     most = float(profile.tree.system_ns) if profile.tree is not None else math.inf

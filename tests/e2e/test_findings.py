@@ -1,4 +1,4 @@
-"""Tests of the findings with the allocators of tests/support/ill/, which have one illness each.
+"""Tests of the findings with the allocators of cairn/bench/ill/, which have one illness each.
 
 An illness is a known weakness. Cairn must find it, and must find nothing in a healthy allocator.
 """
@@ -159,6 +159,30 @@ def test_an_illness_of_threads_is_found_and_nothing_else(
     threads.
     """
     assert findings(program, illness, strength, native.allocator()) == [name]
+
+
+@pytest.mark.parametrize("illness", [None, "not_reused", "coarse_sizes"])
+def test_a_program_that_frees_nothing_has_no_memory_that_is_not_reused(
+    tmp_path: Path, illness: str | None
+) -> None:
+    """The answer was "Freed memory is not reused" for a program without freed memory."""
+    program, out = tmp_path / "never_frees", tmp_path / "raw"
+    flags = ["-O2", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
+    subprocess.run(["gcc", *flags, PROGRAMS / "never_frees.c", "-o", program], check=True)
+    out.mkdir()
+    preload = [carried(native.probe())]
+    if illness is not None:
+        library = tmp_path / f"{illness}.so"
+        subprocess.run(
+            ["gcc", *flags, "-shared", "-fPIC", ILL / f"{illness}.c", "-o", library], check=True
+        )
+        preload.append(str(library))
+    environment = {
+        **os.environ, "CAIRN_PROBE": str(out), "LD_PRELOAD": ":".join(preload), "ILL": "100",
+    }  # fmt: skip
+    subprocess.run([program], check=True, timeout=60, env=environment)
+    found = find(gather(out))
+    assert "not-reused" not in [finding.name for finding in found]
 
 
 @pytest.mark.parametrize("over", [None, native.allocator()], ids=["glibc", "cairn"])

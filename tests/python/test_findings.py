@@ -38,6 +38,14 @@ def storm() -> Made:
     return made
 
 
+def wasting() -> Made:
+    """A profile in which 150 MiB of fresh memory were handed out, and nearly all of it was freed."""
+    made = busy()
+    made.called("malloc", "small", 1_600_000, 100)
+    made.fresh("small", 1_500_000)
+    return made
+
+
 def names(found: tuple[Finding, ...]) -> list[str]:
     return [finding.name for finding in found]
 
@@ -117,11 +125,100 @@ def test_moving_pages_by_mremap_is_no_finding(tmp_path: Path) -> None:
     assert find(gathered(tmp_path, made)) == ()
 
 
+@pytest.mark.parametrize(
+    ("each", "name"), [(64 << 10, "changes-protection"), (4096, "asks-too-often")]
+)
+def test_pages_whose_protection_changes_again_and_again_are_told_from_growth(
+    tmp_path: Path, each: int, name: str
+) -> None:
+    """The allocator holds 16 MiB at most. 1,000 calls change 62.5 MiB, or 3.9 MiB of growth."""
+    made = busy()
+    made.kernel("mprotect", 1_000, 50_000, each)
+    (found,) = find(gathered(tmp_path, made))
+    assert (found.name, found.of) == (name, "CPU")
+    assert found.effect == pytest.approx(0.05 / 0.9, rel=0.02)
+
+
+def test_a_lone_thread_waits_for_nobody_and_never_queues(tmp_path: Path) -> None:
+    made = busy()
+    made.kernel("sched_yield", 10_000, 10_000)
+    made.start["calls"][0, CALLS.index("sched_yield")]["cpu_ns"] = 90_000_000
+    (found,) = find(gathered(tmp_path, made))
+    assert (found.name, found.of) == ("waits-for-nobody", "CPU")
+    assert found.effect == pytest.approx(0.09 / 0.9, rel=0.02)
+    assert found.evidence == (
+        "10,000 sched_yield, 71 per 1,000 operations: 90.0 ms in all, in a program of one thread",
+    )
+    made.threads["since_ticks"][0] = 7
+    made.start["threads_most"] = 2
+    assert names(find(gathered(tmp_path / "two", made))) == ["queues"]
+
+
+def test_sleeping_takes_time_and_no_cpu_time(tmp_path: Path) -> None:
+    made = busy()
+    made.threads["since_ticks"][0] = 7
+    made.kernel("sleep", 100, 1_000_000)
+    made.start["calls"][0, CALLS.index("sleep")]["cpu_ns"] = 100_000
+    (found,) = find(gathered(tmp_path, made))
+    assert (found.name, found.of) == ("waits-for-nobody", "thread time")
+    assert found.effect == pytest.approx(0.1, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("call", "count", "each_ns", "expected"),
+    [
+        ("other", 141_000, 500, ["calls-the-kernel"]),
+        ("madvise(other)", 141_000, 500, ["calls-the-kernel"]),
+        # 2 % of the CPU time and one call in 1,000 operations are needed.
+        ("other", 141_000, 100, []),
+        ("other", 100, 500_000, []),
+    ],
+)
+def test_frequent_calls_of_any_other_kind_are_found(
+    tmp_path: Path, call: str, count: int, each_ns: int, expected: list[str]
+) -> None:
+    made = busy()
+    made.kernel(call, count, each_ns)
+    if call == "other":
+        made.start["other_calls"][0, 0] = (186 + 1, count)
+    found = find(gathered(tmp_path, made))
+    assert names(found) == expected
+    if expected:
+        assert found[0].effect == pytest.approx(0.0705 / 0.9, rel=0.03)
+        assert ("gettid" in found[0].evidence[0]) is (call == "other")
+
+
+def test_memory_that_was_never_freed_cannot_fail_to_be_reused(tmp_path: Path) -> None:
+    """Blocks take 49 MiB, of which 20 MiB are live at most, as far as the probe can tell.
+
+    In the first profile nearly everything was freed, and fresh memory was handed out instead. In
+    the second, all fresh memory belongs to live blocks. In the third, no freed memory was needed
+    again: all requests after the frees were served from them.
+    """
+    rows = (1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN)
+    for place, (fresh, left, expected) in enumerate(
+        (
+            (1_500_000, 20 * MIB, ["not-reused"]),
+            (1_500_000, 168 * MIB, []),
+            (150_000, 20 * MIB, []),
+        )
+    ):
+        made = busy()
+        made.called("malloc", "small", 1_600_000, 100)
+        made.fresh("small", fresh)
+        made.moments(rows, (2, left, 49 * MIB, 100 * MIB))
+        if left > 20 * MIB:
+            # The peak of the live bytes lies then at the end, and the resident set before it.
+            made.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN), (2, left, 0, 0))
+        assert names(find(gathered(tmp_path / str(place), made))) == expected
+
+
 def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) -> None:
     made = busy()
     made.threads["since_ticks"][0] = 7
     # Another thread lived before, for the same time. Each of the two lived one second.
     made.threads["lived_ticks"][0] = 2_000_000_000
+    made.start["threads_most"] = 2
     made.kernel("futex wait", 200, 1_000_000)
     (found,) = find(gathered(tmp_path, made))
     assert (found.name, found.of) == ("queues", "thread time")
@@ -132,8 +229,9 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     assert "100 ms to wake waiting threads" in found.evidence[0]
     # Four of five wakes are for the allocator's own threads.
     made.kernel("futex wake", 800, 500_000)
-    (found,) = find(gathered(tmp_path / "others", made))
+    found, wakes = sorted(find(gathered(tmp_path / "others", made)), key=lambda one: one.effect)
     assert found.effect == pytest.approx(0.15, rel=0.01)
+    assert wakes.name == "calls-the-kernel"
 
 
 def test_waits_without_wakes_are_no_waits_for_a_lock(tmp_path: Path) -> None:
@@ -162,7 +260,7 @@ def test_memory_that_is_not_reused_is_found_from_twice_the_live_memory(
     tmp_path: Path, own: int, count: int
 ) -> None:
     """20 MiB are live, in about 3,400 watched blocks. Their usable size is an eighth more."""
-    made = busy()
+    made = wasting()
     made.moments((1, 20 * MIB, own * MIB, 110 * MIB, 0, 0, UNKNOWN))
     found = find(gathered(tmp_path, made))
     assert names(found) == ["not-reused"] * count
@@ -175,7 +273,7 @@ def test_memory_of_the_program_itself_does_not_count_as_not_reused(tmp_path: Pat
 
     110 MiB are resident. About 90 MiB of these belong to the program and not to the allocator.
     """
-    made = busy()
+    made = wasting()
     made.moments((1, 20 * MIB, 400 * MIB, 110 * MIB))
     assert find(gathered(tmp_path, made)) == ()
     made.moments((1, 20 * MIB, 400 * MIB, 110 * MIB, 0, 0, UNKNOWN))
@@ -190,7 +288,7 @@ def test_a_profile_without_resident_memory_is_no_error(tmp_path: Path) -> None:
 
 
 def test_blocks_of_very_different_sizes_make_the_live_memory_less_certain(tmp_path: Path) -> None:
-    made = busy()
+    made = wasting()
     made.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN))
     assert names(find(gathered(tmp_path, made))) == ["not-reused"]
     made.samples["sizes"][0, 50] = 200  # blocks of about 16 KiB: a third of all bytes
@@ -261,10 +359,10 @@ def test_pages_that_were_examined_long_before_the_peak_do_not_count(tmp_path: Pa
 def test_resident_memory_that_was_never_part_of_a_block_does_not_count_as_not_reused(
     tmp_path: Path,
 ) -> None:
-    made = busy()
+    made = wasting()
     made.moments((1, 20 * MIB, 60 * MIB, 60 * MIB, 30 * MIB, 30 * MIB, 60 * MIB))
     assert names(find(gathered(tmp_path, made))) == ["huge-page-bloat"]
-    made = busy()
+    made = wasting()
     made.moments((1, 20 * MIB, 60 * MIB, 60 * MIB, 0, 0, UNKNOWN))
     assert names(find(gathered(tmp_path, made))) == ["not-reused"]
 

@@ -676,7 +676,8 @@ def longer(ms: float, half: float = 0.0) -> Estimate:
         ({"new": 1.9}, []),
         ({"reused": 2.0, "free": 2.0}, ["slow-path"]),
         ({"reused": 2.0, "free": 2.0, "new": 5.0}, ["slow-path"]),
-        ({"reused": 2.0}, []),
+        ({"reused": 2.0}, ["slow-reuse"]),
+        ({"reused": 1.4}, []),
         ({"free": 0.5, "reused": 0.5}, []),
     ],
 )
