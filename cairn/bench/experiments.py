@@ -26,6 +26,7 @@ from cairn.allocators.sources import Source
 from cairn.allocators.tool_runner import Progress, build_environment, find_tool, packages_of
 from cairn.errors import CairnError
 from cairn.model import Settings, StopRule, Workload
+from cairn.why.ill_allocators import HEALTHY, ILL
 
 _LIBGIT2 = Source(
     allocator="",
@@ -51,7 +52,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-Report = Literal["comparison", "standings", "scenarios", "founding", "calibration"]
+Report = Literal["comparison", "standings", "scenarios", "founding", "calibration", "findings"]
 """The kind of report that a run gets:
 
 - comparison: each workload by itself.
@@ -60,6 +61,7 @@ Report = Literal["comparison", "standings", "scenarios", "founding", "calibratio
 - founding: the founding cases (see `cairn.why.founding_cases`), with their recorded causes and
   the causes that this run found.
 - calibration: the costs of each allocator.
+- findings: how often the cause of a known illness was found (see `cairn.why.ill_allocators`).
 """
 
 
@@ -111,6 +113,9 @@ class Experiment:
     cpu_s: float | None = None
     """CPU seconds of one run that keeps every processor busy. None: the duration of a run follows
     from the workloads."""
+    ill: bool = False
+    """True if the ill allocators of `cairn.why.ill_allocators` compete, each on its own programs.
+    The contenders of the sizes are then the healthy ones."""
     prepare: Callable[[Progress], Settings] | None = None
     """Fetches and builds the material of the experiment, and returns the settings of its run. None:
     the experiment runs built-in workloads."""
@@ -302,6 +307,34 @@ def _calibration() -> tuple[Variant, ...]:
     )
 
 
+_PROGRAMS = (
+    ("table", "hash_table", "--operations 1M"),
+    ("cache", "lru_cache", "--operations 400K"),
+    ("server", "fragmentation", "--kind server --operations 120K"),
+    ("mixed", "mixed", "--bytes 1G --live 8M --least 64 --most 8K"),
+    ("buffers", "mixed", "--bytes 2G --live 16M --least 1K --most 32K"),
+    ("nodes", "document", "--operations 2M"),
+    ("tree", "syntax_tree", "--operations 1M"),
+    ("integers", "big_integers", "--operations 6M"),
+    ("larson", "larson", "--threads 4 --operations 2M"),
+    ("threads", "mixed", "--threads 4 --bytes 512M --live 32M"),
+    ("births", "thread_birth", "--threads 4 --operations 2000"),
+    ("pipeline", "producer_consumer", "--threads 4 --operations 1500K"),
+    ("freeing", "free_only", "--operations 500K"),
+)
+"""The programs on which the findings are tried: eight with one thread, then five with several."""
+
+
+def _findings(*, quick: bool = False) -> tuple[Variant, ...]:
+    """The programs; for the quick size those on which an ill allocator is tried first."""
+    first = {one.programs[0] for one in ILL}
+    return tuple(
+        Variant(name, program, arguments, 0.3, 256 << 20)
+        for name, program, arguments in _PROGRAMS
+        if name in first or not quick
+    )
+
+
 def _founding() -> tuple[Variant, ...]:
     return tuple(
         Variant(name, program, arguments, 0.7, 512 << 20)
@@ -388,6 +421,15 @@ EXPERIMENTS = (
         quick=Size(rounds(3), _QUICK_CONTENDERS, variants=_calibration()),
         report="calibration",
         why=True,
+    ),
+    Experiment(
+        name="findings",
+        title="how often the cause of a known illness of an allocator is found",
+        full=Size(rounds(6), HEALTHY, variants=_findings()),
+        quick=Size(rounds(6), ("system", "cairn"), variants=_findings(quick=True)),
+        report="findings",
+        why=True,
+        ill=True,
     ),
     Experiment(
         name="suite",

@@ -19,7 +19,7 @@ from cairn import native, units
 from cairn.allocators import discover
 from cairn.allocators.contenders import default_contenders, left_out
 from cairn.allocators.tool_runner import Progress
-from cairn.bench import experiments
+from cairn.bench import experiments, ill_libraries
 from cairn.bench.experiments import EXPERIMENTS, SUITE, Experiment, Report, Size, Variant
 from cairn.compare import ranking, rounds_needed, standings
 from cairn.doctor import machine
@@ -29,6 +29,7 @@ from cairn.report import pictures as drawing
 from cairn.report import standings_charts
 from cairn.run import workloads
 from cairn.run.store import Folder
+from cairn.why.ill_allocators import ILL
 
 __all__ = [
     "EXPERIMENTS",
@@ -50,11 +51,16 @@ _OVERHEAD_S = 0.06
 """Seconds of a trial beyond the workload itself: the launcher, the cgroup, reading the proof."""
 _DURATION_FACTOR = 1.25
 """Assumed duration of a trial under the average contender, as a multiple of that under glibc."""
+_ILL_FACTOR = 2.0
+"""The same in an experiment with ill allocators."""
 _TIMEOUT_FACTOR = 60
 """The time limit of a trial, as a multiple of the longest workload's duration under glibc. A trial
 that takes longer is assumed to hang."""
 _TIMEOUT_LEAST_S = 120.0
 """The least time limit of a trial."""
+_ILL_TIMEOUT_FACTOR = 5
+"""The same limit in an experiment with ill allocators, as a multiple. An allocator that yields in
+every free takes minutes on a busy machine."""
 _COUNT_S = 0.4
 """Expected seconds of one workload at a small size under callgrind."""
 
@@ -100,11 +106,12 @@ class Chosen:
         The durations were measured on one machine. Other machines differ by a factor of two and
         more.
         """
-        runs = (
-            contenders
-            * (rule.min_rounds + 1)
-            * (2 if self.experiment.why and not instructions else 1)
-        )
+        trials = (rule.min_rounds + 1) * (2 if self.experiment.why and not instructions else 1)
+        if self.experiment.ill:
+            cells = len(self.size.contenders) * len(self.variants)
+            cells += sum(len(of) for of in _ill_only(self).values())
+            return cells * trials * (_ILL_FACTOR * self.variants[0].seconds + _OVERHEAD_S)
+        runs = contenders * trials
         if instructions:
             return runs * 2 * len(self.workloads) * _COUNT_S
         if self.experiment.cpu_s is not None:
@@ -254,6 +261,26 @@ def contenders(size: Size, say: Callable[[str], None]) -> tuple[str, ...]:
     return everyone
 
 
+def ill_contenders(choice: Chosen, say: Progress) -> tuple[str, ...]:
+    """The ill allocators of this run as arguments of -a; empty if none competes.
+
+    The libraries are compiled if necessary. Raises CairnError if that fails.
+    """
+    return ill_libraries.specs(say) if choice.experiment.ill else ()
+
+
+def _ill_only(choice: Chosen) -> dict[str, tuple[int, ...]]:
+    """By ill allocator: the workloads on which it runs. The quick size has the first of them."""
+    quick = choice.size.contenders == choice.experiment.quick.contenders
+    names = [variant.name for variant in choice.variants]
+    return {
+        one.name: tuple(
+            names.index(name) for name in one.programs[: 1 if quick else None] if name in names
+        )
+        for one in ILL
+    }
+
+
 def explained(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
     """The same runs, in which every contender also runs with the probe preloaded.
 
@@ -295,8 +322,10 @@ def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Se
         folder="/",
         reports=True,
         why=choice.experiment.why,
+        only=_ill_only(choice.of(variants)) if choice.experiment.ill else {},
         timeout_s=max(
-            _TIMEOUT_LEAST_S, _TIMEOUT_FACTOR * max(variant.seconds for variant in variants)
+            _TIMEOUT_LEAST_S * (_ILL_TIMEOUT_FACTOR if choice.experiment.ill else 1),
+            _TIMEOUT_FACTOR * max(variant.seconds for variant in variants)
         ),
     )  # fmt: skip
 

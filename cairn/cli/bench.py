@@ -133,6 +133,7 @@ def bench(
             chosen = _split(specs) or benching.contenders(
                 choice.size, lambda text: say(console, "note", text)
             )
+            chosen += benching.ill_contenders(choice, lambda text: say(console, "prepare", text))
             count = None if instructions else len(preflight.named(chosen))
             rule = benching.rule(choice, runs, count)
             if plan:

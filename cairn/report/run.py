@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cairn.compare import load_output, standings, suitability
+from cairn.compare import load_output, plan, standings, suitability
 from cairn.compare import ranking as ranks
 from cairn.compare.comparison import compare
 from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
@@ -30,7 +30,7 @@ from cairn.report.view import View
 from cairn.why import gap
 from cairn.why.gap import Why
 
-Kind = Literal["comparison", "standings", "scenarios", "calibration", "founding"]
+Kind = Literal["comparison", "standings", "scenarios", "calibration", "founding", "findings"]
 """The kind of report that a run gets. A run of a user's own program is a comparison."""
 
 _OURS = "cairn"
@@ -77,7 +77,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
         found.append(
             compare(
                 its,
-                run.competing,
+                [one for one in run.competing if plan.runs_on(run.settings.only, one.name, index)],
                 run.baseline,
                 run.rule,
                 stopped_because=stopped[min(index, len(stopped) - 1)]
@@ -148,6 +148,8 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
             return _calibration(measured, found, view)
         case "founding":
             return _founding(measured, found, whys, view)
+        case "findings":
+            return _findings(measured, found, whys, view)
     text = _by_workload(measured.run, found, view)
     return "\n".join([text, whys_rendered(measured.run, whys, view)]) if whys else text
 
@@ -162,6 +164,7 @@ def explained(measured: Measured) -> tuple[Why, ...]:
         gap.explain(run, measured.samples, name, run.baseline, workload)
         for workload in range(len(run.settings.workloads))
         for name in others
+        if plan.runs_on(run.settings.only, name, workload)
     )
 
 
@@ -310,6 +313,27 @@ def _founding(
     board = drawn_up(
         founding_cases.judge({(names[one.workload], one.contender): one for one in whys})
     )
+    md = view.form == "md"
+    parts = [markdown.board(run, board) if md else terminal.drawn(board, view)]
+    if view.full:
+        parts += [_by_workload(run, found, view), whys_rendered(run, whys, view)]
+    return "\n".join(parts)
+
+
+def _findings(
+    measured: Measured, found: Sequence[Comparison], whys: Sequence[Why], view: View
+) -> str:
+    """Returns how often the cause of a known illness was found.
+
+    The full view also has a part for each workload.
+    """
+    from cairn.report import markdown, terminal
+    from cairn.report.findings_score import board as drawn_up
+    from cairn.why import ill_allocators
+
+    run = measured.run
+    names = [workload.name for workload in run.settings.workloads]
+    board = drawn_up(ill_allocators.score(whys, measured.samples, names))
     md = view.form == "md"
     parts = [markdown.board(run, board) if md else terminal.drawn(board, view)]
     if view.full:

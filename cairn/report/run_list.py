@@ -84,6 +84,8 @@ def _verdict(measured: Measured) -> str:
             return "The costs of each allocator were measured, for predictions of 'cairn profile'."
         case "founding":
             return "The founding cases were measured."
+        case "findings":
+            return "The causes of known illnesses were looked for."
     found = [" ".join(says(one.judged).advice) for one in comparisons(measured)]
     if len(found) == 1:
         return found[0]

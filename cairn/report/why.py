@@ -9,6 +9,7 @@ from cairn.model import Finding, Run
 from cairn.report.formatting import NOT_MEASURED, command, printable, shortened, times
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
+from cairn.why.causes import causes
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
 
 _TELL_FROM = 0.01
@@ -155,8 +156,23 @@ def sentences(why: Why) -> Iterator[str]:
     for gap in (why.time, why.memory):
         if gap is not None:
             yield from _about(why, gap)
+    for name in (why.contender, why.baseline):
+        yield from _larger(why, name)
     for finding in why.findings:
         yield _because(why, finding)
+
+
+def _larger(why: Why, name: str) -> Iterator[str]:
+    """Yields a sentence if a part without a known reason is larger than a finding about `name`."""
+    found = causes(why, name)
+    part = next((one for one in found if one.finding is None), None)
+    less = [one for one in found if part and one.finding and one.effect < part.effect]
+    if part is not None and less:
+        yield (
+            f"The reason for {units.percent(part.effect, signed=False)} of {name}'s CPU time "
+            f"({part.name}) is not known; {units.counted(len(less), 'finding')} below "
+            f"{'explains' if len(less) == 1 else 'explain'} less than that."
+        )
 
 
 def _about(why: Why, gap: Gap) -> Iterator[str]:

@@ -133,7 +133,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "why": {"ground", "compare", "profile", "findings"},
     "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
     "report": {"ground", "compare", "profile", "findings", "why"},
-    "bench": {"ground", "compare", "allocators", "doctor", "run", "report"},
+    "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "report"},
     "cli": {
         "ground",
         "binary",

@@ -1,0 +1,77 @@
+"""The causes of a difference between two contenders, in the order of their effects.
+
+All effects are in one unit: the share of its own CPU time, time or memory that the judged contender
+would save without the cause. The program's own part and the unexplained part of the gap stand in
+the same list, so that no finding comes before a larger part for which there is no reason. All
+functions are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn.findings.thresholds import LEAST_CPU, LEAST_MEMORY
+from cairn.model import Finding
+from cairn.why.gap import PROGRAM, UNEXPLAINED, Why
+
+Of = Literal["CPU", "thread time", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause: a finding, or a part of the gap for which no reason is known."""
+
+    name: str
+    """The name of the finding; PROGRAM or UNEXPLAINED for a part of the gap."""
+    of: Of
+    effect: float
+    finding: Finding | None = None
+    """None for a part of the gap."""
+
+
+def causes(why: Why, contender: str) -> tuple[Cause, ...]:
+    """What makes `contender` worse than the other contender of `why`, the largest effect first.
+
+    A finding that was made about both contenders counts only with the difference of its effects.
+    """
+    found = [*_compared(why, contender), *_alone(why, contender), *_without_reason(why, contender)]
+    kept = [one for one in found if one.effect >= _least(one)]
+    return tuple(sorted(kept, key=lambda one: -one.effect))
+
+
+def _least(cause: Cause) -> float:
+    return LEAST_MEMORY if cause.of == "memory" else LEAST_CPU
+
+
+def _sign(why: Why, contender: str) -> int:
+    return 1 if contender == why.contender else -1
+
+
+def _compared(why: Why, contender: str) -> Iterator[Cause]:
+    """Yields the findings of the comparison, if `contender` is the slower one."""
+    if why.time is None or (why.time.whole.change or 0.0) * _sign(why, contender) <= 0:
+        return
+    for finding in why.findings:
+        yield Cause(finding.name, finding.of, finding.effect, finding)
+
+
+def _alone(why: Why, contender: str) -> Iterator[Cause]:
+    """Yields the findings from the contender's own profiles."""
+    theirs = {one.name: one.effect for name, one in why.raised if name != contender}
+    for name, finding in why.raised:
+        if name == contender:
+            effect = finding.effect - theirs.get(finding.name, 0.0)
+            yield Cause(finding.name, finding.of, effect, finding)
+
+
+def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
+    """Yields the program's own part of the gap in CPU time, and the unexplained part."""
+    if why.time is None:
+        return
+    whole = why.time.whole.own if contender == why.contender else why.time.whole.other
+    for part in why.time.parts:
+        if part.name in (PROGRAM, UNEXPLAINED) and part.shown and whole:
+            share = (part.change or 0.0) * _sign(why, contender) / whole
+            yield Cause(part.name, "CPU", min(1.0, share))
