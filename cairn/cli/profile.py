@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     "quarter of the live memory.",
 )  # fmt: skip
 @click.option(
+    "--live", type=click.Choice(["auto", "exact"]), default="auto", show_default=True,
+    help="Count live bytes where that is cheap (auto: glibc's malloc, 1 ns an operation), or by "
+    "asking any other allocator for the size of each block, too (exact: 3 to 5 ns). Live bytes that "
+    "are not counted are estimated.",
+)  # fmt: skip
+@click.option(
     "--no-cpu-timers", is_flag=True,
     help="Use no timers of CPU time. They are a second estimate of the allocator's share.",
 )  # fmt: skip
@@ -109,7 +115,7 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
     command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str,
-    no_cpu_timers: bool, counters: tuple[str, ...] | None, delay: float | None,
+    live: str, no_cpu_timers: bool, counters: tuple[str, ...] | None, delay: float | None,
     duration: float | None, toggle: str | None, load: str | None, overhead: bool, full: bool,
     as_json: str | None, as_csv: str | None, force: bool, keep: Path | None, read: Path | None,
     color: str,
@@ -160,6 +166,7 @@ def profile(
         "GAP": str(gap),
         "KERNEL": kernel_calls,
         "PATHS": paths,
+        "LIVE": live,
         "TIMER": "off" if no_cpu_timers else "on",
     }
     if counters:

@@ -124,7 +124,7 @@ class Counting:
         self._begin = (
             window.look(self._folder, self._spare)
             if later
-            else window.Snapshot(self._started_ns, {}, frozenset(), {})
+            else window.Snapshot(self._started_ns, {}, frozenset(), {}, {})
         )
         if span.toggle:
             say(stderr(), "profile", f"counting; to end it: {by_signal}")

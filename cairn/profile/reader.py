@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cairn.errors import CairnError, UsageError
+from cairn.profile import live
 from cairn.profile.tally import (  # fmt: skip
     ALLOCATING,
     BUCKETS,
@@ -41,6 +42,7 @@ from cairn.profile.tally import (  # fmt: skip
     Kernel,
     Locks,
     Moment,
+    Peak,
     Process,
     ProcessProfile,
     Profile,
@@ -56,15 +58,15 @@ SUFFIX = ".probe"
 _TREE = "run.json"
 _TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
-VERSION = 5
+VERSION = 6
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
 OTHER_CALLS = 32
 MOMENTS = 512
 MOMENT = (
-    *("ns", "live_bytes", "live_usable_bytes", "held_bytes", "resident_bytes"),
-    *("unasked_bytes", "unwritten_bytes", "huge_bytes", "own_bytes"),
+    *("ns", "live_bytes", "live_usable_bytes", "live_error_bytes", "held_bytes"),
+    *("resident_bytes", "unasked_bytes", "unwritten_bytes", "huge_bytes", "own_bytes"),
 )
 _UNKNOWN = 2**64 - 1
 
@@ -155,6 +157,18 @@ def layouts(order: str) -> Layouts:
             ),
             ("chunks", u8, CHUNKS),
             ("samples", u8),
+            *(
+                (f"live_{name}", u8)
+                for name in (
+                    "way",
+                    "peak_usable",
+                    "granted",
+                    "noted_usable",
+                    "noted_bytes",
+                    "noted_error",
+                    "looks",
+                )
+            ),
             ("failed", u8, len(ALLOCATING)),
             ("late_calls", u8, len(FUNCTIONS)),
             ("late_bytes", u8, len(ALLOCATING)),
@@ -319,15 +333,17 @@ def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
     processes: list[Process] = []
     tally: Tally | None = None
     moments: tuple[Moment, ...] = ()
-    most, empty = -1, 0
+    most, empty = (-1, 0), 0
     for found in files:
         if found is None:
             empty += 1
             continue
         processes.append(found.process)
         tally = found.tally if tally is None else tally + found.tally
-        if found.process.peak_live_bytes > most:
-            most, moments = found.process.peak_live_bytes, found.moments
+        # Of equal processes, this is the one that `Profile.largest` returns: the first to begin.
+        size = (found.process.peak_live_bytes, -found.process.begin_ns)
+        if size > most:
+            most, moments = size, found.moments
     if tally is None:
         return None
     processes.sort(key=lambda process: process.begin_ns)
@@ -424,8 +440,8 @@ def _content(file: _Source) -> ProcessProfile | None:
         _records(file, head, layout.samples, 1, place) if place else np.zeros(1, layout.samples)
     )
     moments = tuple(_moments(head, samples[0]["moments"]))
-    process = _process(head, max((moment.live_bytes for moment in moments), default=0))
-    return ProcessProfile(process, _tally(head, threads, samples[0]), moments)
+    tally = _tally(head, threads, samples[0])
+    return ProcessProfile(_process(head, tally, moments), tally, moments)
 
 
 def _events(head: np.void) -> tuple[str, ...]:
@@ -547,19 +563,29 @@ def _text(field: bytes) -> str:
 
 def _moments(head: np.void, records: Records) -> Iterator[Moment]:
     seen = _SEEN[int(head["dispatch"])] != "unseen"
-    for ns, live, usable, held, resident, *closely in sorted(records[records["ns"] != 0].tolist()):
+    for ns, asked, usable, error, held, resident, *closely in sorted(
+        records[records["ns"] != 0].tolist()
+    ):
         looked = (_known(one) if seen else None for one in closely)
-        yield Moment(ns, live, _known(usable), held if seen else None, resident, *looked)
+        yield Moment(ns, asked, _known(usable), error, held if seen else None, resident, *looked)
 
 
 def _known(number: int) -> int | None:
     return None if number == _UNKNOWN else number
 
 
-def _process(head: np.void, peak_live_bytes: int) -> Process:
+def _process(head: np.void, tally: Tally, moments: Sequence[Moment]) -> Process:
     number = {
         name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"
     }
+    counted, usable = bool(number["live_way"]), None
+    if counted:
+        usable = live.counted_usable(number["live_peak_usable"], number["live_granted"])
+        noted = (number[f"live_noted_{name}"] for name in ("usable", "bytes", "error"))
+        requested = live.counted_requested(usable, *noted)
+    else:
+        highest = (number[f"live_{name}"] for name in ("noted_bytes", "noted_error", "looks"))
+        requested = estimated_peak(tally, moments, number["gap"], *highest)
     return Process(
         pid=number["process"],
         parent=number["parent"],
@@ -583,8 +609,29 @@ def _process(head: np.void, peak_live_bytes: int) -> Process:
         minor_faults=number["minor_faults"],
         major_faults=number["major_faults"],
         peak_resident_bytes=number["peak_resident_bytes"],
-        peak_live_bytes=peak_live_bytes,
+        live_counted=counted,
+        peak_requested=requested,
+        peak_usable=usable,
     )
+
+
+def estimated_peak(
+    tally: Tally,
+    moments: Sequence[Moment],
+    gap: int,
+    highest: int = 0,
+    error: int = 0,
+    looks: int = 0,
+) -> Peak:
+    """The peak of the requested bytes of live blocks that were not counted.
+
+    `highest` is the highest of the probe's estimates, `error` its standard error and `looks` their
+    number. A window has only the estimates at its moments.
+    """
+    calls, asked = int(tally.calls.sum()), int(tally.asked.sum() + tally.late_asked.sum())
+    each = gap * asked / calls if calls else 0.0
+    looked = [(one.live_bytes, one.live_error_bytes) for one in moments]
+    return live.estimated([*looked, (highest, error)], len(looked) + looks, each, asked)
 
 
 def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:

@@ -299,6 +299,9 @@ class Moment:
     """Bytes that were requested and not freed; an estimate."""
     live_usable_bytes: int | None
     """Usable size of the live blocks."""
+    live_error_bytes: int
+    """The standard error of `live_bytes`. If live bytes were counted (`Process.live_counted`), the
+    usable size has none."""
     held_bytes: int | None
     """Bytes that the allocator has from the kernel."""
     resident_bytes: int
@@ -321,6 +324,15 @@ class Moment:
             if self.live_usable_bytes is None
             else max(0, self.live_usable_bytes - self.live_bytes)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The highest number of bytes that were live at once, and the ends of its interval."""
+
+    bytes: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +376,17 @@ class Process:
     minor_faults: int
     major_faults: int
     peak_resident_bytes: int
-    peak_live_bytes: int
+    live_counted: bool
+    """Whether the probe counted the live bytes. Otherwise it estimated them from a sample."""
+    peak_requested: Peak
+    """The requested bytes of the live blocks at their peak."""
+    peak_usable: Peak | None
+    """The usable bytes of the live blocks at their peak. None if they were not counted."""
+
+    @property
+    def peak_live_bytes(self) -> int:
+        """The requested bytes of the live blocks at their peak."""
+        return self.peak_requested.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,6 +461,11 @@ class Profile:
     """The part of the program's life that was counted; None for all of it."""
     tree: Tree | None = None
     """None if the folder has no `run.json`."""
+
+    @property
+    def largest(self) -> Process:
+        """The process with the most live bytes. `moments` are those of this process."""
+        return max(self.processes, key=lambda process: process.peak_live_bytes)
 
     @property
     def wall_ns(self) -> int:

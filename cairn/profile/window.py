@@ -8,14 +8,14 @@ window.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.errors import CairnError
 from cairn.profile import reader
 from cairn.profile.spare import Spare
-from cairn.profile.tally import Moment, Process, ProcessProfile, Profile, Tally, Window
+from cairn.profile.tally import Moment, Peak, Process, ProcessProfile, Profile, Tally, Window
 
 _TRIES = 5
 """Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
@@ -48,6 +48,8 @@ class Snapshot:
     """The names of the files and records of the processes that had ended."""
     usage: Mapping[int, Usage]
     """By process id, because the kernel's counts of a process continue after an exec."""
+    peaks: Mapping[str, Peak]
+    """By file name: the peak of the usable bytes of the live blocks so far, if they are counted."""
 
 
 def look(folder: Path, spare: Spare | None = None) -> Snapshot:
@@ -55,6 +57,7 @@ def look(folder: Path, spare: Spare | None = None) -> Snapshot:
     counted: dict[str, Tally] = {}
     over: set[str] = set()
     usage: dict[int, Usage] = {}
+    peaks: dict[str, Peak] = {}
     at_ns = time.monotonic_ns()
     for name in _names(folder, spare):
         found = _read(folder, spare, name)
@@ -65,7 +68,9 @@ def look(folder: Path, spare: Spare | None = None) -> Snapshot:
             over.add(name)
         else:
             counted[name], usage[found.process.pid] = found.tally, used
-    return Snapshot(at_ns, counted, frozenset(over), usage)
+            if found.process.peak_usable is not None:
+                peaks[name] = found.process.peak_usable
+    return Snapshot(at_ns, counted, frozenset(over), usage, peaks)
 
 
 def since(folder: Path, begin: Snapshot, started_ns: int, spare: Spare | None = None) -> Profile:
@@ -92,6 +97,9 @@ def _windowed(
         used = (now or _usage_at_end(process)) - begin.usage.get(process.pid, Usage())
         moments = tuple(_moments(found, begin.at_ns))
         begin_ns = max(process.begin_ns, begin.at_ns)
+        if name in begin.counted:
+            tally = tally - begin.counted[name]
+            process = _peak_within(found, moments, begin.peaks.get(name))
         process = replace(
             process,
             state="alive" if now is not None else process.state,
@@ -101,10 +109,7 @@ def _windowed(
             minor_faults=used.minor_faults,
             major_faults=used.major_faults,
             peak_resident_bytes=max((moment.resident_bytes for moment in moments), default=0),
-            peak_live_bytes=max((moment.live_bytes for moment in moments), default=0),
         )
-        if name in begin.counted:
-            tally = tally - begin.counted[name]
         lived_ns = process.end_ns - process.begin_ns
         # The file has the threads' times only up to its last moment. So their times in the window
         # are estimated here.
@@ -112,6 +117,29 @@ def _windowed(
         yield ProcessProfile(
             process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments
         )
+
+
+def _peak_within(found: ProcessProfile, moments: Sequence[Moment], before: Peak | None) -> Process:
+    """The process with the peaks of live bytes in a window that began after the process.
+
+    If the peak of the whole life has grown in the window, it lies there. Otherwise only the moments
+    of the window are known, and the peak between two moments may be as high as before.
+    """
+    process = found.process
+    usable = process.peak_usable
+    if usable is None:
+        estimated = reader.estimated_peak(found.tally, moments, process.gap)
+        return replace(process, peak_requested=estimated)
+    if before is None or usable.bytes > before.bytes:
+        return process
+    off, whole = usable.bytes - usable.low, process.peak_requested
+    at_usable = max((one.live_usable_bytes or 0 for one in moments), default=0)
+    at_requested = max((one.live_bytes for one in moments), default=0)
+    return replace(
+        process,
+        peak_usable=Peak(at_usable, max(0, at_usable - off), usable.high),
+        peak_requested=Peak(at_requested, max(0, at_requested - off), whole.high),
+    )
 
 
 def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:

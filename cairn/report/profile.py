@@ -51,6 +51,7 @@ from cairn.profile.tally import (
     PHASES,
     WAITING,
     Missing,
+    Peak,
     Profile,
     Seen,
     Tree,
@@ -382,41 +383,50 @@ def _rate(number: float) -> str:
 
 
 def _memory(profile: Profile) -> Table:
-    tally = profile.tally
-    live = max((moment.live_bytes for moment in profile.moments), default=None)
+    tally, largest = profile.tally, profile.largest
     held = max((moment.held_bytes for moment in profile.moments if moment.held_bytes), default=None)
-    resident = max(process.peak_resident_bytes for process in profile.processes) or None
+    resident = largest.peak_resident_bytes or None
     unasked = max(
         (one.unasked_bytes for one in profile.moments if one.unasked_bytes is not None),
         default=None,
     )
     alive = lasting(profile.processes)
-    where = "" if len(alive) == 1 else " in one process"
+    one, every = ("", "") if len(alive) == 1 else (", one process", ", all processes")
     faults = sum(process.minor_faults + process.major_faults for process in alive)
     inside, new, slack = faults_inside(profile), new_share(tally), None
     if tally.watched_bytes:
         slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
     rows = [
-        (f"peak of live blocks{where}", NOT_MEASURED if live is None else f"≈ {units.size(live)}"),
-        (
-            f"peak held from the kernel{where}",
-            NOT_MEASURED if held is None else units.size(held),
+        (f"peak of live blocks, as requested{one}", _peak(largest.peak_requested)),
+        *(
+            []
+            if largest.peak_usable is None
+            else [(f"peak of live blocks, usable{one}", _peak(largest.peak_usable))]
         ),
-        (f"peak resident{where}", NOT_MEASURED if resident is None else units.size(resident)),
+        (f"peak held from the kernel{one}", NOT_MEASURED if held is None else units.size(held)),
+        (f"peak resident{one}", NOT_MEASURED if resident is None else units.size(resident)),
         *(
             []
             if unasked is None
-            else [(f"peak between blocks, never handed out{where}", units.size(unasked))]
+            else [(f"peak between blocks, never handed out{one}", units.size(unasked))]
         ),
-        ("usable bytes beyond the requests", slack or NOT_MEASURED),
-        ("page faults in the allocator", _estimated(inside)),
-        ("page faults in total", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
+        (f"usable bytes beyond the requests{every}", slack or NOT_MEASURED),
+        (f"page faults in the allocator{every}", _estimated(inside)),
+        (f"page faults{every}", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
     ]
     if new is not None:
-        rows.append(("malloc and new from new memory", _percent(new)))
+        rows.append((f"malloc and new from new memory{every}", _percent(new)))
     if tally.released.sum():
-        rows.append(("freed by another thread", _share(remote_share(tally))))
+        rows.append((f"freed by another thread{every}", _share(remote_share(tally))))
     return _table("memory", ("",), rows)
+
+
+def _peak(peak: Peak) -> str:
+    """Returns a peak of live bytes with its interval, as precise as the interval."""
+    ends = (units.size(peak.low), units.size(peak.high))
+    if peak.low == peak.high:
+        return units.size(peak.bytes)
+    return f"≈ {units.size(peak.bytes)} [{ends[0]}, {ends[1]}]"
 
 
 def _paths(profile: Profile) -> Table:

@@ -188,7 +188,7 @@ static uint32_t size_bucket(uint64_t bytes)
 static void add_moment(void *nothing)
 {
     (void)nothing;
-    session_moment(watched_live());
+    session_moment(live_now());
 }
 
 /* Ends an operation. If the operation was timed and it is time for the next record of the whole
@@ -248,16 +248,35 @@ static void note_allocation(struct thread_state *me, enum profile_function funct
 /* Returns the usable bytes of a block by malloc_usable_size(). Returns 0 if that function and
  * malloc belong to different libraries. malloc_usable_size() may make system calls, so this
  * function is called after the time of the operation was added to the totals. */
-static size_t usable_bytes(const void *block)
+static size_t usable_bytes(struct thread_state *me, const void *block)
 {
-    return session.measures ? next.malloc_usable_size((void *)(uintptr_t)block) : 0;
+    if (!session.measures)
+        return 0;
+    me->asking = true;
+    size_t usable = next.malloc_usable_size((void *)(uintptr_t)block);
+    me->asking = false;
+    live_verify(block, usable);
+    return usable;
 }
 
 static void note_usable(size_t bytes, size_t usable)
 {
     uint64_t weight = profile_group(bytes) == PROFILE_LARGE ? 1 : session.gap;
+    watched_sampled(bytes, usable, weight);
     session_add(&session.samples->asked_bytes, weight * bytes);
     session_add(&session.samples->usable_bytes, weight * usable);
+}
+
+/* If the thread has ended, subtracts the block that it gives back from the live ones. libc frees a
+ * thread's own memory like this. Only functions that do not call each other are counted here,
+ * because the guard of an ended thread does not show such a call. Always returns false. */
+bool account_enter_late(const struct thread_state *me, enum profile_function function,
+                        const void *block)
+{
+    if (me->guard == THREAD_ENDED && block != NULL &&
+        (function == PROFILE_FREE || function == PROFILE_REALLOC))
+        live_subtract_late(block);
+    return false;
 }
 
 /* Returns true if the process forked during this operation, this process is the child, and the
@@ -285,19 +304,24 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
     bool freed = block == NULL && bytes == 0 && profile_kind(function) == PROFILE_KIND_REALLOC;
     if (block == NULL && !freed) {
         session_add(&session.head->failed[function], 1);
+        if (profile_kind(function) == PROFILE_KIND_REALLOC && me->given != NULL)
+            live_add(me, me->given, 0);
         if ((me->special & THREAD_WATCHED) != 0) /* realloc failed: the old block still lives */
             watched_move(me->given, me->watched, &me->random);
     }
     if (timed)
         note_allocation(me, function, bytes, is_new, end);
     if ((me->special & (THREAD_TIMED | THREAD_WATCHED)) != 0 && block != NULL) {
-        size_t usable = usable_bytes(block);
+        size_t usable = usable_bytes(me, block);
         if (timed && usable != 0)
             note_usable(bytes, usable);
         watch(me, block, bytes, usable);
+        live_estimate();
     }
     if ((me->special & THREAD_EXACT) != 0 && block != NULL)
         owners_note(block, (struct owner){.thread = me->number, .group = profile_group(bytes)});
+    if (block != NULL && live_counts(function))
+        live_add(me, block, bytes);
     leave(me, timed);
 }
 

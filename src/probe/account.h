@@ -21,6 +21,7 @@
 
 #include "base/cpu.h"
 #include "probe/handed_out.h"
+#include "probe/live.h"
 #include "probe/session.h"
 #include "probe/thread.h"
 #include "probe/thread_state.h"
@@ -30,6 +31,8 @@ void account_time(struct thread_state *me, enum profile_group group);
 void account_take_watched(struct thread_state *me, const void *block);
 void account_take_freed(struct thread_state *me, const void *block);
 void account_enter_without(struct thread_state *me);
+bool account_enter_late(const struct thread_state *me, enum profile_function function,
+                        const void *block);
 void account_leave_slowly(struct thread_state *me, enum profile_function function,
                           const void *block, size_t bytes);
 void account_leave_release_slowly(struct thread_state *me);
@@ -71,9 +74,14 @@ static inline __attribute__((always_inline)) bool account_enter(struct thread_st
                                                                 size_t bytes, const void *old)
 {
     if (UNLIKELY(!account_begin(me, function, bytes)))
-        return false;
-    if (UNLIKELY(old != NULL && watched_maybe(old)))
-        account_take_watched(me, old);
+        return account_enter_late(me, function, old);
+    if (profile_kind(function) == PROFILE_KIND_REALLOC)
+        me->given = old;
+    if (old != NULL) {
+        live_subtract(me, old);
+        if (UNLIKELY(watched_maybe(old)))
+            account_take_watched(me, old);
+    }
     if (UNLIKELY(bytes > PROFILE_MEDIUM_MAX)) {
         /* A request of 2^47 bytes or more always fails. It is counted as a call without bytes. */
         account_count(me, function, PROFILE_LARGE, bytes >> 47 == 0 ? bytes : 0);
@@ -87,6 +95,22 @@ static inline __attribute__((always_inline)) bool account_enter(struct thread_st
     return true;
 }
 
+/* Returns the block of an allocation that account_enter() did not let count. If the reason is that
+ * the thread has ended, adds the block to the live ones. */
+static inline void *account_late(const struct thread_state *me, void *block, size_t bytes)
+{
+    if (me->guard == THREAD_ENDED && block != NULL)
+        live_add_late(block, bytes);
+    return block;
+}
+
+/* Returns false for blocks that another library than malloc's hands out: the allocator has no
+ * function of this name. */
+static inline bool live_counts(enum profile_function function)
+{
+    return profile_kind(function) != PROFILE_KIND_ALIGNED || !session.foreign[function];
+}
+
 /* Ends an allocation. The quick path needs two conditions: no bit of enum thread_special is set,
  * and the memory of the block was handed out before. */
 static inline __attribute__((always_inline)) void account_leave(struct thread_state *me,
@@ -97,8 +121,11 @@ static inline __attribute__((always_inline)) void account_leave(struct thread_st
         me->guard = THREAD_OUTSIDE;
         if (LIKELY(handed_out_is_noted(block)) &&
             (LIKELY(bytes <= PROFILE_SMALL_MAX) ||
-             handed_out_is_noted((const char *)block + bytes - 1)))
+             handed_out_is_noted((const char *)block + bytes - 1))) {
+            if (LIKELY(live_counts(function)))
+                live_add(me, block, bytes);
             return;
+        }
     }
     account_leave_slowly(me, function, block, bytes);
 }
@@ -109,11 +136,12 @@ static inline __attribute__((always_inline)) bool
 account_enter_release(struct thread_state *me, enum profile_function function, const void *block)
 {
     if (UNLIKELY(!account_begin(me, function, 0)))
-        return false;
+        return account_enter_late(me, function, block);
     if (UNLIKELY(block == NULL)) {
         account_enter_without(me);
         return true;
     }
+    live_subtract(me, block);
     me->counts->released[function - PROFILE_ALLOCATING][account_phase()]++;
     if (UNLIKELY(watched_maybe(block)))
         account_take_freed(me, block);

@@ -91,9 +91,9 @@ void cpu_timer_told(struct thread_state *me, uintptr_t instruction, uintptr_t st
     /* A stack pointer above the frame means that a jump has left the operation. */
     bool inside = me->guard == THREAD_INSIDE && stack <= me->frame;
     me->counts->cpu_samples++;
-    if (inside && (!ours || me->calling))
+    if (inside && !me->asking && (!ours || me->calling))
         me->counts->cpu_samples_inside[me->kind]++;
-    else if (ours)
+    else if (ours || me->asking)
         me->counts->cpu_samples_probe++;
     if (!direct_forbidden)
         watch_again(me);

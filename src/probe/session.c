@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -237,6 +238,12 @@ static int find_allocator(struct dl_phdr_info *object, size_t size, void *nothin
     if (!lies_in(object, (uintptr_t)next.malloc))
         return 0;
     session.measures = lies_in(object, (uintptr_t)next.malloc_usable_size);
+    session.foreign[PROFILE_ALIGNED_ALLOC] = !lies_in(object, (uintptr_t)next.aligned_alloc);
+    session.foreign[PROFILE_POSIX_MEMALIGN] = !lies_in(object, (uintptr_t)next.posix_memalign);
+    session.foreign[PROFILE_MEMALIGN] = !lies_in(object, (uintptr_t)next.memalign);
+    session.foreign[PROFILE_VALLOC] = !lies_in(object, (uintptr_t)next.valloc);
+    session.foreign[PROFILE_PVALLOC] = !lies_in(object, (uintptr_t)next.pvalloc);
+    session.of_glibc = lies_in(object, (uintptr_t)gnu_get_libc_version);
     copy_path(allocator, object->dlpi_name);
     return 1;
 }
@@ -520,7 +527,7 @@ static void update_head(struct profile_head *head)
 
 /* Appends a moment (struct profile_moment) and sets the time of the next one. The caller holds the
  * lock. */
-static void note_moment(struct watched_live live, uint64_t resident, struct residence closely)
+static void note_moment(struct live live, uint64_t resident, struct residence closely)
 {
     static size_t used;
     struct profile_head *head = session.head;
@@ -536,6 +543,7 @@ static void note_moment(struct watched_live live, uint64_t resident, struct resi
         .ns = lived_ns,
         .live_bytes = live.bytes,
         .live_usable_bytes = session.measures ? live.usable : RESIDENCE_UNKNOWN,
+        .live_error_bytes = live.error,
         .held_bytes = atomic_load_explicit(&session.held_bytes, memory_order_relaxed),
         .resident_bytes = resident,
         .unasked_bytes = closely.unasked_bytes,
@@ -550,7 +558,7 @@ static void note_moment(struct watched_live live, uint64_t resident, struct resi
                           memory_order_relaxed);
 }
 
-void session_moment(struct watched_live live)
+void session_moment(struct live live)
 {
     uint64_t resident = residence_bytes();
     struct residence closely = direct_forbidden ? unknown : look_closely(session.head, resident);
@@ -600,7 +608,7 @@ void session_forked(void)
     atomic_store(&state, NOT_BEGUN);
 }
 
-void session_end(int exit_code, struct watched_live live)
+void session_end(int exit_code, struct live live)
 {
     if (atomic_load(&state) != ON)
         return;

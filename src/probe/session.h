@@ -18,7 +18,6 @@
 #ifndef CAIRN_PROBE_SESSION_H
 #define CAIRN_PROBE_SESSION_H
 
-#include "probe/watched.h"
 #include "record/profile.h"
 
 #include <stdatomic.h>
@@ -31,8 +30,17 @@ struct session {
     bool timers;                        /* CPU time is sampled; CAIRN_PROBE_TIMER=off: false */
     bool exact;                         /* CAIRN_PROBE_PATHS=exact: see owners.h */
     bool measures;                      /* one library has malloc and malloc_usable_size */
+    bool of_glibc;                      /* malloc is that of glibc */
+    bool foreign[PROFILE_ALLOCATING];   /* the function is of another library than malloc */
     _Atomic uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
     _Atomic uint64_t next_moment_ticks; /* when the next moment is due */
+};
+
+/* Bytes of the live blocks (live.h). */
+struct live {
+    uint64_t bytes;  /* requested */
+    uint64_t usable; /* by malloc_usable_size() */
+    uint64_t error;  /* standard error of `bytes` */
 };
 
 extern struct session session __attribute__((visibility("hidden")));
@@ -66,7 +74,7 @@ void session_thread_stays_away(void);
 
 /* Adds a moment to the file: the clocks, the kernel's figures for the process, and the live bytes
  * `live`. */
-void session_moment(struct watched_live live);
+void session_moment(struct live live);
 
 /* A child of fork calls this before its first allocation. Detaches the child from its parent's
  * file. The next operation of the child creates a file of its own. */
@@ -79,7 +87,7 @@ void session_retry(void);
 /* Adds the last moment, and records that the process ended with `exit_code`. A signal handler that
  * calls _exit() may have interrupted a function that holds the lock. In that case the last moment
  * is not added. */
-void session_end(int exit_code, struct watched_live live);
+void session_end(int exit_code, struct live live);
 
 /* Adds `amount` to a number in the file that several threads add to. */
 static inline void session_add(uint64_t *number, uint64_t amount)

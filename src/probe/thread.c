@@ -4,6 +4,7 @@
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
+#include "probe/live.h"
 #include "probe/next.h"
 #include "probe/own_stack.h"
 #include "probe/perf_events.h"
@@ -99,6 +100,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     if (kernel_calls_may_own_signal())
         own_stack_arm(me);
     if (session.head->dispatch == 0) {
+        live_begin();
         kernel_calls_begin(me);
         perf_events_begin();
     }
@@ -114,6 +116,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     me->rounds = 0;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
+        live_thread_begin(me);
         /* From here on, a signal handler that interrupts this function looks like a function that
          * the allocator called, because every stack pointer is below this frame. Its allocations
          * are not counted, and its return is dispatched. */
@@ -218,7 +221,9 @@ static void end(struct thread_state *me)
     me->guard = disarmed ? THREAD_ENDED : THREAD_INSIDE;
     session_thread_end(me->counts);
     me->counts = &unread_counts;
-    if (!disarmed)
+    if (disarmed)
+        live_thread_end(me);
+    else
         me->guard = THREAD_OUTSIDE;
 }
 
@@ -255,7 +260,7 @@ void thread_end_process(int exit_code)
         return;
     if (guard == THREAD_OUTSIDE)
         thread_state.guard = THREAD_INSIDE;
-    session_end(exit_code, watched_live());
+    session_end(exit_code, live_now());
     thread_state.guard = guard;
 }
 
@@ -268,6 +273,7 @@ static void begin_anew(struct thread_state *me)
     session_forked();
     watched_forked();
     own_stack_forked();
+    live_forked(me);
     me->armed = false;
     me->has_timer = false;
     perf_events_disarm(me);      /* the descriptors count events of the parent */

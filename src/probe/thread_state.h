@@ -43,6 +43,7 @@ struct thread_state {
     uint8_t special; /* enum thread_special */
     bool armed;      /* the kernel dispatches this thread's calls */
     bool calling;    /* the handler is making a system call for the allocator */
+    bool asking;     /* in malloc_usable_size(), which the probe called */
     uint8_t kind;    /* enum profile_kind of the thread's operation */
     uint8_t rounds;  /* rounds of destructors that have run */
 
@@ -55,6 +56,7 @@ struct thread_state {
     void *signal_stack;            /* see own_stack.h; NULL: none */
     uintptr_t frame;               /* stack pointer in the interposed function */
     struct profile_thread *counts; /* where the thread counts, in the file */
+    struct live_thread *live;      /* its balance of live bytes (live.h) */
 
     /* The operation that the thread is in. */
     uint64_t began_ticks;   /* when it began, if it is timed */

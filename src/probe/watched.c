@@ -11,6 +11,13 @@ enum {
     SHARD_BLOCKS = 128,
 };
 
+/* Size classes by usable bytes: one for each 16 bytes up to FINE_MOST, then four an octave. */
+enum {
+    FINE_MOST = 1024,
+    FINE_CLASSES = FINE_MOST / 16,
+    CLASSES = FINE_CLASSES + 4 * (48 - 10),
+};
+
 struct shard {
     struct futex_lock lock;
     uint32_t count;
@@ -26,7 +33,23 @@ static struct shard shards[SHARDS];
 static struct {
     _Atomic uint64_t bytes;
     _Atomic uint64_t usable;
+    _Atomic uint64_t known;  /* requested bytes of blocks whose usable size is known */
+    _Atomic uint64_t spread; /* sum of spread_of() over the watched blocks */
 } live[SHARDS];
+
+/* Sum of live[…].bytes. */
+static _Atomic uint64_t all_bytes;
+
+/* Totals of each size class. `watched` is the usable bytes of the watched blocks, weighted. The
+ * others are weighted sums over all sampled allocations: of the usable bytes, of the requested
+ * bytes, and of requested^2 / usable. */
+static struct {
+    _Atomic uint64_t watched;
+    _Atomic uint64_t count; /* allocations, not weighted */
+    _Atomic uint64_t usable;
+    _Atomic uint64_t requested;
+    _Atomic uint64_t squares;
+} classes[CLASSES];
 
 /* Least value of every slot of the filter: 1 after watched_look_at_all(). */
 static uint8_t filter_floor;
@@ -53,20 +76,61 @@ static void grow(_Atomic uint64_t *sum, uint64_t by)
                           memory_order_relaxed);
 }
 
-/* Adds `count` times the bytes of a block to the shard's totals. A negative count subtracts. */
-static void live_add(struct shard *shard, const struct watched *about, int64_t count)
+static size_t class_of(uint64_t usable)
 {
-    grow(&live[shard - shards].bytes, about->bytes * (uint64_t)count);
-    grow(&live[shard - shards].usable, about->usable * (uint64_t)count);
+    if (usable <= FINE_MOST)
+        return usable != 0 ? (size_t)(usable - 1) / 16 : 0;
+    unsigned octave = 63 - (unsigned)__builtin_clzll(usable - 1);
+    size_t place = FINE_CLASSES + (octave - 10) * 4 + ((usable - 1) >> (octave - 2) & 3);
+    return place < CLASSES ? place : CLASSES - 1;
+}
+
+/* Returns what a block adds to the variance of watched_live().usable, in units of SPREAD_UNIT
+ * square bytes. A block with weight w is watched with probability 1 / w. So the variance of its
+ * part of the sum is estimated by w (w - 1) usable^2 (Horvitz and Thompson). A block of weight 1
+ * adds nothing, because all of its kind are watched. */
+enum { SPREAD_UNIT = 4096 };
+static uint64_t spread_of(const struct watched *about)
+{
+    uint64_t bytes = about->usable != 0 ? about->usable : about->bytes;
+    uint64_t at_most = bytes < (UINT64_C(1) << 31) ? bytes : UINT64_C(1) << 31;
+    uint64_t weight = about->weight;
+    return at_most * at_most / SPREAD_UNIT * weight * (weight - 1);
+}
+
+/* Adds the bytes of a block to the shard's totals, or subtracts them if `sign` is -1. */
+static void live_add(struct shard *shard, const struct watched *about, int sign)
+{
+    uint64_t count = (uint64_t)(about->weight * (int64_t)sign);
+    grow(&live[shard - shards].bytes, about->bytes * count);
+    grow(&live[shard - shards].usable, about->usable * count);
+    if (about->usable != 0)
+        grow(&live[shard - shards].known, about->bytes * count);
+    atomic_fetch_add_explicit(&all_bytes, about->bytes * count, memory_order_relaxed);
+    grow(&live[shard - shards].spread, spread_of(about) * (uint64_t)(int64_t)sign);
+    atomic_fetch_add_explicit(&classes[class_of(about->usable)].watched, about->usable * count,
+                              memory_order_relaxed);
 }
 
 static void drop(struct shard *shard, uint32_t i)
 {
     uint32_t last = --shard->count;
     filter_add(shard->blocks[i], -1);
-    live_add(shard, &shard->abouts[i], -(int64_t)shard->abouts[i].weight);
+    live_add(shard, &shard->abouts[i], -1);
     shard->blocks[i] = shard->blocks[last];
     shard->abouts[i] = shard->abouts[last];
+}
+
+/* Returns the square root by Newton's method, because the probe is not linked with libm. From a
+ * start above the root every step comes closer, until the rounding error is all that is left. */
+static double square_root(double x)
+{
+    double root = x > 1 ? x : 1;
+    if (x <= 0)
+        return 0;
+    for (double closer; (closer = (root + x / root) / 2) < root;)
+        root = closer;
+    return root;
 }
 
 static bool is_large(const struct watched *about)
@@ -86,8 +150,9 @@ static void halve(struct shard *shard, bool large, struct random *random)
             drop(shard, i);
             continue;
         }
-        live_add(shard, about, about->weight);
+        live_add(shard, about, -1);
         about->weight *= 2;
+        live_add(shard, about, 1);
     }
     shard->halved[large]++;
 }
@@ -102,7 +167,7 @@ static void add(struct shard *shard, const void *block, struct watched watched,
     shard->blocks[shard->count] = (uintptr_t)block;
     shard->abouts[shard->count++] = watched;
     filter_add((uintptr_t)block, 1);
-    live_add(shard, &watched, watched.weight);
+    live_add(shard, &watched, 1);
 }
 
 void watched_add(const void *block, struct watched watched, struct random *random)
@@ -141,14 +206,117 @@ bool watched_take(const void *block, struct watched *watched)
     return found;
 }
 
+/* The variance of watched_live().usable, in square bytes. */
+static double variance(void)
+{
+    double sum = 0;
+    for (int i = 0; i < SHARDS; i++)
+        sum += (double)atomic_load_explicit(&live[i].spread, memory_order_relaxed);
+    return sum * SPREAD_UNIT;
+}
+
 struct watched_live watched_live(void)
 {
-    struct watched_live all = {.bytes = 0};
+    struct watched_live all = {.error = (uint64_t)square_root(variance())};
     for (int i = 0; i < SHARDS; i++) {
         all.bytes += atomic_load_explicit(&live[i].bytes, memory_order_relaxed);
         all.usable += atomic_load_explicit(&live[i].usable, memory_order_relaxed);
     }
     return all;
+}
+
+uint64_t watched_bytes(void)
+{
+    return atomic_load_explicit(&all_bytes, memory_order_relaxed);
+}
+
+/* --- the share of usable bytes that was requested --------------------------------------------- */
+
+void watched_sampled(uint64_t bytes, uint64_t usable, uint64_t weight)
+{
+    size_t class = class_of(usable);
+    uint64_t square = (uint64_t)((double)bytes * (double)bytes / (double)usable);
+    atomic_fetch_add_explicit(&classes[class].count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&classes[class].usable, weight * usable, memory_order_relaxed);
+    atomic_fetch_add_explicit(&classes[class].requested, weight * bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&classes[class].squares, weight * square, memory_order_relaxed);
+}
+
+/* Means over size classes. The weight of a class is its part of the usable bytes, either of the
+ * watched blocks or of all sampled allocations. */
+struct class_means {
+    double share;   /* of usable bytes that was requested */
+    double between; /* variance of the classes' own shares */
+    double within;  /* mean variance of the share of a block within its class */
+    double noise;   /* variance of `share`, because the classes' shares are estimates */
+    double usable;  /* sum of the weights */
+};
+
+static struct class_means class_means(bool of_watched)
+{
+    struct class_means means = {.share = 0};
+    double squares = 0;
+    for (size_t i = 0; i < CLASSES; i++) {
+        double usable = (double)atomic_load_explicit(&classes[i].usable, memory_order_relaxed);
+        double part = of_watched ? (double)(int64_t)atomic_load_explicit(&classes[i].watched,
+                                                                         memory_order_relaxed)
+                                 : usable;
+        if (usable <= 0 || part <= 0)
+            continue;
+        double count = (double)atomic_load_explicit(&classes[i].count, memory_order_relaxed);
+        double share =
+            (double)atomic_load_explicit(&classes[i].requested, memory_order_relaxed) / usable;
+        double square =
+            (double)atomic_load_explicit(&classes[i].squares, memory_order_relaxed) / usable;
+        double variance = square > share * share ? square - share * share : 0;
+        means.usable += part;
+        means.share += part * share;
+        squares += part * share * share;
+        means.within += part * variance;
+        means.noise += part * part * variance / count;
+    }
+    if (means.usable <= 0)
+        return means;
+    means.share /= means.usable;
+    means.within /= means.usable;
+    means.noise /= means.usable * means.usable;
+    squares = squares / means.usable - means.share * means.share;
+    means.between = squares > 0 ? squares : 0;
+    return means;
+}
+
+static uint64_t known_bytes(void)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < SHARDS; i++)
+        sum += atomic_load_explicit(&live[i].known, memory_order_relaxed);
+    return sum;
+}
+
+struct watched_requested watched_requested(void)
+{
+    struct class_means all = class_means(false);
+    struct class_means of_watched = class_means(true);
+    struct watched_live watched = watched_live();
+    /* No allocation was sampled yet. */
+    if (all.usable <= 0)
+        return (struct watched_requested){.share = 1, .error = 1};
+    if (of_watched.usable <= 0 || watched.usable == 0)
+        return (struct watched_requested){
+            .share = all.share, .error = square_root(all.between + all.within)};
+    /* 1 / (number of watched blocks), if these were of equal size and weight */
+    double each = variance() / ((double)watched.usable * (double)watched.usable);
+    double share = (double)known_bytes() / (double)watched.usable;
+    double square = (of_watched.between + of_watched.within) * each;
+    /* If the shares differ by more than twice the error, live blocks round differently from all
+     * blocks. */
+    double apart = (share - of_watched.share) * (share - of_watched.share);
+    double bias = apart > 4 * square ? apart - square : 0;
+    double square_by_class = of_watched.between * each + of_watched.noise + bias;
+    if (square <= square_by_class)
+        return (struct watched_requested){.share = share, .error = square_root(square)};
+    return (struct watched_requested){.share = of_watched.share,
+                                      .error = square_root(square_by_class)};
 }
 
 void watched_look_at_all(void)
@@ -158,16 +326,35 @@ void watched_look_at_all(void)
         atomic_store_explicit(&watched_filter[slot], 1, memory_order_relaxed);
 }
 
+/* Sums up the watched blocks of each class, after blocks of a shard were forgotten. */
+static void count_watched_anew(void)
+{
+    for (size_t i = 0; i < CLASSES; i++)
+        atomic_store_explicit(&classes[i].watched, 0, memory_order_relaxed);
+    for (size_t i = 0; i < SHARDS; i++)
+        for (uint32_t j = 0; j < shards[i].count; j++) {
+            const struct watched *about = &shards[i].abouts[j];
+            grow(&classes[class_of(about->usable)].watched, about->usable * about->weight);
+        }
+}
+
 void watched_forked(void)
 {
+    bool lost = false;
     enum { SLOTS = 1 << (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT) };
     for (int i = 0; i < SHARDS; i++) {
         if (!futex_lock_reset(&shards[i].lock))
             continue;
+        lost = true;
+        atomic_fetch_sub(&all_bytes, live[i].bytes);
         shards[i] = (struct shard){.count = 0};
         atomic_store_explicit(&live[i].bytes, 0, memory_order_relaxed);
         atomic_store_explicit(&live[i].usable, 0, memory_order_relaxed);
+        atomic_store_explicit(&live[i].known, 0, memory_order_relaxed);
+        atomic_store_explicit(&live[i].spread, 0, memory_order_relaxed);
         for (int slot = i * SLOTS; slot < (i + 1) * SLOTS; slot++)
             atomic_store_explicit(&watched_filter[slot], filter_floor, memory_order_relaxed);
     }
+    if (lost)
+        count_watched_anew();
 }

@@ -67,8 +67,27 @@ bool watched_take(const void *block, struct watched *watched);
 struct watched_live {
     uint64_t bytes;  /* requested */
     uint64_t usable; /* by malloc_usable_size() */
+    uint64_t error;  /* standard error of `bytes` */
 };
 struct watched_live watched_live(void);
+
+/* Returns watched_live().bytes. */
+uint64_t watched_bytes(void);
+
+/* Adds an allocation of the sample to the totals of its size class, watched or not. */
+void watched_sampled(uint64_t bytes, uint64_t usable, uint64_t weight);
+
+/* The share of the usable bytes of the live blocks that was requested, and its standard error. */
+struct watched_requested {
+    double share;
+    double error;
+};
+
+/* Estimates the share from the watched blocks or from the average share of each size class,
+ * whichever is expected to be closer. The watched blocks are a fair sample of the live blocks, but
+ * of a small program they are few. The averages are those of all sampled allocations, which may
+ * live for a shorter time than the live blocks, and round differently. */
+struct watched_requested watched_requested(void);
 
 /* From now on watched_maybe() returns true for every block, so that every free takes the slow path.
  * Called before the first block is watched. */

@@ -28,7 +28,7 @@
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 5,
+    PROFILE_VERSION = 6,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* with the NUL; longer paths are cut */
     PROFILE_CHUNK_THREADS = 8, /* structs profile_thread in the first chunk */
@@ -248,6 +248,20 @@ struct profile_head {
     uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
     uint64_t samples;                /* offset of the samples; 0: none */
 
+    /* How live bytes were counted (enum live_way of src/probe/live.h); 0: they are estimates. If
+     * they were counted, the true peak of usable bytes differs from `live_peak_usable` by at most
+     * `live_granted`. */
+    uint64_t live_way;
+    uint64_t live_peak_usable;
+    uint64_t live_granted;
+    /* Requested bytes of the live blocks, an estimate with its standard error. If live bytes were
+     * counted, these are the bytes when `live_noted_usable` usable bytes were live, a little below
+     * the peak. Otherwise they are the highest of `live_looks` estimates. */
+    uint64_t live_noted_usable;
+    uint64_t live_noted_bytes;
+    uint64_t live_noted_error;
+    uint64_t live_looks;
+
     uint64_t failed[PROFILE_ALLOCATING]; /* calls that returned NULL or an error */
 
     /* Calls of threads that were ending, or for which the file had no room. No struct
@@ -337,6 +351,7 @@ struct profile_moment {
     uint64_t ns;                /* time of the moment since ns_begin */
     uint64_t live_bytes;        /* requested bytes of live blocks; estimated */
     uint64_t live_usable_bytes; /* usable bytes of live blocks; UINT64_MAX: not known */
+    uint64_t live_error_bytes;  /* standard error of live_bytes */
     uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
     uint64_t resident_bytes;    /* resident set of the process without file pages */
 

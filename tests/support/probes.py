@@ -202,7 +202,7 @@ class Made:
         """
         unknown = 2**64 - 1
         told = [
-            (ns, live, live + live // 8, held, resident)
+            (ns, live, live + live // 8, 0, held, resident)
             + ((*closely, held) if closely else (unknown,) * 4)
             for ns, live, held, resident, *closely in of
         ]

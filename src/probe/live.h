@@ -1,0 +1,134 @@
+/* live.h - counts the bytes of all live blocks, and the most that were live at once.
+ *
+ * A block counts with its usable size: the size that malloc_usable_size() returns. Each thread adds
+ * the size of every block that it gets and subtracts the size of every block that it gives back. It
+ * collects these changes in a balance of its own, and folds the balance into the total of the
+ * process when the balance reaches the thread's step. Always, in a process that counts:
+ *
+ *     live bytes                  == total + sum over all threads of (balance - step)
+ *     0 <= balance <= 2 * step       for each thread, after each operation
+ *     sum of all steps            <= granted <= max(LIVE_LEAST * threads, peak / LIVE_ONE_IN)
+ *     |live bytes - total|        <= live_granted_most()
+ *
+ * So the highest total that a fold has seen differs from the true peak by live_granted_most() at
+ * most. The number of threads in the third line is at most LIVE_THREADS.
+ *
+ * There are three ways to know a size (enum live_way). glibc writes the size in front of each
+ * block, and the probe reads it there. Any other allocator is asked by malloc_usable_size(), at a
+ * higher price, which the user has to choose: CAIRN_PROBE_LIVE=exact. Without it live bytes are
+ * estimated from the watched blocks (watched.h).
+ *
+ * Any thread may call any function. A thread changes its own balance only. A child of fork begins
+ * with the total of its parent. The number of requested bytes is not known when a block is freed.
+ * It follows from the total and from the share of usable bytes that was requested
+ * (watched_requested()).
+ */
+#ifndef CAIRN_PROBE_LIVE_H
+#define CAIRN_PROBE_LIVE_H
+
+#include "probe/session.h"
+#include "probe/thread_state.h"
+
+enum {
+    LIVE_LEAST = 8 << 10, /* bytes; the granted bytes of a small program, for each thread */
+    LIVE_THREADS = 8,
+    LIVE_ONE_IN = 128,
+};
+
+enum live_way {
+    LIVE_ESTIMATED, /* not counted */
+    LIVE_BY_HEADER, /* counted: the size is read from glibc's header of the block */
+    LIVE_BY_CALL,   /* counted: malloc_usable_size() returns the size */
+};
+
+/* The balance of one thread. It lies in memory that a fork copies, so that the child finds the
+ * balances of all threads of its parent. */
+struct live_thread {
+    uint64_t balance; /* step + bytes that are not folded yet */
+    uint64_t limit;   /* 2 * step */
+    uint64_t step;
+    struct live_thread *next;   /* in the list of all */
+    struct live_thread *vacant; /* in the list of those without a thread */
+} __attribute__((aligned(64)));
+
+/* Set before the first thread counts. Becomes LIVE_ESTIMATED if a size turns out to be wrong. */
+extern uint8_t live_way __attribute__((visibility("hidden")));
+
+/* Called when a block was added to the watched ones. Raises the peak in the file, if live bytes are
+ * estimated. */
+void live_estimate(void);
+
+/* Chooses how to count. Called once for each program, when session.measures is known and before the
+ * first thread counts. */
+void live_begin(void);
+
+/* Gives the thread a balance. If there is no memory for it, counting ends for the process. */
+void live_thread_begin(struct thread_state *me);
+
+/* Folds the balance of a thread that ends, and makes it available to the next thread. */
+void live_thread_end(struct thread_state *me);
+
+/* Called in the child of a fork by its only thread. Folds the balances of all threads. */
+void live_forked(struct thread_state *me);
+
+/* Folds the thread's balance into the total and chooses a new step. */
+void live_fold(struct thread_state *me);
+
+/* Slow paths of live_add() and live_subtract(). */
+void live_add_slowly(struct thread_state *me, const void *block, size_t bytes);
+void live_subtract_slowly(struct thread_state *me, const void *block);
+
+/* Adds or subtracts a block of a thread that has ended. */
+void live_add_late(const void *block, size_t bytes);
+void live_subtract_late(const void *block);
+
+/* Compares the size of a block with `usable`, the one from malloc_usable_size(). If they differ,
+ * counting ends. */
+void live_verify(const void *block, size_t usable);
+
+/* Returns the bytes that are live now, counted or else estimated. */
+struct live live_now(void);
+
+/* Returns the size of a block as glibc's malloc wrote it in front of the block: the size of the
+ * chunk, whose lowest three bits are flags, less the header. Of blocks with a mapping of their own
+ * the usable size is 8 bytes less. This difference is the same in live_add() and in
+ * live_subtract(). */
+static inline size_t live_header_bytes(const void *block)
+{
+    return (((const size_t *)block)[-1] & ~(size_t)7) - sizeof(size_t);
+}
+
+/* Adds a block of `bytes` requested bytes that the thread got. `block` is not NULL. */
+static inline __attribute__((always_inline)) void live_add(struct thread_state *me,
+                                                           const void *block, size_t bytes)
+{
+    if (UNLIKELY(live_way != LIVE_BY_HEADER)) {
+        if (live_way == LIVE_BY_CALL)
+            live_add_slowly(me, block, bytes);
+        return;
+    }
+    struct live_thread *mine = me->live;
+    uint64_t balance = mine->balance + live_header_bytes(block);
+    mine->balance = balance;
+    if (UNLIKELY(balance > mine->limit))
+        live_fold(me);
+}
+
+/* Subtracts a block that the thread is about to give back. `block` is not NULL. */
+static inline __attribute__((always_inline)) void live_subtract(struct thread_state *me,
+                                                                const void *block)
+{
+    if (UNLIKELY(live_way != LIVE_BY_HEADER)) {
+        if (live_way == LIVE_BY_CALL)
+            live_subtract_slowly(me, block);
+        return;
+    }
+    struct live_thread *mine = me->live;
+    size_t bytes = live_header_bytes(block);
+    uint64_t balance = mine->balance;
+    mine->balance = balance - bytes;
+    if (UNLIKELY(balance < bytes))
+        live_fold(me);
+}
+
+#endif
