@@ -52,9 +52,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--live", type=click.Choice(["auto", "exact"]), default="auto", show_default=True,
-    help="Count live bytes where that is cheap (auto: glibc's malloc, 1 ns an operation), or by "
-    "asking any other allocator for the size of each block, too (exact: 3 to 5 ns). Live bytes that "
-    "are not counted are estimated.",
+    help="Count live bytes where that costs 1 ns an operation (auto: glibc's malloc), or under any "
+    "allocator (exact: 3 to 5 ns). Otherwise they are estimated.",
 )  # fmt: skip
 @click.option(
     "--no-cpu-timers", is_flag=True,

@@ -37,13 +37,15 @@ def _near_the_peak(profile: Profile) -> list[Moment]:
 
 
 def _error_of_live(profile: Profile, live: float) -> float:
-    """Relative standard error of live bytes.
+    """Relative standard error of live bytes; 0 if they were counted.
 
     Live bytes are estimated from the watched blocks. Each watched block stands for `Process.gap`
     blocks, or for more blocks when the probe already watches WATCHED_MOST. Blocks of different
     sizes give a less certain sum than blocks of equal size. All large blocks are watched, but the
     formula treats them like a sample. So the result is an upper bound.
     """
+    if profile.largest.live_counted:
+        return 0.0
     tally = profile.tally
     calls = int(tally.calls[:, :, :2].sum())
     each = int(tally.asked[:, :, :2].sum()) / calls if calls else 0.0
@@ -239,6 +241,8 @@ def sizes_too_coarse(profile: Profile) -> Finding | None:
     if slack < SLACK_LEAST or wasted < BYTES_LEAST:
         return None
     share, off = wasted / most.resident_bytes, 2 * _error_of_live(profile, most.live_bytes)
+    if profile.largest.live_counted:
+        off = 2 * most.live_error_bytes / wasted
     ends = Interval(max(0.0, min(1.0, share * (1 - off))), min(1.0, share * (1 + off)), LEVEL)
     return Finding(
         name="sizes-too-coarse",

@@ -15,6 +15,8 @@ from cairn.profile.tally import Peak
 
 _MISS = 0.05
 """The probability that an interval misses the true value."""
+_LOOKS_MOST = 10**12
+"""A larger number of estimates is an error of the file."""
 _BOUNDS = 2.0
 """Standard errors in half an interval of 95 %."""
 
@@ -35,8 +37,8 @@ def counted_requested(usable: Peak, noted_usable: int, noted: int, noted_error: 
     share, error = noted / noted_usable, _BOUNDS * noted_error / noted_usable
     return Peak(
         round(usable.bytes * share),
-        max(0, math.floor(usable.low * (share - error))),
-        min(usable.high, math.ceil(usable.high * (share + error))),
+        max(0, round(usable.low * (share - error))),
+        min(usable.high, round(usable.high * (share + error))),
     )
 
 
@@ -52,7 +54,7 @@ def estimated(looked: Sequence[tuple[int, int]], looks: int, each: float, most: 
     `each` is the number of bytes that one watched block stands for on average, and `most` is the
     number of bytes that were requested in total.
     """
-    away = NormalDist().inv_cdf(1 - _MISS / 2 / max(1, looks))
+    away = NormalDist().inv_cdf(1 - _MISS / 2 / min(max(1, looks), _LOOKS_MOST))
     ends = [_ends(live, error, each, away) for live, error in looked]
     low = min(most, max(one for one, _ in ends))
     high = max(low, min(most, max(one for _, one in ends)))

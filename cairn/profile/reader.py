@@ -180,6 +180,7 @@ def layouts(order: str) -> Layouts:
                     "user_us",
                     "system_us",
                     "peak_resident_bytes",
+                    "peak_own_bytes",
                 )
             ),
             ("contended_locks", u8),
@@ -578,7 +579,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment]) -> Process:
     number = {
         name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"
     }
-    counted, usable = bool(number["live_way"]), None
+    counted, usable, requested = bool(number["live_way"]), None, None
     if counted:
         usable = live.counted_usable(number["live_peak_usable"], number["live_granted"])
         noted = (number[f"live_noted_{name}"] for name in ("usable", "bytes", "error"))
@@ -608,7 +609,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment]) -> Process:
         cpu_ns=(number["user_us"] + number["system_us"]) * 1000,
         minor_faults=number["minor_faults"],
         major_faults=number["major_faults"],
-        peak_resident_bytes=number["peak_resident_bytes"],
+        peak_resident_bytes=max(0, number["peak_resident_bytes"] - number["peak_own_bytes"]),
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,
@@ -622,8 +623,8 @@ def estimated_peak(
     highest: int = 0,
     error: int = 0,
     looks: int = 0,
-) -> Peak:
-    """The peak of the requested bytes of live blocks that were not counted.
+) -> Peak | None:
+    """The peak of the requested bytes of live blocks that were not counted; None if not measured.
 
     `highest` is the highest of the probe's estimates, `error` its standard error and `looks` their
     number. A window has only the estimates at its moments.
@@ -631,7 +632,9 @@ def estimated_peak(
     calls, asked = int(tally.calls.sum()), int(tally.asked.sum() + tally.late_asked.sum())
     each = gap * asked / calls if calls else 0.0
     looked = [(one.live_bytes, one.live_error_bytes) for one in moments]
-    return live.estimated([*looked, (highest, error)], len(looked) + looks, each, asked)
+    if looks:
+        looked.append((highest, error))
+    return live.estimated(looked, len(moments) + looks, each, asked) if looked else None
 
 
 def _tally(head: np.void, threads: _Threads, samples: np.void) -> Tally:

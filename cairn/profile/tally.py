@@ -378,15 +378,15 @@ class Process:
     peak_resident_bytes: int
     live_counted: bool
     """Whether the probe counted the live bytes. Otherwise it estimated them from a sample."""
-    peak_requested: Peak
-    """The requested bytes of the live blocks at their peak."""
+    peak_requested: Peak | None
+    """The requested bytes of the live blocks at their peak. None if there is no estimate."""
     peak_usable: Peak | None
     """The usable bytes of the live blocks at their peak. None if they were not counted."""
 
     @property
     def peak_live_bytes(self) -> int:
-        """The requested bytes of the live blocks at their peak."""
-        return self.peak_requested.bytes
+        """The requested bytes of the live blocks at their peak; 0 if there is no estimate."""
+        return self.peak_requested.bytes if self.peak_requested is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def _peak_within(found: ProcessProfile, moments: Sequence[Moment], before: Peak 
         return replace(process, peak_requested=estimated)
     if before is None or usable.bytes > before.bytes:
         return process
-    off, whole = usable.bytes - usable.low, process.peak_requested
+    off, whole = usable.bytes - usable.low, process.peak_requested or usable
     at_usable = max((one.live_usable_bytes or 0 for one in moments), default=0)
     at_requested = max((one.live_bytes for one in moments), default=0)
     return replace(

@@ -108,7 +108,7 @@ def board(
 ) -> Board:
     """Returns the report's tables and sentences before they are fitted into a width."""
     found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile)]
-    found += [_events(profile), _memory(profile)]
+    found += [_events(profile), *_memory(profile)]
     if full:
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
     return Board(
@@ -382,7 +382,11 @@ def _rate(number: float) -> str:
     return units.count(round(number)) if number >= 100 else f"{number:.3g}"
 
 
-def _memory(profile: Profile) -> Table:
+def _memory(profile: Profile) -> list[Table]:
+    """Returns the peaks of one process, and the numbers of all processes.
+
+    A program with one process gets one table.
+    """
     tally, largest = profile.tally, profile.largest
     held = max((moment.held_bytes for moment in profile.moments if moment.held_bytes), default=None)
     resident = largest.peak_resident_bytes or None
@@ -391,42 +395,46 @@ def _memory(profile: Profile) -> Table:
         default=None,
     )
     alive = lasting(profile.processes)
-    one, every = ("", "") if len(alive) == 1 else (", one process", ", all processes")
     faults = sum(process.minor_faults + process.major_faults for process in alive)
     inside, new, slack = faults_inside(profile), new_share(tally), None
     if tally.watched_bytes:
         slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
-    rows = [
-        (f"peak of live blocks, as requested{one}", _peak(largest.peak_requested)),
-        *(
-            []
-            if largest.peak_usable is None
-            else [(f"peak of live blocks, usable{one}", _peak(largest.peak_usable))]
-        ),
-        (f"peak held from the kernel{one}", NOT_MEASURED if held is None else units.size(held)),
-        (f"peak resident{one}", NOT_MEASURED if resident is None else units.size(resident)),
-        *(
-            []
-            if unasked is None
-            else [(f"peak between blocks, never handed out{one}", units.size(unasked))]
-        ),
-        (f"usable bytes beyond the requests{every}", slack or NOT_MEASURED),
-        (f"page faults in the allocator{every}", _estimated(inside)),
-        (f"page faults{every}", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
+    peaks = [("peak of live blocks, as requested", _peak(largest.peak_requested))]
+    if largest.peak_usable is not None:
+        peaks.append(("peak of live blocks, usable", _peak(largest.peak_usable)))
+    peaks += [
+        ("peak held from the kernel", NOT_MEASURED if held is None else units.size(held)),
+        ("peak resident", NOT_MEASURED if resident is None else units.size(resident)),
+    ]
+    if unasked is not None:
+        peaks.append(("peak between blocks, never handed out", units.size(unasked)))
+    totals = [
+        ("usable bytes beyond the requests", slack or NOT_MEASURED),
+        ("page faults in the allocator", _estimated(inside)),
+        ("page faults in total", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
     ]
     if new is not None:
-        rows.append((f"malloc and new from new memory{every}", _percent(new)))
+        totals.append(("malloc and new from new memory", _percent(new)))
     if tally.released.sum():
-        rows.append((f"freed by another thread{every}", _share(remote_share(tally))))
-    return _table("memory", ("",), rows)
+        totals.append(("freed by another thread", _share(remote_share(tally))))
+    if len(alive) == 1:
+        return [_table("memory, one process", ("",), [*peaks, *totals])]
+    return [
+        _table("memory, one process", ("",), peaks),
+        _table("memory, all processes", ("",), totals),
+    ]
 
 
-def _peak(peak: Peak) -> str:
-    """Returns a peak of live bytes with its interval, as precise as the interval."""
-    ends = (units.size(peak.low), units.size(peak.high))
+def _peak(peak: Peak | None) -> str:
+    """Returns a peak of live bytes with its interval. A unit that all share is named once."""
+    if peak is None:
+        return NOT_MEASURED
+    value, low, high = (units.size(number) for number in (peak.bytes, peak.low, peak.high))
     if peak.low == peak.high:
-        return units.size(peak.bytes)
-    return f"≈ {units.size(peak.bytes)} [{ends[0]}, {ends[1]}]"
+        return value
+    if len({text.partition(" ")[2] for text in (value, low, high)}) == 1:
+        low, high = (text.partition(" ")[0] for text in (low, high))
+    return f"≈ {value} [{low}, {high}]"
 
 
 def _paths(profile: Profile) -> Table:

@@ -1,6 +1,7 @@
 #include "probe/handed_out.h"
 
 #include "probe/direct_syscall.h"
+#include "probe/own_memory.h"
 
 #include <string.h>
 
@@ -23,7 +24,7 @@ static struct handed_out_leaf *leaf_of(uintptr_t address, bool make)
     struct handed_out_leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf != NULL || !make)
         return leaf;
-    leaf = direct_map(sizeof *leaf);
+    leaf = own_memory_map(sizeof *leaf);
     if (leaf == NULL)
         return NULL;
     leaf->start = address & ~(LEAF_BYTES - 1);

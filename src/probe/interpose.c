@@ -43,7 +43,8 @@ INTERPOSED void *calloc(size_t count, size_t each)
     if (__builtin_mul_overflow(count, each, &bytes))
         bytes = SIZE_MAX;
     if (UNLIKELY(!account_enter(me, PROFILE_CALLOC, bytes, NULL)))
-        return account_late(me, next_found() ? next.calloc(count, each) : next_early_block(bytes), bytes);
+        return account_late(me, next_found() ? next.calloc(count, each) : next_early_block(bytes),
+                            bytes);
     void *block = next.calloc(count, each);
     account_leave(me, PROFILE_CALLOC, block, bytes);
     return block;
@@ -55,7 +56,8 @@ INTERPOSED void *realloc(void *old, size_t bytes)
     if (UNLIKELY(next_is_early(old)))
         return early_realloc(old, bytes);
     if (UNLIKELY(!account_enter(me, PROFILE_REALLOC, bytes, old)))
-        return account_late(me, next_found() ? next.realloc(old, bytes) : next_early_block(bytes), bytes);
+        return account_late(me, next_found() ? next.realloc(old, bytes) : next_early_block(bytes),
+                            bytes);
     void *block = next.realloc(old, bytes);
     account_leave(me, PROFILE_REALLOC, block, bytes);
     return block;

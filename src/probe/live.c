@@ -3,6 +3,7 @@
 #include "probe/direct_syscall.h"
 #include "probe/futex_lock.h"
 #include "probe/next.h"
+#include "probe/own_memory.h"
 
 uint8_t live_way;
 
@@ -160,7 +161,7 @@ static struct live_thread *take(void)
     enum { BYTES = 4096 };
     futex_lock_take(&lock);
     struct live_thread *one = vacant;
-    if (one == NULL && (one = direct_map(BYTES)) != NULL) {
+    if (one == NULL && (one = own_memory_map(BYTES)) != NULL) {
         for (size_t i = 0; i < BYTES / sizeof *one; i++) {
             one[i].vacant = i + 1 < BYTES / sizeof *one ? &one[i + 1] : NULL;
             one[i].next = atomic_load_explicit(&all, memory_order_relaxed);

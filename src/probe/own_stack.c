@@ -2,6 +2,7 @@
 
 #include "probe/direct_syscall.h"
 #include "probe/futex_lock.h"
+#include "probe/own_memory.h"
 
 #include <sys/auxv.h>
 
@@ -40,7 +41,7 @@ static struct unused *take(struct stacks *stacks, size_t bytes)
     if (stack != NULL)
         stacks->first = stack->next;
     futex_lock_drop(&stacks->lock);
-    return stack != NULL ? stack : direct_map(bytes);
+    return stack != NULL ? stack : own_memory_map(bytes);
 }
 
 static void put_back(struct stacks *stacks, struct unused *stack)

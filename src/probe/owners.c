@@ -1,6 +1,7 @@
 #include "probe/owners.h"
 
 #include "probe/direct_syscall.h"
+#include "probe/own_memory.h"
 
 #include <stdatomic.h>
 
@@ -23,7 +24,7 @@ static _Atomic uint32_t *word_of(const void *block)
     struct leaf *leaf = atomic_load_explicit(place, memory_order_acquire);
     if (leaf == NULL) {
         struct leaf *other = NULL;
-        leaf = direct_map(sizeof *leaf);
+        leaf = own_memory_map(sizeof *leaf);
         if (leaf == NULL)
             return NULL;
         if (!atomic_compare_exchange_strong(place, &other, leaf)) {
@@ -32,6 +33,11 @@ static _Atomic uint32_t *word_of(const void *block)
         }
     }
     return &leaf->words[(start >> GRANULE_SHIFT) % COUNT_OF(leaf->words)];
+}
+
+void owners_unused(void)
+{
+    own_memory_leave_out(leaves, sizeof leaves);
 }
 
 void owners_note(const void *block, struct owner owner)

@@ -18,6 +18,9 @@ struct owner {
     enum profile_group group;
 };
 
+/* Tells own_memory.h that this process does not use the record. */
+void owners_unused(void);
+
 /* Records the owner of a block. */
 void owners_note(const void *block, struct owner owner);
 

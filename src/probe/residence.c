@@ -33,7 +33,7 @@ static bool read_text(const char *path, char *text, size_t bytes)
     return !direct_failed(length);
 }
 
-uint64_t residence_bytes(void)
+uint64_t residence_bytes(uint64_t own)
 {
     static _Atomic uint64_t last; /* reported again in a sandbox */
     char text[128];
@@ -46,7 +46,8 @@ uint64_t residence_bytes(void)
         return 0;
     char *third;
     uint64_t resident = strtoull(second + 1, &third, 10), of_files = strtoull(third, NULL, 10);
-    last = (resident > of_files ? resident - of_files : 0) * page_bytes();
+    uint64_t others = of_files + own / page_bytes();
+    last = (resident > others ? resident - others : 0) * page_bytes();
     return last;
 }
 

@@ -5,8 +5,11 @@
 #include "probe/futex_lock.h"
 #include "probe/handed_out.h"
 #include "probe/next.h"
+#include "probe/own_memory.h"
+#include "probe/owners.h"
 #include "probe/residence.h"
 #include "probe/spare.h"
+#include "probe/watched.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -134,8 +137,10 @@ static long extend(int flags, uint64_t bytes)
         start = direct_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                             (long)file_bytes);
     direct_call3(SYS_close, fd, 0, 0);
-    if (!direct_failed(start))
+    if (!direct_failed(start)) {
         file_bytes += bytes;
+        own_memory_add((void *)start, bytes);
+    }
     return start;
 }
 
@@ -152,6 +157,8 @@ static struct first *create(void)
     in_spare = spare != NULL;
     if (in_spare)
         file_bytes = round_up(sizeof *spare, page_bytes());
+    if (in_spare)
+        own_memory_add(spare, file_bytes);
     /* An empty file may exist, if the disk is full. It is left as the only sign of this process if
      * there is no other. */
     if ((in_spare || spare_note_unrecorded(own_process(), (uint32_t)-made, program)) &&
@@ -269,7 +276,10 @@ static void begin_image(void)
     session.gap = gap != NULL ? (uint32_t)strtoul(gap, NULL, 10) : 0;
     if (session.gap == 0)
         session.gap = GAP;
+    own_memory_leave_out(watched_filter, sizeof watched_filter);
     session.exact = session_option_is("CAIRN_PROBE_PATHS", "exact");
+    if (!session.exact)
+        owners_unused();
     session.timers = !session_option_is("CAIRN_PROBE_TIMER", "off");
     spare_open(session_option("CAIRN_PROBE_SPARE"));
     direct_call3(SYS_readlink, (long)"/proc/self/exe", (long)program, sizeof program - 1);
@@ -391,6 +401,8 @@ static bool grow(void)
     void *piece = (void *)made;
     if (made == 0 || direct_failed(made))
         return false;
+    if (in_spare)
+        own_memory_add(piece, bytes);
     uint64_t offset =
         in_spare ? (uint64_t)((char *)piece - (char *)session.head) : file_bytes - bytes;
     file_bytes = offset + bytes;
@@ -507,8 +519,8 @@ static size_t thin(struct profile_samples *samples)
     return kept;
 }
 
-/* Updates the head with the clocks and getrusage(). */
-static void update_head(struct profile_head *head)
+/* Updates the head with the clocks and getrusage(). `own` is the probe's memory now. */
+static void update_head(struct profile_head *head, struct own_memory own)
 {
     struct rusage usage;
     if (!direct_forbidden &&
@@ -519,7 +531,11 @@ static void update_head(struct profile_head *head)
             (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec;
         head->system_us =
             (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
-        head->peak_resident_bytes = (uint64_t)usage.ru_maxrss << 10;
+        uint64_t peak = (uint64_t)usage.ru_maxrss << 10;
+        if (peak > head->peak_resident_bytes) {
+            head->peak_resident_bytes = peak;
+            head->peak_own_bytes = own.private + own.of_file;
+        }
     }
     head->ticks_last = ticks_now();
     head->ns_last = clock_now_ns();
@@ -527,12 +543,13 @@ static void update_head(struct profile_head *head)
 
 /* Appends a moment (struct profile_moment) and sets the time of the next one. The caller holds the
  * lock. */
-static void note_moment(struct live live, uint64_t resident, struct residence closely)
+static void note_moment(struct live live, uint64_t resident, struct residence closely,
+                        struct own_memory own)
 {
     static size_t used;
     struct profile_head *head = session.head;
     struct profile_samples *samples = session.samples;
-    update_head(head);
+    update_head(head, own);
     /* After a fork the child has a new file, whose list is empty. */
     if (used != 0 && samples->moments[used - 1].ns == 0)
         used = 0;
@@ -560,10 +577,11 @@ static void note_moment(struct live live, uint64_t resident, struct residence cl
 
 void session_moment(struct live live)
 {
-    uint64_t resident = residence_bytes();
+    struct own_memory own = own_memory_resident(false, session.head->ns_begin);
+    uint64_t resident = residence_bytes(own.private);
     struct residence closely = direct_forbidden ? unknown : look_closely(session.head, resident);
     futex_lock_take(&lock);
-    note_moment(live, resident, closely);
+    note_moment(live, resident, closely, own);
     futex_lock_drop(&lock);
 }
 
@@ -603,6 +621,7 @@ void session_forked(void)
     atomic_store(&looking, false);
     looks_ns = looked_ns = looked_bytes = 0; /* the child has a time budget of its own */
 
+    own_memory_forked();
     (void)futex_lock_reset(&lock);
     is_child = true;
     atomic_store(&state, NOT_BEGUN);
@@ -613,8 +632,10 @@ void session_end(int exit_code, struct live live)
     if (atomic_load(&state) != ON)
         return;
     bool taken = futex_lock_take_soon(&lock);
-    if (taken)
-        note_moment(live, residence_bytes(), unknown);
+    if (taken) {
+        struct own_memory own = own_memory_resident(true, 0);
+        note_moment(live, residence_bytes(own.private), unknown, own);
+    }
     session.head->exit_code = (uint32_t)exit_code;
     session.head->state = PROFILE_ENDED;
     if (taken)

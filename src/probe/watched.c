@@ -26,7 +26,7 @@ struct shard {
     struct watched abouts[SHARD_BLOCKS];
 } __attribute__((aligned(64)));
 
-_Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
+_Alignas(4096) _Atomic uint8_t watched_filter[1 << WATCHED_FILTER_SHIFT];
 static struct shard shards[SHARDS];
 
 /* Totals of each shard. They lie side by side, because watched_live() adds them all up. */
@@ -59,11 +59,25 @@ static struct shard *shard_of(const void *block)
     return &shards[watched_slot(block) >> (WATCHED_FILTER_SHIFT - WATCHED_SHARDS_SHIFT)];
 }
 
+/* One bit for each OS page of the filter that was written. */
+static _Atomic uint64_t filter_pages;
+enum { FILTER_PAGE_SHIFT = 12 };
+static_assert(sizeof watched_filter >> FILTER_PAGE_SHIFT <= 64, "one bit for each page");
+
+uint64_t watched_filter_bytes(void)
+{
+    uint64_t pages = atomic_load_explicit(&filter_pages, memory_order_relaxed);
+    return (uint64_t)__builtin_popcountll(pages) << FILTER_PAGE_SHIFT;
+}
+
 /* Adds `change` to the number of watched blocks in the filter slot of `block`. The caller holds the
  * shard's lock, as do the callers of all other static functions below. */
 static void filter_add(uintptr_t block, int change)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];
+    uint64_t page = UINT64_C(1) << ((size_t)(slot - watched_filter) >> FILTER_PAGE_SHIFT);
+    if ((atomic_load_explicit(&filter_pages, memory_order_relaxed) & page) == 0)
+        atomic_fetch_or_explicit(&filter_pages, page, memory_order_relaxed);
     atomic_store_explicit(slot,
                           (uint8_t)(atomic_load_explicit(slot, memory_order_relaxed) + change),
                           memory_order_relaxed);
@@ -302,8 +316,8 @@ struct watched_requested watched_requested(void)
     if (all.usable <= 0)
         return (struct watched_requested){.share = 1, .error = 1};
     if (of_watched.usable <= 0 || watched.usable == 0)
-        return (struct watched_requested){
-            .share = all.share, .error = square_root(all.between + all.within)};
+        return (struct watched_requested){.share = all.share,
+                                          .error = square_root(all.between + all.within)};
     /* 1 / (number of watched blocks), if these were of equal size and weight */
     double each = variance() / ((double)watched.usable * (double)watched.usable);
     double share = (double)known_bytes() / (double)watched.usable;
@@ -322,6 +336,9 @@ struct watched_requested watched_requested(void)
 void watched_look_at_all(void)
 {
     filter_floor = 1;
+    atomic_store_explicit(&filter_pages,
+                          UINT64_MAX >> (64 - (sizeof watched_filter >> FILTER_PAGE_SHIFT)),
+                          memory_order_relaxed);
     for (size_t slot = 0; slot < COUNT_OF(watched_filter); slot++)
         atomic_store_explicit(&watched_filter[slot], 1, memory_order_relaxed);
 }

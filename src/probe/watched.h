@@ -52,6 +52,10 @@ static inline bool watched_maybe(const void *block)
     return atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed) != 0;
 }
 
+/* Returns the bytes of the filter's OS pages of 4 KiB that were ever written. The other pages were
+ * only read, so the kernel's page of zeroes stands for them. */
+uint64_t watched_filter_bytes(void);
+
 /* Watches a block. After n halvings of its part of the table, the block is watched only with
  * probability 1 / 2^n, and its weight is multiplied by 2^n. */
 void watched_add(const void *block, struct watched watched, struct random *random);

@@ -275,6 +275,7 @@ struct profile_head {
     uint64_t user_us;
     uint64_t system_us;
     uint64_t peak_resident_bytes;
+    uint64_t peak_own_bytes; /* the part of them that is the probe's own memory */
 
     uint64_t contended_locks; /* locks for which a thread waited, at most 1,024 */
     struct profile_call_counts calls[PROFILE_CALLS];
@@ -353,7 +354,7 @@ struct profile_moment {
     uint64_t live_usable_bytes; /* usable bytes of live blocks; UINT64_MAX: not known */
     uint64_t live_error_bytes;  /* standard error of live_bytes */
     uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
-    uint64_t resident_bytes;    /* resident set of the process without file pages */
+    uint64_t resident_bytes;    /* resident set, without pages of files and the probe */
 
     /* In the next four fields, UINT64_MAX means not measured. All but huge_bytes count resident
      * memory of the allocator, and only in extents of 2 MiB of which at least one page was handed

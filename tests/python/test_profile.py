@@ -57,13 +57,13 @@ def test_the_structs_are_as_long_as_in_c() -> None:
     """
     # The numbers of 64-bit fields: gap to threads_lost, chunks, samples, failed, late_calls,
     # late_bytes, minor_faults to contended_locks.
-    numbers = 19 + 24 + 1 + 11 + 17 + 11 + 6
+    numbers = 19 + 24 + 1 + 7 + 11 + 17 + 11 + 7
     head = (
         8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024
     )
     thread = 4 + 4 + 3 * 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
-    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 72
+    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 80
     for order in "<>":
         layout = reader.layouts(order)
         assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (
@@ -71,7 +71,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
             thread,
             samples,
         )
-    assert (head, thread, samples) == (4056, 1584, 100440)
+    assert (head, thread, samples) == (4120, 1584, 104536)
 
 
 def test_names_are_as_many_as_in_c() -> None:

@@ -26,7 +26,7 @@ from cairn.profile.tally import Path as TimedPath
 
 TICKS_PER_NS = 2
 PAIR = 40
-BEHIND_HEAD = 4096
+BEHIND_HEAD = 4160
 """Offset of the first threads: the size of the head, rounded up to a cache line."""
 NOTHING = 20
 """The number of events that the counters count for an empty operation."""
@@ -208,6 +208,16 @@ class Made:
         ]
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
 
+    def live(self, peak: int, granted: int, noted: tuple[int, int, int]) -> None:
+        """States that live bytes were counted, with their peak and what was granted to threads.
+
+        `noted` are usable bytes near the peak, their requested bytes and the standard error.
+        """
+        self.start["live_way"] = 1
+        self.start["live_peak_usable"], self.start["live_granted"] = peak, granted
+        for name, value in zip(("usable", "bytes", "error"), noted, strict=True):
+            self.start[f"live_noted_{name}"] = value
+
     def content(self) -> bytes:
         """Returns the content of the file."""
         head, at = self.start, BEHIND_HEAD
@@ -316,6 +326,8 @@ def documented() -> Made:
     made.start["began_unix_ns"] = 1_763_600_000_000_000_000
     made.start["dispatch_ticks"] = 4_096
     made.start["contended_locks"] = 1
+    made.live(peak=600, granted=100, noted=(540, 480, 5))
+    made.start["peak_own_bytes"] = 400 << 10
     made.called("malloc", "small", 1_000, 48)
     made.fresh("small", 640)
     made.released("free", 990)
