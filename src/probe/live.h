@@ -30,15 +30,15 @@
 #include "probe/thread_state.h"
 
 enum {
-    LIVE_LEAST = 8 << 10, /* bytes; the granted bytes of a small program, for each thread */
+    LIVE_LEAST = 8 << 10, /* bytes granted to each thread of a small program */
     LIVE_THREADS = 8,
     LIVE_ONE_IN = 128,
 };
 
 enum live_way {
     LIVE_ESTIMATED, /* not counted */
-    LIVE_BY_HEADER, /* counted: the size is read from glibc's header of the block */
-    LIVE_BY_CALL,   /* counted: malloc_usable_size() returns the size */
+    LIVE_BY_HEADER, /* counted: read from glibc's header of the block */
+    LIVE_BY_CALL,   /* counted: returned by malloc_usable_size() */
 };
 
 /* The balance of one thread. It lies in memory that a fork copies, so that the child finds the

@@ -21,7 +21,8 @@
 enum { RESIDENCE_EXTENT_NS = 10000 };
 
 /* Returns the resident bytes of the process. Pages of files are not included, because they belong
- * to no allocator, nor is the private memory of the probe, `own`. Returns 0 if the kernel does not report the resident bytes. */
+ * to no allocator, nor is the private memory of the probe, `own`. Returns 0 if the kernel does not
+ * report the resident bytes. */
 uint64_t residence_bytes(uint64_t own);
 
 /* Resident bytes. All fields but `huge_bytes` count memory of the allocator, and only in extents of

@@ -262,7 +262,7 @@ struct class_means {
     double share;   /* of usable bytes that was requested */
     double between; /* variance of the classes' own shares */
     double within;  /* mean variance of the share of a block within its class */
-    double noise;   /* variance of `share`, because the classes' shares are estimates */
+    double noise;   /* variance of `share`, from that of each class */
     double usable;  /* sum of the weights */
 };
 

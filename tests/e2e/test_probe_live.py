@@ -101,8 +101,10 @@ def test_each_form_of_allocation_and_the_end_of_threads_leave_the_right_number(
 
 
 def check_last(profile: ProcessProfile, true: int) -> None:
-    """Asserts the usable bytes that are live at the end of a process. `true` counts blocks of 1,000
-    bytes, which the list of these blocks, libc and the last threads exceed.
+    """Asserts the usable bytes that are live at the end of a process.
+
+    `true` counts blocks of 1,000 bytes. The list of these blocks, libc and the last threads add to
+    it.
     """
     last = profile.moments[-1].live_usable_bytes
     assert last is not None

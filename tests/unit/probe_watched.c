@@ -41,8 +41,8 @@ TEST(a_block_is_watched_until_it_is_taken)
 
 /* The next three tests come first, because a table that was ever full thins its blocks. */
 
-/* Each of 5,000 live blocks is watched with probability 1/16, and stands for 16 then. The mean square
- * of error / standard error over 400 tries is 1 with a standard deviation of 0.07. */
+/* Each of 5,000 live blocks is watched with probability 1/16, and stands for 16 then. The mean
+ * square of error / standard error over 400 tries is 1 with a standard deviation of 0.07. */
 TEST(the_standard_error_of_live_bytes_is_right)
 {
     enum { TRIES = 400, BLOCKS = 5000, WEIGHT = 16 };
