@@ -528,6 +528,7 @@ def notes(profile: Profile) -> Iterator[str]:
             "the possible saving is the allocator's own time; another layout of the blocks can "
             "also change the program's time"
         )
+    yield from _live(profile)
     yield from _seen(profile)
     yield from _by_timers(profile)
     yield from _counters(profile)
@@ -630,6 +631,18 @@ _HOW: dict[Seen, str] = {
     "interpose": "▲ System calls: only those through libc's functions were seen",
     "unseen": f"▲ System calls and held memory were {NOT_MEASURED}",
 }
+
+
+def _live(profile: Profile) -> Iterator[str]:
+    """Yields that the live bytes are an estimate, and what would count them."""
+    if profile.largest.live_counted or profile.largest.peak_requested is None:
+        return
+    asked = any(one.live_usable_bytes is not None for one in profile.moments)
+    yield "live blocks: estimated from a sample, with its error; " + (
+        "--live exact counts them"
+        if asked
+        else "they cannot be counted, because the allocator has no malloc_usable_size()"
+    )
 
 
 def _seen(profile: Profile) -> Iterator[str]:
