@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from cairn.report.view import View
 from cairn.run import store
 
 if TYPE_CHECKING:
+    from cairn.cli import share_runs
     from cairn.model import Contender
     from cairn.profile.spare import Spare
     from cairn.profile.tally import Profile, Tree
@@ -57,7 +58,14 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--no-cpu-timers", is_flag=True,
-    help="Use no timers of CPU time. They are a second estimate of the allocator's share.",
+    help="Use no timers of CPU time. They check the kernel's clock, or replace it where it is not "
+    "permitted.",
+)  # fmt: skip
+@click.option(
+    "--runs", type=click.IntRange(1, 10_000), metavar="N", default=None,
+    help="Run the program N times for the allocator's share of CPU time: once with the probe, and "
+    "then without it and without its output. Default: as often as needed, for at most 10 s. Use "
+    "--runs 1 for a program that must not run again.",
 )  # fmt: skip
 @click.option(
     "--counters", type=options.EVENTS, metavar="EVENT[,EVENT]…",
@@ -113,18 +121,19 @@ if TYPE_CHECKING:
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
-    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str,
-    live: str, no_cpu_timers: bool, counters: tuple[str, ...] | None, delay: float | None,
+    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, live: str,
+    no_cpu_timers: bool, runs: int | None, counters: tuple[str, ...] | None, delay: float | None,
     duration: float | None, toggle: str | None, load: str | None, overhead: bool, full: bool,
     as_json: str | None, as_csv: str | None, force: bool, keep: Path | None, read: Path | None,
     color: str,
 ) -> None:  # fmt: skip
-    """Say what an allocator does inside a program, and how much another could save at most.
+    """Say what an allocator does inside a program, and how much CPU time it takes.
 
     The report has calls, times, system calls, locks and memory.
-    Counts are exact. Times come from a sample of operations, scaled to the counts, with their
-    error. All processes of the program are included. The report is printed on standard error when
-    the program has ended, because standard output is the program's.
+    Counts are exact. The allocator's share of CPU time comes from the kernel's clock, with its
+    error. A short program runs again until that error is small. Medians and tails come from a
+    sample of operations. All processes of the program are included. The report is printed on
+    standard error when the program has ended, because standard output is the program's.
 
     \b
       cairn profile -- ./prog                               the system's allocator
@@ -171,26 +180,51 @@ def profile(
     if counters:
         told["COUNTERS"] = ",".join(counters)
     if overhead:
-        if as_json or as_csv or keep or not span.whole:
+        if as_json or as_csv or keep or runs or not span.whole:
             raise UsageError(
                 "--overhead compares whole runs; leave out the other options, and use 'cairn "
                 "report last' for JSON and CSV"
             )
         _measure_overhead(spec, command, told, full, color)
         return
-    from cairn.run import foreground
+    if runs is not None and runs > 1 and not span.whole:
+        raise UsageError("--runs is for whole runs; leave out --delay, --duration and --signal")
+    from cairn.cli import share_runs
+    from cairn.run.runner import private_folder
     from cairn.run.spare_memory import spare_memory, variable
 
+    given_input = share_runs.GivenInput.now()
+    share_runs.refuse(runs, given_input)
     with failing_as_env():
         outs = _Outs(full, as_json, as_csv, force, color)
         contender = replace(contender_for(spec, command), probed=True)
-        with _raw_files(keep) as folder, spare_memory() as spare:
-            report = partial(_report, contender, outs)
+        with (
+            _raw_files(keep) as folder,
+            private_folder() as scratch,
+            spare_memory() as spare,
+        ):
+            samples = scratch / "cpu_samples"
+            report = partial(_report, contender, outs, samples)
             with Counting(span, folder, spare, report) as counting:
                 probe = {"CAIRN_PROBE": str(folder)} | _variables(told) | variable(spare)
-                ended = foreground.run(contender, command, probe=probe, ours=counting.signals)
+                ended = _run(contender, command, probe, samples, counting.signals)
             if ended.problem is None:
-                tree = _tree(command, contender, ended, spare)
+                again = share_runs.Again(
+                    contender,
+                    command,
+                    runs if span.whole else 1,
+                    given_input,
+                    samples,
+                    lambda to: _run(
+                        contender,
+                        command,
+                        {"CAIRN_PROBE": str(to)} | _variables(told),
+                        samples,
+                        {},
+                        quiet=True,
+                    ),
+                )
+                tree = _tree(command, contender, ended, folder, spare, again)
                 try:
                     ended = _finished(counting, tree, ended)
                 finally:
@@ -312,16 +346,46 @@ def _variables(told: Mapping[str, str]) -> dict[str, str]:
     return {f"CAIRN_PROBE_{name}": value for name, value in told.items()}
 
 
+def _run(
+    contender: Contender,
+    command: tuple[str, ...],
+    probe: Mapping[str, str],
+    samples: Path,
+    ours: Mapping[signal.Signals, Callable[[], None]],
+    quiet: bool = False,
+) -> Ended:
+    from cairn.run import foreground
+
+    return foreground.run(
+        contender, command, probe=probe, ours=ours, cpu_samples=samples, quiet=quiet
+    )
+
+
 def _tree(
-    command: tuple[str, ...], contender: Contender, ended: Ended, spare: Spare | None
+    command: tuple[str, ...],
+    contender: Contender,
+    ended: Ended,
+    folder: Path,
+    spare: Spare | None,
+    again: share_runs.Again,
 ) -> Tree | None:
-    """Returns the launcher's figures of the process tree, with the processes that are missing."""
+    """Returns what the probe's files lack: the launcher's figures, and the clock samples.
+
+    The figures have the processes that are missing. Runs the program again if that is needed for
+    the samples.
+    """
+    from cairn.profile.reader import gather
     from cairn.run.runner import tree_of
 
     if ended.launched is None:
         return None
     missing = spare.missing() if spare is not None else ()
-    return replace(tree_of(ended.launched, command, contender), missing=missing)
+    tree = replace(tree_of(ended.launched, command, contender), missing=missing)
+    # If the files cannot be read, the report says so later.
+    with contextlib.suppress(CairnError):
+        found = gather(folder, spare.profiles() if spare is not None else (), tree)
+        tree = replace(tree, clock=again.clock(found, ended))
+    return tree
 
 
 def _keep(folder: Path, tree: Tree | None, spare: Spare | None) -> None:
@@ -334,11 +398,12 @@ def _keep(folder: Path, tree: Tree | None, spare: Spare | None) -> None:
         write_tree(folder, tree)
 
 
-def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
-    """Writes the report.
+def _report(contender: Contender, outs: _Outs, samples: Path, found: Profile) -> None:
+    """Writes the report. `samples` is the file of the clock samples.
 
     Raises ContenderFailed if the probe found another allocator than the contender.
     """
+    from cairn.cli import share_runs
     from cairn.run.proof import not_behind
     from cairn.run.runner import real_path
 
@@ -348,6 +413,9 @@ def _report(contender: Contender, outs: _Outs, found: Profile) -> None:
         problem = not_behind(contender, program, owner, real_path)
         if problem is not None:
             raise ContenderFailed(problem)
+    if found.window is not None:
+        between = found.window.begin_ns, found.window.end_ns
+        found = replace(found, clock=share_runs.sampled(found, contender, samples, between))
     outs.report(found, contender.title, sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""Splits the CPU time of a plain run by the kernel's clock samples.
+"""Splits the CPU time of a run by the kernel's clock samples.
 
 'cairn-launch --cpu-samples' writes the samples. After each period of CPU time, the kernel notes
 which thread a processor runs, the thread's address, and the top of its stack. The file of samples
@@ -20,9 +20,17 @@ them may be the return address of an earlier call.
 The system's allocator is a part of libc: everything from the first to the last function of malloc's
 object file, which the linker puts side by side.
 
-Nothing is preloaded for this method. So threads contend for locks as often as they do without a
+`read` needs no library in the program. So threads contend for locks as often as they do without a
 measurement. The probe's detours would change that
 (docs/decisions/0027-parts-from-the-kernel-clock.md).
+
+`clocked` weighs the samples of a run by their periods, for the allocator's share of CPU time. This
+run may be one behind the probe. The probe's own work is then a part of its own:
+
+    probe      in the files of the probe and the witness, also in the kernel on their behalf. A
+               system call that the probe makes for the allocator counts as the allocator's, and the
+               probe makes it at an address of its own (src/probe/direct_syscall.c). The signal that
+               replaces the allocator's system call is the probe's
 """
 
 from __future__ import annotations
@@ -33,7 +41,8 @@ import os
 import re
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -42,21 +51,25 @@ from typing import BinaryIO
 from cairn.binary import elf
 from cairn.model import Contender, CpuSamples
 from cairn.profile import symbols
+from cairn.profile.tally import ClockRun, Scope
 
-MAGIC = 0x0274626172656877
-MARK = 1 << 16
+MAGIC = 0x0374626172656877
+MARK, PERIOD = 1 << 16, (1 << 16) + 1
 """The kind of a mark. The launcher writes a mark each time it has written the new records of all
 processors. The records of different processors are not in order of their times. But every record
 after a mark is at least as new as all records before the previous mark. `_ordered` relies on
 this."""
-_HEAD = struct.Struct("<QQII")
+_HEAD = struct.Struct("<QQIIII")
+_SCOPES: tuple[Scope, ...] = ("processors", "threads", "threads in user mode")
 _RECORD = struct.Struct("<IHH")
 _LOST, _COMM, _THROTTLED, _FORK, _SAMPLE, _MMAP2 = 2, 3, 5, 7, 9, 10
 _MODE, _IN_KERNEL = 7, 1
 _EXECUTED = 1 << 13
-_AT = struct.Struct("<QIIQQ")
-"""The start of a sample: address, process, thread, time, and width of its registers (0: none, 1: 32
-bits, 2: 64 bits)."""
+_AT = struct.Struct("<QIIQQQ")
+"""The start of a sample: address, process, thread, time, period, and width of its registers (0:
+none, 1: 32 bits, 2: 64 bits)."""
+_THROTTLED_NS = 10_000_000
+"""The most time for which the kernel stops a throttled clock: the longest tick of the kernel."""
 _REGISTERS = struct.Struct("<QQQ")
 """The thread's stack pointer and instruction pointer in user mode, and the number of stack bytes
 that follow."""
@@ -71,11 +84,17 @@ _READ_BYTES = 1 << 20
 _CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
 """Instructions that make a system call: syscall, int 0x80, sysenter."""
 
+OURS = ("libcairn-probe.so", "libcairn-witness.so")
+"""The names of the libraries that Cairn preloads for its own measurement."""
+_CALLS_SECTION, _CALL_BYTES = "cairn_direct", 64
+"""The section of the probe that begins with the function for the allocator's system calls, and the
+size of this function: src/probe/direct_syscall.c."""
 LIBRARIES = re.compile(
     r"(libc|libm|libpthread|libdl|librt|libstdc\+\+|libgcc_s|libunwind|libatomic)[-.]|ld-"
     r"|libc\.musl|\[vdso\]"
 )
 """Libraries that allocators call themselves, by the beginning of their file names."""
+_LOADER = re.compile(r"ld-")
 _LIBC = re.compile(r"libc[-.](so\.6|2\.)|libc\.so$|libc\.musl|ld-musl")
 _SHARED = re.compile(r"/(usr/)?(local/)?lib(32|64|x32)?(/[^/]*-linux-[^/]*)?$")
 _MALLOC = (
@@ -91,6 +110,21 @@ class Owner(Enum):
     ALLOCATOR = 1
     LIBRARY = 2
     PROGRAM = 3
+    PROBE = 4
+
+
+class Spot(Enum):
+    """A place in which a run spends CPU time. The beginning of this file describes the places."""
+
+    OWN = 1
+    CALLS = 2
+    OWN_FAULTS = 3
+    """Like FAULTS, in the allocator's code or in a library that it called."""
+    FAULTS = 4
+    OTHERS = 5
+    PROGRAM = 6
+    PROBE = 7
+    UNKNOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +158,11 @@ class AllocatorCode:
         if path in self.files:
             return Owner.ALLOCATOR
         name = os.path.basename(path)
+        if name in OURS:
+            return Owner.PROBE
         if not _LIBC.match(name):
             return Owner.LIBRARY if LIBRARIES.match(name) else Owner.PROGRAM
-        part = _malloc_part(path)
+        part = _malloc_place(path)
         if part is None and not self.files:
             raise NotKnown(f"malloc cannot be found in {path}")
         return (
@@ -139,8 +175,22 @@ class NotKnown(Exception):
 
 
 @functools.cache
-def _malloc_part(libc: str) -> tuple[int, int] | None:
+def _malloc_place(libc: str) -> tuple[int, int] | None:
     return symbols.stretch(libc, _MALLOC)
+
+
+@functools.cache
+def _calls_for_allocator(probe: str) -> tuple[int, int]:
+    """The range of file offsets of the probe's function for the allocator's system calls."""
+    with contextlib.suppress(OSError, elf.NotElf, elf.Damaged):
+        descriptor = elf.open_regular(probe)
+        try:
+            for section in elf.Image(descriptor).sections():
+                if section.name == _CALLS_SECTION:
+                    return section.offset, section.offset + _CALL_BYTES
+        finally:
+            os.close(descriptor)
+    return 0, 0
 
 
 @functools.lru_cache(1 << 12)
@@ -231,12 +281,29 @@ class _Space:
         place = self.place(address)
         return False if place is None else _is_call(*place)
 
-    def caller(self, words: tuple[int, ...], allocator: AllocatorCode) -> Owner | None:
-        """The owner of the nearest return address outside LIBRARIES; None if there is none."""
+    def caller(
+        self, address: int, words: tuple[int, ...], allocator: AllocatorCode
+    ) -> Owner | None:
+        """The owner of the nearest return address outside LIBRARIES; None if there is none.
+
+        The probe is skipped: it passes the calls of other functions on to libc, and calls few for
+        itself. But the loader works for the probe if the probe called it.
+        """
         owners = (self.owner(word, allocator) for word in words)
-        return next(
-            (owner for owner in owners if owner is not None and owner is not Owner.LIBRARY), None
-        )
+        outside = [owner for owner in owners if owner not in (None, Owner.LIBRARY)]
+        if outside and outside[0] is Owner.PROBE:
+            place = self.place(address)
+            if place is not None and _LOADER.match(os.path.basename(place[0])):
+                return Owner.PROBE
+        return next((owner for owner in outside if owner is not Owner.PROBE), None)
+
+    def calls_for_allocator(self, address: int) -> bool:
+        """Whether the probe makes the allocator's system calls at this address."""
+        place = self.place(address)
+        if place is None or os.path.basename(place[0]) != OURS[0]:
+            return False
+        first, end = _calls_for_allocator(place[0])
+        return first <= place[1] < end
 
 
 def read(path: Path, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
@@ -250,25 +317,87 @@ def read(path: Path, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
 
 def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
     """Like `read`, for an open file."""
+    found, why = _counted(file, allocator)
+    if found is None:
+        return None, why
+    if found.lost_ns:
+        return None, found.loss
+    counts = {place: found.samples[place] for place in Spot}
+    return CpuSamples(
+        found.period_ns,
+        counts[Spot.OWN],
+        counts[Spot.CALLS],
+        counts[Spot.OWN_FAULTS] + counts[Spot.FAULTS],
+        counts[Spot.OTHERS],
+        counts[Spot.PROGRAM] + counts[Spot.PROBE],
+        counts[Spot.UNKNOWN],
+    ), ""
+
+
+def clocked(
+    path: Path,
+    allocator: AllocatorCode,
+    *,
+    probed: bool,
+    dispatched: Collection[int] = (),
+    between: tuple[int, int] | None = None,
+) -> tuple[ClockRun | None, str]:
+    """The weighed parts of a run's CPU time and "", or None and the reason.
+
+    probed: whether the probe was loaded.
+    dispatched: the ids of the processes whose system calls the probe dispatched.
+    between: the times of the only samples that count, on the clock of CLOCK_MONOTONIC.
+    """
+    try:
+        with path.open("rb") as file:
+            found, why = _counted(file, allocator, dispatched, between)
+    except OSError as error:
+        return None, f"the clock samples cannot be read: {error.strerror}"
+    if found is None:
+        return None, why
+    ns = found.ns
+    seen = [place for place in Spot if place is not Spot.PROBE]
+    inside = (Spot.OWN, Spot.CALLS, Spot.OWN_FAULTS)
+    return ClockRun(
+        probed=probed,
+        scope=found.scope,
+        samples=sum(found.samples[place] for place in seen),
+        own_ns=ns[Spot.OWN],
+        calls_ns=ns[Spot.CALLS],
+        faults_ns=ns[Spot.OWN_FAULTS],
+        program_ns=ns[Spot.PROGRAM] + ns[Spot.FAULTS] + ns[Spot.OTHERS],
+        probe_ns=ns[Spot.PROBE],
+        unknown_ns=ns[Spot.UNKNOWN] + found.lost_ns,
+        inside_squares=sum(found.squares[place] for place in inside),
+        squares=sum(found.squares[place] for place in seen),
+    ), ""
+
+
+def _counted(
+    file: BinaryIO,
+    allocator: AllocatorCode,
+    dispatched: Collection[int] = (),
+    between: tuple[int, int] | None = None,
+) -> tuple[_Counts | None, str]:
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None, "there was no disk space for clock samples"
-    magic, period_ns, pid, error = _HEAD.unpack(head)
+    magic, period_ns, pid, error, scope, _ = _HEAD.unpack(head)
     if magic != MAGIC:
         return None, "the clock samples have another version"
     if error:
         return None, f"the kernel does not allow clock samples here: {os.strerror(error)}"
-    found = _Counts(allocator, pid)
+    if scope >= len(_SCOPES):
+        return None, "the clock samples are damaged"
+    found = _Counts(allocator, pid, period_ns, _SCOPES[scope], frozenset(dispatched), between)
     try:
-        for kind, misc, body in _ordered(_records(file)):
+        for kind, misc, body in _ordered(_records(file, growing=between is not None)):
             found.add(kind, misc, body)
     except NotKnown as why:
         return None, str(why)
     except (struct.error, ValueError):
         return None, "the clock samples are damaged"
-    return CpuSamples(
-        period_ns, found.own, found.calls, found.faults, found.others, found.program, found.unknown
-    ), ""
+    return found, ""
 
 
 @dataclass(slots=True)
@@ -278,26 +407,36 @@ class _Counts:
     allocator: AllocatorCode
     root: int
     """The id of the first process. Its samples before it executes the program do not count."""
-    own: int = 0
-    calls: int = 0
-    faults: int = 0
-    others: int = 0
-    program: int = 0
-    unknown: int = 0
+    period_ns: int
+    """The present period of the processors' clocks."""
+    scope: Scope
+    dispatched: frozenset[int]
+    between: tuple[int, int] | None
+    samples: Counter[Spot] = field(default_factory=Counter)
+    ns: dict[Spot, float] = field(default_factory=lambda: dict.fromkeys(Spot, 0.0))
+    """The sum of the periods of the samples."""
+    squares: dict[Spot, float] = field(default_factory=lambda: dict.fromkeys(Spot, 0.0))
+    """The sum of the squares of these periods."""
+    lost_ns: float = 0.0
+    """At most this much CPU time has no samples, because the kernel lost or stopped them."""
+    loss: str = ""
+    """Why there is such a time, as the end of a sentence."""
     spaces: dict[int, _Space] = field(default_factory=dict)
     """The mappings of the program's processes, by process id. The file also has samples of other
     processes, which do not count."""
 
     def add(self, kind: int, misc: int, body: bytes) -> None:
-        """Processes the next record. Raises NotKnown if the kernel lost or throttled samples."""
+        """Processes the next record. Raises NotKnown if a library cannot be interpreted."""
         if kind == _SAMPLE:
             self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
-        elif kind in (_LOST, _THROTTLED):
-            raise NotKnown(
-                "the kernel lost clock samples"
-                if kind == _LOST
-                else "the kernel throttled its clock"
-            )
+        elif kind == PERIOD:
+            (self.period_ns,) = struct.unpack_from("<Q", body)
+        elif kind == _LOST:
+            self.lost_ns += struct.unpack_from("<QQ", body)[1] * self.period_ns
+            self.loss = "the kernel lost clock samples"
+        elif kind == _THROTTLED:
+            self.lost_ns += _THROTTLED_NS
+            self.loss = "the kernel throttled its clock"
         elif kind == _FORK:
             pid, parent = struct.unpack_from("<II", body)
             if pid != parent and parent in self.spaces:
@@ -315,10 +454,21 @@ class _Counts:
                 self.spaces[pid].put(start, size, offset, path)
 
     def _sample(self, body: bytes, *, in_kernel: bool) -> None:
-        address, pid, _, _, width = _AT.unpack_from(body)
+        _, pid, _, when, period_ns, _ = _AT.unpack_from(body)
         space = self.spaces.get(pid)
         if space is None:
             return
+        if self.between is not None and not self.between[0] <= when < self.between[1]:
+            return
+        place = self._place(body, space, pid in self.dispatched, in_kernel)
+        if self.scope == "processors":
+            period_ns = self.period_ns
+        self.samples[place] += 1
+        self.ns[place] += period_ns
+        self.squares[place] += period_ns * period_ns
+
+    def _place(self, body: bytes, space: _Space, is_dispatched: bool, in_kernel: bool) -> Spot:
+        address, _, _, _, _, width = _AT.unpack_from(body)
         here = 0
         called: bool | None = True  # a thread without registers is exiting
         words: tuple[int, ...] = ()
@@ -327,18 +477,18 @@ class _Counts:
             words = _words(body, size, _WORDS_CALLING if in_kernel else _WORDS)
             called = space.called(here)
         if not in_kernel:
-            owner = self._owner(space, address, words)
-            self.own += owner is Owner.ALLOCATOR
-            self.unknown += owner is None
-            self.program += owner in (Owner.PROGRAM, Owner.LIBRARY)
-        elif called is None or width not in (0, _WIDE):
-            self.unknown += 1
-        elif not called:
-            self.faults += 1
-        elif self._owner(space, here, words) is Owner.ALLOCATOR:
-            self.calls += 1
-        else:
-            self.others += 1
+            return _IN_USER_MODE[self._owner(space, address, words)]
+        if called is None or width not in (0, _WIDE):
+            return Spot.UNKNOWN
+        owner = self._owner(space, here, words if called else words[:_WORDS])
+        if owner is Owner.PROBE:
+            return Spot.CALLS if space.calls_for_allocator(here) else Spot.PROBE
+        if not called:
+            return Spot.OWN_FAULTS if owner is Owner.ALLOCATOR else Spot.FAULTS
+        if owner is not Owner.ALLOCATOR:
+            return Spot.OTHERS
+        # The kernel replaces a dispatched call by a signal. The probe's handler makes the call.
+        return Spot.PROBE if is_dispatched else Spot.CALLS
 
     def _owner(self, space: _Space, address: int, words: tuple[int, ...]) -> Owner | None:
         """The owner of the code at `address`.
@@ -346,7 +496,18 @@ class _Counts:
         For a library's code, it is the owner of the library's caller, if `words` have the caller.
         """
         owner = space.owner(address, self.allocator)
-        return space.caller(words, self.allocator) or owner if owner is Owner.LIBRARY else owner
+        if owner is not Owner.LIBRARY:
+            return owner
+        return space.caller(address, words, self.allocator) or owner
+
+
+_IN_USER_MODE: dict[Owner | None, Spot] = {
+    Owner.ALLOCATOR: Spot.OWN,
+    Owner.LIBRARY: Spot.PROGRAM,
+    Owner.PROGRAM: Spot.PROGRAM,
+    Owner.PROBE: Spot.PROBE,
+    None: Spot.UNKNOWN,
+}
 
 
 def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
@@ -388,7 +549,8 @@ def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, i
     yield from (one[1:] for one in held)
 
 
-def _records(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+def _records(file: BinaryIO, *, growing: bool = False) -> Iterator[tuple[int, int, bytes]]:
+    """The records of the file. A growing file may end within a record."""
     data = b""
     while more := file.read(_READ_BYTES):
         data, at = data + more, 0
@@ -401,5 +563,5 @@ def _records(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
             yield kind, misc, data[at + _RECORD.size : at + size]
             at += size
         data = data[at:]
-    if data:
+    if data and not growing:
         raise ValueError(len(data))

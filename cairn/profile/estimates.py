@@ -33,15 +33,12 @@ from cairn.model import Interval
 from cairn.profile.tally import (
     ALLOCATING,
     BUCKETS,
-    CALLS,
     FREEING,
     GROUPS,
     KINDS,
     PATHS,
     PHASES,
     RELEASING,
-    SAMPLED,
-    WAITING,
     Floats,
     Path,
     Profile,
@@ -57,8 +54,8 @@ UNTIMED_MAX = 0.05
 reported."""
 
 SAMPLES_ENOUGH = 200
-"""CPU samples that are needed to say how much CPU time allocator and probe take. With this many, a
-share of 10 % is known to within ±4 percentage points."""
+"""CPU samples that are needed to say how much CPU time the probe takes. With this many, a share of
+10 % is known to within ±4 percentage points."""
 
 PLAIN = ("malloc", "operator new", "operator new[]")
 _CALLED = {
@@ -136,17 +133,6 @@ class Line:
     """Mean time of an operation between fences, where the processor works on nothing else."""
     max_ns: float | None
     total_ns: Estimate | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """The share of CPU time that an allocator without any cost would save."""
-
-    share: Estimate | None
-    """None if the share is not known. `why_not` is then the end of a sentence that says why."""
-    why_not: str = ""
-    how: str = ""
-    """How the share was measured, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,13 +376,17 @@ def cpu_ns(profile: Profile) -> int | None:
 
 
 def probe_ns(profile: Profile) -> float | None:
-    """The probe's own part of `cpu_ns`: its share by the CPU samples, plus `way_out_ns`.
+    """The probe's own part of `cpu_ns`: by the kernel's clock, if it sampled the profiled run.
 
-    With fewer than SAMPLES_ENOUGH samples, the result is only the known part: reading the clock,
-    and detours.
+    Else its share by the CPU timers, plus `way_out_ns`. With fewer than SAMPLES_ENOUGH samples, the
+    result is only the known part: reading the clock, and detours.
     """
     tally, cpu, ticking = profile.tally, cpu_ns(profile), clock(profile.tally)
     known = tally.probe_ticks * ticking.ns_per_tick if ticking else None
+    if profile.clock is not None and profile.clock.runs and cpu is not None:
+        first = profile.clock.runs[0]
+        if first.scope in ("processors", "threads") and first.samples >= SAMPLES_ENOUGH:
+            return cpu * first.probe_ns / (first.probe_ns + first.whole_ns)
     if cpu is None or tally.cpu_samples < SAMPLES_ENOUGH:
         return known
     return max(
@@ -420,110 +410,6 @@ def busy_ns(profile: Profile) -> float | None:
     """CPU time without the known time of the probe itself; None if the CPU time is not known."""
     cpu = cpu_ns(profile)
     return max(cpu - (probe_ns(profile) or 0.0), 1.0) if cpu else None
-
-
-def ceiling(profile: Profile) -> Ceiling:
-    """The share of CPU time in the allocator, by CPU timers if there are SAMPLES_ENOUGH samples.
-
-    With fewer samples, the share comes from the timed operations. Its interval then reaches from
-    the time of the operations among other instructions to their time between fences.
-    """
-    total, busy, found = lines(profile)[-1], busy_ns(profile), sampled(profile)
-    if not total.operations:
-        return Ceiling(None, "it allocated nothing")
-    if found and found[0].of >= SAMPLES_ENOUGH:
-        return Ceiling(found[0].share, how="by CPU timers")
-    if total.total_ns is None:
-        return Ceiling(
-            None,
-            "none of its operations was timed"
-            if not total.timed
-            else "its clock was not calibrated",
-        )
-    if busy is None:
-        return Ceiling(None, "its CPU time is not known")
-    if total.untimed > UNTIMED_MAX * total.operations:
-        return Ceiling(None, "too many of its operations are of kinds that were never timed")
-    within = Estimate(total.total_ns.value, Interval(*_bracket(total), LEVEL))
-    return Ceiling(within.over(busy, most=1.0), how="by the timed operations")
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """CPU time in the allocator by CPU timers. Each sample finds a thread in some function."""
-
-    name: str
-    """One of SAMPLED, or TOTAL."""
-    samples: int
-    of: int
-    """All samples, also those in the program and in the probe."""
-    total_ns: Estimate
-    share: Estimate
-    """The share of `busy_ns`, the CPU time without the probe's own."""
-
-
-def sampled(profile: Profile) -> tuple[Sampled, ...]:
-    """Returns the CPU time of TOTAL, then that of each of SAMPLED that has samples.
-
-    The result is empty if there are no samples at all.
-    """
-    tally, cpu, busy = profile.tally, cpu_ns(profile), busy_ns(profile)
-    n = tally.cpu_samples
-    if not n or cpu is None or busy is None:
-        return ()
-    found = []
-    for name, inside in (
-        (TOTAL, tally.cpu_samples_inside.sum()),
-        *zip(SAMPLED, tally.cpu_samples_inside, strict=True),
-    ):
-        k = min(int(inside), n)
-        ends, out = (
-            wilson(k, n),
-            way_out_ns(tally) * k / max(1, int(tally.cpu_samples_inside.sum())),
-        )
-        low, middle, high = (max(0.0, share * cpu - out) for share in (ends.low, k / n, ends.high))
-        total = Estimate(middle, Interval(low, high, LEVEL))
-        if k or name == TOTAL:
-            found.append(Sampled(name, k, n, total, total.over(busy, most=1.0)))
-    return tuple(found)
-
-
-_AGREEING = 0.15
-"""Two estimates agree if they differ by at most this share of the larger one, because the methods
-are not more precise."""
-
-
-def disagreement(profile: Profile) -> float | None:
-    """CPU time in the allocator by samples minus that by timed operations, as a share of CPU time.
-
-    Returns None if the two times agree within their errors, or if one of them is not known. The
-    true time of an operation is between its time among other instructions and its time between
-    fences.
-    """
-    found, total, busy, ticking = (
-        sampled(profile),
-        lines(profile)[-1],
-        busy_ns(profile),
-        clock(profile.tally),
-    )
-    if not found or total.total_ns is None or busy is None or ticking is None:
-        return None
-    kernel = profile.tally.kernel
-    waited = sum(int(kernel.ticks[CALLS.index(name)]) for name in WAITING) * ticking.ns_per_tick
-    low, high = (max(0.0, end - waited) for end in _bracket(total))
-    there = found[0].total_ns
-    if there.interval.low > high and there.value - high > _AGREEING * there.value:
-        return (there.value - high) / busy
-    if there.interval.high < low and low - there.value > _AGREEING * low:
-        return (there.value - low) / busy
-    return None
-
-
-def _bracket(total: Line) -> tuple[float, float]:
-    """The smallest and largest total time of all operations, from the timed ones."""
-    assert total.total_ns is not None
-    ends = total.total_ns.interval
-    return ends.low, max(ends.high, (total.alone_ns or 0.0) * total.operations)
 
 
 def wilson(successes: float, trials: float) -> Interval:

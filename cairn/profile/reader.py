@@ -282,7 +282,8 @@ def gather(
         raise NoProfile(
             f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one"
         )
-    return replace(found, tree=tree or _read_tree(folder))
+    tree = tree or _read_tree(folder)
+    return replace(found, tree=tree, clock=tree.clock if tree is not None else None)
 
 
 def _escaped(text: str) -> str:

@@ -399,6 +399,64 @@ class Window:
     """Time from the start of the program to the start of the window."""
 
 
+Scope = Literal["processors", "threads", "threads in user mode", "timers"]
+"""The clocks that took the samples, the best first: the clock of each processor; the clock of each
+thread, which begins anew with the thread; the same without the kernel; or the probe's timers of
+each thread's CPU time, which the kernel looks at only at its ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRun:
+    """The CPU time of one run by the kernel's clock: the sums of the periods of its samples."""
+
+    probed: bool
+    """Whether the probe was loaded in this run."""
+    scope: Scope
+    samples: int
+    """The number of samples outside the probe."""
+    own_ns: float
+    """In the allocator's code, or in a library that it called. The probe's timers count here the
+    allocator's time in the kernel, too."""
+    calls_ns: float = 0.0
+    """In system calls of the allocator."""
+    faults_ns: float = 0.0
+    """In page faults and interrupts within the allocator."""
+    program_ns: float = 0.0
+    """Everywhere else."""
+    probe_ns: float = 0.0
+    """In the probe, or in the kernel because of the probe."""
+    unknown_ns: float = 0.0
+    """At addresses of no known file; and time without samples, because the kernel lost them."""
+    inside_squares: float = 0.0
+    """The sum of the squared periods of the samples in the allocator."""
+    squares: float = 0.0
+    """The sum of the squared periods of all samples outside the probe."""
+    cpu_ns: float = 0.0
+    """User and system time of the run by the kernel's account; 0 if it is not known."""
+
+    @property
+    def inside_ns(self) -> float:
+        """The time in the allocator."""
+        return self.own_ns + self.calls_ns + self.faults_ns
+
+    @property
+    def whole_ns(self) -> float:
+        """The time of the run without the probe."""
+        return self.inside_ns + self.program_ns + self.unknown_ns
+
+
+@dataclass(frozen=True, slots=True)
+class KernelClock:
+    """The runs of a program whose CPU time the kernel's clock sampled, the profiled run first."""
+
+    runs: tuple[ClockRun, ...] = ()
+    why_not: str = ""
+    """Why the kernel's clock gave no samples, as the end of a sentence."""
+    is_unlike: bool = False
+    """Whether the program used much more or less CPU time when it ran again, or ended otherwise.
+    `runs` then has only the profiled run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """A process that could not be recorded."""
@@ -433,6 +491,8 @@ class Tree:
     build_id: str | None = None
     """The build ID of the allocator's library; None if not known."""
     missing: tuple[Missing, ...] = ()
+    clock: KernelClock | None = None
+    """None if the kernel's clock was not asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -461,6 +521,8 @@ class Profile:
     """The part of the program's life that was counted; None for all of it."""
     tree: Tree | None = None
     """None if the folder has no `run.json`."""
+    clock: KernelClock | None = None
+    """None if the kernel's clock was not asked for."""
 
     @property
     def largest(self) -> Process:

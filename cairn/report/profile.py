@@ -1,6 +1,6 @@
 """The report of a profile as text: calls, times, system calls, locks and memory of an allocator.
 
-It ends with the ceiling: the CPU time that another allocator could save at most.
+It begins with the share of CPU time that the allocator takes.
 """
 
 from __future__ import annotations
@@ -15,22 +15,16 @@ from collections.abc import Iterator, Sequence
 from cairn import units
 from cairn.findings import find
 from cairn.model import Finding, Interval
+from cairn.profile.cpu_share import SAMPLES_LEAST, CpuShare, cpu_share
 from cairn.profile.estimates import (
-    SAMPLES_ENOUGH,
-    TOTAL,
-    Ceiling,
     Estimate,
     Line,
-    busy_ns,
-    ceiling,
     clock,
     cpu_ns,
     details,
-    disagreement,
     lines,
     probe_ns,
     remote_share,
-    sampled,
 )
 from cairn.profile.tables import (
     event_lines,
@@ -53,6 +47,7 @@ from cairn.profile.tally import (
     Missing,
     Peak,
     Profile,
+    Scope,
     Seen,
     Tree,
     call_name,
@@ -78,6 +73,8 @@ _COMMAND_MAX = 60
 """The most characters of the command that the title shows."""
 _PIDS_MOST = 5
 """The most process numbers that a sentence names for one program."""
+_UNKNOWN_LEAST = 0.005
+"""The least share of CPU time that cannot be attributed and is shown."""
 _TIMELINE = 12
 """The most rows of the table of memory over time. A process records up to 512 moments."""
 
@@ -96,7 +93,10 @@ def render(
     """
     text = board(profile, allocator=allocator, full=view.full, others=others)
     title = "\n".join(wrapped(text.title, view.width))
-    return f"{title}\n\n{terminal.drawn(text, view)}"
+    answer = "\n".join(
+        line for told in answers(profile) for line in wrapped(printable(told), view.width)
+    )
+    return f"{title}\n\n{answer}\n\n{terminal.drawn(text, view).rstrip()}\n"
 
 
 def board(
@@ -107,7 +107,8 @@ def board(
     others: Sequence[Prediction] = (),
 ) -> Board:
     """Returns the report's tables and sentences before they are fitted into a width."""
-    found = [_operations(profile), _times(profile), _kernel(profile), _waiting(profile)]
+    found = [_cpu_time(profile), _operations(profile), _times(profile)]
+    found += [_kernel(profile), _waiting(profile)]
     found += [_events(profile), *_memory(profile)]
     if full:
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
@@ -115,7 +116,6 @@ def board(
         title=_title(profile, allocator),
         says=(
             *(printable(because(finding)) for finding in find(profile)),
-            sentence(ceiling(profile)),
             *map(printable, sentences(others)),
         ),
         tables=tuple(table for table in found if table.rows),
@@ -124,12 +124,44 @@ def board(
     )
 
 
-def sentence(limit: Ceiling) -> str:
-    """Returns the sentence about the CPU time that another allocator can save at most."""
-    if limit.share is None:
-        return f"What another allocator could save was {NOT_MEASURED}: {limit.why_not}."
-    share = f"{_percent(limit.share.value)} of CPU {_within(limit.share)}"
-    return f"Another allocator can save at most {share}, {limit.how}."
+def answers(profile: Profile) -> Iterator[str]:
+    """Yields the sentences about the allocator's share of CPU time, and why it may be imprecise."""
+    found = cpu_share(profile)
+    why_not = profile.clock.why_not if profile.clock is not None else ""
+    if found.share is None:
+        more = ""
+        if found.runs:
+            runs = max(2, -(-SAMPLES_LEAST * found.runs // max(1, found.samples)))
+            more = f" A longer run has more, or --runs {runs}."
+        elif profile.operations:
+            more = f" {_PERMISSION}"
+        yield f"The allocator's share of CPU time is not known: {found.why_not}.{more}"
+    else:
+        yield (
+            f"The allocator takes {_about(found.share)} of the CPU time. No other allocator can "
+            "save more than that in the allocator itself; how blocks lie can change the rest."
+        )
+    if found.scope == "timers" and why_not:
+        yield (
+            f"▲ That comes from only {units.counted(found.samples, 'sample')} of CPU time, "
+            f"because {why_not}. {_PERMISSION}"
+        )
+
+
+_PERMISSION = "Root, or a kernel.perf_event_paranoid of 2 or less, permits a faster clock."
+
+
+def _about(share: Estimate) -> str:
+    """Returns a share with its interval, with two significant digits of the interval's half."""
+    ends = share.interval
+    decimals = _digits((ends.high - ends.low) / 2)
+    value, low, high = (f"{100 * one:.{decimals}f}" for one in (share.value, ends.low, ends.high))
+    return f"{value} % ({low} to {high})"
+
+
+def _digits(half: float) -> int:
+    """Returns the decimals of a percentage that show two significant digits of `half`."""
+    return min(4, max(0, 1 - math.floor(math.log10(half * 100)))) if half > 0 else 1
 
 
 def because(finding: Finding) -> str:
@@ -215,51 +247,43 @@ def _operations(profile: Profile) -> Table:
     return _table("counted", heads, rows, optional=tuple(range(last, last - len(_SIZES), -1)))
 
 
+def _cpu_time(profile: Profile) -> Table:
+    found = cpu_share(profile)
+    if found.share is None:
+        return _table("CPU time", ("share", "95 %"), [])
+    ends = found.share.interval
+    decimals = _digits((ends.high - ends.low) / 2)
+    rows = [
+        (
+            "allocator",
+            f"{100 * found.share.value:.{decimals}f} %",
+            f"{100 * ends.low:.{decimals}f} to {100 * ends.high:.{decimals}f}",
+        )
+    ]
+    if found.scope != "timers":
+        parts = (
+            ("· its code", found.own),
+            ("· its system calls", found.calls),
+            ("· page faults in it", found.faults),
+        )
+        rows += [(name, f"{100 * part:.{decimals}f} %", "") for name, part in parts]
+    if found.unknown >= _UNKNOWN_LEAST:
+        rows.append(("not known whose", f"{100 * found.unknown:.{decimals}f} %", ""))
+    return _table("CPU time", ("share", "95 %"), rows)
+
+
 def _times(profile: Profile) -> Table:
     found = lines(profile)
-    ticking, whole = clock(profile.tally), busy_ns(profile)
+    ticking = clock(profile.tally)
     shortest = ticking.resolution_ns if ticking else 0.0
-    rows = [_time_row(line, shortest, whole) for line in found]
-    kernel = kernel_lines(profile)
-    for waiting, name in ((False, "system calls"), (True, "waiting in them")):
-        of = [one for one in kernel if (one.name in WAITING) == waiting]
-        total = kernel_ns(of, waiting=waiting)
-        if of:
-            spent = NOT_MEASURED if total is None else units.time(total)
-            share = "" if waiting or total is None or whole is None else _percent(total / whole)
-            rows.append(
-                (name, units.count(sum(one.count for one in of)), *[""] * 5, spent, share, "")
-            )
-    for one in sampled(profile):
-        ends = _percent(one.share.value), _within(one.share)
-        name = "by CPU timers" if one.name == TOTAL else f"· {one.name}"
-        rows.append((name, *[""] * 6, units.time(one.total_ns.value), *ends))
-    heads = ("operations", "median", "P95", "P99", "P99.9", "mean", "total", "of CPU", "95 %")
-    parts = (*(1,) * 7, 2)
-    return _table("timed", heads, rows if found[-1].operations else [], parts, (4, 2, 5, 3))
+    rows = [_time_row(line, shortest) for line in found]
+    heads = ("operations", "median", "P95", "P99", "P99.9", "longest")
+    return _table("timed", heads, rows if found[-1].operations else [], (), (4, 2, 5, 3))
 
 
-def _time_row(line: Line, shortest: float, whole: float | None) -> tuple[str, ...]:
-    if line.total_ns is None:
-        return (
-            line.name,
-            units.count(round(line.operations)),
-            *[UNKNOWN] * 5,
-            NOT_MEASURED,
-            UNKNOWN,
-            "",
-        )
-    times = [_time(ns, shortest) for ns in (*line.quantiles, line.mean_ns)]
-    share = line.total_ns.over(whole) if whole else None
-    total = f"< {units.time(line.total_ns.interval.high)}" if not line.total_ns.value else None
-    return (
-        line.name,
-        units.count(round(line.operations)),
-        *times,
-        total or units.time(line.total_ns.value),
-        _percent(share.value) if share else NOT_MEASURED,
-        _within(share) if share else "",
-    )
+def _time_row(line: Line, shortest: float) -> tuple[str, ...]:
+    times = [_time(ns, shortest) for ns in (*line.quantiles, line.max_ns)]
+    return (line.name, units.count(round(line.operations)), *times)
 
 
 def _time(ns: float | None, shortest: float) -> str:
@@ -447,10 +471,7 @@ def _paths(profile: Profile) -> Table:
             _time(ns, shortest)
             for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)
         ]
-        total = NOT_MEASURED if line.total_ns is None else units.time(line.total_ns.value)
-        rows.append(
-            (name, units.count(round(line.operations)), units.count(line.timed), *times, total)
-        )
+        rows.append((name, units.count(round(line.operations)), units.count(line.timed), *times))
     heads = (
         "operations",
         "timed",
@@ -461,7 +482,6 @@ def _paths(profile: Profile) -> Table:
         "longest",
         "mean",
         "alone",
-        "total",
     )
     return _table("by size and phase", heads, rows)
 
@@ -510,7 +530,7 @@ def notes(profile: Profile) -> Iterator[str]:
         yield (
             f"{units.count(total.timed)} of {units.counted(round(total.operations), 'operation')} "
             f"{'was' if total.timed == 1 else 'were'} timed: one in {one_in} on small and medium "
-            "blocks, all on large blocks · intervals: the sampling error only"
+            "blocks, all on large blocks"
         )
     sizes = size_below(tally, 0.5), size_below(tally, 0.95)
     if sizes[0] is not None and sizes[1] is not None:
@@ -523,14 +543,9 @@ def notes(profile: Profile) -> Iterator[str]:
             "times: operations overlap with the program's other instructions; an operation that "
             f"overlaps with nothing takes {_time(total.alone_ns, 0.0)} on average"
         )
-    if ceiling(profile).share is not None:
-        yield (
-            "the possible saving is the allocator's own time; another layout of the blocks can "
-            "also change the program's time"
-        )
+    yield from _clocks(profile, cpu_share(profile))
     yield from _live(profile)
     yield from _seen(profile)
-    yield from _by_timers(profile)
     yield from _counters(profile)
     yield from _waits(profile)
     if other := _other(profile):
@@ -539,8 +554,7 @@ def notes(profile: Profile) -> Iterator[str]:
         yield _whole(profile.tree)
     own = probe_ns(profile)
     if own and cpu_ns(profile):
-        how = "by CPU timers" if tally.cpu_samples >= SAMPLES_ENOUGH else "as far as it is known"
-        yield f"the probe's own CPU time is subtracted: {units.time(own)} ({how})"
+        yield f"the probe's own CPU time is left out: {units.time(own)}"
     if total.timed and clock(tally) is None:
         yield f"▲ Times are {NOT_MEASURED}: the processes ended before the clock was calibrated."
     waited = kernel_ns(kernel_lines(profile), waiting=True)
@@ -686,28 +700,57 @@ def _refusal(reason: int) -> str:
     )
 
 
-def _by_timers(profile: Profile) -> Iterator[str]:
-    """Yields how CPU timers estimated the share, and whether the timed operations agree."""
-    found, refused = sampled(profile), sum(process.timers_refused for process in profile.processes)
-    if refused:
+def _clocks(profile: Profile, found: CpuShare) -> Iterator[str]:
+    """Yields how the share of CPU time was measured, and what is wrong with it."""
+    if found.share is not None:
+        runs = (
+            "of this run"
+            if found.probed and found.runs == 1
+            else f"of {units.counted(found.runs, 'run')}"
+            f"{'' if found.probed else ' without the probe'}"
+        )
+        yield (
+            f"CPU time: from {units.counted(found.samples, 'clock sample')} {runs}, "
+            f"{_CLOCKS[found.scope or 'timers']} · 95 %: sampling ± {_points(found.sampling)}, "
+            f"instructions that overlap ± {_points(found.overlap)}"
+            + (f", not known whose {_points(found.unknown)}" if found.unknown >= 0.0005 else "")
+        )
+    if found.scope in ("threads", "threads in user mode"):
+        yield (
+            "▲ Threads and processes that live for less than a millisecond have too few of these "
+            "samples, because the clock begins anew with each thread. Root, or a "
+            "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
+        )
+    if found.contradicted is not None:
+        yield (
+            f"▲ The probe's timers of CPU time found {_about(found.contradicted)} in this run, "
+            "which contradicts the kernel's clock. The interval contains both."
+        )
+    if profile.clock is not None and profile.clock.is_unlike:
+        yield (
+            "▲ When the program ran again, it ended otherwise or used much more or less CPU time. "
+            "So only its first run counts."
+        )
+    refused = sum(process.timers_refused for process in profile.processes)
+    if refused and found.scope == "timers":
         reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
         why = " or ".join(
             errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
         )
         yield f"▲ {units.counted(refused, 'thread', 'threads')} got no timer of CPU time ({why})."
-    if not found:
-        yield f"by CPU timers: {NOT_MEASURED}"
-        return
-    yield (
-        f"by CPU timers: from {units.counted(found[0].of, 'clock sample', 'clock samples')} of the "
-        "threads' CPU time, independent of the timed operations"
-    )
-    if (apart := disagreement(profile)) is not None:
-        yield (
-            f"▲ CPU timers found {_percent(abs(apart))} of CPU time "
-            f"{'more' if apart > 0 else 'less'} in the allocator "
-            "than the timed operations. The difference is larger than both errors together."
-        )
+
+
+_CLOCKS: dict[Scope, str] = {
+    "processors": "by the kernel's clock of each processor",
+    "threads": "by the kernel's clock of each thread",
+    "threads in user mode": "by the kernel's clock of each thread, which does not see the kernel; "
+    "the probe timed the allocator's system calls",
+    "timers": "by timers that the kernel looks at about every 4 ms",
+}
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
 def _whole(tree: Tree) -> str:

@@ -13,18 +13,16 @@ import msgspec
 
 from cairn.findings import find
 from cairn.model import SCHEMA
+from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import (
     Line,
     busy_ns,
-    ceiling,
     clock,
     cpu_ns,
     details,
-    disagreement,
     lines,
     octaves,
     remote_share,
-    sampled,
 )
 from cairn.profile.tables import (
     KernelLine,
@@ -64,7 +62,7 @@ def document(
     null means not measured. A time below `clock.resolution_ns` means only that the operation took
     less than the resolution.
     """
-    tally, ticking, limit = profile.tally, clock(profile.tally), ceiling(profile)
+    tally, ticking = profile.tally, clock(profile.tally)
     parts: dict[str, Any] = {
         "schema": SCHEMA,
         "cairn": cairn,
@@ -75,6 +73,7 @@ def document(
         "window": profile.window,
         "cpu_ns": cpu_ns(profile),
         "cpu_without_probe_ns": busy_ns(profile),
+        "cpu_share": _cpu_share(profile),
         "clock": None
         if ticking is None
         else {"ns_per_tick": ticking.ns_per_tick, "resolution_ns": ticking.resolution_ns},
@@ -85,8 +84,6 @@ def document(
             {"kind": path.kind, "group": path.group, "phase": path.phase, **_line(one, name=False)}
             for path, one in details(profile)
         ],
-        "by_cpu_timers": list(sampled(profile)),
-        "by_cpu_timers_beyond_timed": disagreement(profile),
         "kernel_calls": list(kernel_lines(profile)),
         "locks": list(lock_lines(profile)),
         "contended_locks": tally.contended_locks,
@@ -136,11 +133,6 @@ def document(
         "moments": profile.moments,
         "findings": list(find(profile)),
         "predictions": [msgspec.to_builtins(one) for one in others],
-        "ceiling": {
-            "share": limit.share,
-            "how": limit.how or None,
-            "why_not": limit.why_not or None,
-        },
         "cut_short": [process.pid for process in cut_short(profile.processes)],
         "empty": profile.empty,
         "missing": list(profile.tree.missing) if profile.tree else [],
@@ -148,6 +140,30 @@ def document(
         "notes": list(notes(profile)),
     }
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
+
+
+def _cpu_share(profile: Profile) -> dict[str, Any]:
+    """Returns the allocator's share of CPU time. All shares leave out the probe's own time."""
+    found = cpu_share(profile)
+    known = found.share is not None
+    return {
+        "value": found.share.value if found.share is not None else None,
+        "interval": found.share.interval if found.share is not None else None,
+        "why_not": found.why_not or None,
+        "clock": found.scope,
+        "clock_refused": (profile.clock.why_not if profile.clock else None) or None,
+        "samples": found.samples,
+        "runs": found.runs,
+        "probed": found.probed if found.runs else None,
+        "own": found.own if known else None,
+        "system_calls": found.calls if known else None,
+        "page_faults": found.faults if known else None,
+        "unknown": found.unknown if known else None,
+        "sampling_error": found.sampling if known else None,
+        "overlap_error": found.overlap if known else None,
+        "probe": found.probe if found.runs else None,
+        "contradicted_by": found.contradicted,
+    }
 
 
 def _functions(profile: Profile) -> Iterator[dict[str, Any]]:
@@ -188,7 +204,6 @@ def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
         "mean_ns": line.mean_ns,
         "alone_ns": line.alone_ns,
         "max_ns": line.max_ns,
-        "total_ns": line.total_ns,
     }
 
 
@@ -221,8 +236,9 @@ _COLUMNS = (
     *(
         "max_ns",
         "total_ns",
-        "total_low_ns",
-        "total_high_ns",
+        "share",
+        "share_low",
+        "share_high",
         "contended",
         "section_ns",
         "max_section_ns",
@@ -234,11 +250,11 @@ _COLUMNS = (
 def rows(profile: Profile) -> str:
     """Returns the profile's tables as CSV.
 
-    The tables are `counted`, `timed`, `cpu timers`, `paths`, `kernel`, `locks` and `counters`.
-    An empty field was not measured. In `locks`, `operations` counts taken locks, `failed` counts
-    refused trylocks, `timed` counts timed critical sections, and times are waiting times. The row
-    `different locks` counts contended locks. In `counters`, `timed` counts the operations whose
-    events were read.
+    The tables are `cpu time`, `counted`, `timed`, `paths`, `kernel`, `locks` and `counters`. An
+    empty field was not measured. In `cpu time`, `timed` is the number of clock samples. In `locks`,
+    `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts timed critical
+    sections, and times are waiting times. The row `different locks` counts contended locks. In
+    `counters`, `timed` counts the operations whose events were read.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
@@ -251,6 +267,18 @@ def rows(profile: Profile) -> str:
 
 
 def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
+    share = _cpu_share(profile)
+    ends = share["interval"]
+    yield {
+        "table": "cpu time",
+        "name": "allocator",
+        "timed": share["samples"],
+        "share": share["value"],
+        "share_low": ends.low if ends else None,
+        "share_high": ends.high if ends else None,
+    }
+    for part in ("own", "system_calls", "page_faults", "unknown", "probe"):
+        yield {"table": "cpu time", "name": part.replace("_", " "), "share": share[part]}
     for function in _functions(profile):
         for one in function["by"]:
             if one["calls"]:
@@ -265,14 +293,6 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
             }
     for line in lines(profile):
         yield {"table": "timed", "name": line.name, **_times(line)}
-    for one in sampled(profile):
-        ends = one.total_ns.interval
-        total = {
-            "total_ns": one.total_ns.value,
-            "total_low_ns": ends.low,
-            "total_high_ns": ends.high,
-        }
-        yield {"table": "cpu timers", "name": one.name, "timed": one.samples, **total}
     for path, line in details(profile):
         yield {
             "table": "paths",
@@ -306,10 +326,7 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
 
 
 def _times(line: Line) -> dict[str, Any]:
-    found = {name: value for name, value in _line(line, name=False).items() if name in _COLUMNS}
-    total = line.total_ns
-    ends = (total.value, total.interval.low, total.interval.high) if total else (None, None, None)
-    return found | dict(zip(("total_ns", "total_low_ns", "total_high_ns"), ends, strict=True))
+    return {name: value for name, value in _line(line, name=False).items() if name in _COLUMNS}
 
 
 def _call(one: KernelLine) -> dict[str, Any]:

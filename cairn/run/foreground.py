@@ -12,6 +12,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -63,11 +64,15 @@ def run(
     *,
     probe: Mapping[str, str] | None = None,
     ours: Mapping[signal.Signals, Callable[[], None]] | None = None,
+    cpu_samples: Path | None = None,
+    quiet: bool = False,
 ) -> Ended:
     """Runs `command` under `contender` until it ends.
 
     probe: the environment variables of the probe; needed if the contender runs with the probe.
     ours: signals that are not passed on to the program, with the function to call instead.
+    cpu_samples: the file for the clock samples of the kernel; None for none.
+    quiet: gives the program no terminal, and drops its output.
 
     Raises ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError
     if the launcher fails.
@@ -81,7 +86,7 @@ def run(
         ) | dict(probe or {})
         reading, writing = os.pipe()
         # In a pipeline such as `cairn run -- prog | less`, other programs use the terminal as well.
-        alone = os.isatty(0) and os.isatty(1)
+        alone = os.isatty(0) and os.isatty(1) and not quiet
         options = [
             *(["--terminal"] if alone else []),
             "--memory",
@@ -89,6 +94,13 @@ def run(
             "--endings",
             str(witness),
             *(["--counters"] if contender.probed else []),
+            *(
+                ["--cpu-samples", str(cpu_samples), "--adaptive-period"]
+                if cpu_samples is not None
+                else []
+            ),
+            *(["--stdout", "/dev/null", "--stderr", "/dev/null"] if quiet else []),
+            *(["--stdin", "/dev/null"] if quiet and os.isatty(0) else []),
             "--report-fd",
             str(writing),
             *setenv(environment),

@@ -220,7 +220,8 @@ static bool enable_memory(struct cgroup *cgroup, bool *enabled)
     return *enabled;
 }
 
-static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *own_path, pid_t pid)
+static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *own_path, pid_t pid,
+                    bool with_memory)
 {
     cgroup->parent = open(parent_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (cgroup->parent < 0)
@@ -246,11 +247,11 @@ static bool make_in(struct cgroup *cgroup, const char *parent_path, const char *
      * kernel forbids processes in a v2 cgroup that has controllers enabled for its children. The
      * process has already left the parent, so enabling fails only if the parent holds other
      * processes. */
-    if (cgroup->version == 2 && !enable_memory(cgroup, &enabled)) {
+    if (with_memory && cgroup->version == 2 && !enable_memory(cgroup, &enabled)) {
         because(cgroup, "cannot enable the memory controller in ", parent_path, errno);
         goto failed;
     }
-    if (!has_memory(cgroup)) {
+    if (with_memory && !has_memory(cgroup)) {
         because(cgroup, "no memory controller below ", parent_path, errno);
         goto failed;
     }
@@ -306,7 +307,7 @@ static bool make_v2(struct cgroup *cgroup, const struct cgroup_place *place, pid
     for (;;) {
         if (!offers_memory(path))
             because(cgroup, "no memory controller in ", path, 0);
-        else if (make_in(cgroup, path, place->own, pid))
+        else if (make_in(cgroup, path, place->own, pid, true))
             return true;
         if (is_ours(path))
             return because(cgroup, "already inside the cgroup of another cairn-launch", NULL, 0);
@@ -325,7 +326,21 @@ bool cgroup_make(struct cgroup *cgroup, pid_t pid, const char *mountinfo, const 
     if (cgroup_find(&place, 2, mountinfo, membership) && make_v2(cgroup, &place, pid))
         return true;
     cgroup->version = 1;
-    if (cgroup_find(&place, 1, mountinfo, membership) && make_in(cgroup, place.own, place.own, pid))
+    if (cgroup_find(&place, 1, mountinfo, membership) &&
+        make_in(cgroup, place.own, place.own, pid, true))
+        return true;
+    cgroup->version = 0;
+    return false;
+}
+
+bool cgroup_make_without_memory(struct cgroup *cgroup, pid_t pid, const char *mountinfo,
+                                const char *membership)
+{
+    struct cgroup_place place;
+    *cgroup = (struct cgroup){.version = 2, .parent = -1, .folder = -1};
+    because(cgroup, "no cgroup hierarchy of version 2 is mounted here", NULL, 0);
+    if (cgroup_find(&place, 2, mountinfo, membership) &&
+        make_in(cgroup, place.own, place.own, pid, false))
         return true;
     cgroup->version = 0;
     return false;

@@ -46,6 +46,10 @@ struct cgroup {
  * /proc/self/cgroup; tests pass other files. */
 bool cgroup_make(struct cgroup *cgroup, pid_t pid, const char *mountinfo, const char *membership);
 
+/* Like cgroup_make(), but the cgroup has version 2 and no memory controller. */
+bool cgroup_make_without_memory(struct cgroup *cgroup, pid_t pid, const char *mountinfo,
+                                const char *membership);
+
 /* Moves the calling process into the cgroup. The process must have only one thread. `join` is the
  * field of struct cgroup. If `join` is empty, the function does nothing and returns true. Returns
  * false with errno set if the move fails. */

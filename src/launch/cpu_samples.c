@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,8 +19,10 @@
 
 /* Largest and smallest size of a ring; map_ring() halves the size until the kernel permits it. The
  * largest ring has room for half a second of samples, or for the records of the libraries that a
- * thousand processes load. Without privileges the kernel permits 512 KiB per processor. */
+ * thousand processes load. An adaptive clock fills it within 40 ms at first, so it gets a ring of
+ * four times the size. Without privileges the kernel permits 512 KiB per processor. */
 #define RING_BYTES_MOST  ((size_t)256 << 10)
+#define RING_BYTES_FAST  ((size_t)1 << 20)
 #define RING_BYTES_LEAST ((size_t)16 << 10)
 
 #if defined(__x86_64__)
@@ -33,35 +36,90 @@
  * A larger file could take disk space that the program needs. */
 #define FILE_BYTES_MOST (UINT64_C(1) << 30)
 
-static int open_event(int cpu)
+/* The period of an adaptive clock is the CPU time of the tree divided by this number. So a second
+ * of CPU time has about four thousand samples, and a tenth of a second has 1,700. */
+#define SAMPLES_AIM 1000
+
+/* A tree that uses no CPU time must not keep the short period for long, because each sample wakes
+ * the processor. So the period grows with the wall time, too, but this many times as slowly. */
+#define IDLE_FACTOR 20
+
+/* See adapt(). */
+#define CHANGE_PERIODS 200
+
+/* The drains of an adaptive clock come this many times as often until its period is steady. */
+#define FAST_DRAINS 5
+
+/* Returns a period around `period_ns`: a random one from 0.9 to 1.1 times as long. */
+static uint64_t varied(struct cpu_samples *samples, uint64_t period_ns)
 {
+    return period_ns * (900 + random_below(&samples->random, 201)) / 1000;
+}
+
+/* Returns a random period for the threads that start from now on, from 0.5 to 1.5 times the mean.
+ * With one period for all threads, each of them would be sampled at the same moments of its
+ * life. */
+static uint64_t period_of_threads(struct cpu_samples *samples)
+{
+    return CPU_SAMPLES_THREADS_NS * (500 + random_below(&samples->random, 1001)) / 1000;
+}
+
+/* Opens the clock of a processor, or the clocks that all threads of the tree have on this
+ * processor, as head.scope says. Returns -1 with errno set if the kernel refuses. */
+static int open_event(struct cpu_samples *samples, int cpu)
+{
+    bool of_threads = samples->head.scope != CPU_SAMPLES_PROCESSORS;
     struct perf_event_attr attr = {
         .type = PERF_TYPE_SOFTWARE,
         .size = sizeof attr,
         .config = PERF_COUNT_SW_CPU_CLOCK,
-        .sample_period = CPU_SAMPLES_PERIOD_NS,
-        .sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER |
-                       PERF_SAMPLE_STACK_USER,
+        .sample_period = of_threads ? period_of_threads(samples) : samples->period_ns,
+        .sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD |
+                       PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
         .sample_regs_user = REGISTERS,
         .sample_stack_user = STACK_BYTES,
         .exclude_idle = 1,
+        .exclude_kernel = samples->head.scope == CPU_SAMPLES_THREADS_IN_USER_MODE,
+        .exclude_hv = samples->head.scope == CPU_SAMPLES_THREADS_IN_USER_MODE,
+        .disabled = of_threads,
+        .inherit = of_threads,
+        .enable_on_exec = of_threads,
         .mmap = 1,
         .mmap2 = 1,
         .comm = 1,
         .comm_exec = 1,
         .task = 1,
         .sample_id_all = 1,
+        .use_clockid = 1,
+        .clockid = CLOCK_MONOTONIC,
     };
-    return (int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+    pid_t pid = of_threads ? (pid_t)samples->head.pid : samples->cgroup;
+    unsigned long flags = !of_threads && pid >= 0 ? PERF_FLAG_PID_CGROUP : 0;
+    return (int)syscall(SYS_perf_event_open, &attr, pid, cpu, -1, flags | PERF_FLAG_FD_CLOEXEC);
 }
 
-/* Maps the largest ring that the kernel permits, from RING_BYTES_MOST down to RING_BYTES_LEAST. The
- * kernel refuses with EPERM if a ring is too large. Returns false with errno set if the kernel
- * refuses the smallest ring, too, or at once for any other error. */
-static bool map_ring(struct cpu_samples_ring *ring)
+/* Opens the counter of the tree's CPU time. Returns -1 if the kernel refuses. */
+static int open_used(pid_t pid)
+{
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE,
+        .size = sizeof attr,
+        .config = PERF_COUNT_SW_TASK_CLOCK,
+        .disabled = 1,
+        .inherit = 1,
+        .enable_on_exec = 1,
+    };
+    return (int)syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* Maps the largest ring that the kernel permits, down to RING_BYTES_LEAST. The kernel refuses with
+ * EPERM if a ring is too large. Returns false with errno set if the kernel refuses the smallest
+ * ring, too, or at once for any other error. */
+static bool map_ring(const struct cpu_samples *samples, struct cpu_samples_ring *ring)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    for (ring->bytes = RING_BYTES_MOST; ring->bytes >= RING_BYTES_LEAST; ring->bytes /= 2) {
+    ring->bytes = samples->adaptive ? RING_BYTES_FAST : RING_BYTES_MOST;
+    for (; ring->bytes >= RING_BYTES_LEAST; ring->bytes /= 2) {
         void *area =
             mmap(NULL, page_bytes + ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
         if (area != MAP_FAILED) {
@@ -82,7 +140,7 @@ static int open_rings(struct cpu_samples *samples)
         return ENOSYS;
     int error = ENODEV;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        int fd = open_event(cpu);
+        int fd = open_event(samples, cpu);
         if (fd < 0 && (errno == ENODEV || errno == EINVAL)) {
             error = samples->count == 0 ? errno : error;
             continue;
@@ -91,7 +149,7 @@ static int open_rings(struct cpu_samples *samples)
             return errno;
         struct cpu_samples_ring *ring = &samples->rings[samples->count++];
         *ring = (struct cpu_samples_ring){.fd = fd};
-        if (!map_ring(ring))
+        if (!map_ring(samples, ring))
             return errno;
     }
     return samples->count == 0 ? error : 0;
@@ -107,6 +165,9 @@ static void close_rings(struct cpu_samples *samples)
         close(ring->fd);
     }
     samples->count = 0;
+    if (samples->used >= 0)
+        close(samples->used);
+    samples->used = -1;
 }
 
 static bool write_all(int fd, const char *data, size_t bytes)
@@ -137,22 +198,60 @@ static void give_up(struct cpu_samples *samples, int error)
                   sizeof head); /* without a head, readers reject the file */
 }
 
-bool cpu_samples_open(struct cpu_samples *samples, const char *path, pid_t pid)
+/* Returns when the rings must be drained after a drain now. */
+static uint64_t drain_after(const struct cpu_samples *samples)
+{
+    bool fast = samples->period_ns < CPU_SAMPLES_PERIOD_NS;
+    return clock_now_ns() + CPU_SAMPLES_DRAIN_NS / (fast ? FAST_DRAINS : 1);
+}
+
+/* Opens the rings with the clocks of the processors. If the kernel does not permit these, and the
+ * clock is adaptive, opens the rings with clocks of the threads. Returns 0 or an errno. */
+static int open_clocks(struct cpu_samples *samples)
+{
+    int error = open_rings(samples);
+    if (error != 0 && samples->cgroup >= 0) {
+        /* The kernel may have no perf events of cgroups (CONFIG_CGROUP_PERF). */
+        close_rings(samples);
+        samples->cgroup = -1;
+        error = open_rings(samples);
+    }
+    while ((error == EACCES || error == EPERM) && samples->adaptive &&
+           samples->head.scope != CPU_SAMPLES_THREADS_IN_USER_MODE) {
+        close_rings(samples);
+        samples->head.scope++;
+        samples->head.period_ns = CPU_SAMPLES_THREADS_NS;
+        error = open_rings(samples);
+    }
+    if (error == 0 && samples->adaptive && samples->head.scope == CPU_SAMPLES_PROCESSORS)
+        samples->used = open_used((pid_t)samples->head.pid);
+    return error;
+}
+
+bool cpu_samples_open(struct cpu_samples *samples, const char *path, pid_t pid, bool adaptive,
+                      int cgroup)
 {
     samples->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (samples->file < 0)
         return false;
+    samples->adaptive = adaptive;
+    samples->cgroup = cgroup;
+    samples->used = -1;
+    samples->period_ns = adaptive ? CPU_SAMPLES_LEAST_NS : CPU_SAMPLES_PERIOD_NS;
+    samples->began_ns = clock_now_ns();
+    samples->random = random_of(samples->began_ns);
     samples->head = (struct cpu_samples_head){
         .magic = CPU_SAMPLES_MAGIC,
-        .period_ns = CPU_SAMPLES_PERIOD_NS,
+        .period_ns = samples->period_ns,
         .pid = (uint32_t)pid,
+        .scope = CPU_SAMPLES_PROCESSORS,
     };
-    int error = open_rings(samples);
+    int error = open_clocks(samples);
     if (error == 0 && !write_all(samples->file, (const char *)&samples->head, sizeof samples->head))
         error = errno;
     if (error != 0)
         give_up(samples, error);
-    samples->due_ns = clock_now_ns() + CPU_SAMPLES_DRAIN_NS;
+    samples->due_ns = drain_after(samples);
     return true;
 }
 
@@ -179,18 +278,68 @@ static bool drain_ring(struct cpu_samples *samples, struct cpu_samples_ring *rin
     return written;
 }
 
+/* Returns the CPU time that the tree has used, or 0 if it is not known. */
+static uint64_t used_ns(const struct cpu_samples *samples)
+{
+    uint64_t cpu_ns = 0;
+    if (samples->used < 0 || read(samples->used, &cpu_ns, sizeof cpu_ns) != sizeof cpu_ns)
+        return 0;
+    return cpu_ns;
+}
+
+/* Returns the period that suits a tree that has used `cpu_ns` of CPU time. */
+static uint64_t suitable_period_ns(const struct cpu_samples *samples, uint64_t cpu_ns)
+{
+    uint64_t wall_ns = (clock_now_ns() - samples->began_ns) / IDLE_FACTOR;
+    uint64_t period_ns = (cpu_ns > wall_ns ? cpu_ns : wall_ns) / SAMPLES_AIM;
+    if (period_ns < CPU_SAMPLES_LEAST_NS)
+        return CPU_SAMPLES_LEAST_NS;
+    return period_ns < CPU_SAMPLES_PERIOD_NS ? period_ns : CPU_SAMPLES_PERIOD_NS;
+}
+
+/* Gives each processor's clock a new period, and writes a record of it. A clock of threads gets a
+ * new period for the threads that start from now on; each sample has its thread's period. Returns
+ * false with errno set if the record cannot be written.
+ *
+ * A change begins the period anew, so the time since the last sample gets none. So the period of a
+ * processor changes only if the tree has used the CPU time of CHANGE_PERIODS periods since the last
+ * change. */
+static bool adapt(struct cpu_samples *samples)
+{
+    bool of_threads = samples->head.scope != CPU_SAMPLES_PROCESSORS;
+    uint64_t cpu_ns = used_ns(samples);
+    if (!of_threads && cpu_ns < samples->changed_ns + CHANGE_PERIODS * samples->period_ns)
+        return true;
+    samples->changed_ns = cpu_ns;
+    samples->period_ns = suitable_period_ns(samples, cpu_ns);
+    uint64_t period_ns =
+        of_threads ? period_of_threads(samples) : varied(samples, samples->period_ns);
+    struct {
+        struct perf_event_header header;
+        struct cpu_samples_period period;
+    } record = {
+        .header = {.type = CPU_SAMPLES_PERIOD, .size = sizeof record},
+        .period = {.period_ns = period_ns, .ns = clock_now_ns()},
+    };
+    for (size_t i = 0; i < samples->count; i++)
+        ioctl(samples->rings[i].fd, PERF_EVENT_IOC_PERIOD, &period_ns);
+    samples->bytes += sizeof record;
+    return of_threads || write_all(samples->file, (const char *)&record, sizeof record);
+}
+
 void cpu_samples_drain(struct cpu_samples *samples)
 {
     static const struct perf_event_header mark = {.type = CPU_SAMPLES_MARK, .size = sizeof mark};
     bool written = true;
     for (size_t i = 0; i < samples->count && written; i++)
         written = drain_ring(samples, &samples->rings[i]);
+    written = written && (samples->count == 0 || !samples->adaptive || adapt(samples));
     if (samples->count > 0 &&
         !(written && write_all(samples->file, (const char *)&mark, sizeof mark)))
         give_up(samples, errno);
     else if (samples->bytes > FILE_BYTES_MOST)
         give_up(samples, EFBIG);
-    samples->due_ns = clock_now_ns() + CPU_SAMPLES_DRAIN_NS;
+    samples->due_ns = drain_after(samples);
 }
 
 void cpu_samples_close(struct cpu_samples *samples)

@@ -1,7 +1,7 @@
 /* cpu_samples.h - takes clock samples of a program and its descendants on every processor.
  *
- * Every CPU_SAMPLES_PERIOD_NS the kernel takes a clock sample on each processor that is not idle:
- * the thread that runs, its instruction address, and the top of its stack. The kernel also records
+ * After each period the kernel takes a clock sample on each processor that is not idle: the thread
+ * that runs, its instruction address, and the top of its stack. The kernel also records
  * the files that processes map, with their addresses, and which process starts which other process.
  * Nothing is loaded into the program and none of its calls is redirected. So its threads contend
  * for locks as often as without sampling. The kernel writes its records into one ring buffer for
@@ -14,7 +14,16 @@
  * sampled at the same moments of each run. The kernel would also stop and restart such a clock
  * whenever the thread sleeps, and so slow down threads that sleep often.
  *
- * Sampling all processes needs the rights of root, or a kernel.perf_event_paranoid of 0 or less.
+ * Sampling all processes needs the rights of root, or a kernel.perf_event_paranoid of 0 or less. If
+ * the kernel refuses that, an adaptive clock falls back to a clock of each thread of the tree, and
+ * head.scope says so. Its period is random for each thread, so that threads are not sampled at the
+ * same moments of their lives. A steady clock has no such fallback.
+ *
+ * The period is steady or adaptive. A steady one is CPU_SAMPLES_PERIOD_NS. An adaptive one grows
+ * with the CPU time of the tree, from CPU_SAMPLES_LEAST_NS to CPU_SAMPLES_PERIOD_NS, so that a
+ * program of 50 ms has a thousand samples and a long program is not slowed down. It also varies at
+ * random around that value, so that it does not stay in step with a loop of the program. The file
+ * has a record of each change.
  *
  * launch.c calls these functions from its only thread. Always:
  *
@@ -23,15 +32,17 @@
  *     after the head there are only whole records; each time the launcher drains the rings, it
  *     appends the new records of each processor in turn, sorted by time, and then a mark
  *     every record after a mark is at least as new as all records before the previous mark
- *     while the program runs, the launcher drains the rings every CPU_SAMPLES_DRAIN_NS, or later if
- *     the system is busy; if a ring is full, the kernel drops records and writes a record with the
- *     number of dropped ones
+ *     the times of all records are those of CLOCK_MONOTONIC
+ *     while the program runs, the launcher drains the rings every CPU_SAMPLES_DRAIN_NS, five times
+ *     as often while an adaptive period is short, or later if the system is busy; if a ring is
+ *     full, the kernel drops records and writes a record with the number of dropped ones
  *     if the samples exceed a GiB, all of them are dropped
  */
 #ifndef CAIRN_LAUNCH_CPU_SAMPLES_H
 #define CAIRN_LAUNCH_CPU_SAMPLES_H
 
 #include "base/base.h"
+#include "base/random.h"
 
 #include <sched.h>
 #include <sys/types.h>
@@ -41,21 +52,45 @@
  * milliseconds. Each sample costs an interrupt, which takes 10 to 25 us in a virtual machine. */
 #define CPU_SAMPLES_PERIOD_NS UINT64_C(1061803)
 
+/* The first period of an adaptive clock. */
+#define CPU_SAMPLES_LEAST_NS UINT64_C(48731)
+
+/* The mean period of the threads' clocks. The launcher cannot change the period of a thread that
+ * runs, except for the first one. */
+#define CPU_SAMPLES_THREADS_NS UINT64_C(251803)
+
 #define CPU_SAMPLES_DRAIN_NS (50 * NS_PER_MS)
 
-/* The first bytes of the file: "wherabt" and the version of the format, 2. */
-#define CPU_SAMPLES_MAGIC UINT64_C(0x0274626172656877)
+/* The first bytes of the file: "wherabt" and the version of the format, 3. */
+#define CPU_SAMPLES_MAGIC UINT64_C(0x0374626172656877)
+
+/* The clocks that take the samples. */
+enum cpu_samples_scope {
+    CPU_SAMPLES_PROCESSORS,           /* of each processor */
+    CPU_SAMPLES_THREADS,              /* of each thread of the tree */
+    CPU_SAMPLES_THREADS_IN_USER_MODE, /* the same, and samples in the kernel are left out */
+};
 
 struct cpu_samples_head {
     uint64_t magic;
     uint64_t period_ns;
     uint32_t pid;   /* process number of PROG */
     uint32_t error; /* errno; if it is not 0, there are no samples */
+    uint32_t scope; /* enum cpu_samples_scope */
+    uint32_t unused;
 };
 
-/* The type of a mark, which is a record without content that the launcher writes after each drain.
- * The kernel never writes this type. */
-enum { CPU_SAMPLES_MARK = 1 << 16 };
+/* Types of records that the launcher writes. The kernel never writes these types. */
+enum {
+    CPU_SAMPLES_MARK = 1 << 16, /* a record without content, after each drain */
+    CPU_SAMPLES_PERIOD,         /* struct cpu_samples_period */
+};
+
+/* The period of the processors' clocks changed. */
+struct cpu_samples_period {
+    uint64_t period_ns; /* from now on */
+    uint64_t ns;        /* when it changed */
+};
 
 struct perf_event_mmap_page;
 
@@ -68,6 +103,13 @@ struct cpu_samples_ring {
 struct cpu_samples {
     int file; /* -1 if samples were not requested */
     struct cpu_samples_head head;
+    bool adaptive;
+    int cgroup; /* folder of the tree's cgroup, or -1 */
+    int used;   /* counts the CPU time of the tree, or -1 */
+    uint64_t began_ns;
+    uint64_t period_ns;  /* the present period varies around this */
+    uint64_t changed_ns; /* CPU time of the tree at the last change */
+    struct random random;
     size_t count;
     uint64_t due_ns;
     uint64_t bytes; /* bytes written to the file so far */
@@ -76,8 +118,13 @@ struct cpu_samples {
 
 /* Starts sampling into the file `path`. `pid` is a child that has not yet called exec. Returns
  * false with errno set if the file cannot be created. If sampling is not possible, it returns true,
- * and head.error has the reason. */
-bool cpu_samples_open(struct cpu_samples *samples, const char *path, pid_t pid);
+ * and head.error has the reason.
+ *
+ * If `cgroup` is not -1, it is the folder of a cgroup of version 2 that `pid` is in. Then the
+ * clocks of the processors run only while a process of this cgroup runs. Without a cgroup, the file
+ * has samples of all processes of the machine. */
+bool cpu_samples_open(struct cpu_samples *samples, const char *path, pid_t pid, bool adaptive,
+                      int cgroup);
 
 /* Returns when the rings must be drained, on the clock of clock_now_ns(). Returns UINT64_MAX if
  * there are no rings. */

@@ -61,6 +61,7 @@ struct launch {
     struct sampler sampler;
     struct counters counters;
     struct cpu_samples cpu_samples;
+    struct cgroup clock_cgroup; /* without memory, for clock samples; version 0: none */
     struct terminal terminal;
     struct report report;
     struct reaped reaped;
@@ -447,6 +448,8 @@ static bool clean_up(struct launch *launch)
         complaint("a process that the command started cannot be ended", NULL, 0);
     else if (!cgroup_remove(&launch->cgroup, REMOVE_PATIENCE_NS))
         complaint("cannot remove the cgroup", launch->cgroup.name, errno);
+    else if (!cgroup_remove(&launch->clock_cgroup, REMOVE_PATIENCE_NS))
+        complaint("cannot remove the cgroup", launch->clock_cgroup.name, errno);
     return ended;
 }
 
@@ -504,6 +507,29 @@ static int finish(struct launch *launch)
     return 0;
 }
 
+/* Starts the clock samples, if they were requested. An adaptive clock gets a cgroup for the tree,
+ * because its first period is short: samples of other busy processes would fill the rings. Returns
+ * false and prints an error if the file cannot be written. */
+static bool sample_cpu(struct launch *launch)
+{
+    const char *path = launch->options.cpu_samples_path;
+    if (path == NULL)
+        return true;
+    int folder = -1;
+    if (launch->options.adaptive_period) {
+        if (launch->cgroup.version == 2)
+            folder = launch->cgroup.folder;
+        else if (cgroup_make_without_memory(&launch->clock_cgroup, launch->child.pid,
+                                            "/proc/self/mountinfo", "/proc/self/cgroup"))
+            folder = launch->clock_cgroup.folder;
+    }
+    if (cpu_samples_open(&launch->cpu_samples, path, launch->child.pid,
+                         launch->options.adaptive_period, folder))
+        return true;
+    complaint("cannot write", path, errno);
+    return false;
+}
+
 /* Runs PROG from the parsed options to the report. Returns the exit status. */
 static int run(struct launch *launch)
 {
@@ -533,11 +559,8 @@ static int run(struct launch *launch)
         return fail(launch);
     if (launch->options.counters)
         counters_open(&launch->counters, launch->child.pid);
-    const char *path = launch->options.cpu_samples_path;
-    if (path != NULL && !cpu_samples_open(&launch->cpu_samples, path, launch->child.pid)) {
-        complaint("cannot write", path, errno);
+    if (!sample_cpu(launch))
         return fail(launch);
-    }
     if (launch->options.terminal) {
         terminal_open(&launch->terminal);
         terminal_lend(&launch->terminal, launch->child.pid);

@@ -37,6 +37,7 @@ const char options_help[] =
     "  --counters           read performance counters of the whole tree\n"
     "  --cpu-samples FILE   write clock samples of all processors; emptied first, created for its\n"
     "                       owner only\n"
+    "  --adaptive-period    take these samples more often at first, and at random moments\n"
     "  --endings FILE       append to this file how each process ended that cairn-launch reaped\n"
     "  --no-core            PROG and its children leave no core dumps\n"
     "  --touch BYTES        start no PROG: write to this much memory once, and give it back\n"
@@ -216,6 +217,8 @@ enum options_task options_parse(struct options *options, char **argv)
             options->terminal = true;
         } else if (strcmp(name, "--counters") == 0) {
             options->counters = true;
+        } else if (strcmp(name, "--adaptive-period") == 0) {
+            options->adaptive_period = true;
         } else if (strcmp(name, "--no-core") == 0) {
             options->no_core = true;
         } else if (strcmp(name, "--wait-descendants") == 0) {

@@ -41,6 +41,7 @@ struct options {
     uint64_t touch_bytes;
     bool terminal;
     bool counters;
+    bool adaptive_period; /* of the clock samples */
     bool no_core;
     bool wait_descendants;
     bool has_cpus;

@@ -4,28 +4,38 @@ bool direct_forbidden;
 
 #if defined(__x86_64__)
 
+#define CALL                                                                                       \
+    ".cfi_startproc\n"                                                                             \
+    "  mov %rdi, %rax\n"                                                                           \
+    "  mov %rsi, %rdi\n"                                                                           \
+    "  mov %rdx, %rsi\n"                                                                           \
+    "  mov %rcx, %rdx\n"                                                                           \
+    "  mov %r8, %r10\n"                                                                            \
+    "  mov %r9, %r8\n"                                                                             \
+    "  mov 8(%rsp), %r9\n"                                                                         \
+    "  syscall\n"                                                                                  \
+    "  ret\n"                                                                                      \
+    ".cfi_endproc\n"
+
 /* The kernel checks that the address after the `syscall` instruction lies between direct_begin and
- * direct_end. So each `syscall` is followed by another instruction before direct_end. */
+ * direct_end. So each `syscall` is followed by another instruction before direct_end.
+ *
+ * The section has a name of its own, and direct_call_for_allocator() takes its first 64 bytes, so
+ * that cairn/profile/cpu_samples.py finds this function in a library without symbols. */
 __asm__(
-    ".pushsection .text\n"
+    ".pushsection cairn_direct, \"ax\", @progbits\n"
     ".globl direct_begin, direct_end, direct_call, direct_restorer, direct_return_from_signal\n"
     ".hidden direct_begin, direct_end, direct_call, direct_restorer, direct_return_from_signal\n"
+    ".globl direct_call_for_allocator\n"
+    ".hidden direct_call_for_allocator\n"
     ".balign 64\n"
     "direct_begin:\n"
+    ".type direct_call_for_allocator, @function\n"
+    "direct_call_for_allocator:\n" CALL
+    ".size direct_call_for_allocator, . - direct_call_for_allocator\n"
+    ".balign 64\n"
     ".type direct_call, @function\n"
-    "direct_call:\n"
-    ".cfi_startproc\n"
-    "  mov %rdi, %rax\n"
-    "  mov %rsi, %rdi\n"
-    "  mov %rdx, %rsi\n"
-    "  mov %rcx, %rdx\n"
-    "  mov %r8, %r10\n"
-    "  mov %r9, %r8\n"
-    "  mov 8(%rsp), %r9\n"
-    "  syscall\n"
-    "  ret\n"
-    ".cfi_endproc\n"
-    ".size direct_call, . - direct_call\n"
+    "direct_call:\n" CALL ".size direct_call, . - direct_call\n"
     ".type direct_return_from_signal, @function\n"
     "direct_return_from_signal:\n"
     "  mov %rdi, %rsp\n"
@@ -41,6 +51,8 @@ __asm__(
     ".balign 64\n"
     "direct_end:\n"
     ".popsection\n");
+
+#undef CALL
 
 #else
 

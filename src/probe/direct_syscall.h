@@ -21,6 +21,10 @@ long direct_call(long number, long a, long b, long c, long d, long e, long f);
 
 #if defined(__x86_64__)
 
+/* The same as direct_call(). The probe makes a dispatched call of the allocator by this function.
+ * So a clock sample in the kernel shows by its address whose call it is. */
+long direct_call_for_allocator(long number, long a, long b, long c, long d, long e, long f);
+
 extern const char direct_begin[] __attribute__((visibility("hidden")));
 extern const char direct_end[] __attribute__((visibility("hidden")));
 

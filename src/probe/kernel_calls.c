@@ -349,8 +349,9 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     uint64_t cpu_before_ns = waiting ? thread_cpu_ns() : 0;
     thread_state.calling = true;
     uint64_t before = ticks_before();
-    long result = direct_call(number, arguments[0], arguments[1], arguments[2], registers[REG_R10],
-                              registers[REG_R8], registers[REG_R9]);
+    long result =
+        direct_call_for_allocator(number, arguments[0], arguments[1], arguments[2],
+                                  registers[REG_R10], registers[REG_R8], registers[REG_R9]);
     uint64_t ticks = ticks_after() - before;
     thread_state.calling = false;
     uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;

@@ -22,8 +22,9 @@ from support.preloadable_path import carried
 from support.probing import Probed
 
 from cairn import native
+from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import lines as estimate
-from cairn.profile.estimates import remote_share, sampled
+from cairn.profile.estimates import remote_share
 from cairn.profile.reader import read
 from cairn.profile.tables import event_lines, events_refused, kernel_lines
 from cairn.profile.tally import (
@@ -397,31 +398,25 @@ def test_every_timed_operation_is_in_one_bucket(probed: Probed, sizes: Path, pat
     assert all(lines[name].timed > 100 for name in ("new", "reused", "free, local")), lines
 
 
-def test_cpu_time_in_the_allocator_is_found_by_timers_too(
+def test_cpu_time_in_the_allocator_is_found_by_timers(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
     """By the clock of its threads, the program spends half of its CPU time in the allocator.
 
-    The CPU timers and the timed operations must both find this share. The timers are disturbed if
-    the host of a virtual machine takes the processor away. So one correct try of four is enough: a
-    real error would appear in all four.
+    The timers are disturbed if the host of a virtual machine takes the processor away. So one
+    correct try of four is enough: a real error would appear in all four.
     """
     apart = []
     for _ in range(4):
-        probed(sizes, 2, 1000, 12_500, 0, 250, allocator=paths, PATHS_NS="20000")
-        found = sampled(probed.profile)[0]
-        timed = estimate(probed.profile)[-1].total_ns
-        assert timed is not None
-        assert found.of > 100
+        probed(sizes, 2, 1000, 20_000, 0, 400, allocator=paths, PATHS_NS="20000")
         assert probed.only.tally.cpu_samples_probe < 10
-        share, total = found.share.interval, found.total_ns.interval
-        if (
-            share.low - 0.1 < 0.5 < share.high + 0.1
-            and total.low < timed.value * 1.1
-            and timed.value * 0.9 < total.high
-        ):
-            return
-        apart.append((found, timed))
+        found = cpu_share(probed.profile)
+        assert found.scope == "timers" and found.samples > 100
+        if found.share is not None:
+            ends = found.share.interval
+            if ends.low - 0.1 < 0.5 < ends.high + 0.1:
+                return
+        apart.append(found)
     raise AssertionError(apart)
 
 
@@ -429,7 +424,7 @@ def test_without_dispatch_or_by_choice_there_is_no_timer(probed: Probed, sizes: 
     for about in ({"CAIRN_PROBE_KERNEL": "off"}, {"CAIRN_PROBE_TIMER": "off"}):
         probed(sizes, 1, 64, 1000, 0, 30, **about)
         assert probed.only.tally.cpu_samples == 0
-        assert not sampled(probed.profile)
+        assert cpu_share(probed.profile).share is None
 
 
 def test_a_long_operation_is_timed_although_a_timer_interrupts_it(

@@ -6,11 +6,15 @@ import errno
 import io
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cairn import native
+from cairn.binary import elf
 from cairn.model import CpuSamples
 from cairn.profile import cpu_samples, symbols
+from cairn.profile.tally import ClockRun
 
 KERNEL, USER = 1, 2
 EXECUTED = 1 << 13
@@ -62,23 +66,30 @@ def note(
     pid: int = 7,
     when: int = 100,
     readable: int | None = None,
+    period: int = 77,
 ) -> bytes:
     """Returns the record of one clock sample at `address`, with the words `stack` on the stack.
 
     If `user` is given, the processor is in the kernel, which the program entered from the address
-    `user`.
+    `user`. `period` is the period of the sample's clock.
     """
     words = [*stack, *[0] * 32][:32]
     there = 256 if readable is None else readable
     here = address if user is None else user
-    body = struct.pack("<QIIQQ", address, pid, pid, when, 2)
+    body = struct.pack("<QIIQQQ", address, pid, pid, when, period, 2)
     body += struct.pack("<QQQ", 0x7FFF0000, here, 256) + struct.pack("<32Q", *words)
     return record(9, USER if user is None else KERNEL, body + struct.pack("<Q", there))
 
 
-def notes(libc: str, *records: bytes, error: int = 0, magic: int = cpu_samples.MAGIC) -> bytes:
+def notes(
+    libc: str,
+    *records: bytes,
+    error: int = 0,
+    magic: int = cpu_samples.MAGIC,
+    scope: int = 0,
+) -> bytes:
     laid = [executed(), mapped("/bin/program", CODE), mapped(ALLOCATOR, MINE), mapped(libc, C)]
-    return struct.pack("<QQII", magic, 500_000, 7, error) + b"".join([*laid, *records])
+    return struct.pack("<QQIIII", magic, 500_000, 7, error, scope, 0) + b"".join([*laid, *records])
 
 
 def split(data: bytes) -> tuple[CpuSamples | None, str]:
@@ -165,7 +176,7 @@ def test_kernel_time_of_32_bit_code_is_unknown_and_that_of_an_exiting_program_is
     libc: str,
 ) -> None:
     narrow, none = (
-        note(IN_KERNEL, user=CODE + 5)[:32] + struct.pack("<Q", width) for width in (1, 0)
+        note(IN_KERNEL, user=CODE + 5)[:40] + struct.pack("<Q", width) for width in (1, 0)
     )
     found = counts(
         libc, *(one[:6] + struct.pack("<H", len(one)) + one[8:] for one in (narrow, none))
@@ -186,7 +197,7 @@ def test_clock_samples_of_other_processes_do_not_count(libc: str) -> None:
 
 def test_clock_samples_of_the_first_process_count_only_after_it_executed_the_program() -> None:
     data = (
-        struct.pack("<QQII", cpu_samples.MAGIC, 500_000, 7, 0)
+        struct.pack("<QQIIII", cpu_samples.MAGIC, 500_000, 7, 0, 0, 0)
         + note(CODE, when=1)
         + executed(when=5)
     )
@@ -304,3 +315,117 @@ def test_a_file_that_is_no_library_has_no_known_allocator_code(
 ) -> None:
     (tmp_path / "libc.so.6").write_bytes(content)
     assert symbols.stretch(str(tmp_path / "libc.so.6"), ("malloc",)) is None
+
+
+# --- the places of a run behind the probe, weighed by their periods ---
+
+PROBE_AT = 0x7F2000000000
+SPENT = ("own", "calls", "faults", "program", "probe", "unknown")
+
+
+def clocked(tmp_path: Path, data: bytes, **about: Any) -> ClockRun:
+    """Returns the times of a recording in which the probe is mapped, too."""
+    (tmp_path / "notes").write_bytes(data)
+    found, why = cpu_samples.clocked(tmp_path / "notes", OWN, **({"probed": True} | about))
+    assert found is not None, why
+    return found
+
+
+def probe_mapped() -> bytes:
+    return mapped(str(native.probe()), PROBE_AT, size=0x1000000)
+
+
+def call_for_allocator() -> int:
+    """Returns an address in the probe's function for the system calls of the allocator."""
+    image = elf.Image(elf.open_regular(str(native.probe())))
+    return PROBE_AT + next(
+        section.offset + 30 for section in image.sections() if section.name == "cairn_direct"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "place", "dispatched"),
+    [
+        (note(MINE + 5), "own", True),
+        (note(PROBE_AT + 5), "probe", True),
+        (note(IN_KERNEL, user=PROBE_AT + 5), "probe", True),  # a page fault in the probe
+        # The kernel replaces the system call of the allocator by a signal.
+        (note(IN_KERNEL, MINE + 9, user=C + CALLED), "probe", True),
+        (note(IN_KERNEL, MINE + 9, user=C + CALLED), "calls", False),
+        (note(IN_KERNEL, user=MINE + 5), "faults", True),
+        (note(IN_KERNEL, CODE + 9, user=C + CALLED - 1), "program", True),
+        (note(IN_KERNEL, CODE + 9, user=C + CALLED), "program", True),  # the program's own call
+        # A function of libc that the probe passed on: whose work it is, its caller shows.
+        (note(C + 5, PROBE_AT + 9, CODE + 5), "program", True),
+        (note(C + 5, PROBE_AT + 9, MINE + 5), "own", True),
+        (note(0x10), "unknown", True),
+    ],
+)
+def test_the_probes_own_work_is_a_place_of_its_own(
+    libc: str, tmp_path: Path, one: bytes, place: str, dispatched: bool
+) -> None:
+    data = notes(libc, probe_mapped(), one)
+    found = clocked(tmp_path, data, dispatched=(7,) if dispatched else ())
+    places = {name: getattr(found, f"{name}_ns") for name in SPENT}
+    assert places == {name: 500_000 if name == place else 0 for name in SPENT}
+    assert found.samples == (0 if place == "probe" else 1)
+
+
+def test_the_call_that_the_probe_makes_for_the_allocator_is_the_allocators(
+    libc: str, tmp_path: Path
+) -> None:
+    one = note(IN_KERNEL, user=call_for_allocator())
+    found = clocked(tmp_path, notes(libc, probe_mapped(), one), dispatched=(7,))
+    assert (found.calls_ns, found.probe_ns) == (500_000, 0)
+
+
+def test_the_loader_works_for_the_probe_that_called_it(libc: str, tmp_path: Path) -> None:
+    loader = mapped("/lib64/ld-linux-x86-64.so.2", 0x7F3000000000)
+    stack = (PROBE_AT + 9, CODE + 5)
+    data = notes(libc, probe_mapped(), loader, note(0x7F3000000005, *stack))
+    assert clocked(tmp_path, data).probe_ns == 500_000
+
+
+def test_a_sample_counts_for_the_period_of_its_time(libc: str, tmp_path: Path) -> None:
+    """The period changes twice, and the second change comes after the mark that precedes it."""
+    mark = record(cpu_samples.MARK, 0, b"")
+
+    def changed(period: int, when: int) -> bytes:
+        return record(cpu_samples.PERIOD, 0, struct.pack("<QQ", period, when))
+
+    data = notes(
+        libc,
+        note(MINE + 5, when=100),
+        note(CODE + 5, when=260),
+        changed(20, 200),
+        mark,
+        changed(3, 300),
+        note(MINE + 5, when=310),
+        mark,
+    )
+    found = clocked(tmp_path, data)
+    assert (found.own_ns, found.program_ns, found.samples) == (500_000 + 3, 20, 3)
+    assert (found.inside_squares, found.squares) == (500_000**2 + 9, 500_000**2 + 400 + 9)
+
+
+@pytest.mark.parametrize("scope", [1, 2])
+def test_a_sample_of_a_threads_clock_has_its_own_period(
+    libc: str, tmp_path: Path, scope: int
+) -> None:
+    found = clocked(tmp_path, notes(libc, note(MINE + 5), note(CODE, period=11), scope=scope))
+    assert (found.own_ns, found.program_ns) == (77, 11)
+    assert found.scope == ("threads" if scope == 1 else "threads in user mode")
+
+
+def test_lost_samples_are_time_that_is_not_known(libc: str, tmp_path: Path) -> None:
+    lost = record(2, 0, timed(struct.pack("<QQ", 1, 40), 7, 50))
+    throttled = record(5, 0, timed(struct.pack("<QQQ", 1, 2, 3), 7, 60))
+    found = clocked(tmp_path, notes(libc, lost, throttled, note(MINE + 5)))
+    assert (found.own_ns, found.unknown_ns) == (500_000, 40 * 500_000 + 10_000_000)
+
+
+def test_only_the_samples_of_a_part_of_the_programs_life_count(libc: str, tmp_path: Path) -> None:
+    """The launcher may still write to the file, so that its last record is not complete."""
+    data = notes(libc, *(note(MINE + 5, when=when) for when in (99, 100, 199, 200)))
+    found = clocked(tmp_path, data + note(MINE)[:60], between=(100, 200))
+    assert found.own_ns == 2 * 500_000

@@ -212,44 +212,6 @@ def test_a_process_in_which_no_time_passed_has_counts_and_no_times(
     assert line(found, TOTAL).operations == 140_820
 
 
-def test_the_ceiling_is_the_share_of_cpu_time_without_the_probes(tmp_path: Path) -> None:
-    made = busy(user_us=20_000)
-    made.head["dispatch_ticks"] = 4_000
-    found = gathered(tmp_path, made)
-    limit = estimates.ceiling(found)
-    total = line(found, TOTAL).total_ns
-    assert limit.share is not None
-    assert total is not None
-    probe_ns = (2220 * 40 + 23 * 4_000) / TICKS_PER_NS
-    assert limit.share.value == pytest.approx(total.value / (20e6 - probe_ns))
-    assert limit.share.interval.low < limit.share.value < limit.share.interval.high
-
-
-@pytest.mark.parametrize(
-    ("why", "made"),
-    [
-        ("allocated nothing", Made()),
-        ("CPU time is not known", busy(user_us=0)),
-        ("clock was not calibrated", busy(span_ns=0)),
-    ],
-)
-def test_a_ceiling_that_is_not_known_says_why(tmp_path: Path, why: str, made: Made) -> None:
-    limit = estimates.ceiling(gathered(tmp_path, made))
-    assert limit.share is None
-    assert why in limit.why_not
-
-
-def test_untimed_kinds_are_counted_and_too_many_of_them_forbid_a_ceiling(tmp_path: Path) -> None:
-    made = busy()
-    made.called("memalign", "small", 5_000, 64)
-    found = gathered(tmp_path, made)
-    assert line(found, "aligned").total_ns is None
-    assert (line(found, "aligned").untimed, line(found, TOTAL).untimed) == (5_000, 5_000)
-    assert estimates.ceiling(found).share is not None
-    made.called("memalign", "small", 5_000, 64)
-    assert "never timed" in estimates.ceiling(gathered(tmp_path, made)).why_not
-
-
 def test_untimed_kinds_of_several_sizes_are_counted_together(tmp_path: Path) -> None:
     made = busy()
     made.called("memalign", "small", 500, 64)
@@ -396,38 +358,6 @@ def test_the_number_of_remote_frees_has_no_error_if_every_free_was_classified(
     assert share == Estimate(300 / 70_310, Interval(300 / 70_310, 300 / 70_310, 0.95))
 
 
-def test_timers_of_cpu_time_are_another_estimate(tmp_path: Path) -> None:
-    made = busy()
-    made.sampled(900, 60, own=90)
-    made.sampled(100, 40, what="free, delete")
-    found = {one.name: one for one in estimates.sampled(gathered(tmp_path, made))}
-    assert list(found) == [TOTAL, "malloc, new", "free, delete"]
-    assert (found[TOTAL].samples, found[TOTAL].of) == (100, 1_000)
-    assert found[TOTAL].total_ns.value == pytest.approx(0.1 * 900e6)
-    assert found["free, delete"].total_ns.value == pytest.approx(0.04 * 900e6)
-    # The share refers to the CPU time without the probe's own time.
-    assert found[TOTAL].share.value == pytest.approx(0.1 / 0.91)
-    ends = estimates.wilson(100, 1_000)
-    assert found[TOTAL].share.interval.low == pytest.approx(ends.low / 0.91)
-
-
-def test_the_ceiling_comes_from_the_timers_if_they_gave_enough_samples(tmp_path: Path) -> None:
-    made = busy()
-    made.timed_alone("new", "small", [300] * 30)
-    made.sampled(100, 50)
-    few = estimates.ceiling(gathered(tmp_path, made))
-    assert few.how == "by the timed operations"
-    assert few.share is not None
-    assert few.share.value < 0.02
-    assert few.share.interval.low < few.share.value < few.share.interval.high
-    made.sampled(900, 450)
-    enough = estimates.ceiling(gathered(tmp_path, made))
-    assert enough.how == "by CPU timers"
-    assert enough.share is not None
-    # The shares may differ only by the time that reading the clock takes.
-    assert enough.share.value == pytest.approx(0.5, rel=1e-3)
-
-
 def test_times_of_operations_alone_are_kept_apart_from_the_others(tmp_path: Path) -> None:
     made = busy()
     before = line(gathered(tmp_path, made), "reused")
@@ -440,59 +370,6 @@ def test_times_of_operations_alone_are_kept_apart_from_the_others(tmp_path: Path
         before.timed,
         before.quantiles,
     )
-
-
-def test_a_disagreement_is_reported_only_if_two_estimates_differ(tmp_path: Path) -> None:
-    """The timed operations took 7.9 ms of 0.9 s, which is just below 1 %.
-
-    In the last step, an operation of 90 ms only waits, which takes no CPU time.
-    """
-    made = busy()
-    assert estimates.disagreement(gathered(tmp_path, made)) is None
-    made.sampled(90_000, 800)
-    assert estimates.disagreement(gathered(tmp_path, made)) is None
-    made.sampled(0, 8_200)
-    assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(0.1 - 0.009, abs=0.002)
-    made.timed("new", "large", [90_000_000])
-    made.called("malloc", "large", 1, 1 << 20)
-    made.fresh("large", 1)
-    assert estimates.disagreement(gathered(tmp_path, made)) is None
-    made.kernel("futex wait", 1, 90_000_000)
-    assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(0.1 - 0.009, abs=0.002)
-
-
-def test_a_disagreement_is_negative_if_the_sampled_time_is_below_the_timed_one(
-    tmp_path: Path,
-) -> None:
-    """The timed operations took a tenth of the CPU time.
-
-    The CPU samples may show up to 15 % less time than that without a disagreement.
-    """
-    made = busy()
-    made.timed("new", "large", [90_000_000])
-    made.called("malloc", "large", 1, 1 << 20)
-    made.fresh("large", 1)
-    made.sampled(100_000, 9_800)
-    assert estimates.disagreement(gathered(tmp_path, made)) is None
-    made.sampled(96_000, 0)
-    assert estimates.disagreement(gathered(tmp_path, made)) == pytest.approx(
-        0.05 - 0.109, abs=0.005
-    )
-
-
-def test_a_share_between_the_two_ways_of_timing_is_no_disagreement(tmp_path: Path) -> None:
-    made = busy()
-    made.sampled(90_000, 1_500)
-    assert estimates.disagreement(gathered(tmp_path, made)) is not None
-    for kind, each in (
-        ("new", 400),
-        ("reused", 100),
-        ("calloc", 160),
-        ("free, local", 60),
-        ("free, remote", 120),
-    ):
-        made.timed_alone(kind, "small", [each] * 50)
-    assert estimates.disagreement(gathered(tmp_path, made)) is None
 
 
 def test_locks_are_reported_by_kind(tmp_path: Path) -> None:

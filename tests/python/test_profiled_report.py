@@ -26,6 +26,7 @@ from cairn.cli import cli
 from cairn.cli import profile as profiling
 from cairn.model import Contender
 from cairn.profile import reader
+from cairn.profile.tally import ClockRun, KernelClock, Profile
 from cairn.report import profile, profile_export
 from cairn.report.view import View
 from cairn.run import foreground
@@ -55,12 +56,70 @@ def test_refused_counters_are_named_and_not_reported_as_zero(tmp_path: Path) -> 
     assert "▲ Counters within the allocator are not available here: cycles (ENOENT)" in text
 
 
-def test_the_report_ends_with_the_most_that_another_allocator_can_save(tmp_path: Path) -> None:
-    last = shown(tmp_path, busy(user_us=20_000)).splitlines()[-1]
-    assert (
-        last
-        == "Another allocator can save at most 35.8 % of CPU [35.6, 36.0], by the timed operations."
+def clocked(found: Profile, *runs: ClockRun, **about: Any) -> Profile:
+    return replace(found, clock=KernelClock(runs, **about))
+
+
+RUN = ClockRun(
+    probed=True, scope="processors", samples=4_000, own_ns=300e6, calls_ns=40e6, faults_ns=60e6,
+    program_ns=600e6, probe_ns=200e6, inside_squares=100e12, squares=250e12, cpu_ns=1.2e9,
+)  # fmt: skip
+
+
+def test_the_report_begins_with_the_share_of_cpu_time(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    found = clocked(reader.gather(tmp_path), RUN)
+    text = profile.render(found, View())
+    assert " ".join(text.split("\n\n")[1].split()) == (
+        "The allocator takes 40.0 % (38.5 to 41.6) of the CPU time. No other allocator can save "
+        "more than that in the allocator itself; how blocks lie can change the rest."
     )
+    assert row(text, "allocator") == ["allocator", "40.0 %", "38.5 to 41.6"]
+    assert row(text, "· its code") == ["· its code", "30.0 %"]
+    assert row(text, "· its system calls")[1] == "4.0 %"
+    assert row(text, "· page faults in it")[1] == "6.0 %"
+    assert "from 4,000 clock samples of this run, by the kernel's clock of each" in text
+
+
+def test_too_few_samples_are_said_before_the_tables(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    found = clocked(reader.gather(tmp_path), replace(RUN, samples=41))
+    text = " ".join(profile.render(found, View()).split("counted")[0].split())
+    assert text.endswith(
+        "The allocator's share of CPU time is not known: there are only 41 clock samples of its "
+        "CPU time, and 200 are needed. A longer run has more, or --runs 5."
+    )
+
+
+def test_without_the_kernels_clock_the_few_samples_are_said_first(tmp_path: Path) -> None:
+    made = busy()
+    made.sampled(300, 60)
+    made.write(tmp_path)
+    why = "the kernel does not allow clock samples here: Permission denied"
+    found = clocked(reader.gather(tmp_path), why_not=why)
+    text = " ".join(profile.render(found, View()).split("CPU time share")[0].split())
+    assert "The allocator takes 20.0 % (15.8 to 24.9) of the CPU time." in text
+    assert (
+        f"▲ That comes from only 300 samples of CPU time, because {why}. Root, or a "
+        "kernel.perf_event_paranoid of 2 or less, permits a faster clock." in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "about", "words"),
+    [
+        (replace(RUN, scope="threads"), {}, "less than a millisecond have too few of these"),
+        (RUN, {"is_unlike": True}, "So only its first run counts."),
+        (replace(RUN, probed=False), {}, "of 1 run without the probe"),
+        (replace(RUN, unknown_ns=50e6), {}, "not known whose 4.8 %"),
+    ],
+)
+def test_notes_say_what_is_wrong_with_the_clock_samples(
+    tmp_path: Path, run: ClockRun, about: dict[str, Any], words: str
+) -> None:
+    busy().write(tmp_path)
+    found = clocked(reader.gather(tmp_path), run, **about)
+    assert words in " ".join(profile.render(found, View()).split())
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -74,11 +133,10 @@ def test_the_report_of_a_profile_is_golden(
         (4_000_000, 1 << 20, 2 << 20, 9 << 20, 1 << 20, 1 << 19, 0),
         (8_000_000, 12 << 20, 16 << 20, 28 << 20, 3 << 20, 2 << 20, 4 << 20),
     )
-    made.sampled(900, 60, own=90)
-    made.sampled(100, 40, what="free, delete")
+    made.sampled(1000, 350, own=160)
     made.write(tmp_path)
     refused(pid=200, begin_ns=1_500_000_000, program=b"/usr/bin/other").write(tmp_path)
-    found = replace(reader.gather(tmp_path), machine="x86_64")
+    found = clocked(replace(reader.gather(tmp_path), machine="x86_64"), RUN)
     golden(
         "profile-full" if full else "profile",
         at_all_widths(lambda view: profile.render(found, view), full=full),
@@ -106,7 +164,6 @@ def test_the_report_has_counts_times_system_calls_and_memory(tmp_path: Path) -> 
         "free, local",
         "free, remote",
         "TOTAL",
-        "system calls",
     ):
         assert row(text, name)
     assert "realloc" not in text
@@ -116,21 +173,6 @@ def test_the_report_has_counts_times_system_calls_and_memory(tmp_path: Path) -> 
     assert row(text, "peak held from the kernel")[-1] == "16.0 MiB"
     assert row(text, "peak resident")[-1] == "30.0 MiB"
     assert "2,220 of 140,820 operations were timed" in text
-
-
-def test_cpu_timers_have_lines_of_their_own(tmp_path: Path) -> None:
-    made = busy()
-    made.sampled(9_000, 600, own=900)
-    made.sampled(1_000, 100, what="free, delete")
-    text = shown(tmp_path, made)
-    assert row(text, "by CPU timers")[1:] == ["63.0 ms", "7.69 %", "[7.16, 8.26]"]
-    assert row(text, "· free, delete")[1] == "9.00 ms"
-    assert "10,000 clock samples of the threads' CPU time" in " ".join(text.split())
-    assert "the probe's own CPU time is subtracted: 81.0 ms (by CPU timers)" in text
-    assert "▲ CPU timers found 6." in text
-    assert text.splitlines()[-1].startswith(
-        "Another allocator can save at most 7.69 % of CPU [7.16, 8.26], by CPU timers."
-    )
 
 
 def test_full_adds_size_phase_lives_and_time(tmp_path: Path) -> None:
@@ -148,8 +190,8 @@ def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero(tmp_path:
     made.start["peak_resident_bytes"] = 0
     text = shown(tmp_path, made, full=True)
     assert (
-        "What another allocator could save was not measured: none of its operations was timed."
-        in text
+        "The allocator's share of CPU time is not known: there are no clock samples of its CPU "
+        "time." in " ".join(text.split())
     )
     assert "wall not measured · CPU not measured" in text
     for name in (
@@ -223,14 +265,21 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
 def test_json_has_everything(tmp_path: Path) -> None:
     locking(program=b"/p/\xff").write(tmp_path)
     found = json.loads(
-        profile_export.document(reader.gather(tmp_path), allocator=None, cairn="0.1")
+        profile_export.document(clocked(reader.gather(tmp_path), RUN), allocator=None, cairn="0.1")
     )
     assert (found["cairn"], found["allocator"], found["operations"]) == (
         "0.1",
         "libc.so.6",
         140_820,
     )
-    assert found["ceiling"]["share"]["interval"]["level"] == 0.95
+    share = found["cpu_share"]
+    assert (share["value"], share["clock"], share["samples"], share["runs"]) == (
+        0.4,
+        "processors",
+        4_000,
+        1,
+    )
+    assert share["interval"]["low"] < 0.4 < share["interval"]["high"]
     total = found["lines"][-1]
     assert (total["name"], total["timed"]) == ("TOTAL", 2220)
     assert found["functions"][0]["by"][0] == {
@@ -247,8 +296,10 @@ def test_json_has_everything(tmp_path: Path) -> None:
 
 def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Path) -> None:
     locking().write(tmp_path)
-    rows = list(csv.DictReader(io.StringIO(profile_export.rows(reader.gather(tmp_path)))))
+    found = clocked(reader.gather(tmp_path), RUN)
+    rows = list(csv.DictReader(io.StringIO(profile_export.rows(found))))
     assert {row["table"] for row in rows} == {
+        "cpu time",
         "counted",
         "timed",
         "paths",
@@ -263,7 +314,9 @@ def test_csv_has_a_row_for_each_line_and_nothing_a_spreadsheet_runs(tmp_path: Pa
         "100",
         57_600 * 60,
     )
-    assert float(total["total_low_ns"]) <= float(total["total_ns"]) <= float(total["total_high_ns"])
+    assert total["total_ns"] == ""
+    share = next(row for row in rows if row["name"] == "allocator")
+    assert float(share["share_low"]) < float(share["share"]) == 0.4 < float(share["share_high"])
     (other,) = [row for row in rows if row["name"] == "other"]
     assert other["bytes"] == ""
     mutex, _, different = [row for row in rows if row["table"] == "locks"]
@@ -289,7 +342,7 @@ class Called:
         monkeypatch.setattr(foreground, "run", self._run)
         monkeypatch.setattr(profiling, "contender_for", lambda *_: SYSTEM)
 
-    def _run(self, *_: object, probe: dict[str, str], ours: object) -> Ended:
+    def _run(self, *_: object, probe: dict[str, str], ours: object, **__: object) -> Ended:
         assert ours == {}
         self.told = probe
         for made in self.made:
@@ -314,7 +367,7 @@ def test_the_report_goes_to_stderr_and_the_exit_code_is_that_of_the_program(call
     assert result.exit_code == 3
     assert result.stdout == ""
     assert "glibc 2.36" in result.stderr
-    assert "Another allocator can save" in result.stderr
+    assert "The allocator's share of CPU time is not known" in result.stderr
     assert (called.told["CAIRN_PROBE_GAP"], called.told["CAIRN_PROBE_KERNEL"]) == ("16", "off")
     assert not Path(called.told["CAIRN_PROBE"]).exists()
 
@@ -354,6 +407,9 @@ def test_json_and_csv_are_written_to_the_given_files(called: Called, tmp_path: P
         ["--signal", "TERM", "--", "p"],
         ["--overhead", "--keep", "x", "--", "p"],
         ["--overhead", "--duration", "1s", "--", "p"],
+        ["--overhead", "--runs", "2", "--", "p"],
+        ["--runs", "2", "--duration", "1s", "--", "p"],
+        ["--runs", "0", "--", "p"],
     ],
 )
 def test_wrong_arguments_are_usage_errors(called: Called, args: list[str]) -> None:
@@ -365,13 +421,13 @@ def test_without_proof_there_is_no_report(called: Called) -> None:
     result = called("--", "prog")
     assert result.exit_code == 126
     assert "belongs to q" in result.stderr
-    assert "nother allocator" not in result.stderr
+    assert "CPU time" not in result.stderr
     called.ended = replace(called.ended, problem=None)
     called.made = [busy(), busy(pid=7, allocator=b"/opt/libother.so")]
     result = called("--", "prog")
     assert result.exit_code == 126
     assert "calls the malloc of /opt/libother.so, not that of glibc 2.36" in result.stderr
-    assert "nother allocator" not in result.stderr
+    assert "CPU time" not in result.stderr
 
 
 def test_a_program_that_left_nothing_is_one_sentence(called: Called) -> None:

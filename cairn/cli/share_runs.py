@@ -1,0 +1,186 @@
+"""Runs a profiled program again, so that its allocator's share of CPU time is known well enough."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn.cli.console import say, stderr
+from cairn.errors import UsageError
+
+if TYPE_CHECKING:
+    from cairn.model import Contender
+    from cairn.profile.cpu_share import CpuShare
+    from cairn.profile.tally import ClockRun, KernelClock, Profile
+    from cairn.run.foreground import Ended
+
+BUDGET_S = 10.0
+"""The further runs take at most this long together, unless the user fixes their number."""
+RUNS_MOST = 200
+BLIND = ("threads in user mode", "timers")
+"""Clocks that need the probe: it counts the system calls that they do not see, or is the clock."""
+USED_LEAST, USED_MOST = 0.5, 1.5
+"""A further run counts only if its CPU time is between these multiples of that of the profiled run
+without the probe. Otherwise the program did other work, such as a build that finds everything
+built."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenInput:
+    """The program's standard input, and whether a further run can read the same."""
+
+    offset: int | None
+    """Where a file is read from; None if standard input is not a file."""
+    is_read_once: bool
+    """Whether standard input is a pipe or a socket."""
+
+    @staticmethod
+    def now() -> GivenInput:
+        """Standard input as it is before the first run."""
+        try:
+            kind = os.fstat(0).st_mode
+            offset = os.lseek(0, 0, os.SEEK_CUR) if stat.S_ISREG(kind) else None
+        except OSError:
+            return GivenInput(None, is_read_once=False)
+        return GivenInput(offset, is_read_once=stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind))
+
+    def rewind(self) -> None:
+        """Prepares standard input for the next run."""
+        if self.offset is not None:
+            os.lseek(0, self.offset, os.SEEK_SET)
+
+
+def refuse(runs: int | None, given: GivenInput) -> None:
+    """Raises UsageError if further runs are requested that cannot read the same input."""
+    if runs is not None and runs > 1 and given.is_read_once:
+        raise UsageError(
+            "--runs needs an input that can be read again, and standard input is a pipe; redirect "
+            "a file with '<', or use --runs 1"
+        )
+
+
+def sampled(
+    found: Profile, contender: Contender, file: Path, between: tuple[int, int] | None = None
+) -> KernelClock:
+    """The clock samples of the profiled run, or of a part of its life, from the launcher's file."""
+    from cairn.profile import cpu_samples
+    from cairn.profile.tally import KernelClock
+
+    dispatched = frozenset(one.pid for one in found.processes if one.seen == "dispatch")
+    run, why = cpu_samples.clocked(
+        file,
+        cpu_samples.AllocatorCode.of(contender),
+        probed=True,
+        dispatched=dispatched,
+        between=between,
+    )
+    return KernelClock((run,) if run is not None else (), why)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Further runs of a program after its profiled run."""
+
+    contender: Contender
+    """The contender with the probe."""
+    command: Sequence[str]
+    runs: int | None
+    """The number of all runs; None for as many as needed."""
+    given: GivenInput
+    file: Path
+    """The file of the clock samples."""
+    run_probed: Callable[[Path], Ended]
+    """Runs the program with a probe that writes into a folder."""
+
+    def clock(self, found: Profile, ended: Ended) -> KernelClock:
+        """The clock samples of the profiled run, and of as many further runs as are needed."""
+        from cairn.profile.cpu_share import cpu_share, used
+
+        clock = _with_cpu_time(sampled(found, self.contender, self.file), ended)
+        found = replace(found, clock=clock)
+        clock = used(found)
+        if not clock.runs or self.runs == 1 or self._is_unrepeatable(ended):
+            return clock
+        started = time.monotonic()
+        longest_s, first = _wall_s(ended), clock.runs[0]
+        while self._goes_on(cpu_share(replace(found, clock=clock)), len(clock.runs)):
+            now = time.monotonic()
+            if self.runs is None and longest_s > BUDGET_S - (now - started):
+                break
+            if len(clock.runs) == 1:
+                say(stderr(), "note", _announcement(self.runs))
+            again = self._once(first, ended)
+            longest_s = max(longest_s, time.monotonic() - now)
+            if again is None:
+                return replace(clock, runs=(first,), is_unlike=True)
+            clock = replace(clock, runs=(*clock.runs, again))
+        return clock
+
+    def _is_unrepeatable(self, ended: Ended) -> bool:
+        """Whether the program ended badly, or read an input that is gone."""
+        wrong = ended.exit_code != 0 or ended.left_behind or ended.crashes is not None
+        return self.runs is None and (bool(wrong) or self.given.is_read_once)
+
+    def _goes_on(self, share: CpuShare, runs: int) -> bool:
+        if self.runs is not None:
+            return runs < self.runs
+        return runs < RUNS_MOST and not share.is_narrow and share.may_narrow
+
+    def _once(self, first: ClockRun, before: Ended) -> ClockRun | None:
+        """One further run; None if the program did something else than in its profiled run."""
+        self.given.rewind()
+        ended, clock = self._probed() if first.scope in BLIND else self._plain()
+        if ended.exit_code != before.exit_code or not clock.runs:
+            return None
+        run = clock.runs[0]
+        ratio = run.whole_ns / max(1.0, first.whole_ns)
+        return run if USED_LEAST <= ratio <= USED_MOST else None
+
+    def _plain(self) -> tuple[Ended, KernelClock]:
+        from cairn.profile import cpu_samples
+        from cairn.profile.tally import KernelClock
+        from cairn.run import foreground
+
+        plain = replace(self.contender, probed=False)
+        ended = foreground.run(plain, self.command, cpu_samples=self.file, quiet=True)
+        run, why = cpu_samples.clocked(self.file, cpu_samples.AllocatorCode.of(plain), probed=False)
+        return ended, _with_cpu_time(KernelClock((run,) if run is not None else (), why), ended)
+
+    def _probed(self) -> tuple[Ended, KernelClock]:
+        from cairn.profile.cpu_share import used
+        from cairn.profile.reader import gather
+        from cairn.run.runner import private_folder
+
+        with private_folder() as folder:
+            ended = self.run_probed(folder)
+            found = gather(folder)
+        clock = _with_cpu_time(sampled(found, self.contender, self.file), ended)
+        return ended, used(replace(found, clock=clock))
+
+
+def _with_cpu_time(clock: KernelClock, ended: Ended) -> KernelClock:
+    """The clock with the launcher's account of the CPU time of its run."""
+    told = ended.launched
+    if told is None:
+        return clock
+    cpu_ns = float(told.user_ns + told.system_ns)
+    return replace(clock, runs=tuple(replace(run, cpu_ns=cpu_ns) for run in clock.runs))
+
+
+def _wall_s(ended: Ended) -> float:
+    told = ended.launched
+    return (told.wall_ns or 0) / 1e9 if told is not None else 0.0
+
+
+def _announcement(runs: int | None) -> str:
+    if runs is not None:
+        return f"the program runs {runs} times, and only the first time with its output"
+    return (
+        f"the program runs again without its output, for at most {BUDGET_S:.0f} s, for a precise "
+        "share of CPU time; --runs 1 prevents that"
+    )

@@ -1,0 +1,256 @@
+"""The share of a program's CPU time that its allocator takes. All functions are pure.
+
+The share comes from clock samples: the kernel notes where a processor is after each period of CPU
+time. The best clock that the kernel permits is used (`tally.Scope`). A sample counts for its
+period. The time in the probe, and in the kernel because of the probe, counts nowhere. If A is the
+time of the samples in the allocator, P that of the other samples, and U the time that cannot be
+attributed, then
+
+    share      A / (A + P)
+    low, high  A / (A + P + U) and (A + U) / (A + P + U)
+
+U has samples at unknown addresses, samples that the kernel lost, and CPU time without samples. The
+interval is then wider at both ends by two further errors:
+
+    sampling   Wilson's interval, with as many samples as have the same variance. If there are
+               RUNS_LEAST runs or more, at least the interval of their mean by Student's t
+    overlap    OVERLAP_NS for each operation. A processor works on hundreds of instructions at once,
+               so the allocator's instructions and the program's run at the same time. The clock
+               gives such time to one of them. Without the allocator, the program would take more or
+               less of it (docs/decisions/0031-share-from-the-kernel-clock.md)
+
+The timed operations are not used: a processor that overlaps operations with other work has no sum
+of their times (docs/decisions/0012-cpu-timers-not-timed-operations.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cairn.model import Interval
+from cairn.profile.estimates import LEVEL, Estimate, cpu_ns, way_out_ns, wilson
+from cairn.profile.tables import kernel_cpu_ns, kernel_lines
+from cairn.profile.tally import ClockRun, KernelClock, Profile, Scope
+
+SAMPLES_LEAST = 200
+"""With fewer samples, no share is reported. With this many, a share of 10 % is known to within ± 4
+percentage points."""
+OVERLAP_NS, OVERLAP_PROBED_NS = 2.0, 2.5
+"""The error of the time in the allocator, for each operation, without and with the probe.
+
+Measured with programs whose truth was known from the CPU time that they take without the allocator:
+docs/decisions/0031-share-from-the-kernel-clock.md.
+"""
+UNSAMPLED_MAX = 0.01
+"""If more of the CPU time has no samples, all of this time is unknown. Below it are the time until
+the program begins, and the rounding of periods."""
+WIDTH_POINTS, WIDTH_RELATIVE = 0.03, 0.10
+"""An interval is narrow if it reaches at most this far from the share: in percentage points, or
+relative to the share."""
+RUNS_LEAST = 5
+"""From this many runs on, the differences between them count."""
+_T = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120)
+"""Student's t for RUNS_LEAST runs and more, at 95 %. The last one serves for all further runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuShare:
+    """The allocator's share of CPU time, without the probe's own time."""
+
+    share: Estimate | None
+    """None if the share is not known. `why_not` then says why, as the end of a sentence."""
+    why_not: str = ""
+    scope: Scope | None = None
+    samples: int = 0
+    """The number of samples outside the probe, over all runs."""
+    runs: int = 0
+    """The number of runs whose samples were used."""
+    probed: bool = True
+    """Whether these runs were behind the probe."""
+    own: float = 0.0
+    """The part of the share in the allocator's code. The next two fields are the parts in its
+    system calls, and in page faults within it."""
+    calls: float = 0.0
+    faults: float = 0.0
+    probe: float = 0.0
+    """The probe's share of the CPU time of the profiled run, which the other shares leave out."""
+    unknown: float = 0.0
+    """The share of CPU time that cannot be attributed."""
+    sampling: float = 0.0
+    """How far the interval reaches because of sampling: half of that interval."""
+    overlap: float = 0.0
+    """How far the interval reaches on each side because instructions overlap."""
+    contradicted: Estimate | None = None
+    """The share by CPU timers, if it contradicts the clock. The interval then contains both."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the interval is as narrow as a report should have it."""
+        if self.share is None:
+            return False
+        return _half(self.share) <= _wanted(self.share.value)
+
+    @property
+    def may_narrow(self) -> bool:
+        """Whether further runs can make the interval notably narrower."""
+        return self.share is None or self.sampling > max(
+            self.overlap / 4, _wanted(self.share.value) - self.overlap
+        )
+
+
+def _half(share: Estimate) -> float:
+    return max(share.interval.high - share.value, share.value - share.interval.low)
+
+
+def _wanted(share: float) -> float:
+    return max(WIDTH_POINTS, WIDTH_RELATIVE * share)
+
+
+def by_timers(profile: Profile) -> ClockRun | None:
+    """The samples of the probe's timers of CPU time, as a run; None if there are none."""
+    tally, cpu = profile.tally, cpu_ns(profile)
+    n = tally.cpu_samples
+    if not n or cpu is None:
+        return None
+    inside, probe = (
+        min(int(number), n) for number in (tally.cpu_samples_inside.sum(), tally.cpu_samples_probe)
+    )
+    each = cpu / n
+    way_out = min(way_out_ns(tally), inside * each)
+    return ClockRun(
+        probed=True,
+        scope="timers",
+        samples=n - probe,
+        own_ns=inside * each - way_out,
+        program_ns=max(0, n - inside - probe) * each,
+        probe_ns=probe * each + way_out,
+        inside_squares=inside * each * each,
+        squares=(n - probe) * each * each,
+        cpu_ns=cpu,
+    )
+
+
+def used(profile: Profile) -> KernelClock:
+    """The clock of the profile, or the CPU timers if the kernel's clock gave nothing."""
+    known = profile.clock or KernelClock()
+    if known.runs:
+        return known
+    timers = by_timers(profile)
+    return known if timers is None else replace(known, runs=(timers,))
+
+
+def cpu_share(profile: Profile) -> CpuShare:
+    """The allocator's share of CPU time, from the best clock that there is."""
+    clock = used(profile)
+    if not profile.operations:
+        return CpuShare(None, "it allocated nothing")
+    if not clock.runs:
+        return CpuShare(None, clock.why_not or "there are no clock samples of its CPU time")
+    plain = [run for run in clock.runs if not run.probed]
+    runs = plain or list(clock.runs)
+    found = _of(runs, profile)
+    first = clock.runs[0]
+    found = replace(found, probe=first.probe_ns / max(1.0, first.probe_ns + first.whole_ns))
+    return _checked(found, first, profile)
+
+
+def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
+    """The share by these runs of the profile's program."""
+    samples, scope, probed = sum(run.samples for run in runs), runs[0].scope, runs[0].probed
+    about = CpuShare(None, scope=scope, samples=samples, runs=len(runs), probed=probed)
+    if scope == "threads in user mode":
+        runs = [_with_kernel(run, profile) for run in runs]
+    inside, unknown = sum(run.inside_ns for run in runs), sum(_unknown_ns(run) for run in runs)
+    known = inside + sum(run.program_ns for run in runs)
+    if samples < SAMPLES_LEAST or not known:
+        return replace(about, why_not=_too_few(samples))
+    share = inside / known
+    whole = known + unknown
+    ends = _sampled(share, known, runs)
+    overlap = (OVERLAP_PROBED_NS if probed else OVERLAP_NS) * profile.operations * len(runs) / known
+    low = max(0.0, (ends.low - overlap) * known / whole)
+    high = min(1.0, ((ends.high + overlap) * known + unknown) / whole)
+    return replace(
+        about,
+        share=Estimate(share, Interval(min(low, share), max(high, share), LEVEL)),
+        own=sum(run.own_ns for run in runs) / known,
+        calls=sum(run.calls_ns for run in runs) / known,
+        faults=sum(run.faults_ns for run in runs) / known,
+        unknown=unknown / whole,
+        sampling=(ends.high - ends.low) / 2,
+        overlap=overlap,
+    )
+
+
+def _too_few(samples: int) -> str:
+    return (
+        f"there {'is' if samples == 1 else 'are'} only {samples:,} clock "
+        f"sample{'' if samples == 1 else 's'} of its CPU time, and {SAMPLES_LEAST} are needed"
+    )
+
+
+def _unknown_ns(run: ClockRun) -> float:
+    """The CPU time of a run that cannot be attributed, also that without samples."""
+    if not run.cpu_ns:
+        return run.unknown_ns
+    unsampled = run.cpu_ns - run.whole_ns - run.probe_ns
+    return run.unknown_ns + (unsampled if unsampled > UNSAMPLED_MAX * run.cpu_ns else 0.0)
+
+
+def _sampled(share: float, known: float, runs: Sequence[ClockRun]) -> Interval:
+    """The interval of a share by the samples of these runs alone."""
+    inside2, all2 = (
+        sum(getattr(run, name) for run in runs) for name in ("inside_squares", "squares")
+    )
+    variance = max(0.0, (1 - 2 * share) * inside2 + share * share * all2) / known**2
+    alike = known**2 / all2 if all2 else 0.0
+    if 0 < share < 1 and variance > 0:
+        alike = min(alike, share * (1 - share) / variance)
+    ends = wilson(share * alike, alike)
+    if len(runs) < RUNS_LEAST:
+        return ends
+    squares = sum((r.inside_ns - share * (r.inside_ns + r.program_ns)) ** 2 for r in runs)
+    t = _T[min(len(runs) - RUNS_LEAST, len(_T) - 1)]
+    half = t * math.sqrt(squares * len(runs) / (len(runs) - 1)) / known
+    return Interval(
+        max(0.0, min(ends.low, share - half)), min(1.0, max(ends.high, share + half)), LEVEL
+    )
+
+
+def _with_kernel(run: ClockRun, profile: Profile) -> ClockRun:
+    """A run whose clock did not see the kernel, completed by what the probe counted.
+
+    The allocator's system calls were timed, each of them. The rest of the time in the kernel cannot
+    be attributed: page faults, and the program's system calls.
+    """
+    kernel_ns = max(0.0, run.cpu_ns - run.whole_ns - run.probe_ns)
+    ticks = profile.tally.detour_ticks
+    detours_ns = ticks * profile.tally.span_ns / max(1, profile.tally.span_ticks)
+    rest_ns = max(0.0, kernel_ns - (detours_ns if run.probed else 0.0))
+    calls_ns = min(rest_ns, kernel_cpu_ns(kernel_lines(profile)) or 0.0)
+    return replace(
+        run,
+        calls_ns=run.calls_ns + calls_ns,
+        unknown_ns=run.unknown_ns + rest_ns - calls_ns,
+        cpu_ns=0.0,
+    )
+
+
+def _checked(found: CpuShare, first: ClockRun, profile: Profile) -> CpuShare:
+    """The share after a check by the timers of CPU time in the profiled run.
+
+    If they contradict the clock in the same run, the interval is extended to contain both.
+    """
+    timers = by_timers(profile)
+    if found.share is None or timers is None or first.scope == "timers" or not first.probed:
+        return found
+    one, other = _of([first], profile).share, _of([timers], profile).share
+    if one is None or other is None:
+        return found
+    if one.interval.low <= other.interval.high and other.interval.low <= one.interval.high:
+        return found
+    low, high = found.share.interval.low, found.share.interval.high
+    wider = Interval(min(low, other.value), max(high, other.value), LEVEL)
+    return replace(found, share=Estimate(found.share.value, wider), contradicted=other)
