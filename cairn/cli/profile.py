@@ -425,7 +425,7 @@ def _finished(counting: Counting, tree: Tree | None, ended: Ended) -> Ended:
     If the report fails, the program's own failure decides the exit code.
     """
     from cairn.profile.reader import NoProfile
-    from cairn.report.profile import not_recorded
+    from cairn.report.profile_notes import not_recorded
 
     try:
         counting.finish(tree)

@@ -47,7 +47,8 @@ from cairn.profile.tally import (
     cut_short,
 )
 from cairn.report.formatting import printable
-from cairn.report.profile import allocator_of, notes, program_of
+from cairn.report.profile import allocator_of, program_of
+from cairn.report.profile_notes import notes
 from cairn.report.run_csv import inert
 from cairn.why.prediction import Prediction
 

@@ -1,0 +1,338 @@
+"""The notes below the tables of a profile: how numbers were measured, and what is missing."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from cairn import units
+from cairn.profile.cpu_share import CpuShare, cpu_share
+from cairn.profile.estimates import Line, clock, cpu_ns, lines, probe_ns
+from cairn.profile.tables import (
+    event_lines,
+    events_refused,
+    kernel_lines,
+    kernel_ns,
+    lock_lines,
+    size_below,
+)
+from cairn.profile.tally import (
+    ALLOCATING,
+    CALLS,
+    WAITING,
+    Missing,
+    Profile,
+    Scope,
+    Seen,
+    Tree,
+    call_name,
+    cut_short,
+    lasting,
+    one_or_more,
+)
+from cairn.report.formatting import NOT_MEASURED
+from cairn.report.profile_numbers import about, points, short_time
+from cairn.report.standings import UNKNOWN
+
+_COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
+_SHORT_NS = 100
+"""The processor executes much of an operation that is shorter than this at the same time as the
+instructions around it."""
+_PIDS_MOST = 5
+"""The most process numbers that a sentence names for one program."""
+
+
+def used_libraries(profile: Profile) -> list[str]:
+    """Returns the paths of the libraries that owned malloc, the most frequent first."""
+    return [
+        path
+        for path, _ in Counter(process.allocator for process in profile.processes).most_common()
+    ]
+
+
+def notes(profile: Profile) -> Iterator[str]:
+    """Yields how the numbers were measured, and warnings (▲) about missing parts."""
+    if profile.window:
+        yield (
+            f"counted for {units.time(profile.wall_ns)}, beginning "
+            f"{units.time(profile.window.after_ns)} after the program's start; {UNKNOWN} for a "
+            "longest time means that it did not occur in that period"
+        )
+    tally, processes = profile.tally, profile.processes
+    total = lines(profile)[-1]
+    gaps = sorted({process.gap for process in processes})
+    one_in = " or ".join(units.count(gap) for gap in gaps[:3])
+    if total.timed:
+        yield (
+            f"{units.count(total.timed)} of {units.counted(round(total.operations), 'operation')} "
+            f"{'was' if total.timed == 1 else 'were'} timed: one in {one_in} on small and medium "
+            "blocks, all on large blocks"
+        )
+    sizes = size_below(tally, 0.5), size_below(tally, 0.95)
+    if sizes[0] is not None and sizes[1] is not None:
+        yield (
+            f"half of all blocks are smaller than {units.size(sizes[0])}, "
+            f"95 % are smaller than {units.size(sizes[1])}"
+        )
+    if total.mean_ns is not None and total.alone_ns is not None and total.mean_ns < _SHORT_NS:
+        yield (
+            "times: operations overlap with the program's other instructions; an operation that "
+            f"overlaps with nothing takes {short_time(total.alone_ns, 0.0)} on average"
+        )
+    yield from _clocks(profile, cpu_share(profile))
+    yield from _live(profile)
+    yield from _seen(profile)
+    yield from _counters(profile)
+    yield from _waits(profile)
+    if other := _other(profile):
+        yield other
+    if profile.tree is not None:
+        yield _whole(profile.tree)
+    own = probe_ns(profile)
+    if own and cpu_ns(profile):
+        yield f"the probe's own CPU time is left out: {units.time(own)}"
+    if total.timed and clock(tally) is None:
+        yield f"▲ Times are {NOT_MEASURED}: the processes ended before the clock was calibrated."
+    waited = kernel_ns(kernel_lines(profile), waiting=True)
+    if waited and total.total_ns and waited > total.total_ns.value / 100:
+        yield (
+            f"▲ The times above contain {units.time(waited)} of waiting in system calls, "
+            "which takes no CPU time."
+        )
+    if short := cut_short(processes):
+        yield (
+            f"▲ {units.counted(len(short), 'process was', 'processes were')} killed or exited by a "
+            "system call, and counted "
+            f"up to then ({one_or_more([process.program for process in short])})."
+        )
+    if profile.empty:
+        ended = units.counted(profile.empty, "process", "processes")
+        yield f"▲ {ended} left no counts (ended too early, or could not write a file)."
+    switched, ticking = int(tally.timed.switched.sum()), clock(tally)
+    if switched and ticking:
+        time = units.time(float(tally.timed.switched_ticks.sum()) * ticking.ns_per_tick)
+        yield (
+            f"▲ {units.count(switched)} timed operations were preempted ({time} in total); "
+            "the times above leave them out."
+        )
+    yield from _missing(profile, total)
+
+
+def not_recorded(missing: Sequence[Missing]) -> str:
+    """Returns the names of the processes that could not be recorded, and the reasons.
+
+    The result is a clause without its end. It is empty if no process is missing.
+    """
+    named: dict[tuple[str, str], list[int]] = {}
+    for one in missing:
+        named.setdefault((one.program, one.why), []).append(one.pid)
+    clauses = []
+    for (program, why), pids in named.items():
+        if not program:
+            clauses.append(f"{units.counted(len(pids), 'other process', 'other processes')}")
+            continue
+        shown = [str(pid) for pid in pids[:_PIDS_MOST]]
+        more = f" and {len(pids) - len(shown)} more" if len(pids) > len(shown) else ""
+        code = getattr(errno, why, None)
+        reason = f"{os.strerror(code)} ({why})" if code is not None else why
+        clauses.append(f"{program} ({', '.join(shown)}{more}) could not write a profile: {reason}")
+    return "; ".join(clauses)
+
+
+def _missing(profile: Profile, total: Line) -> Iterator[str]:
+    if (missing := profile.tree.missing if profile.tree else ()) and missing:
+        of = len(missing) + len(lasting(profile.processes))
+        are = "is" if len(missing) == 1 else "are"
+        yield (f"▲ {len(missing):,} of {of:,} processes {are} missing: {not_recorded(missing)}.")
+    tally, processes = profile.tally, profile.processes
+    if total.untimed:
+        kinds = one_or_more(
+            [one.name for one in lines(profile) if one.untimed and one.name != total.name]
+            or ["free"]
+        )
+        yield (
+            f"▲ The times do not include {units.counted(total.untimed, 'operation')}, because no "
+            f"operation of {'its' if total.untimed == 1 else 'their'} kind was timed ({kinds})."
+        )
+    if late := int(tally.late_calls.sum()):
+        yield (
+            f"▲ {units.counted(late, 'call')} by ending threads: counted, but in no phase and "
+            "not timed."
+        )
+    if failed := [
+        (name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count
+    ]:
+        yield (
+            "▲ Failed calls: "
+            + ", ".join(f"{units.count(count)} of {name}" for name, count in failed)
+            + "."
+        )
+    if lost := sum(process.threads_lost for process in processes):
+        yield f"▲ {units.counted(lost, 'thread')} could not be counted; is the disk full?"
+    if len(used := used_libraries(profile)) > 1:
+        yield (
+            "▲ The processes called different allocators: "
+            f"{', '.join(path or 'unknown' for path in used[:4])}."
+        )
+
+
+_HOW: dict[Seen, str] = {
+    "dispatch": "system calls: all were seen, by syscall user dispatch",
+    "interpose": "▲ System calls: only those through libc's functions were seen",
+    "unseen": f"▲ System calls and held memory were {NOT_MEASURED}",
+}
+
+
+def _live(profile: Profile) -> Iterator[str]:
+    """Yields that the live bytes are an estimate, and what would count them."""
+    if profile.largest.live_counted or profile.largest.peak_requested is None:
+        return
+    asked = any(one.live_usable_bytes is not None for one in profile.moments)
+    yield "live blocks: estimated from a sample, with its error; " + (
+        "--live exact counts them"
+        if asked
+        else "they cannot be counted, because the allocator has no malloc_usable_size()"
+    )
+
+
+def _seen(profile: Profile) -> Iterator[str]:
+    """Yields how system calls were seen, and why syscall user dispatch was refused."""
+    ways = Counter(process.seen for process in profile.processes)
+    for way, count in ways.most_common():
+        among = (
+            f" ({units.count(count)} of {len(profile.processes):,} programs)"
+            if len(ways) > 1
+            else ""
+        )
+        reasons = {
+            process.seen_errno
+            for process in profile.processes
+            if process.seen == way and process.seen_errno
+        }
+        why = " or ".join(_refusal(reason) for reason in sorted(reasons)[:3])
+        yield _HOW[way] + among + (f"; dispatch was refused: {why}" if why else "")
+
+
+def _counters(profile: Profile) -> Iterator[str]:
+    """Yields the counters that were asked for and refused, and how the others were counted."""
+    refused = events_refused(profile)
+    if refused:
+        names = ", ".join(
+            f"{event} ({' or '.join(map(_refusal, errors))})" for event, errors in refused.items()
+        )
+        yield f"▲ Counters within the allocator are not available here: {names}"
+    if event_lines(profile):
+        yield (
+            "counters: in user mode, in a part of the timed operations; the cost of reading them "
+            "is subtracted"
+        )
+
+
+def _refusal(reason: int) -> str:
+    return (
+        "valgrind cannot"
+        if reason == errno.EOPNOTSUPP
+        else errno.errorcode.get(reason, f"error {reason}")
+    )
+
+
+def _clocks(profile: Profile, found: CpuShare) -> Iterator[str]:
+    """Yields how the share of CPU time was measured, and what is wrong with it."""
+    if found.share is not None:
+        runs = (
+            "of this run"
+            if found.probed and found.runs == 1
+            else f"of {units.counted(found.runs, 'run')}"
+            f"{'' if found.probed else ' without the probe'}"
+        )
+        yield (
+            f"CPU time: from {units.counted(found.samples, 'clock sample')} {runs}, "
+            f"{_CLOCKS[found.scope or 'timers']} · 95 %: sampling ± {points(found.sampling)}, "
+            f"instructions that overlap ± {points(found.overlap)}"
+            + (f", not known whose {points(found.unknown)}" if found.unknown >= 0.0005 else "")
+        )
+    if found.scope in ("threads", "threads in user mode"):
+        yield (
+            "▲ Threads and processes that live for less than a millisecond have too few of these "
+            "samples, because the clock begins anew with each thread. Root, or a "
+            "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
+        )
+    if found.contradicted is not None:
+        yield (
+            f"▲ The probe's timers of CPU time found {about(found.contradicted)} in this run, "
+            "which contradicts the kernel's clock. The interval contains both."
+        )
+    if profile.clock is not None and profile.clock.is_unlike:
+        yield (
+            "▲ When the program ran again, it ended otherwise or used much more or less CPU time. "
+            "So only its first run counts."
+        )
+    refused = sum(process.timers_refused for process in profile.processes)
+    if refused and found.scope == "timers":
+        reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
+        why = " or ".join(
+            errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
+        )
+        yield f"▲ {units.counted(refused, 'thread', 'threads')} got no timer of CPU time ({why})."
+
+
+_CLOCKS: dict[Scope, str] = {
+    "processors": "by the kernel's clock of each processor",
+    "threads": "by the kernel's clock of each thread",
+    "threads in user mode": "by the kernel's clock of each thread, which does not see the kernel; "
+    "the probe timed the allocator's system calls",
+    "timers": "by timers that the kernel looks at about every 4 ms",
+}
+
+
+def _whole(tree: Tree) -> str:
+    """Returns the figures of the process tree: times, context switches and hardware counters."""
+    counted = {
+        name: value
+        for name, value in tree.counters.items()
+        if value is not None and name in _COUNTERS
+    }
+    missing = [name for name in _COUNTERS if name not in counted]
+    texts = [f"{units.count(value)} {name}" for name, value in counted.items()]
+    if (cycles := counted.get("cycles")) and "instructions" in counted:
+        texts.append(f"{counted['instructions'] / cycles:.2f} instructions per cycle")
+    where = " in user mode" if tree.user_mode_only and counted else ""
+    lacking = f"{'; ' if texts else ''}not available here: {', '.join(missing)}" if missing else ""
+    return (
+        f"the whole program: user {units.time(tree.user_ns)}, system {units.time(tree.system_ns)}, "
+        f"{units.count(tree.voluntary_switches)} voluntary and "
+        f"{units.count(tree.involuntary_switches)} "
+        f"involuntary context switches · counters{where}: {', '.join(texts)}{lacking}"
+    )
+
+
+def _waits(profile: Profile) -> Iterator[str]:
+    """Yields the number of contended locks, how sections were timed, and waiting system calls."""
+    if lock_lines(profile):
+        sections = int(profile.tally.locks.sections.sum())
+        yield (
+            "locks: threads waited for "
+            f"{units.counted(profile.tally.contended_locks, 'lock', 'different locks')} · "
+            f"mean section: from lock to unlock, over {units.count(sections)} timed sections"
+        )
+    in_kernel = [
+        f"{one.name} {units.count(one.count)}"
+        for one in kernel_lines(profile)
+        if one.name in WAITING
+    ]
+    if in_kernel:
+        yield f"waiting system calls: {', '.join(in_kernel)}; libc's own locks show only here"
+
+
+def _other(profile: Profile) -> str:
+    """Returns the most frequent system calls in the row "other", by name; "" if there are none."""
+    known = profile.tally.other_calls.most_common(8)
+    told = [f"{call_name(number, profile.machine)} {units.count(count)}" for number, count in known]
+    rest = int(profile.tally.kernel.count[CALLS.index("other")]) - sum(count for _, count in known)
+    return (
+        ("other system calls: " + ", ".join(told) + (f", {rest:,} more" if rest > 0 else ""))
+        if told
+        else ""
+    )
