@@ -13,6 +13,7 @@ from enum import Enum
 from signal import Signals
 from typing import Literal
 
+from cairn.memory import Memory
 from cairn.verdict import Verdict
 
 SCHEMA = 2
@@ -89,25 +90,6 @@ class Trial:
     contender: str
     workload: int = 0
     """The index of the workload in the settings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """The memory of the whole process tree: anonymous and shared pages.
-
-    Page cache and kernel memory are left out.
-    """
-
-    method: str
-    """How memory was measured: "cgroup v2", "cgroup v1", "sampled" or "not measured"."""
-    peak_bytes: int | None
-    peak_less_lazy_bytes: int | None
-    """The peak without lazily freed pages.
-
-    The program freed these pages with MADV_FREE, and the kernel has not reclaimed them yet.
-    """
-    lazy_peak_bytes: int | None
-    """The largest amount of lazily freed memory at any time."""
 
 
 @dataclass(frozen=True, slots=True)

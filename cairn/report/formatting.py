@@ -146,8 +146,13 @@ def sign(change: Change, margin: float) -> str:
             return "?"
 
 
-_TWICE, _TENTH = 1.995, 0.1
+TWICE, TENTH = 1.995, 0.1
 """From a ratio of 2 on, a change is written as a multiple; below a tenth, as a divisor."""
+
+
+def multiple(ratio: float, half_width: float = 0.0) -> str:
+    """Returns how many times, no more precise than its interval: "2.4", "46", "1,012"."""
+    return f"{ratio:,.{1 if ratio < 9.95 and half_width < 1 else 0}f}"
 
 
 def change(change: Change | None, margin: float) -> str:
@@ -155,7 +160,7 @@ def change(change: Change | None, margin: float) -> str:
     if change is None:
         return ""
     ratio = 1 + change.estimate
-    text = f"× {times(ratio)}" if ratio >= _TWICE else units.percent(change.estimate)
+    text = f"× {times(ratio)}" if ratio >= TWICE else units.percent(change.estimate)
     return f"{sign(change, margin)} {text}"
 
 
@@ -166,7 +171,7 @@ def interval(change: Change | None) -> str:
     if change.interval is None:
         return "[too few rounds]"
     low, high = change.interval.low, change.interval.high
-    if 1 + max(change.estimate, high) >= _TWICE:
+    if 1 + max(change.estimate, high) >= TWICE:
         return f"[× {times(1 + low)}, {times(1 + high)}]"
     low_text, high_text = (units.percent(end).removesuffix(" %") for end in (low, high))
     return f"[{low_text}, {high_text}]"
@@ -181,9 +186,9 @@ def span(change: Change, margin: float) -> str:
     """
     assert change.interval is not None
     low, high = 1 + change.interval.low, 1 + change.interval.high
-    if high >= _TWICE:
+    if high >= TWICE:
         head, ends, tail = "× ", _ends(low, high), ""
-    elif low > 0 and high <= _TENTH:
+    elif low > 0 and high <= TENTH:
         head, ends, tail = "÷ ", _ends(1 / high, 1 / low), ""
     else:
         head, ends, tail = "", [*map(_signed, _ends(100 * (low - 1), 100 * (high - 1)))], " %"

@@ -68,7 +68,9 @@ def scenarios(
 
 def whys(run: Run, found: Sequence[Why], view: View) -> str:
     """Returns the explained gaps between contenders, for each workload."""
-    shown = [(board.title, drawn(board, view)) for board in why.boards(run, found)]
+    shown = [
+        (board.title, drawn(board, view, answer_first=True)) for board in why.boards(run, found)
+    ]
     return "\n".join(f"{title}\n{text}" if title else text for title, text in shown)
 
 
@@ -77,9 +79,12 @@ def _board(run: Run, board: Board, view: View) -> str:
     return drawn(replace(board, footer=(*board.footer, *notes)), view)
 
 
-def drawn(board: Board, view: View) -> str:
-    """Returns a board as text: tables, method, failures, and the conclusions last."""
+def drawn(board: Board, view: View, *, answer_first: bool = False) -> str:
+    """Returns a board as text: tables, method, failures, and the conclusions last or first."""
     screen = Screen(view)
+    if answer_first:
+        _say(screen, board)
+        screen.line()
     for table in board.tables:
         screen.table(table)
         screen.line()
@@ -87,10 +92,15 @@ def drawn(board: Board, view: View) -> str:
         screen.line(line, "dim", indent=2)
     for line in board.failures:
         screen.line(f"✘ {line}", "red", indent=2)
-    screen.line()
+    if not answer_first:
+        screen.line()
+        _say(screen, board)
+    return screen.text()
+
+
+def _say(screen: Screen, board: Board) -> None:
     for place, sentence in enumerate(board.says):
         screen.line(sentence, "bold" if place == 0 else "")
-    return screen.text()
 
 
 def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:

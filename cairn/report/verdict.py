@@ -377,11 +377,11 @@ def _share(measure: Measure, effects: Sequence[Effect]) -> _Share:
     size = ""
     if measure is Measure.MEMORY and amount is not None and len(effects) == 1:
         size = units.size(abs(amount))
-    if max(ratios) >= _TWICE:
+    if max(ratios) >= formatting.TWICE:
         how = _range([_multiple(effect) for effect in _ends(effects)])
         how = "twice the" if how == "2.0" else f"{how} times the"
         return _Share(how, noun, f" ({size} more)" if size else "", better, "of")
-    if max(ratios) <= _TENTH:
+    if max(ratios) <= formatting.TENTH:
         parts = [f"1/{round(1 / ratio):,}" for ratio in sorted(ratios, reverse=True)]
         how = f"{_range([parts[0], parts[-1]])} of the"
         return _Share(how, noun, f" ({size} less)" if size else "", better, "of")
@@ -392,11 +392,6 @@ def _share(measure: Measure, effects: Sequence[Effect]) -> _Share:
     if how == "50" and better:
         return _Share("half the", noun, f" ({size} less)" if size else "", better, "of")
     return _Share(f"{how} % {word}", noun, f" ({size})" if size else "", better, "than")
-
-
-_TWICE, _TENTH = 1.995, 0.1
-"""From a ratio of 2 on, a difference is a multiple: "2.4 times the time". Down to a tenth it is a
-percentage, and below it is a part: "1/20 of the time"."""
 
 
 def _ends(effects: Sequence[Effect]) -> list[Effect]:
@@ -423,8 +418,7 @@ def _percent(effect: Effect) -> str:
 
 def _multiple(effect: Effect) -> str:
     ratio = effect.ratio or 1.0
-    half_width = ((effect.high or 0.0) - (effect.low or 0.0)) / 2
-    return f"{ratio:,.{1 if ratio < 9.95 and half_width < 1 else 0}f}"
+    return formatting.multiple(ratio, ((effect.high or 0.0) - (effect.low or 0.0)) / 2)
 
 
 def _joined(parts: Sequence[_Share], base: str) -> str:

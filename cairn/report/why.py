@@ -6,32 +6,46 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.model import Finding, Run
-from cairn.report.formatting import NOT_MEASURED, command, printable, shortened, times
+from cairn.report.formatting import (
+    NOT_MEASURED,
+    TENTH,
+    TWICE,
+    command,
+    multiple,
+    printable,
+    shortened,
+)
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
-from cairn.why.gap import GAP_LEAST, LEFT_MOST, UNEXPLAINED, Gap, Part, Why, accounted
+from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted
+from cairn.why.parts import CALLING, PROGRAMS, UNEXPLAINED, Gap, Part
 
 _TELL_FROM = 0.01
-"""The least cause that a sentence names, as a share of the other contender's CPU time or memory.
-Smaller causes appear only in the table."""
+"""The least cause that a sentence names, as a share of the other contender's CPU time or memory, or
+of the difference if that is more. Smaller causes appear only in the table."""
 
 
 def _how(why: Why) -> str:
-    """Returns how CPU time was split into parts."""
-    if why.time is None or why.time.by == "clock":
-        return (
-            "parts of CPU time: from clock samples of the plain runs · "
-            f"{UNEXPLAINED}: CPU time without a sample, or sampled in no known file"
-        )
-    because = (
-        f"parts of CPU time: from the runs with the probe ({why.time.because}; 'cairn doctor' "
-        "says what clock samples need)"
-    )
-    return (
-        f"{because} · {UNEXPLAINED}: the part of the plain runs' difference that these runs do "
-        "not show"
-    )
+    """Returns how CPU time and memory were split into parts, and what is unexplained in each."""
+    if why.time is None:
+        return ""
+    says = ["parts of CPU time: from clock samples of the plain runs"]
+    if why.time.by == "probe":
+        says = [
+            f"parts of CPU time: from the runs with the probe ({why.time.because}; 'cairn doctor' "
+            "says what clock samples need)"
+        ]
+    for gap, noun in ((why.time, "CPU time"), (why.memory, "memory")):
+        if gap is not None:
+            says.append(f"{UNEXPLAINED} {noun} can hold {_holds(gap)}")
+    return " · ".join(says)
+
+
+def _holds(gap: Gap) -> str:
+    """Returns what the unexplained part can hold, as a noun phrase."""
+    missing = [one.name for one in gap.parts if one.change is None]
+    return " and ".join([*missing, gap.holds])
 
 
 def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
@@ -123,7 +137,7 @@ def _table(why: Why, gap: Gap) -> Table:
         other,
         "difference",
         "95 %",
-        f"of {other}",
+        "of the difference" if _in_shares(gap) else f"of {other}",
     )
     return Table(title="", heads=heads, rows=tuple(rows), parts=(1, 1, 2, 1), optional=(1, 0))
 
@@ -145,10 +159,37 @@ def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:
 
 
 def _points(gap: Gap, part: Part) -> str:
-    """Returns the part's change in percent of the other contender's whole."""
-    if part.change is None or not gap.whole.other:
+    """Returns the part's change: of the other contender's whole, or of the difference."""
+    whole = abs(gap.whole.change or 0.0) if _in_shares(gap) else gap.whole.other
+    if part.change is None or not whole:
         return ""
-    return units.percent(part.change / gap.whole.other)
+    share = part.change / whole
+    if abs(share) >= TWICE:
+        return f"{'−' if share < 0 else '+'}{multiple(abs(share))} times"
+    if _in_shares(gap):
+        share *= 1 if (gap.whole.change or 0.0) > 0 else -1
+        return _percent(share, part, whole).removeprefix("+")
+    return _percent(share, part, whole)
+
+
+def _in_shares(gap: Gap) -> bool:
+    """Whether the parts are given as shares of the difference.
+
+    That is so if one contender takes twice as much as the other, or more. Percentages of the
+    other's whole would then be above 100.
+    """
+    ratio = gap.whole.ratio
+    return gap.whole.shown and ratio is not None and not 1 / TWICE < ratio < TWICE
+
+
+def _percent(ratio: float, part: Part, whole: float) -> str:
+    """Returns a percentage with a sign, no more precise than the part's interval."""
+    ends = part.interval
+    half = 50 * (ends.high - ends.low) / whole if ends is not None else 0.0
+    if half < 0.95:
+        return units.percent(ratio)
+    text = f"{abs(100 * ratio):.0f} %"
+    return text if text == "0 %" else f"{'−' if ratio < 0 else '+'}{text}"
 
 
 def sentences(why: Why) -> Iterator[str]:
@@ -158,6 +199,8 @@ def sentences(why: Why) -> Iterator[str]:
             yield from _about(why, gap)
     for name in (why.contender, why.baseline):
         yield from _larger(why, name)
+    if why.memory is None and why.time is not None:
+        yield f"memory: not measured in the same way for {why.contender} and {why.baseline}."
     for finding in why.findings:
         yield _because(why, finding)
 
@@ -167,7 +210,9 @@ def _larger(why: Why, name: str) -> Iterator[str]:
     found = causes(why, name)
     part = next((one for one in found if one.finding is None), None)
     less = [one for one in found if part and one.finding and one.effect < part.effect]
-    if part is not None and less:
+    largest = why.time.largest if why.time is not None else None
+    is_told = part is not None and largest is not None and part.name == largest.name
+    if part is not None and less and not is_told:
         yield (
             f"The reason for {units.percent(part.effect, signed=False)} of {name}'s CPU time "
             f"({part.name}) is not known; {units.counted(len(less), 'finding')} below "
@@ -189,12 +234,8 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     elif abs(change) < _TELL_FROM * other:
         yield f"{what}: {why.contender} and {why.baseline} differ by less than 1 %."
     else:
-        more = "more" if change > 0 else "less"
-        size = f"{units.percent(abs(change) / other, signed=False)} {more}"
-        than = f"{what} than"
-        if change >= other:
-            size, than = f"{times(1 + change / other)} times as much", f"{what} as"
-        yield (f"{why.contender} takes {size} {than} {why.baseline}: {'; '.join(_parts(gap))}.")
+        yield f"{why.contender} takes {_size(gap, what)} {why.baseline}: {_lead(gap)}."
+        yield from _rest(gap)
     waiting = gap.waiting
     if (
         waiting is not None
@@ -211,36 +252,141 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
         )
 
 
-def _parts(gap: Gap) -> Iterator[str]:
-    """Yields the causes, then opposite, undecided, contradicted, missing and unexplained parts."""
-    causes, against = (
-        [one for one in of if _matters(gap, one)] for of in (gap.ranked, gap.against)
+def _size(gap: Gap, what: str) -> str:
+    """Returns the size of the whole difference, up to the name of the other contender."""
+    ratio, other = gap.whole.ratio or 1.0, gap.whole.other or 1.0
+    if ratio >= TWICE:
+        return f"{_times(gap.whole)} the {what} of"
+    if ratio <= TENTH:
+        return f"1/{round(1 / max(ratio, 1e-6)):,} of the {what} of"
+    size = _percent(ratio - 1, gap.whole, other).lstrip("+−")
+    if size == "50 %" and ratio < 1:
+        return f"half the {what} of"
+    return f"{size} {'more' if ratio > 1 else 'less'} {what} than"
+
+
+def _times(part: Part) -> str:
+    """Returns how many times the other contender's amount the part is: "twice", "46 times"."""
+    ends, other = part.interval, part.other or 1.0
+    half = (ends.high - ends.low) / 2 / other if ends is not None else 0.0
+    count = multiple(part.ratio or 1.0, half)
+    return "twice" if count in ("2", "2.0") else f"{count} times"
+
+
+def _lead(gap: Gap) -> str:
+    """Returns the largest part of the difference, and the causes of the same kind behind it.
+
+    Nothing smaller than the program's own part, or than the unexplained part, is in it.
+    """
+    largest = gap.largest
+    if largest is None:
+        return "no single part is shown"
+    if largest.name != UNEXPLAINED and not largest.shown:
+        return (
+            f"its largest part may be chance ({largest.name} {_amount(gap, largest)}), so it needs "
+            "more rounds"
+        )
+    if not largest.borne_out:
+        return (
+            f"its largest part is contradicted by the number of events ({largest.name} "
+            f"{_amount(gap, largest)})"
+        )
+    if largest.name == UNEXPLAINED:
+        half = abs(largest.change or 0.0) > 0.5 * abs(gap.whole.change or 0.0)
+        most = "most" if half else "the largest part"
+        return f"{most} of the difference is unexplained ({_points(gap, largest)})"
+    if largest.name in PROGRAMS:
+        return f"{_itself(largest)} ({_amount(gap, largest)}); {_NOT_KNOWN}"
+    return "; ".join(_cause(gap, one) for one in _leading(gap))
+
+
+_NOT_KNOWN = "why is not known"
+
+
+def _itself(part: Part) -> str:
+    """Returns how much longer the program's own part takes: "the program itself takes …"."""
+    takes = "the program itself takes"
+    if part.name == CALLING:
+        takes = "the program's own system calls and its exit take"
+    change, ratio, other = part.change or 0.0, part.ratio, part.other or 0.0
+    longer = "longer" if change > 0 else "less time"
+    if ratio is None:
+        return f"{takes} {units.time(abs(change))} {longer}"
+    if ratio >= TWICE:
+        return f"{takes} {_times(part)} as long"
+    if ratio <= TENTH:
+        return f"{takes} 1/{round(1 / max(ratio, 1e-6)):,} of the time"
+    return f"{takes} {_percent(ratio - 1, part, other).lstrip('+−')} {longer}"
+
+
+def _leading(gap: Gap) -> tuple[Part, ...]:
+    """Returns the parts that the first sentence names, the largest first.
+
+    If the largest is a cause, these are all causes that matter, down to the program's own part.
+    """
+    largest = gap.largest
+    if largest is None:
+        return ()
+    named = [largest]
+    if largest in gap.ranked and largest.name not in PROGRAMS:
+        for one in gap.ranked[1:]:
+            if one.name in PROGRAMS or not _matters(gap, one):
+                break
+            named.append(one)
+    return tuple(named)
+
+
+def _rest(gap: Gap) -> Iterator[str]:
+    """Yields what the first sentence does not name.
+
+    These are smaller causes, opposite, undecided, contradicted and missing parts, and the
+    unexplained part if it is large.
+    """
+    rest, named = gap.unexplained, _leading(gap)
+    causes, against, undecided, contradicted = (
+        [one for one in of if _matters(gap, one) and one not in named]
+        for of in (gap.ranked, gap.against, gap.undecided, gap.contradicted)
     )
-    yield from (_cause(gap, one) for one in causes)
-    if not causes:
-        yield "no single part is shown"
+    if causes:
+        yield f"Smaller parts: {'; '.join(_cause(gap, one) for one in causes)}."
     if against:
-        yield f"in the other direction: {'; '.join(_cause(gap, one) for one in against)}"
-    if perhaps := [
-        f"{one.name} {_points(gap, one)}" for one in gap.undecided if _matters(gap, one)
-    ]:
-        yield f"possible, but it needs more rounds: {', '.join(perhaps)}"
-    if strange := [
-        f"{one.name} {_points(gap, one)}" for one in gap.contradicted if _matters(gap, one)
-    ]:
-        yield f"contradicted by the number of events: {', '.join(strange)}"
-    if unknown := [one.name for one in gap.parts if one.change is None]:
-        yield f"{', '.join(unknown)}: {NOT_MEASURED}"
-    yield f"{UNEXPLAINED} {_points(gap, gap.unexplained)}"
+        yield f"In the other direction: {'; '.join(_cause(gap, one) for one in against)}."
+    if undecided:
+        yield f"Possible, but it needs more rounds: {_listed(gap, undecided)}."
+    if contradicted:
+        yield f"Contradicted by the number of events: {_listed(gap, contradicted)}."
+    if unknown := [one.name for one in gap.parts if one.change is None and one is not rest]:
+        yield f"{_capital(', '.join(unknown))}: {NOT_MEASURED}."
+    if rest not in named and _is_notable(gap, rest):
+        yield f"{_capital(UNEXPLAINED)}: {_amount(gap, rest)}."
+
+
+def _listed(gap: Gap, parts: Sequence[Part]) -> str:
+    return ", ".join(f"{one.name} {_amount(gap, one)}" for one in parts)
+
+
+def _is_notable(gap: Gap, rest: Part) -> bool:
+    """Whether the unexplained part is too large for the gap to be accounted for."""
+    return rest.shown and abs(rest.change or 0.0) > LEFT_MOST * abs(gap.whole.change or 0.0)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _matters(gap: Gap, part: Part) -> bool:
-    return abs(part.change or 0.0) >= _TELL_FROM * (gap.whole.other or 0.0)
+    most = max(gap.whole.other or 0.0, abs(gap.whole.change or 0.0))
+    return abs(part.change or 0.0) >= _TELL_FROM * most
+
+
+def _amount(gap: Gap, part: Part) -> str:
+    """Returns the part's change with what it is a share of, where that is not the whole."""
+    return f"{_points(gap, part)}{' of the difference' if _in_shares(gap) else ''}"
 
 
 def _cause(gap: Gap, part: Part) -> str:
-    evidence = f" ({'; '.join(part.evidence)})" if part.evidence else ""
-    return f"{part.name} {_points(gap, part)}{evidence}"
+    evidence = part.evidence or ((_NOT_KNOWN,) if part.name in PROGRAMS else ())
+    return f"{part.name} {_amount(gap, part)}" + (f" ({'; '.join(evidence)})" if evidence else "")
 
 
 def _because(why: Why, finding: Finding) -> str:

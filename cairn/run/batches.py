@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cairn.compare.suitability import SHORT_NS
-from cairn.model import Memory, Sample
+from cairn.memory import Memory
+from cairn.model import Sample
 
 Endings = Mapping[str, Mapping[str, int]]
 """As in `Sample.endings`."""

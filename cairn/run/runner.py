@@ -24,11 +24,11 @@ from cairn import native, units
 from cairn.allocators.contenders import carryable, is_another_build
 from cairn.compare import instructions, load_output, suitability
 from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.memory import Memory, MemoryDivision
 from cairn.model import (
     LARGEST_NUMBER,
     Contender,
     CpuSamples,
-    Memory,
     ProbeSummary,
     Proof,
     Reported,
@@ -83,6 +83,7 @@ class LaunchMemory(msgspec.Struct):
     peak_less_lazy_bytes: int | None
     lazy_peak_bytes: int | None
     reason: str | None = None
+    division: MemoryDivision | None = None
 
 
 class Launched(msgspec.Struct):
@@ -239,7 +240,7 @@ class Runner:
             *(["--cpus", settings.cpus] if settings.cpus is not None else []),
             *(["--wait-descendants"] if settings.wait_descendants else []),
             *(["--counters"] if settings.counters else []),
-            *(["--cpu-samples", str(self._notes)] if looked_at else []),
+            *(["--cpu-samples", str(self._notes), "--divide-memory"] if looked_at else []),
             *setenv(environment),
         ]
         started_at = time.time()
@@ -575,6 +576,7 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
         peak_bytes=capped(measured.peak_bytes),
         peak_less_lazy_bytes=capped(measured.peak_less_lazy_bytes),
         lazy_peak_bytes=capped(measured.lazy_peak_bytes),
+        division=measured.division,
     )
 
 

@@ -14,7 +14,8 @@ from typing import Literal
 
 from cairn.findings.thresholds import LEAST_CPU, LEAST_MEMORY
 from cairn.model import Finding
-from cairn.why.gap import PROGRAM, UNEXPLAINED, Why
+from cairn.why.gap import Why
+from cairn.why.parts import PROGRAM, UNEXPLAINED
 
 Of = Literal["CPU", "thread time", "memory"]
 

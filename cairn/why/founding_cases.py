@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cairn.why.gap import FAULTS, GAP_LEAST, KERNEL, OWN, PROGRAM, Gap, Part, Why
+from cairn.why.gap import GAP_LEAST, Why
+from cairn.why.parts import FAULTS, KERNEL, OWN, PROGRAM, Gap, Part
 
 Verdict = Literal["as recorded", "another cause", "does not reproduce", "not shown", "not measured"]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from cairn.model import Sample
 from cairn.why.causes import Cause, Of, causes
-from cairn.why.gap import PROGRAM, UNEXPLAINED, Why
+from cairn.why.gap import Why
+from cairn.why.parts import PROGRAM, UNEXPLAINED
 
 GAINED_LEAST = 0.5
 """A finding is false if the program gains less than this share of its effect without the cause."""

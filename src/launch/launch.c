@@ -499,6 +499,8 @@ static int finish(struct launch *launch)
         report_subtract_usage(report, &state->before);
     report->memory_method = method;
     report->peak = launch->sampler.peak;
+    const struct division_result *division = &launch->sampler.division.result;
+    report->division = division->total_bytes > 0 ? division : NULL;
     report->counters = launch->options.counters ? &launch->counters : NULL;
     if (!report_write(report, launch->options.report_fd)) {
         complaint("cannot write the report", NULL, errno);
@@ -567,6 +569,7 @@ static int run(struct launch *launch)
     }
     if (launch->options.timeout_ns != 0)
         launch->terminate_ns = clock_now_ns() + launch->options.timeout_ns;
+    launch->sampler.divides = launch->options.divides_memory;
     sampler_begin(&launch->sampler);
     child_release(&launch->child);
     if (!watch(launch)) {

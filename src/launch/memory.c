@@ -116,22 +116,37 @@ static bool read_stat(const struct memory *memory, struct peak_reading *reading)
     return true;
 }
 
-/* Adds up the memory in the page tables of all members of the cgroup. Returns false if there are
- * more than EXACT_PROCESSES_MAX members, or none. A member that ends meanwhile counts as 0. */
-static bool look_at_members(int members, struct process_share *sum)
+/* Writes the numbers of the cgroup's members to `pids`, at most `capacity`. Returns `capacity` + 1
+ * if there are more. The file is opened each time: cgroup v1 returns an old list for up to a second
+ * if the file stays open. */
+static size_t read_members(const struct memory *memory, pid_t *pids, size_t capacity)
 {
-    char text[256];
-    *sum = (struct process_share){0};
-    if (!file_read(members, text, sizeof text))
-        return false;
+    char text[16 * DIVISION_PROCESSES_MAX];
+    if (!file_read_at(memory->folder, "cgroup.procs", text, sizeof text))
+        return 0;
     size_t count = 0;
     uint64_t pid;
     const char *line = text;
     for (; line != NULL && file_field(line, "", &pid); line = file_next_line(line)) {
+        if (count == capacity)
+            return capacity + 1;
+        pids[count++] = (pid_t)pid;
+    }
+    return count;
+}
+
+/* Adds up the memory in the page tables of all members of the cgroup. Returns false if there are
+ * more than EXACT_PROCESSES_MAX members, or none. A member that ends meanwhile counts as 0. */
+static bool look_at_members(const struct memory *memory, struct process_share *sum)
+{
+    pid_t members[EXACT_PROCESSES_MAX];
+    size_t count = read_members(memory, members, COUNT_OF(members));
+    *sum = (struct process_share){0};
+    if (count > COUNT_OF(members))
+        return false;
+    for (size_t i = 0; i < count; i++) {
         struct process_share share;
-        if (++count > EXACT_PROCESSES_MAX)
-            return false;
-        if (processes_read_share((pid_t)pid, &share)) {
+        if (processes_read_share(members[i], &share)) {
             sum->anon_bytes += share.anon_bytes;
             sum->shmem_bytes += share.shmem_bytes;
             sum->lazy_bytes += share.lazy_bytes;
@@ -144,11 +159,11 @@ static bool look_at_members(int members, struct process_share *sum)
 static void correct_small(struct memory *memory, struct peak_reading *reading)
 {
     bool small = reading->anon_bytes + reading->shmem_bytes <= EXACT_SLACKS * memory->slack_bytes;
-    if (!small || memory->members < 0 || !look_is_due(memory))
+    if (!small || !look_is_due(memory))
         return;
     uint64_t begin_ns = clock_thread_cpu_ns();
     struct process_share exact;
-    if (look_at_members(memory->members, &exact)) {
+    if (look_at_members(memory, &exact)) {
         /* The larger of the two numbers is kept: the page tables are newer, but only the statistics
          * include shared memory that no process maps. */
         if (exact.anon_bytes > reading->anon_bytes)
@@ -210,7 +225,7 @@ static bool open_cgroup(struct memory *memory, int folder, enum memory_method me
         .stat = openat(folder, "memory.stat", O_RDONLY | O_CLOEXEC),
         .kernel = openat(folder, "memory.kmem.usage_in_bytes", O_RDONLY | O_CLOEXEC),
         .charged_max = openat(folder, charged_max, O_RDWR | O_CLOEXEC),
-        .members = openat(folder, "cgroup.procs", O_RDONLY | O_CLOEXEC),
+        .folder = folder,
         .vmstat = open("/proc/vmstat", O_RDONLY | O_CLOEXEC),
         .other_bytes = UINT64_MAX, /* makes the first reading read /proc/vmstat */
         .slack_bytes = memory_slack_bytes(),
@@ -349,7 +364,7 @@ bool memory_open_sampled(struct memory *memory, pid_t ancestor)
         .stat = -1,
         .kernel = -1,
         .charged_max = -1,
-        .members = -1,
+        .folder = -1,
         .vmstat = -1,
         .ancestor = ancestor,
     };
@@ -372,10 +387,25 @@ bool memory_read(struct memory *memory, struct peak_reading *reading)
     return false;
 }
 
+void memory_divide(const struct memory *memory, const struct peak_reading *reading,
+                   struct division *division)
+{
+    pid_t members[DIVISION_PROCESSES_MAX];
+    bool sampled = memory->method == MEMORY_SAMPLED;
+    const pid_t *pids = sampled ? memory->pids : members;
+    size_t count = sampled ? memory->pid_count : read_members(memory, members, COUNT_OF(members));
+    if (count > DIVISION_PROCESSES_MAX)
+        return;
+    struct division_process processes[DIVISION_PROCESSES_MAX];
+    size_t alive = 0;
+    for (size_t i = 0; i < count; i++)
+        alive += processes_read_entry(pids[i], &processes[alive]);
+    division_add(division, processes, alive, reading->anon_bytes, reading->shmem_bytes, !sampled);
+}
+
 void memory_close(struct memory *memory)
 {
-    int fds[] = {memory->stat, memory->kernel, memory->charged_max, memory->members,
-                 memory->vmstat};
+    int fds[] = {memory->stat, memory->kernel, memory->charged_max, memory->vmstat};
     for (size_t i = 0; memory->method != MEMORY_NOT_MEASURED && i < COUNT_OF(fds); i++) {
         if (fds[i] >= 0)
             close(fds[i]);

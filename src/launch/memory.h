@@ -29,6 +29,7 @@
 #define CAIRN_LAUNCH_MEMORY_H
 
 #include "base/base.h"
+#include "launch/division.h"
 #include "launch/pace.h"
 #include "launch/peak.h"
 #include "launch/processes.h"
@@ -60,13 +61,13 @@ struct memory {
     enum memory_method method;
     struct pace look; /* when page tables are read next */
 
-    /* Fields for the cgroup methods. The first five are descriptors of open files. */
+    /* Fields for the cgroup methods. The first five are descriptors. */
     int stat; /* memory.stat */
     /* v1: descriptor of the file with the kernel memory. -1 if the cgroup does not count kernel
      * memory separately. */
     int kernel;
     int charged_max;      /* highest charge; -1 if there is no such file */
-    int members;          /* cgroup.procs; -1 if it cannot be read */
+    int folder;           /* the cgroup's; the caller closes it. -1: none */
     int vmstat;           /* /proc/vmstat; -1 if it cannot be read */
     bool resettable;      /* each reading resets charged_max */
     uint64_t slack_bytes; /* memory_slack_bytes() */
@@ -104,6 +105,10 @@ void memory_begin(struct memory *memory, uint64_t now_ns);
 
 /* Makes one reading. Returns false if that is not possible. */
 bool memory_read(struct memory *memory, struct peak_reading *reading);
+
+/* Adds the processes of the tree, and its memory as of `reading`, to the division (division.h). */
+void memory_divide(const struct memory *memory, const struct peak_reading *reading,
+                   struct division *division);
 /* Closes the descriptors. Memory is not measured any more. */
 void memory_close(struct memory *memory);
 

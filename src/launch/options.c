@@ -21,6 +21,7 @@ const char options_help[] =
     "  --timeout SECONDS    send SIGTERM to PROG after this time\n"
     "  --grace SECONDS      time from SIGTERM to SIGKILL; default 2\n"
     "  --memory METHOD      how to find the peak: auto (default), cgroup, sampled or none\n"
+    "  --divide-memory      divide the memory near the peak among the processes\n"
     "  --terminal           give PROG the terminal, with job control; otherwise PROG has a "
     "session\n"
     "                       of its own and no terminal\n"
@@ -219,6 +220,8 @@ enum options_task options_parse(struct options *options, char **argv)
             options->counters = true;
         } else if (strcmp(name, "--adaptive-period") == 0) {
             options->adaptive_period = true;
+        } else if (strcmp(name, "--divide-memory") == 0) {
+            options->divides_memory = true;
         } else if (strcmp(name, "--no-core") == 0) {
             options->no_core = true;
         } else if (strcmp(name, "--wait-descendants") == 0) {

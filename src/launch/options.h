@@ -42,6 +42,7 @@ struct options {
     bool terminal;
     bool counters;
     bool adaptive_period; /* of the clock samples */
+    bool divides_memory;
     bool no_core;
     bool wait_descendants;
     bool has_cpus;

@@ -3,6 +3,7 @@
 #include "launch/processes.h"
 
 #include "base/text.h"
+#include "launch/division.h"
 #include "launch/file.h"
 
 #include <errno.h>
@@ -42,6 +43,53 @@ static bool read_state(pid_t pid, char *state, pid_t *parent)
     *state = after_name[2];
     *parent = (pid_t)strtol(after_name + 3, NULL, 10);
     return true;
+}
+
+/* The numbers of /proc/PID/stat by their position in proc(5). */
+enum {
+    STAT_PARENT = 4,
+    STAT_FLAGS = 9,
+    STAT_MINOR_FAULTS = 10,
+    STAT_STARTED = 22,
+    STAT_STACK = 28,
+    STAT_NUMBERS
+};
+
+#define FORKED_WITHOUT_EXEC 0x40 /* PF_FORKNOEXEC of the kernel */
+
+bool processes_parse_entry(const char *stat, const char *statm, struct division_process *entry)
+{
+    uint64_t numbers[STAT_NUMBERS] = {0};
+    const char *at = strrchr(stat, ')');
+    if (at == NULL || at[1] != ' ' || at[2] == '\0')
+        return false;
+    char *next = (char *)(uintptr_t)(at + 3);
+    for (int i = STAT_PARENT; i < STAT_NUMBERS; i++) {
+        if (*next != ' ')
+            return false;
+        numbers[i] = strtoull(next, &next, 10);
+    }
+    /* The size of the process, its resident pages, and those of files and of shared memory. */
+    strtoull(statm, &next, 10);
+    uint64_t resident = strtoull(next, &next, 10), of_files = strtoull(next, &next, 10);
+    if (resident <= of_files)
+        return false;
+    entry->parent = (pid_t)numbers[STAT_PARENT];
+    entry->started = numbers[STAT_STARTED];
+    entry->stack = numbers[STAT_STACK];
+    entry->forked = (numbers[STAT_FLAGS] & FORKED_WITHOUT_EXEC) != 0;
+    entry->faults = numbers[STAT_MINOR_FAULTS];
+    entry->anon_bytes = (resident - of_files) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return true;
+}
+
+bool processes_read_entry(pid_t pid, struct division_process *entry)
+{
+    char stat[1024], statm[256];
+    *entry = (struct division_process){.pid = pid};
+    return file_read_at(AT_FDCWD, proc_path(pid, "/stat").data, stat, sizeof stat) &&
+           file_read_at(AT_FDCWD, proc_path(pid, "/statm").data, statm, sizeof statm) &&
+           processes_parse_entry(stat, statm, entry);
 }
 
 bool processes_is_alive(pid_t pid)

@@ -33,6 +33,13 @@ size_t processes_descendants_by_walk(pid_t ancestor, pid_t *pids, size_t capacit
  * While it does not change, no process was started. */
 pid_t processes_newest(void);
 
+/* Returns the process's entry in a reading of the tree: see division.h. Returns false for a zombie,
+ * a kernel thread, and a process that does not exist. processes_parse_entry() parses `stat` and
+ * `statm`, the contents of two files in /proc/PID. */
+struct division_process;
+bool processes_read_entry(pid_t pid, struct division_process *entry);
+bool processes_parse_entry(const char *stat, const char *statm, struct division_process *entry);
+
 /* Returns whether the process exists and is not a zombie. */
 bool processes_is_alive(pid_t pid);
 

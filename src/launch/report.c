@@ -62,6 +62,23 @@ static void add_text_or_null(struct text *text, const char *key, const char *val
         text_add_json_null(text, key);
 }
 
+static void add_division(struct text *text, const struct division_result *division)
+{
+    if (division == NULL) {
+        text_add_json_null(text, "division");
+        return;
+    }
+    text_add_json_key(text, "division");
+    text_add(text, "{");
+    text_add_json_unsigned(text, "processes", division->processes);
+    text_add_json_unsigned(text, "total_bytes", division->total_bytes);
+    text_add_json_unsigned(text, "largest_bytes", division->largest_bytes);
+    add_unsigned_or_null(text, "copied_bytes", division->has_copied, division->copied_bytes);
+    text_add_json_unsigned(text, "child_pages", division->child_pages);
+    text_add_json_unsigned(text, "parent_pages", division->parent_pages);
+    text_add(text, "}");
+}
+
 static void add_memory(struct text *text, const struct report *report)
 {
     const struct peak *peak = &report->peak;
@@ -77,6 +94,7 @@ static void add_memory(struct text *text, const struct report *report)
     add_unsigned_or_null(text, "lazy_peak_bytes", known, peak->lazy_peak_bytes);
     add_unsigned_or_null(text, "charged_peak_bytes", peak->charged_peak_bytes > 0,
                          peak->charged_peak_bytes);
+    add_division(text, known ? report->division : NULL);
     text_add_json_unsigned(text, "samples", peak->count);
     text_add_json_unsigned(text, "sampling_cpu_ns", report->sampling_cpu_ns);
     text_add(text, "}");

@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "base/text.h"
 #include "launch/counters.h"
+#include "launch/division.h"
 #include "launch/memory.h"
 #include "launch/peak.h"
 
@@ -42,6 +43,7 @@ struct report {
     enum memory_method memory_method;
     const char *memory_reason; /* why there is no cgroup; or NULL */
     struct peak peak;
+    const struct division_result *division; /* NULL if not requested or not known */
     uint64_t sampling_cpu_ns;
 
     const struct counters *counters; /* NULL if not requested */

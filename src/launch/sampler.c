@@ -4,12 +4,18 @@
 
 #include "base/clock.h"
 
+#include <unistd.h>
+
 void sampler_begin(struct sampler *sampler)
 {
     uint64_t now_ns = clock_now_ns();
     sampler->peak = peak_begin(memory_slack_bytes());
     sampler->pace = (struct pace){.min_ns = NS_PER_MS, .max_ns = 100 * NS_PER_MS, .divisor = 500};
     pace_begin(&sampler->pace, now_ns);
+    sampler->divide_pace =
+        (struct pace){.min_ns = NS_PER_MS, .max_ns = 100 * NS_PER_MS, .divisor = 500};
+    pace_begin(&sampler->divide_pace, now_ns);
+    sampler->division = division_begin((uint64_t)sysconf(_SC_PAGESIZE));
     memory_begin(&sampler->memory, now_ns);
 }
 
@@ -25,20 +31,26 @@ void sampler_take(struct sampler *sampler)
     uint64_t begin_ns = clock_thread_cpu_ns();
     uint64_t look_begin_ns = sampler->memory.look.cpu_ns;
     struct peak_reading reading;
-    if (memory_read(&sampler->memory, &reading))
+    bool is_read = memory_read(&sampler->memory, &reading);
+    if (is_read)
         peak_add(&sampler->peak, &reading);
-    uint64_t look_ns = sampler->memory.look.cpu_ns - look_begin_ns;
-    pace_spend(&sampler->pace, clock_now_ns(), clock_thread_cpu_ns() - begin_ns - look_ns);
+    uint64_t look_ns = sampler->memory.look.cpu_ns - look_begin_ns, end_ns = clock_thread_cpu_ns();
+    pace_spend(&sampler->pace, clock_now_ns(), end_ns - begin_ns - look_ns);
+    if (!is_read || !sampler->divides || clock_now_ns() < sampler->divide_pace.due_ns)
+        return;
+    memory_divide(&sampler->memory, &reading, &sampler->division);
+    pace_spend(&sampler->divide_pace, clock_now_ns(), clock_thread_cpu_ns() - end_ns);
 }
 
 uint64_t sampler_cpu_ns(const struct sampler *sampler)
 {
-    return sampler->pace.cpu_ns + sampler->memory.look.cpu_ns;
+    return sampler->pace.cpu_ns + sampler->memory.look.cpu_ns + sampler->divide_pace.cpu_ns;
 }
 
 void sampler_end(struct sampler *sampler)
 {
     peak_end(&sampler->peak);
     peak_check(&sampler->peak);
+    division_check(&sampler->division);
     memory_close(&sampler->memory);
 }

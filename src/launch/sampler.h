@@ -6,11 +6,14 @@
  *     after the first few readings, the CPU time of all readings is below 0.4 % of the elapsed
  *     time: 0.2 % for page tables (memory.h) and 0.2 % for all other work; very slow readings
  *     exceed this limit, because one is made at least every 100 ms
+ *     if `divides` is true, the memory is also divided among the processes, which takes another
+ *     0.2 % at most
  */
 #ifndef CAIRN_LAUNCH_SAMPLER_H
 #define CAIRN_LAUNCH_SAMPLER_H
 
 #include "base/base.h"
+#include "launch/division.h"
 #include "launch/memory.h"
 #include "launch/pace.h"
 #include "launch/peak.h"
@@ -19,6 +22,9 @@ struct sampler {
     struct memory memory;
     struct pace pace;
     struct peak peak;
+    bool divides; /* set by the caller before sampler_begin() */
+    struct pace divide_pace;
+    struct division division;
 };
 
 /* Starts sampling. Called right before the program starts. `memory` must be open. */

@@ -17,10 +17,10 @@ import pytest
 from cairn.bench import experiments
 from cairn.doctor import machine
 from cairn.errors import CairnError, Interrupted
+from cairn.memory import Memory
 from cairn.model import (
     INTERRUPTED,
     SCHEMA,
-    Memory,
     Run,
     Sample,
     Settings,

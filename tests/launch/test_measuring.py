@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,53 @@ def test_a_short_burst_is_seen(launch: Launch, hold: str, method: str) -> None:
         assert memory["peak_bytes"] == pytest.approx(200 * MIB, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("pages", "child", "parent", "both", "growth"),
+    [
+        (30_000, 2000, 3000, 500, 700),
+        (30_000, 100, 0, 0, 5000),
+        (20_000, 0, 8000, 0, 0),
+        (20_000, 0, 0, 6000, 1000),
+        (20_000, 0, 0, 0, 0),
+    ],
+)
+def test_the_memory_that_is_copied_after_a_fork_is_found(
+    launch: Launch,
+    compiled: Callable[..., Path],
+    cgroup: None,
+    pages: int,
+    child: int,
+    parent: int,
+    both: int,
+    growth: int,
+) -> None:
+    """The program writes to known numbers of shared pages, so that the truth is known.
+
+    Some pages of its stack and its libraries are copied, too. The kernel's statistics of a cgroup
+    are up to a MiB old.
+    """
+    program = str(compiled("fork_writes.c"))
+    numbers = [str(number) for number in (pages, child, parent, both, growth)]
+    found = launch("--memory", "cgroup", "--divide-memory", "--", program, *numbers).memory
+    division = found["division"]
+    copied = child + parent + both
+    assert division["copied_bytes"] / 4096 == pytest.approx(copied, abs=300)
+    assert division["largest_bytes"] / 4096 == pytest.approx(pages + growth, abs=100)
+    assert division["child_pages"] == pytest.approx(child + both, abs=100)
+    assert division["parent_pages"] == pytest.approx(parent + both, abs=100)
+    assert division["total_bytes"] == pytest.approx(found["peak_bytes"], abs=MIB)
+
+
+def test_memory_is_divided_among_processes_only_if_that_is_requested(
+    launch: Launch, hold: str
+) -> None:
+    assert launch("--", hold, "plain", "20", "100").memory["division"] is None
+    divided = launch("--divide-memory", "--", hold, "children", "30", "300").memory
+    assert divided["division"]["processes"] >= 4
+    assert divided["division"]["largest_bytes"] == pytest.approx(30 * MIB, rel=0.1)
+    assert (divided["division"]["copied_bytes"] or 0) < 2 * MIB
+
+
 def test_shared_memory_counts_once(launch: Launch, hold: str, cgroup: None) -> None:
     memory = launch("--memory", "cgroup", "--", hold, "shared", "100", "200").memory
     assert memory["peak_bytes"] == pytest.approx(100 * MIB, rel=0.05)
@@ -145,7 +193,7 @@ def test_memory_is_measured_only_on_request(launch: Launch) -> None:
     memory = launch("--memory", "none", "--", "sleep", "0.05").memory
     assert memory == {
         "method": "not measured", "reason": None, "peak_bytes": None, "peak_less_lazy_bytes": None,
-        "lazy_peak_bytes": None, "charged_peak_bytes": None, "samples": 0, "sampling_cpu_ns": 0,
+        "lazy_peak_bytes": None, "charged_peak_bytes": None, "division": None, "samples": 0, "sampling_cpu_ns": 0,
     }  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from support.widths import at_all_widths
 
 from cairn.compare.ranking import matrix, ranking
 from cairn.compare.standings import standings
-from cairn.model import Memory, Run, Sample
+from cairn.memory import Memory
+from cairn.model import Run, Sample
 from cairn.report import markdown, run_csv, run_json, terminal
 from cairn.report import standings as boards
 from cairn.report.view import WIDTH, View

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from cairn.compare import stats
 from cairn.compare.comparison import compare, time_ratios
+from cairn.memory import Memory
 from cairn.model import (
     CPU_TIME,
     Comparison,
     Contender,
     Direction,
-    Memory,
     Metric,
     Proof,
     Row,

@@ -12,7 +12,8 @@ from support.comparisons import a_sample
 
 from cairn.bench import experiments, ill_libraries, run_settings
 from cairn.errors import CairnError
-from cairn.model import Finding, Interval, Memory, Sample
+from cairn.memory import Memory
+from cairn.model import Finding, Interval, Sample
 from cairn.report import terminal
 from cairn.report.findings_score import board
 from cairn.report.view import View

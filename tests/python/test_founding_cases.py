@@ -12,7 +12,8 @@ from cairn.model import Interval
 from cairn.report import founding_cases, markdown, terminal
 from cairn.report.view import View
 from cairn.why.founding_cases import CASES, Case, contenders, judge
-from cairn.why.gap import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part, Why
+from cairn.why.gap import Why
+from cairn.why.parts import FAULTS, KERNEL, OWN, PROGRAM, UNEXPLAINED, Gap, Part
 
 NS = 1e6
 TRIM = CASES[0]

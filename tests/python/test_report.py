@@ -14,7 +14,8 @@ from support.comparisons import EVIL, a_run, a_sample, compared, samples
 from support.widths import at_all_widths
 
 from cairn.compare import comparison
-from cairn.model import SCHEMA, Contender, CpuSamples, Memory, Run, Sample, Workload
+from cairn.memory import Memory
+from cairn.model import SCHEMA, Contender, CpuSamples, Run, Sample, Workload
 from cairn.report import formatting, markdown, run_csv, run_json, tables, terminal
 from cairn.report.view import View
 

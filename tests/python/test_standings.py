@@ -14,7 +14,8 @@ from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact,
 
 from cairn.compare import ratios
 from cairn.compare.standings import LARGE_BYTES, Place, Standings, standings
-from cairn.model import Interval, Memory, Run, Sample, StopRule
+from cairn.memory import Memory
+from cairn.model import Interval, Run, Sample, StopRule
 
 THREE = ("system", "fast", "slow")
 

@@ -12,7 +12,8 @@ from support.suites import ALLOCATORS, WORKLOADS, a_suite, exact, lively
 
 from cairn.compare.ranking import ranking
 from cairn.compare.standings import standings
-from cairn.model import Memory, Run, Sample
+from cairn.memory import Memory
+from cairn.model import Run, Sample
 from cairn.report import standings_charts
 
 Draw = Callable[[Run, Sequence[Sample], str], bytes]

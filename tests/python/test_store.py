@@ -14,10 +14,10 @@ import pytest
 from cairn.compare import comparison
 from cairn.doctor import machine
 from cairn.errors import CairnError, UsageError
+from cairn.memory import Memory
 from cairn.model import (
     SCHEMA,
     Contender,
-    Memory,
     Operations,
     ProbeSummary,
     Proof,

@@ -23,7 +23,8 @@ from support.comparisons import a_sample
 
 from cairn.compare import stats
 from cairn.compare.comparison import compare
-from cairn.model import Contender, Memory, StopRule
+from cairn.memory import Memory
+from cairn.model import Contender, StopRule
 from cairn.run.run_archive import RunArchive
 from cairn.verdict import AIMS, Measure, Outcome, Verdict
 

@@ -17,7 +17,8 @@ from rich.cells import cell_len
 from support.comparisons import a_run, a_sample
 
 from cairn.compare import comparison, suitability
-from cairn.model import Contender, Memory, Run, Sample, StopRule, Workload
+from cairn.memory import Memory
+from cairn.model import Contender, Run, Sample, StopRule, Workload
 from cairn.report import terminal
 from cairn.report.verdict import says
 from cairn.report.view import View

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from cairn.compare import comparison
 from cairn.doctor import machine
+from cairn.memory import Memory
 from cairn.model import (
     SCHEMA,
     Contender,
-    Memory,
     Proof,
     Run,
     Sample,

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 from support.comparisons import a_run, a_sample
 
+from cairn.memory import Memory
 from cairn.model import (
     Contender,
-    Memory,
     Reported,
     Run,
     Sample,

@@ -86,6 +86,7 @@ C_ORDER: dict[str, list[str]] = {
             "options",
             "signals",
             "pace",
+            "division",
             "processes",
             "peak",
             "cgroup",
@@ -121,7 +122,7 @@ C_ORDER: dict[str, list[str]] = {
 }
 """The files of each folder of src in their order. A file sees only files before it."""
 
-GROUND = ("__init__", "errors", "verdict", "model", "units", "native")
+GROUND = ("__init__", "errors", "verdict", "memory", "model", "units", "native")
 """The modules outside the folders. Each sees only those before it."""
 
 PYTHON_LAYERS: dict[str, set[str]] = {

@@ -1,0 +1,47 @@
+"""The memory of a process tree in one trial, as frozen values. None means not measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDivision:
+    """The memory of a process tree, divided among its processes.
+
+    It is that of the reading with the most memory among those at which the launcher divided it.
+    """
+
+    processes: int
+    total_bytes: int
+    """Anonymous and shared pages of the whole tree."""
+    largest_bytes: int
+    """Anonymous pages of the process that has most of them."""
+    copied_bytes: int | None
+    """Pages that a process shared with another since a fork, and that one of the two copied in
+    order to write to them. None if the method counts shared pages in each process."""
+    child_pages: int
+    """Pages to which children wrote while they were shared; about, from page faults."""
+    parent_pages: int
+    """The same for processes that forked, since their first fork."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of the whole process tree: anonymous and shared pages.
+
+    Page cache and kernel memory are left out.
+    """
+
+    method: str
+    """How memory was measured: "cgroup v2", "cgroup v1", "sampled" or "not measured"."""
+    peak_bytes: int | None
+    peak_less_lazy_bytes: int | None
+    """The peak without lazily freed pages.
+
+    The program freed these pages with MADV_FREE, and the kernel has not reclaimed them yet.
+    """
+    lazy_peak_bytes: int | None
+    """The largest amount of lazily freed memory at any time."""
+    division: MemoryDivision | None = None
+    """None if it was not requested, as without --why."""

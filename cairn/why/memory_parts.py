@@ -1,0 +1,114 @@
+"""The parts of a gap in memory.
+
+All functions are pure.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+
+from cairn.memory import MemoryDivision
+from cairn.why.parts import (
+    COPIED,
+    LIVE,
+    OTHERS,
+    REST,
+    REST_AND_SLACK,
+    SLACK,
+    Gap,
+    Pairs,
+    Side,
+    against,
+    divided,
+    means,
+    part_of,
+)
+
+
+def memory_gap(pairs: Pairs) -> Gap | None:
+    """The gap in memory with its parts; None if it was not measured in the same way in all runs."""
+    memories = [side.plain.memory for pair in pairs for side in pair]
+    if (
+        any(memory.peak_bytes is None for memory in memories)
+        or len({memory.method for memory in memories}) > 1
+    ):
+        return None
+    live = [
+        a.live_bytes
+        for pair in pairs
+        for a in (pair[0].summary, pair[1].summary)
+        if a.live_bytes is not None
+    ]
+    asked = statistics.median(live) if live else None
+    if asked is not None:
+        asked = min([asked, *(held for pair in pairs for side in pair if (held := _held(side)))])
+
+    def slack(side: Side) -> float | None:
+        a = side.summary
+        held = _held(side)
+        if a.slack_bytes is None or not a.live_bytes or asked is None or held is None:
+            return None
+        return min(asked * a.slack_bytes / a.live_bytes, held - asked)
+
+    def rest(side: Side) -> float | None:
+        held = _held(side)
+        return None if held is None or asked is None else held - asked
+
+    rounding = part_of(SLACK, pairs, slack)
+    parts = [
+        part_of(LIVE, pairs, lambda _: asked),
+        rounding,
+        part_of(REST_AND_SLACK, pairs, rest)
+        if rounding.change is None
+        else part_of(REST, pairs, lambda side: (rest(side) or 0.0) - (slack(side) or 0.0)),
+    ]
+    is_divided = all(memory.division is not None for memory in memories)
+    if is_divided and any(memory.division.processes > 1 for memory in memories if memory.division):
+        copied = part_of(COPIED, pairs, _copied)
+        parts += [replace(copied, evidence=_written(pairs)), part_of(OTHERS, pairs, _others)]
+    gap = divided("memory", pairs, lambda side: side.plain.memory.peak_bytes, parts)
+    holds = "memory that was in use only between two readings"
+    return replace(gap, holds=holds if is_divided else "copies after a fork, and other processes")
+
+
+def _held(side: Side) -> float | None:
+    """The memory of the process with the most memory, without pages of files.
+
+    If the tree was one process, all memory at the peak is its. For runs of earlier versions, which
+    did not divide the memory among the processes, it is the largest resident set in the probed run.
+    """
+    memory = side.plain.memory
+    if memory.division is None:
+        return side.summary.resident_bytes
+    return memory.peak_bytes if memory.division.processes == 1 else memory.division.largest_bytes
+
+
+def _copied(side: Side) -> float | None:
+    """Memory of pages that a process copied, because it shared them since a fork and wrote."""
+    division = side.plain.memory.division
+    return division.copied_bytes if division is not None else None
+
+
+def _others(side: Side) -> float | None:
+    """The memory of the other processes that is neither shared nor copied, and shared memory."""
+    division = side.plain.memory.division
+    if division is None:
+        return None
+    return max(0, division.total_bytes - division.largest_bytes - (division.copied_bytes or 0))
+
+
+def _written(pairs: Pairs) -> tuple[str, ...]:
+    """Returns evidence: how many shared pages were written by children, and how many by parents."""
+
+    def pages(count: Callable[[MemoryDivision], int]) -> tuple[float, float]:
+        return means(
+            pairs,
+            lambda side: count(side.plain.memory.division) if side.plain.memory.division else 0,
+        )
+
+    return (
+        *against("shared pages written by a child", pages(lambda one: one.child_pages)),
+        *against("by a parent", pages(lambda one: one.parent_pages)),
+    )
