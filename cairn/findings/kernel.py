@@ -19,6 +19,8 @@ PROTECTING, YIELDING = "mprotect", "sched_yield"
 ADVISING = ("madvise(HUGEPAGE)", "madvise(other)")
 OTHER = "other"
 """The line of all system calls that have no line of their own."""
+WAITS_FOR_NOBODY = "waits-for-nobody"
+"""The name of the finding that a program of one thread waits in its allocator."""
 _NAMED = 2
 """At most this many system calls of the line OTHER are named."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -257,7 +259,7 @@ def waits_for_nobody(profile: Profile) -> Finding | None:
         return None
     calls = sum(one.count for one in lines)
     return Finding(
-        name="waits-for-nobody",
+        name=WAITS_FOR_NOBODY,
         says="The allocator yields or sleeps, although there is no other thread",
         of="thread time" if sleeps else "CPU",
         effect=share,

@@ -247,8 +247,8 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
         time = units.time(abs(waiting.change or 0.0))
         told = "; ".join(waiting.evidence)
         yield (
-            f"Under {why.contender}, threads together wait {time} {longer} in the allocator than "
-            f"under {why.baseline} ({told})."
+            f"Under {why.contender}, the program waits {time} {longer} in the allocator than under "
+            f"{why.baseline} ({told}). Waits of several threads are added."
         )
 
 

@@ -64,6 +64,7 @@ from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.findings import slow_operations
+from cairn.findings.kernel import WAITS_FOR_NOBODY
 from cairn.findings.waiting import QUEUES, QUEUES_ADVICE, QUEUES_SAYS, is_queueing
 from cairn.model import (
     Calls,
@@ -258,6 +259,8 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     evidence also gives an upper limit: all CPU time in the allocator, because its code also waits
     for the cache line of the lock.
     """
+    if any(one.name == WAITS_FOR_NOBODY for one in raised):
+        return list(raised)  # a single thread waits, so nothing queues
     before = next((one for one in raised if one.name == QUEUES), None)
     took_ns = statistics.fmean(cpu_ns(side.plain) for side in sides)
     own, in_calls = (

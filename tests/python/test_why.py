@@ -13,6 +13,7 @@ from support.comparisons import EVIL, a_run, a_sample
 from support.gaps import MIB, MS, an_account, gap, looked_at, part, trials, why_run
 from support.widths import at_all_widths
 
+from cairn.findings.kernel import WAITS_FOR_NOBODY
 from cairn.findings.slow_operations import Two, find
 from cairn.model import (
     Calls,
@@ -230,8 +231,8 @@ def test_waiting_takes_no_cpu_time_and_is_reported_separately() -> None:
     assert found.waiting is not None and found.waiting.change == pytest.approx(-50 * MS)
     told = list(sentences(explain(why_run("fast"), samples, "fast", "system")))
     assert (
-        "Under fast, threads together wait 50.0 ms shorter in the allocator than under system "
-        "(0 waits against 700)." in told
+        "Under fast, the program waits 50.0 ms shorter in the allocator than under system "
+        "(0 waits against 700). Waits of several threads are added." in told
     )
 
 
@@ -621,6 +622,22 @@ def test_queues_that_the_probe_prevents_are_found_by_the_clock_samples(
     )
     found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
     assert [(name, one.name) for name, one in found.raised] == [("system", "queues")] * queue
+
+
+def test_a_single_thread_never_queues() -> None:
+    """Its calls that wait take most of the clock samples in the allocator's system calls."""
+    alone = Finding(WAITS_FOR_NOBODY, "It waits", "CPU", 0.3, "another")
+    known = {"sched_yield": Calls(90_000, 0, 60 * MS, 60 * MS)}
+    system = looked_at(
+        trials("system", findings=(alone,), calls=known, waits=90_000),
+        own=10,
+        calls=200,
+        faults=0,
+        others=0,
+        program=10,
+    )
+    found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
+    assert [one.name for _, one in found.raised] == [WAITS_FOR_NOBODY]
 
 
 def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> None:
