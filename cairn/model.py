@@ -268,6 +268,11 @@ class CpuSamples:
     is not known."""
 
 
+def without_proof(problem: str) -> str:
+    """The failure of a run whose proof has this problem."""
+    return f"failed: {problem}"
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The results of one trial: one execution of the command under one contender."""
@@ -296,6 +301,12 @@ class Sample:
     """The number of runs whose mean this sample is."""
     left_behind: int = 0
     """The number of descendants still running when the command ended; the launcher ended them."""
+    queued_ns: int | None = None
+    """The time in which the program was ready to run, and other programs had the CPUs.
+
+    Estimated from the processes that the launcher reaped. None if the kernel does not count it, and
+    for a run of an earlier version.
+    """
     endings: Mapping[str, Mapping[str, int]] | None = None
     """How the processes of the tree ended: by program, the number of each ending.
 
@@ -321,8 +332,13 @@ class Sample:
     failure: str | None = None
     """Why this run is no result; None if it is a result.
 
-    The text is a sentence, or the rest of a sentence that begins with the contender.
+    The text is the rest of a sentence that begins with the contender.
     """
+
+    @property
+    def unproven(self) -> bool:
+        """Whether this run is no result only because its proof has a problem."""
+        return self.proof.problem is not None and self.failure == without_proof(self.proof.problem)
 
     @property
     def counts(self) -> bool:

@@ -162,7 +162,8 @@ class Verdict:
     failed: tuple[FailedContender, ...] = ()
     """The failed contenders, the baseline included."""
     cpu_share: float | None = None
-    """CPU time divided by wall time under the baseline, as a median; 1 is one busy CPU."""
+    """CPU time under the baseline divided by the wall time in which the program could have had a
+    CPU, as a median; 1 is one busy CPU (`suitability.cpu_share`)."""
     under_load: bool = False
     """Whether the program is a server under a load. Time and CPU time are then those of a request,
     if the load printed its throughput and the number of its requests."""

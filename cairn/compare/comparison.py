@@ -103,9 +103,11 @@ def compare(
                 changes[metric.key] = table.changes(metric.key, table.survivors, baseline, rule)
     rows = [_row(name, samples, table, changes, time) for name in names]
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
+    own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
     judged = judge.verdict(
-        rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time, under_load
-    )
+        rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time, under_load,
+        suitability.cpu_share(own),
+    )  # fmt: skip
     prospect = None
     if stopped_because != stats.PRECISE:
         prospect = _prospect(table, judged, rule, time, samples)
@@ -433,6 +435,11 @@ def _notes(
             f"{slow} of {runs} runs {were} far slower than usual, as if the machine was busy; the "
             f"intervals include {them}."
         )
+    if suitability.machine_is_busy(samples, baseline):
+        notes.append(
+            "Other programs had the CPUs for more than half of the time: times are more exact "
+            "on an idle machine."
+        )
     methods = {
         sample.memory.method
         for sample in samples
@@ -443,14 +450,20 @@ def _notes(
             "Memory is not compared: it was measured in different ways "
             f"({', '.join(sorted(methods))})."
         )
-    counted = [sample for sample in samples if sample.counts]
+    counted = [
+        sample for sample in samples if sample.counts and sample.trial.contender in table.survivors
+    ]
     left = max((sample.left_behind for sample in counted), default=0)
     # If every run left some behind, the report begins with a sentence on them.
     if left and not suitability.in_background(counted):
-        notes.append(
-            f"Up to {left} descendant{' was' if left == 1 else 's were'} still running "
-            "when the command ended; cairn ended them."
-        )
+        by = {sample.trial.contender for sample in counted if sample.left_behind}
+        names = [name for name in table.survivors if name in by]
+        some = "" if len(names) == len(table.survivors) else f"Under {_listed(names, 'and')}, "
+        what = f"{'up' if some else 'Up'} to {left} processes were"
+        if left == 1:
+            what = f"{'a' if some else 'A'} process was"
+        them = "it" if left == 1 else "them"
+        notes.append(f"{some}{what} still running when the command ended; cairn ended {them}.")
     crashed = endings.crashes_of(
         endings.of_samples(sample for sample in samples if sample.trial.contender == baseline)
     )

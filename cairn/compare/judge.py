@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from cairn.compare import stats
 from cairn.compare.load_output import REQUEST_TIME
 from cairn.model import (
-    CPU,
     CPU_TIME,
     FAULTS,
     LAZY,
@@ -66,6 +65,7 @@ def verdict(
     ratios: Ratios,
     cpu_time: Metric = CPU_TIME,
     under_load: bool = False,
+    cpu_share: float | None = None,
 ) -> Verdict:
     """Judges the contenders of `rows`, which are ranked by `time`, the best first."""
     failed = tuple(FailedContender(row.contender, row.failures[0]) for row in rows if row.failures)
@@ -80,7 +80,6 @@ def verdict(
         recommendations = tuple(judge.recommendation(aim, judgements) for aim in AIMS)
     elif state is State.TOO_FEW_ROUNDS:
         least = stats.rounds_for_intervals(len(others), stats.alpha(rule))
-    share = next((row.summaries.get(CPU.key) for row in alive if row.contender == baseline), None)
     taken = WALL.key if time.key == REQUEST_TIME.key else time.key
     walls = [row.summaries[taken].median for row in alive if taken in row.summaries]
     return Verdict(
@@ -91,9 +90,7 @@ def verdict(
         judgements=judgements,
         recommendations=recommendations,
         failed=failed,
-        cpu_share=share.median / 100
-        if share is not None and time.key in (WALL.key, REQUEST_TIME.key)
-        else None,
+        cpu_share=cpu_share if time.key in (WALL.key, REQUEST_TIME.key) else None,
         under_load=under_load,
         rounds_least=least,
         rounds_least_s=least * sum(walls) / 1e9 if least and walls else None,

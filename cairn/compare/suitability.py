@@ -91,8 +91,9 @@ def after_round(
     workload: int = 0,
 ) -> tuple[Unsuited, ...]:
     """The judgement on the first round of one workload; the warm-up may wait for cold files."""
-    share = _cpu_share([sample for sample in samples if sample.counts], baseline)
-    if share is None or share > WAITS:
+    own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
+    share = cpu_share(own)
+    if share is None or share > WAITS or min(sample.wall_ns for sample in own) < SHORT_NS:
         return ()
     under_load = settings is not None and bool(settings.workloads[workload].load)
     return (Unsuited(waiting(share, under_load=under_load), ""),)
@@ -200,12 +201,27 @@ def _short(
     )
 
 
-def _cpu_share(samples: Sequence[Sample], baseline: str) -> float | None:
-    """CPU time by wall time under the baseline, as a median; None if runs are short or missing."""
-    own = [sample for sample in samples if sample.trial.contender == baseline]
+def machine_is_busy(samples: Sequence[Sample], baseline: str) -> bool:
+    """Whether other programs had the CPUs for more than half of the time under the baseline.
+
+    A program that uses more than half a CPU may have threads that wait for each other's CPU.
+    """
+    own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
+    shares = [(sample.queued_ns or 0) / max(1, sample.wall_ns) for sample in own]
+    used = [(sample.user_ns + sample.system_ns) / max(1, sample.wall_ns) for sample in own]
+    return bool(own) and statistics.median(shares) > 0.5 and statistics.median(used) < 0.5
+
+
+def cpu_share(samples: Sequence[Sample]) -> float | None:
+    """CPU time by the wall time in which the program could have had a CPU, as a median.
+
+    The time in which other programs had the CPUs is no waiting: a program that is always ready to
+    run gets 16 % of the time of a busy machine, and does not wait. None without samples.
+    """
     shares = [
-        (sample.user_ns + sample.system_ns) / sample.wall_ns
-        for sample in own
-        if sample.wall_ns >= SHORT_NS
+        cpu_ns / max(sample.wall_ns - (sample.queued_ns or 0), min(cpu_ns, sample.wall_ns), 1)
+        for sample in samples
+        if sample.wall_ns > 0
+        for cpu_ns in [sample.user_ns + sample.system_ns]
     ]
-    return statistics.median(shares) if shares and len(shares) == len(own) else None
+    return statistics.median(shares) if shares else None

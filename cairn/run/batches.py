@@ -44,6 +44,7 @@ def merged(samples: Sequence[Sample]) -> Sample:
         memory=_memory([sample.memory for sample in samples]),
         largest_process_bytes=_median([sample.largest_process_bytes for sample in samples]),
         endings=_endings([sample.endings for sample in samples]),
+        queued_ns=_median([sample.queued_ns for sample in samples]),
         left_behind=max(sample.left_behind for sample in samples),
         counters=_means([sample.counters for sample in samples]),
         metrics={

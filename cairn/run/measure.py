@@ -489,7 +489,7 @@ class Measurement:
         if not found:
             return sample
         says = endings.says(found, own, base, self._run.baseline)
-        if sample.failure is None or sample.failure == sample.proof.problem:
+        if sample.failure is None or sample.unproven:
             return replace(sample, failure=f"failed: {says}")
         if endings.is_only(found, sample.signal):
             return sample
@@ -525,7 +525,7 @@ class Measurement:
     def _fail(self, sample: Sample, errors: str) -> None:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
         settings = self._run.settings
-        if sample.left_behind and why == sample.proof.problem and sample.signal is None:
+        if sample.left_behind and sample.unproven and sample.signal is None:
             # The proof may be missing because the launcher ended the process at its beginning. A
             # command that was ended by a signal was ended because the preload was lost.
             for one in suitability.before_rounds(
@@ -542,8 +542,8 @@ class Measurement:
             if settings.reports:
                 self._settled[workload] = f"fails under {name}"
                 return
-            if sample.proof.problem is not None and why == sample.proof.problem:
-                raise ContenderFailed(why)
+            if sample.proof.problem is not None and sample.unproven:
+                raise ContenderFailed(sample.proof.problem)
             advice = (
                 f"; {suitability.TERMINAL_ADVICE}" if suitability.needs_terminal(errors) else ""
             )

@@ -27,6 +27,9 @@ class TreeUsage:
     """User and system time are in clock ticks, so that their sum is not exactly `cpu_ns`."""
     minor_faults: int
     major_faults: int
+    queued_ns: int | None = None
+    """The time in which threads of living processes were ready to run and had no CPU; None if the
+    kernel does not count it."""
 
     def since(self, before: TreeUsage) -> TreeUsage:
         """Returns the resources used since `before`.
@@ -43,6 +46,9 @@ class TreeUsage:
             system_ns=system,
             minor_faults=max(0, self.minor_faults - before.minor_faults),
             major_faults=max(0, self.major_faults - before.major_faults),
+            queued_ns=None
+            if self.queued_ns is None
+            else max(0, self.queued_ns - (before.queued_ns or 0)),
         )
 
 
@@ -68,6 +74,7 @@ def of_descendants(root: int) -> TreeUsage:
     for pid, process in processes.items():
         children[process.parent].append(pid)
     cpu = user = system = minor = major = 0
+    queued: int | None = None
     waiting = [root]
     while waiting:
         pid = waiting.pop()
@@ -86,7 +93,18 @@ def of_descendants(root: int) -> TreeUsage:
             cpu += _cpu_ns(pid, (process.user + process.system) * _TICK_NS)
             minor += process.minor
             major += process.major
-    return TreeUsage(cpu, user * _TICK_NS, system * _TICK_NS, minor, major)
+            own = _queued_ns(pid)
+            queued = queued if own is None else (queued or 0) + own
+    return TreeUsage(cpu, user * _TICK_NS, system * _TICK_NS, minor, major, queued)
+
+
+def _queued_ns(pid: int) -> int | None:
+    """The time in which the threads of a process were ready to run and had no CPU."""
+    queued = None
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for thread in os.scandir(f"/proc/{pid}/task"):
+            queued = (queued or 0) + int(Path(thread.path, "schedstat").read_bytes().split()[1])
+    return queued
 
 
 def _cpu_ns(pid: int, ticks_ns: int) -> int:

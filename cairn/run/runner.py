@@ -36,6 +36,7 @@ from cairn.model import (
     Settings,
     Trial,
     signal_name,
+    without_proof,
 )
 from cairn.run import batches, workloads
 from cairn.run.endings import endings
@@ -109,6 +110,10 @@ class Launched(msgspec.Struct):
     largest_process_bytes: int
     memory: LaunchMemory
     counters: dict[str, float | bool | None] | None
+    ran_ns: int | None = None
+    """The CPU time of the first threads of the processes that the launcher reaped."""
+    queued_ns: int | None = None
+    """The time in which these threads were ready to run and had no CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +273,8 @@ class Runner:
                 settings.ok_exit,
                 last_line(errors) or last_line(_tail(stdout)),
             )
-            failure = failure or proof.problem
+            if failure is None and proof.problem is not None:
+                failure = without_proof(proof.problem)
         loaded = session.loaded if session is not None else None
         load = load_output.read(loaded.output) if loaded is not None else {}
         if failure is None and output is not None:
@@ -315,6 +321,7 @@ class Runner:
             proof=proof,
             largest_process_bytes=launched.largest_process_bytes,
             left_behind=launched.left_behind,
+            queued_ns=loaded.usage.queued_ns if loaded is not None else queued_ns(launched),
             endings=endings(witness),
             counters=counters,
             metrics=metrics,
@@ -474,8 +481,8 @@ class Runner:
         if server is not None:
             raise UsageError(suitability.idle_server(command[0], server))
         if process.returncode != 0 or not line:
-            reason = last_line(complaint.decode("utf-8", "replace")) or ending(process.returncode)
-            raise CairnError(reason.removeprefix("cairn-launch: "))
+            reason = last_line(complaint.decode("utf-8", "replace"))
+            raise CairnError(reason.removeprefix("cairn-launch: ") or _lost(process.returncode))
         launched = msgspec.json.decode(line, type=Launched)
         ended_by_us = lost is not None or (session is not None and session.asked_to_end)
         if launched.interrupted_by is not None and not ended_by_us:
@@ -492,18 +499,19 @@ class Runner:
 
         problem: the sentence that says why the proof is missing; None if there is a proof.
 
-        Returns `problem`, or the rest of a sentence that begins with the program. If the program
-        failed and also gave no proof, the failure of the program is returned.
+        Returns the rest of a sentence that begins with the program. If the program failed and also
+        gave no proof, the failure of the program is returned.
         """
+        unproven = None if problem is None else without_proof(problem)
         settings = self._settings
         why = f": {last_line(errors)}" if last_line(errors) else ""
         if launched.exec_errno is not None:
             command = settings.workloads[trial.workload].command
             return f"cannot execute {command[0]}: {launched.exec_error}"
-        if problem is not None and (
+        if unproven is not None and (
             launched.interrupted_by or launched.exit_code in settings.ok_exit
         ):
-            return problem
+            return unproven
         if launched.timed_out and launched.wall_ns is None:
             return f"was not started within {settings.timeout_s:g} s (--timeout)"
         if launched.wall_ns is None:
@@ -516,7 +524,7 @@ class Runner:
             return f"was {ending(-launched.signal)}{why}"
         if launched.exit_code not in settings.ok_exit:
             return f"failed with exit code {launched.exit_code}{why}"
-        return problem
+        return unproven
 
     def _search(
         self, outputs: tuple[Path, ...], first: str | None = None
@@ -580,6 +588,18 @@ def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
     )
 
 
+def queued_ns(launched: Launched) -> int | None:
+    """The time in which the tree was ready to run and had no CPU; None if it is not known.
+
+    The launcher knows this time only of the first threads of the processes that it reaped. The
+    others are assumed to have queued equally long for each second of CPU time.
+    """
+    if launched.queued_ns is None or not launched.ran_ns:
+        return None
+    cpu_ns = launched.user_ns + launched.system_ns
+    return round(launched.queued_ns * max(1.0, cpu_ns / launched.ran_ns))
+
+
 def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) -> Tree:
     """The launcher's report in the form of a profile."""
     from cairn.profile.tally import Tree
@@ -616,6 +636,16 @@ def ending(status: int) -> str:
         return f"exit code {status}"
     name = signal_name(-status)
     return f"killed by signal {-status}" + (f" ({name})" if name.startswith("SIG") else "")
+
+
+def _lost(status: int) -> str:
+    """The sentence on a launcher that ended without a report."""
+    if status >= 0:
+        return f"cairn-launch, which starts the program, ended with {ending(status)} and no report"
+    return (
+        f"cairn-launch, which starts the program, was {ending(status)}: by the program, by another "
+        "process, or for lack of memory; that run does not count, and --resume continues"
+    )
 
 
 def last_line(text: str) -> str:

@@ -139,6 +139,7 @@ _Noreturn static void become_program(struct child_state *state, const struct opt
     edit_environment(state, options);
     signals_restore(signals);
 
+    processes_read_schedule(getpid(), &state->scheduled);
     getrusage(RUSAGE_SELF, &state->before);
     state->started_ns = clock_now_ns();
     execvp(options->command[0], options->command);

@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "launch/cgroup.h"
 #include "launch/options.h"
+#include "launch/processes.h"
 #include "launch/signals.h"
 
 #include <sys/resource.h>
@@ -40,8 +41,9 @@ struct child_state {
      * address in both processes. */
     const char *object;
     _Atomic uint64_t started_ns;
-    struct rusage before;         /* resources that the child used before exec */
-    char join[CGROUP_JOIN_BYTES]; /* the launcher writes it before child_release() */
+    struct rusage before;              /* resources that the child used before exec */
+    struct process_schedule scheduled; /* its times before exec */
+    char join[CGROUP_JOIN_BYTES];      /* the launcher writes it before child_release() */
 };
 
 struct child {

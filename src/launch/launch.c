@@ -154,9 +154,12 @@ static void reap(struct launch *launch, const siginfo_t *info, bool killed)
     bool is_success = info->si_code == CLD_EXITED && info->si_status == 0;
     if (launch->options.reaped_path != NULL && !is_success && !killed)
         name = processes_read_name(info->si_pid); /* gone once the child is reaped */
+    struct process_schedule schedule;
+    processes_read_schedule(info->si_pid, &schedule);
     if (wait4(info->si_pid, &status, 0, &usage) != info->si_pid)
         return;
     report_add_usage(&launch->report, &usage);
+    report_add_schedule(&launch->report, &schedule);
     reaped_add(&launch->reaped, info->si_pid, name.data, status, killed);
 }
 
@@ -316,8 +319,11 @@ static void reap_main(struct launch *launch)
     struct rusage usage;
     if (launch->main_reaped)
         return;
+    struct process_schedule schedule;
+    processes_read_schedule(launch->child.pid, &schedule);
     wait4(launch->child.pid, &launch->report.status, 0, &usage);
     report_add_usage(&launch->report, &usage);
+    report_add_schedule(&launch->report, &schedule);
     reaped_add(&launch->reaped, launch->child.pid, "", launch->report.status, false);
     launch->main_reaped = true;
 }
@@ -495,8 +501,10 @@ static int finish(struct launch *launch)
     report->exec_errno = state->failed == CHILD_EXEC ? state->error : 0;
     report->has_wall = state->started_ns != 0;
     report->wall_ns = report->has_wall ? report->wall_ns - state->started_ns : 0;
-    if (report->has_wall)
+    if (report->has_wall) {
         report_subtract_usage(report, &state->before);
+        report_subtract_schedule(report, &state->scheduled);
+    }
     report->memory_method = method;
     report->peak = launch->sampler.peak;
     const struct division_result *division = &launch->sampler.division.result;

@@ -108,6 +108,22 @@ struct process_name processes_read_name(pid_t pid)
     return name;
 }
 
+/* The file holds "89062 3997328 3": both times, and the number of times that the thread ran. */
+bool processes_read_schedule(pid_t pid, struct process_schedule *schedule)
+{
+    char text[128];
+    *schedule = (struct process_schedule){0};
+    if (!file_read_at(AT_FDCWD, proc_path(pid, "/schedstat").data, text, sizeof text))
+        return false;
+    char *rest;
+    uint64_t ran_ns = strtoull(text, &rest, 10);
+    if (rest == text || *rest != ' ')
+        return false;
+    schedule->ran_ns = ran_ns;
+    schedule->queued_ns = strtoull(rest, NULL, 10);
+    return true;
+}
+
 /* Reads the last number of /proc/loadavg, which is 2345 in "0.00 0.01 0.05 1/80 2345". */
 pid_t processes_newest(void)
 {

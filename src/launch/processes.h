@@ -51,6 +51,17 @@ struct process_name {
 /* Returns the name of a process, also of a zombie. It is "" if there is no such process. */
 struct process_name processes_read_name(pid_t pid);
 
+/* The time that the first thread of a process has run, and the time that it was ready to run while
+ * others had the CPUs. */
+struct process_schedule {
+    uint64_t ran_ns;
+    uint64_t queued_ns;
+};
+
+/* Reads the times of a process, also of a zombie. Returns false, and sets both times to 0, if there
+ * is no such process, or if the kernel does not count them. */
+bool processes_read_schedule(pid_t pid, struct process_schedule *schedule);
+
 struct process_memory {
     uint64_t anon_bytes;
     uint64_t shmem_bytes;

@@ -46,6 +46,18 @@ void report_subtract_usage(struct report *report, const struct rusage *before)
     report->involuntary_switches = less(report->involuntary_switches, (uint64_t)before->ru_nivcsw);
 }
 
+void report_add_schedule(struct report *report, const struct process_schedule *schedule)
+{
+    report->ran_ns += schedule->ran_ns;
+    report->queued_ns += schedule->queued_ns;
+}
+
+void report_subtract_schedule(struct report *report, const struct process_schedule *before)
+{
+    report->ran_ns = less(report->ran_ns, before->ran_ns);
+    report->queued_ns = less(report->queued_ns, before->queued_ns);
+}
+
 static void add_unsigned_or_null(struct text *text, const char *key, bool present, uint64_t value)
 {
     if (present)
@@ -139,6 +151,9 @@ void report_format(const struct report *report, struct text *text)
     text_add_json_unsigned(text, "major_faults", report->major_faults);
     text_add_json_unsigned(text, "voluntary_switches", report->voluntary_switches);
     text_add_json_unsigned(text, "involuntary_switches", report->involuntary_switches);
+    /* A process that ended has run, so 0 means that the kernel does not count these times. */
+    add_unsigned_or_null(text, "ran_ns", report->ran_ns > 0, report->ran_ns);
+    add_unsigned_or_null(text, "queued_ns", report->ran_ns > 0, report->queued_ns);
     text_add_json_unsigned(text, "reaped", report->reaped);
     text_add_json_unsigned(text, "left_behind", report->left_behind);
     text_add_json_unsigned(text, "largest_process_bytes", report->largest_process_bytes);

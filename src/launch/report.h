@@ -15,6 +15,7 @@
 #include "launch/division.h"
 #include "launch/memory.h"
 #include "launch/peak.h"
+#include "launch/processes.h"
 
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -36,6 +37,8 @@ struct report {
     uint64_t major_faults;
     uint64_t voluntary_switches;
     uint64_t involuntary_switches;
+    uint64_t ran_ns; /* of the first threads of the processes that the launcher reaped */
+    uint64_t queued_ns;
     uint64_t largest_process_bytes; /* a maximum, not a sum */
     uint64_t reaped;
     uint64_t left_behind;
@@ -52,6 +55,11 @@ struct report {
 /* Adds the resources used by a process that was reaped, including those of its own reaped
  * children. */
 void report_add_usage(struct report *report, const struct rusage *usage);
+
+/* report_add_schedule() adds the times of a process that was reaped. report_subtract_schedule()
+ * subtracts those of the child before it became PROG. */
+void report_add_schedule(struct report *report, const struct process_schedule *schedule);
+void report_subtract_schedule(struct report *report, const struct process_schedule *before);
 
 /* Subtracts the resources that the child had used before it became PROG. */
 void report_subtract_usage(struct report *report, const struct rusage *before);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -23,6 +24,23 @@ def test_time_of_the_whole_tree_is_added_up(launch: Launch, hold: str) -> None:
     cpu_ns = report["user_ns"] + report["system_ns"]
     assert 0.29e9 <= cpu_ns < 0.5e9
     assert report["reaped"] == 2
+
+
+def test_the_time_without_a_cpu_is_that_of_a_program_that_others_keep_from_it(
+    launch: Launch, hold: str
+) -> None:
+    """A process that shares its CPU queues for half of the time. One that sleeps does not queue."""
+    cpu = min(os.sched_getaffinity(0))
+    with subprocess.Popen([hold, "spin", "0", "60000"]) as other:
+        os.sched_setaffinity(other.pid, {cpu})
+        busy = launch("--cpus", str(cpu), "--", hold, "spin", "0", "200").told
+        other.kill()
+    if busy["ran_ns"] is None:
+        pytest.skip("this kernel does not count the time without a CPU")
+    assert 0.18e9 < busy["ran_ns"] < 0.3e9
+    assert 0.1e9 < busy["queued_ns"] < busy["wall_ns"]
+    asleep = launch("--", "sleep", "0.3").told
+    assert asleep["queued_ns"] < asleep["wall_ns"] - 0.25e9
 
 
 def test_the_memory_of_the_caller_does_not_count(launch: Launch, hold: str, cgroup: None) -> None:

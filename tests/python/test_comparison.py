@@ -658,13 +658,27 @@ class TestLimits:
         said = "programs that a preloaded library cannot reach (/bin/busybox: static and 1 more)"
         assert said in judge(samples, ("system", "a")).not_tested
 
-    def test_descendants_left_behind_and_caveats_are_noted(self) -> None:
+    @pytest.mark.parametrize(
+        ("left", "says"),
+        [
+            ({"a": 2}, "Under a, up to 2 processes were still running"),
+            ({"a": 1}, "Under a, a process was still running"),
+            ({"a": 1, "system": 3}, "Up to 3 processes were still running"),
+            ({"a": 1, "system": 1}, "A process was still running"),
+        ],
+    )
+    def test_processes_left_behind_and_caveats_are_noted(self, left, says: str) -> None:
         samples = runs({"system": 10, "a": 9})
-        samples[3] = replace(samples[3], left_behind=2)
+        for name, number in left.items():
+            place = next(
+                i for i, one in enumerate(samples) if one.counts and one.trial.contender == name
+            )
+            samples[place] = replace(samples[place], left_behind=number)
         contenders = [contender("system"), contender("a", caveats=("without rseq it is slower",))]
         notes = compare(samples, contenders, "system", FIXED).notes
+        it = "it" if max(left.values()) == 1 else "them"
         assert notes == (
-            "Up to 2 descendants were still running when the command ended; cairn ended them.",
+            f"{says} when the command ended; cairn ended {it}.",
             "a: without rseq it is slower",
         )
 

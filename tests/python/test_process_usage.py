@@ -92,6 +92,27 @@ def test_user_and_system_time_share_the_exact_time_by_their_ticks() -> None:
     assert before.since(after) == TreeUsage(0, 0, 0, 0, 0)
 
 
+def test_time_without_a_cpu_is_counted_for_all_threads() -> None:
+    """Four threads of one CPU wait for each other three quarters of their time."""
+    program = (
+        "import hashlib, os, threading\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "def work():\n"
+        "    end = time.thread_time() + .05\n"
+        "    while time.thread_time() < end: hashlib.sha256(bytes(1 << 20))\n"
+        "input()\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "ready = [thread.start() for thread in threads]\n"
+        "time.sleep(.15)\nprint(flush=True)\n[t.join() for t in threads]\ninput()"
+    )
+    with python(program) as process:
+        before = process_usage.of_descendants(os.getpid())
+        asked(process)
+        used = process_usage.of_descendants(os.getpid()).since(before)
+        process.kill()
+    assert used.queued_ns is not None
+    assert used.queued_ns > used.cpu_ns
+
+
 @pytest.mark.parametrize("name", [b"redis", b"a) S 1 (b", b"x y\n)"])
 def test_the_name_of_a_program_may_hold_brackets_and_spaces(name: bytes) -> None:
     numbers = b" ".join(str(number).encode() for number in range(100, 145))

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from cairn.model import Contender, Proof, Unreached
-from cairn.run.runner import Launched, memory_of, preload_environment
+from cairn.run.runner import Launched, memory_of, preload_environment, queued_ns
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -54,6 +54,14 @@ def launched(peak: int, largest: int, left_behind: int = 0) -> Launched:
         },
         type=Launched,
     )
+
+
+def test_processes_that_others_reaped_queued_as_long_for_their_cpu_time() -> None:
+    alone = msgspec.structs.replace(launched(1, 1), user_ns=8, ran_ns=10, queued_ns=70)
+    assert queued_ns(alone) == 70
+    assert queued_ns(msgspec.structs.replace(alone, user_ns=30, system_ns=10)) == 280
+    assert queued_ns(msgspec.structs.replace(alone, ran_ns=None, queued_ns=None)) is None
+    assert queued_ns(launched(1, 1)) is None
 
 
 def test_the_peak_of_a_workload_is_at_most_that_of_its_process() -> None:

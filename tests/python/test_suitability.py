@@ -78,6 +78,28 @@ def test_a_program_that_waits_is_named_with_its_share(busy_ms: float, says: str 
     )
 
 
+@pytest.mark.parametrize(
+    ("queued_ms", "waits"), [(None, True), (0, True), (40, True), (60, False), (500, False)]
+)
+def test_a_program_that_other_programs_keep_from_a_cpu_does_not_wait(
+    queued_ms: float | None, waits: bool
+) -> None:
+    """On a busy machine, a program that computes used 16 % of one CPU, and was said to wait."""
+    queued = None if queued_ms is None else round(queued_ms * 1e6)
+    of = [
+        a_sample(1, name, 100, user_ns=10_000_000, system_ns=0, queued_ns=queued)
+        for name in ("system", "fast")
+    ]
+    assert bool(suitability.after_round(of, "system")) == waits
+    assert suitability.machine_is_busy(of, "system") == (not waits)
+
+
+def test_the_threads_of_a_program_that_queue_behind_each_other_are_no_busy_machine() -> None:
+    of = [a_sample(1, "system", 100, user_ns=190_000_000, system_ns=0, queued_ns=600_000_000)]
+    assert suitability.cpu_share(of) == pytest.approx(1.9)
+    assert not suitability.machine_is_busy(of, "system")
+
+
 def test_the_warm_up_may_wait_for_cold_files() -> None:
     cold = a_sample(0, "system", 900, user_ns=1, system_ns=0)
     assert suitability.after_round([cold, a_sample(1, "system", 100)], "system") == ()

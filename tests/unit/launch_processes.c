@@ -41,6 +41,26 @@ TEST(process_memory_is_unknown_if_fields_are_missing)
     CHECK(share.anon_bytes == 5120 && share.shmem_bytes == 3072 && share.lazy_bytes == 2048);
 }
 
+/* The launcher reads the times of a process after its end. */
+TEST(process_schedule_is_read_of_a_living_process_and_of_a_zombie)
+{
+    struct process_schedule schedule = {1, 1};
+    CHECK(!processes_read_schedule(0, &schedule));
+    CHECK(schedule.ran_ns == 0 && schedule.queued_ns == 0);
+    if (!processes_read_schedule(getpid(), &schedule))
+        return; /* this kernel does not count them */
+    CHECK(schedule.ran_ns > 0);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0)
+        _exit(0);
+    siginfo_t info;
+    REQUIRE(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0);
+    CHECK(processes_read_schedule(child, &schedule) && schedule.ran_ns > 0);
+    REQUIRE(waitpid(child, NULL, 0) == child);
+    CHECK(!processes_read_schedule(child, &schedule));
+}
+
 /* Waits until the other end of the pipe is closed, then waits for all children, and exits. */
 static void wait_for_end(const int *ends)
 {

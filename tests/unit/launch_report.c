@@ -74,6 +74,18 @@ TEST(report_adds_and_subtracts_usage)
     CHECK(report.reaped == 2);
 }
 
+TEST(report_adds_and_subtracts_the_times_of_the_scheduler)
+{
+    struct report report = {0};
+    CHECK(says(&report, "\"ran_ns\":null,\"queued_ns\":null"));
+    report_add_schedule(&report, &(struct process_schedule){.ran_ns = 5, .queued_ns = 70});
+    report_add_schedule(&report, &(struct process_schedule){.ran_ns = 6, .queued_ns = 0});
+    report_subtract_schedule(&report, &(struct process_schedule){.ran_ns = 1, .queued_ns = 9});
+    CHECK(says(&report, "\"ran_ns\":10,\"queued_ns\":61"));
+    report_subtract_schedule(&report, &(struct process_schedule){.ran_ns = 1, .queued_ns = 900});
+    CHECK(says(&report, "\"ran_ns\":9,\"queued_ns\":0"));
+}
+
 /* The longest report must fit into one atomic write to a pipe. */
 TEST(report_with_the_largest_numbers_fits)
 {
@@ -97,6 +109,8 @@ TEST(report_with_the_largest_numbers_fits)
         .reaped = UINT64_MAX,
         .voluntary_switches = UINT64_MAX,
         .involuntary_switches = UINT64_MAX,
+        .ran_ns = UINT64_MAX,
+        .queued_ns = UINT64_MAX,
         .largest_process_bytes = UINT64_MAX,
         .left_behind = UINT64_MAX,
         .memory_reason = reason,
