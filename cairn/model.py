@@ -268,11 +268,6 @@ class CpuSamples:
     is not known."""
 
 
-def without_proof(problem: str) -> str:
-    """The failure of a run whose proof has this problem."""
-    return f"failed: {problem}"
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The results of one trial: one execution of the command under one contender."""
@@ -302,10 +297,7 @@ class Sample:
     left_behind: int = 0
     """The number of descendants still running when the command ended; the launcher ended them."""
     queued_ns: int | None = None
-    """The time in which the program was ready to run, and other programs had the CPUs.
-
-    Estimated from the processes that the launcher reaped. None if the kernel does not count it, and
-    for a run of an earlier version.
+    """The estimated time in which the program was ready to run and had no CPU; None if not known.
     """
     endings: Mapping[str, Mapping[str, int]] | None = None
     """How the processes of the tree ended: by program, the number of each ending.
@@ -334,11 +326,6 @@ class Sample:
 
     The text is the rest of a sentence that begins with the contender.
     """
-
-    @property
-    def unproven(self) -> bool:
-        """Whether this run is no result only because its proof has a problem."""
-        return self.proof.problem is not None and self.failure == without_proof(self.proof.problem)
 
     @property
     def counts(self) -> bool:

@@ -6,6 +6,7 @@ step.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -15,6 +16,9 @@ from dataclasses import dataclass
 
 from cairn.binary import elf
 from cairn.errors import ContenderFailed, ProgramMissing, ProgramNotExecutable
+
+_OPERATOR = re.compile(r"[;|&<>]")
+"""The characters of operators of the shell."""
 
 _SANITIZERS = {
     "asan": "AddressSanitizer",
@@ -139,7 +143,20 @@ def _find_command(command: str, search: str) -> str:
             return os.path.realpath(candidate)
     if refusal is not None:
         raise ProgramNotExecutable(refusal)
-    raise ProgramMissing(missing)
+    raise ProgramMissing(_advice_on_line(command, search) or missing)
+
+
+def _advice_on_line(command: str, search: str) -> str | None:
+    """The message if the command is a whole line in quotes, as hyperfine takes it; else None."""
+    first, *rest = command.split() or [""]
+    if not rest:
+        return None
+    with contextlib.suppress(ProgramMissing, ProgramNotExecutable):
+        _find_command(first.rstrip(";"), search)
+        if _OPERATOR.search(command):
+            return f"'{command}' is a line of the shell. Write sh -c before it."
+        return f"'{command}' is one word, and no command has this name. Leave out the quotes."
+    return None
 
 
 def _follow_script(command: str, file: str, search: str) -> tuple[str, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -315,4 +316,18 @@ def _workloads(
         raise UsageError(f"a -c line cannot be read: {error}; quote it as for a shell") from None
     if not all(commands):
         raise UsageError("a -c line is empty")
+    for line in () if shell else lines:
+        operator = _operator(line)
+        if operator is not None:
+            raise UsageError(
+                f"{operator} in a -c line belongs to a shell: add --shell, or quote it "
+                f"as '{operator}'"
+            )
     return sweep.expand(commands, parameters, shell=shell, load=load)
+
+
+def _operator(line: str) -> str | None:
+    """Returns the first operator of the shell that is not quoted; None if there is none."""
+    unquoted = re.sub(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", "", line, flags=re.DOTALL)
+    found = re.search(r"[;|&<>]+", unquoted)
+    return found[0] if found else None

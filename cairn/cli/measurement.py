@@ -67,7 +67,7 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
         for row in comparison.rows:
             if row.contender == run.baseline and (bad := _failures(row, counting)):
                 raise ProgramFailed(
-                    f"{run.baseline} {bad[0]}{where}, so there is nothing to compare with"
+                    f"there is nothing to compare with{where}, since {run.baseline} {bad[0]}"
                 )
     rows = [row for comparison in comparisons for row in comparison.rows]
     failed = dict.fromkeys(row.contender for row in rows if _failures(row, counting))

@@ -126,7 +126,7 @@ def compare(
             _next_steps(judged, rule, contenders, run_name, bench, stopped_because, prospect)
         ),
         memory_method=table.memory_method,
-        notes=tuple(_notes(table, rows, contenders, samples, baseline)),
+        notes=tuple(_notes(table, rows, contenders, samples, baseline, under_load)),
         details=tuple(_details(table, rows)),
         time=time,
         cpu_time=cpu_time,
@@ -424,6 +424,7 @@ def _notes(
     contenders: Sequence[Contender],
     samples: Sequence[Sample],
     baseline: str,
+    under_load: bool,
 ) -> list[str]:
     """Sentences on how the numbers came about, which a reader must know to judge them."""
     notes = []
@@ -454,8 +455,9 @@ def _notes(
         sample for sample in samples if sample.counts and sample.trial.contender in table.survivors
     ]
     left = max((sample.left_behind for sample in counted), default=0)
-    # If every run left some behind, the report begins with a sentence on them.
-    if left and not suitability.in_background(counted):
+    # If every run left some behind, the report begins with a sentence on them. Cairn ends a server
+    # under a load, and children of the server may end a moment later.
+    if left and not under_load and not suitability.in_background(counted):
         by = {sample.trial.contender for sample in counted if sample.left_behind}
         names = [name for name in table.survivors if name in by]
         some = "" if len(names) == len(table.survivors) else f"Under {_listed(names, 'and')}, "

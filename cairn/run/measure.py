@@ -31,6 +31,7 @@ from cairn.model import (
     value,
 )
 from cairn.run import batches, builds, time_budget
+from cairn.run.proof import unproven
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
@@ -489,7 +490,7 @@ class Measurement:
         if not found:
             return sample
         says = endings.says(found, own, base, self._run.baseline)
-        if sample.failure is None or sample.unproven:
+        if sample.failure is None or unproven(sample) is not None:
             return replace(sample, failure=f"failed: {says}")
         if endings.is_only(found, sample.signal):
             return sample
@@ -525,7 +526,7 @@ class Measurement:
     def _fail(self, sample: Sample, errors: str) -> None:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
         settings = self._run.settings
-        if sample.left_behind and sample.unproven and sample.signal is None:
+        if sample.left_behind and unproven(sample) is not None and sample.signal is None:
             # The proof may be missing because the launcher ended the process at its beginning. A
             # command that was ended by a signal was ended because the preload was lost.
             for one in suitability.before_rounds(
@@ -542,13 +543,13 @@ class Measurement:
             if settings.reports:
                 self._settled[workload] = f"fails under {name}"
                 return
-            if sample.proof.problem is not None and sample.unproven:
-                raise ContenderFailed(sample.proof.problem)
+            if (problem := unproven(sample)) is not None:
+                raise ContenderFailed(problem)
             advice = (
                 f"; {suitability.TERMINAL_ADVICE}" if suitability.needs_terminal(errors) else ""
             )
             raise ProgramFailed(
-                f"the program {why} under {name}{where}, so there is nothing to compare with"
+                f"there is nothing to compare with, since under {name}{where} the program {why}"
                 + advice
             )
         competing = self._competing(workload)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from cairn import units
 from cairn.compare.endings import CRASHES
-from cairn.model import Contender, Proof, Unreached, signal_name
+from cairn.model import Contender, Proof, Sample, Unreached, signal_name
 from cairn.run.records import Record, raw, read, shown
 
 _NAMED_AT_MOST = 50
@@ -103,6 +103,17 @@ def _owns(contender: Contender, path: str) -> bool:
         return path in contender.owners
     name = path.rpartition("/")[2]
     return name.startswith(("libc.so", "libc-", "ld-musl"))
+
+
+def without_proof(problem: str) -> str:
+    """The failure of a run whose proof has this problem."""
+    return f"failed: {problem}"
+
+
+def unproven(sample: Sample) -> str | None:
+    """The problem of the proof if it is the only reason why this run is no result; else None."""
+    problem = sample.proof.problem
+    return problem if problem is not None and sample.failure == without_proof(problem) else None
 
 
 def another_build(contender: Contender) -> str:

@@ -36,12 +36,11 @@ from cairn.model import (
     Settings,
     Trial,
     signal_name,
-    without_proof,
 )
 from cairn.run import batches, workloads
 from cairn.run.endings import endings
 from cairn.run.idle_server import IdleServer
-from cairn.run.proof import another_build, judge, lost_preload, not_behind
+from cairn.run.proof import another_build, judge, lost_preload, not_behind, without_proof
 from cairn.run.server import Session
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ struct report {
     uint64_t major_faults;
     uint64_t voluntary_switches;
     uint64_t involuntary_switches;
-    uint64_t ran_ns; /* of the first threads of the processes that the launcher reaped */
+    uint64_t ran_ns; /* of the first threads of reaped processes */
     uint64_t queued_ns;
     uint64_t largest_process_bytes; /* a maximum, not a sum */
     uint64_t reaped;

@@ -280,6 +280,38 @@ def test_the_option_n_of_other_tools_is_r_here(cairn, command) -> None:
     assert result.err == "✘ the number of rounds is -r here; write -r 10\n"
 
 
+# --- command lines as other tools take them ---
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--", "echo a"), "'echo a' is one word, and no command has this name"),
+        (("./prog 10",), "'./prog 10' is one word, and no command has this name"),
+        (("--", "echo a; echo b"), "is a line of the shell. Write sh -c before it"),
+        (("--", "echo a | cat"), "is a line of the shell. Write sh -c before it"),
+        (("-c", "true; false"), "; in a -c line belongs to a shell: add --shell"),
+        (("-c", "echo | cat"), "| in a -c line belongs to a shell: add --shell"),
+        (("-c", 'echo a\\|b \'c;d\'e "f&\\"|g" > h'), "> in a -c line belongs to a shell"),
+        (("--", "no-such-command 10"), "command not found"),
+    ],
+)
+def test_a_line_for_the_shell_is_recognised(cairn, churn: Path, words, says: str) -> None:
+    """Other tools take the whole command in quotes. The message was about its spelling."""
+    (cairn.home / "prog").symlink_to(churn)
+    result = cairn("compare", "-r", 1, "-a", "system", *words)
+    assert result.code in (2, 3), result.err
+    assert says in result.sentence
+    assert not list(cairn.home.glob("results/*"))
+
+
+def test_a_quoted_operator_is_an_argument(cairn, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    line = "echo 'a;b'c \"d|e\" f\\&g"
+    assert cairn(*ONE, "--output", out, "-c", line).code == 0
+    assert out.read_text() == "a;bc d|e f&g\n"
+
+
 # --- names at the edge of a terminal ---
 
 
