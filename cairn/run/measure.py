@@ -107,6 +107,13 @@ class Observer(Protocol):
         """A round has ended."""
 
 
+_AGAIN_SHORT = 3
+"""The number of additional runs of the baseline after a failure of a contender, if they are short.
+
+A program that fails in half of its runs passes them all in one of eight cases.
+"""
+
+
 class Measurement:
     """The measurement of one run, new or resumed. Every trial is stored before the next begins."""
 
@@ -370,7 +377,7 @@ class Measurement:
         )
         self._watch.refuse_changed()
         self._check_environment(sample)
-        sample = self._judged_by_endings(self._verified(sample))
+        sample = self._beside_successes(self._judged_by_endings(self._verified(sample)))
         if _cell(sample) not in self._tried:
             self._folder.keep("witness", f"{trial.workload}-{trial.contender}.jsonl", trace.witness)
         self._folder.append(sample)
@@ -382,7 +389,47 @@ class Measurement:
             self._folder.keep(
                 "failed", f"{several}{trial.contender}.stderr", trace.stderr_tail.encode()
             )
+            if self._may_be_the_program(sample):
+                self._try_baseline_again(trial.workload)
             self._fail(sample, trace.stderr_tail)
+
+    def _beside_successes(self, sample: Sample) -> Sample:
+        """The sample. If the same contender had succeeded before, its failure says how often."""
+        good = sum(
+            one.failure is None and _cell(one) == _cell(sample)
+            for one in self._of[sample.trial.workload]
+        )
+        if not good or sample.failure is None or self._run.settings.instructions:
+            return sample
+        if sample.failure.startswith("failed: "):  # a crash, with its own counts, or no proof
+            return sample
+        return replace(
+            sample, failure=f"{sample.failure}; {units.counted(good, 'run')} before had succeeded"
+        )
+
+    def _may_be_the_program(self, sample: Sample) -> bool:
+        """Whether the failure may be one of the program that the contender meets by chance.
+
+        A program may fail now and then under every allocator, or print something new each time.
+        """
+        settings = self._run.settings
+        return (
+            sample.trial.contender != self._run.baseline
+            and (sample.signal, sample.timed_out) == (None, False)
+            and not (sample.failure or "").startswith("failed: ")
+            and not (settings.instructions or settings.reports)
+        )
+
+    def _try_baseline_again(self, workload: int) -> None:
+        """Runs the baseline again, without counting, to see whether it always succeeds.
+
+        Raises ProgramFailed if it does not: then no contender is to blame.
+        """
+        baseline = self._run.baseline
+        took_s = self._trial_s.get((workload, baseline), 0.0)
+        for _ in range(_AGAIN_SHORT if took_s < 1.0 else 1):
+            if self._budget.has_room(took_s):
+                self._take(Trial(plan.WARM_UP, 0, baseline, workload))
 
     def _repeats(self, trial: Trial) -> int:
         """The number of runs whose mean is one sample.

@@ -241,9 +241,34 @@ def test_same_output_is_verified(cairn, forward: Path, churn: Path) -> None:
 
 
 def test_a_program_that_prints_something_new_each_time_cannot_be_verified(cairn) -> None:
+    """With two contenders, the other one was blamed."""
     command = ("--verify", "same-output", "--", "sh", "-c", "echo $$; date +%N")
-    result = cairn("compare", "-r", 2, "-a", "system", *command)
-    assert result.code == 3 and "same-output" in result.sentence
+    for more in ((), ("-a", "again=system")):
+        result = cairn("compare", "-r", 2, "-a", "system", *more, *command)
+        assert result.code == 3, result.err
+        assert (
+            "under system the program printed something else than in its first run "
+            "(--verify same-output)"
+        ) in result.sentence
+
+
+def test_a_program_that_fails_now_and_then_is_no_fault_of_a_contender(cairn) -> None:
+    """The contender under which it failed first was blamed."""
+    runs = cairn.home / "runs"
+    line = f"echo >> {runs}; test $(wc -l < {runs}) -lt 6"  # fails from its sixth run on
+    pair = ("-a", "system", "-a", "again=system")
+    result = cairn("compare", "-r", 6, *pair, "--seed", 1, "-c", f"sh -c '{line}'")
+    assert result.code == 3, result.err
+    assert "since under system the program failed with exit code 1" in result.sentence
+
+
+def test_a_failure_says_how_many_runs_had_succeeded(cairn, forward: Path) -> None:
+    runs = cairn.home / "runs"
+    line = f'test -z "$X" || {{ echo >> {runs}; test $(wc -l < {runs}) -lt 4; }}'
+    pair = ("-a", "system", "-a", f"x={forward}:X=1")
+    result = cairn("compare", "-r", 6, *pair, "--shell", "-c", line)
+    assert result.code == 4, result.err
+    assert "x failed with exit code 1; 3 runs before had succeeded" in result.sentence
 
 
 def test_counters_are_numbers_or_not_available(cairn, churn: Path) -> None:
