@@ -220,13 +220,14 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
     for load in dict.fromkeys(workload.load for workload in run.settings.workloads):
         if load:
             say(console, "load", load)
-    say(
-        console,
-        "host",
-        f"{host.cpus} CPUs ({kind}), load {host.load}, {host.libc}, huge pages "
-        f"{host.transparent_huge_pages}"
-        + "".join(f" ▲ {phrase}" for phrase in preflight.host_warnings(host)),
-    )
+    facts = [
+        f"{units.counted(host.cpus, 'CPU')} ({kind})",
+        None if host.load is None else f"load {host.load}",
+        host.libc,
+        host.transparent_huge_pages and f"huge pages {host.transparent_huge_pages}",
+    ]
+    warnings = "".join(f" ▲ {phrase}" for phrase in preflight.host_warnings(host))
+    say(console, "host", ", ".join(filter(None, facts)) + warnings)
     probed = ", each also with the probe," if run.settings.why else ""
     say(
         console,

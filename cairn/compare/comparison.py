@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import shlex
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn import units
@@ -50,6 +50,12 @@ from cairn.model import (
 )
 from cairn.verdict import Advice, Measure, Outcome, State, Verdict
 
+_DOUBTFUL = 1 / 3
+"""Below this ratio of CPU times, the report asks whether the program did the same work.
+
+A program whose allocator takes two thirds of the CPU time is rare. Another reason for such a
+difference is a run that ended early, with success.
+"""
 LONG_RUN_S = 600
 """A run shorter than this many seconds says nothing about long-run fragmentation.
 
@@ -126,7 +132,10 @@ def compare(
             _next_steps(judged, rule, contenders, run_name, bench, stopped_because, prospect)
         ),
         memory_method=table.memory_method,
-        notes=tuple(_notes(table, rows, contenders, samples, baseline, under_load)),
+        notes=(
+            *(_doubts(judged, samples) if bench is None else ()),
+            *_notes(table, rows, contenders, samples, baseline, under_load),
+        ),
         details=tuple(_details(table, rows)),
         time=time,
         cpu_time=cpu_time,
@@ -416,6 +425,26 @@ def _not_tested(table: _Numbers, samples: Sequence[Sample]) -> list[str]:
         more = f" and {len(unreached) - 1} more" if len(unreached) > 1 else ""
         phrases.append(f"programs that a preloaded library cannot reach ({path}: {reason}{more})")
     return phrases
+
+
+def _doubts(judged: Verdict, samples: Sequence[Sample]) -> Iterator[str]:
+    """Yields a sentence if a contender takes so little CPU time that it may do less work.
+
+    A program that stops early with success takes little time under any allocator.
+    """
+    if judged.under_load or any(sample.output_digest is not None for sample in samples):
+        return
+    names = [
+        one.contender
+        for one in judged.judgements
+        if (one.effect(Measure.CPU_TIME).high or 1.0) < _DOUBTFUL
+    ]
+    if names:
+        takes = "takes" if len(names) == 1 else "take"
+        yield (
+            f"{_listed(names, 'and')} {takes} less than a third of the CPU time: --verify "
+            "same-output checks that the program still does the same work."
+        )
 
 
 def _notes(

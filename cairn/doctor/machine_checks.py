@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cairn import units
 from cairn.doctor.abilities import Abilities
 from cairn.doctor.machine import Conditions
 from cairn.model import Check, Host
@@ -52,7 +53,7 @@ def quick_warnings(now: Conditions) -> tuple[str, ...]:
     if now.others:
         phrases.append("another cairn is measuring here")
     if now.load is not None and now.load > now.cpus:
-        phrases.append(f"load {now.load:.1f} on {now.cpus} CPUs")
+        phrases.append(f"load {now.load:.1f} on {units.counted(now.cpus, 'CPU')}")
     if now.governor == "powersave":
         phrases.append("governor powersave")
     return tuple(phrases)
@@ -82,7 +83,7 @@ def _load(now: Conditions) -> Check:
         return Check(
             "load", "unknown", "the load cannot be read", "Make sure that nothing else is running."
         )
-    says = f"{now.load:.2f} on {now.cpus} CPUs"
+    says = f"{now.load:.2f} on {units.counted(now.cpus, 'CPU')}"
     if now.load > now.cpus:
         return Check(
             "load",
@@ -126,7 +127,7 @@ def _spread(now: Conditions) -> list[Check]:
 def _quota(now: Conditions) -> list[Check]:
     if now.quota is None:
         return [Check("CPU quota", "fine", "none")]
-    says = f"{now.quota:g} CPUs' worth of time on {now.cpus} CPUs"
+    says = f"{now.quota:g} CPUs' worth of time on {units.counted(now.cpus, 'CPU')}"
     if now.quota >= now.cpus:
         return [Check("CPU quota", "fine", says)]
     arenas = 8 * now.cpus

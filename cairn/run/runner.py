@@ -319,7 +319,8 @@ class Runner:
             memory=memory_of(launched, proof, workload=settings.reports),
             proof=proof,
             largest_process_bytes=launched.largest_process_bytes,
-            left_behind=launched.left_behind,
+            # A trial that Cairn ended early leaves no process behind by itself.
+            left_behind=launched.left_behind if lost is None else 0,
             queued_ns=loaded.usage.queued_ns if loaded is not None else queued_ns(launched),
             endings=endings(witness),
             counters=counters,
@@ -459,7 +460,8 @@ class Runner:
             )  # fmt: skip
         except OSError as error:
             os.close(reading)
-            raise CairnError(f"cannot start {self._launcher}: {error.strerror}") from error
+            lacks = f"{error.filename}: " if error.filename == os.devnull else ""
+            raise CairnError(f"cannot start {self._launcher}: {lacks}{error.strerror}") from error
         finally:
             os.close(writing)
         with process, os.fdopen(reading, "rb") as pipe:

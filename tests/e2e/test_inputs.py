@@ -220,7 +220,7 @@ def test_a_script_with_windows_line_ends_says_so(
         "for run in $RUNS; do : > $run/samples.jsonl; rm $run/run.json; done",
         "rm -rf $RUNS",
         "rm -rf $CAIRN_RESULTS",
-        "for run in $RUNS; do rm $run/samples.jsonl; ln -s /etc/passwd $run/samples.jsonl; done",
+        "for run in $RUNS; do rm $run/samples.jsonl; ln -s $HOME/victim $run/samples.jsonl; done",
     ],
     ids=["appends", "truncates", "removes the run", "removes all", "links"],
 )
@@ -228,6 +228,8 @@ def test_a_program_that_writes_into_the_results_folder_loses_no_run(
     cairn, tmp_path: Path, harm: str
 ) -> None:
     """Such a run was lost: its file was damaged, or was no run at all."""
+    victim = cairn.home / "victim"
+    victim.write_text("mine\n")
     script = tmp_path / "script"
     script.write_text(f"#!/bin/sh\nRUNS=$(echo $CAIRN_RESULTS/*-*-*)\n{harm}\n")
     script.chmod(0o755)
@@ -237,7 +239,7 @@ def test_a_program_that_writes_into_the_results_folder_loses_no_run(
     assert result.err.count("were restored") == 1
     document = cairn("report", "--json").json
     assert len(document["samples"]) == 6
-    assert not Path("/etc/passwd").read_text().endswith("}\n")
+    assert victim.read_text() == "mine\n", "nothing is written through a link"
 
 
 def test_other_files_in_the_results_folder_do_no_harm(cairn, tmp_path: Path) -> None:

@@ -649,6 +649,20 @@ class TestLimits:
         assert "short peaks between two memory samples" in comparison.not_tested
         assert comparison.memory_method == "sampled"
 
+    @pytest.mark.parametrize(
+        ("share", "digest", "doubted"), [(0.2, None, True), (0.2, "x", False), (0.5, None, False)]
+    )
+    def test_a_contender_that_takes_far_less_cpu_time_may_do_less_work(
+        self, share: float, digest: str | None, doubted: bool
+    ) -> None:
+        """An allocator under which the program ended early, with success, was recommended."""
+        samples = [
+            replace(one, output_digest=digest) for one in runs({"system": 10, "a": 10 * share})
+        ]
+        notes = judge(samples, ("system", "a")).notes
+        assert any("a takes less than a third of the CPU time" in note for note in notes) == doubted
+        assert not judge(samples, ("system", "a"), bench="larson").notes
+
     def test_programs_out_of_reach_are_named(self) -> None:
         out = (Unreached("static", "/bin/busybox"), Unreached("setuid", "/usr/bin/sudo"))
         samples = [
