@@ -52,6 +52,32 @@ def test_a_slower_allocator_is_reported_as_slower(cairn, forward: Path, churn: P
     assert result.json["comparisons"][0]["verdict"][0].startswith("Keep system: ")
 
 
+@pytest.mark.parametrize(
+    ("extra", "hold", "says"),
+    [
+        (300, 30_000, ("more CPU time", "less memory")),
+        (300, 60_000, ("more CPU time", "more memory")),
+        (-300, 46_000, ("less CPU time", "more memory")),
+        (-300, 40_000, ("less CPU time",)),
+        (0, 60_000, ("more memory",)),
+    ],
+)
+def test_every_proven_difference_is_told(
+    cairn, compiled, extra: int, hold: int, says: tuple[str, ...]
+) -> None:
+    """The verdict named time and memory alone, and only if the time was clear.
+
+    Wall time is left out here, because other programs of the machine disturb it.
+    """
+    pair = ("-a", "a=system:SPIN_HOLD=40000", "-a", f"b=system:SPIN_HOLD={hold};SPIN_EXTRA={extra}")
+    result = cairn(
+        "compare", "-r", 12, "--baseline", "a", *pair, "--json", "--", compiled("spin.c"), 25
+    )
+    assert result.code == 0, result.err
+    told = " ".join(result.json["comparisons"][0]["verdict"])
+    assert all(words in told for words in says), told
+
+
 def test_the_baseline_is_added_to_a_single_contender(cairn, forward: Path, churn: Path) -> None:
     result = cairn("compare", *FEW, "-a", f"x={forward}", "--json", "--", churn)
     assert [c["name"] for c in result.json["run"]["contenders"]] == ["system", "x"]
