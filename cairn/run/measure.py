@@ -401,17 +401,14 @@ class Measurement:
         )
         if not good or sample.failure is None or self._run.settings.instructions:
             return sample
-        if sample.failure.startswith("failed: "):  # a crash, with its own counts, or no proof
+        if sample.failure.startswith("failed: "):  # with counts of its own, or without proof
             return sample
         return replace(
             sample, failure=f"{sample.failure}; {units.counted(good, 'run')} before had succeeded"
         )
 
     def _may_be_the_program(self, sample: Sample) -> bool:
-        """Whether the failure may be one of the program that the contender meets by chance.
-
-        A program may fail now and then under every allocator, or print something new each time.
-        """
+        """Whether the program itself may fail now and then, or print something new each time."""
         settings = self._run.settings
         return (
             sample.trial.contender != self._run.baseline

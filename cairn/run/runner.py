@@ -319,8 +319,7 @@ class Runner:
             memory=memory_of(launched, proof, workload=settings.reports),
             proof=proof,
             largest_process_bytes=launched.largest_process_bytes,
-            # A trial that Cairn ended early leaves no process behind by itself.
-            left_behind=launched.left_behind if lost is None else 0,
+            left_behind=launched.left_behind,
             queued_ns=loaded.usage.queued_ns if loaded is not None else queued_ns(launched),
             endings=endings(witness),
             counters=counters,
