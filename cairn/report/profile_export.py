@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any
@@ -45,9 +46,12 @@ from cairn.profile.tally import (
     Profile,
     call_name,
     cut_short,
+    lasting,
 )
 from cairn.report.formatting import printable
 from cairn.report.profile import allocator_of, program_of
+from cairn.report.profile_answer import peaks
+from cairn.report.profile_gaps import gaps
 from cairn.report.profile_notes import notes
 from cairn.report.run_csv import inert
 from cairn.why.prediction import Prediction
@@ -78,6 +82,7 @@ def document(
         "clock": None
         if ticking is None
         else {"ns_per_tick": ticking.ns_per_tick, "resolution_ns": ticking.resolution_ns},
+        "counts": _counts(profile),
         "operations": profile.operations,
         "functions": list(_functions(profile)),
         "lines": [_line(one) for one in lines(profile)],
@@ -131,6 +136,7 @@ def document(
             }
             for place, group in enumerate(GROUPS)
         ],
+        "memory": peaks(profile),
         "moments": profile.moments,
         "findings": list(find(profile)),
         "predictions": [msgspec.to_builtins(one) for one in others],
@@ -138,9 +144,25 @@ def document(
         "empty": profile.empty,
         "missing": list(profile.tree.missing) if profile.tree else [],
         "processes": profile.processes,
+        "not_known": list(gaps(profile)),
         "notes": list(notes(profile)),
     }
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
+
+
+def _counts(profile: Profile) -> dict[str, Any]:
+    """Returns numbers of processes, threads, and programs: a process has one for each exec."""
+    recorded, missing = lasting(profile.processes), profile.tree.missing if profile.tree else ()
+    return {
+        "processes": len(recorded),
+        "processes_missing": len(missing),
+        "processes_with_missing": len(recorded) + len(missing),
+        "threads": sum(process.threads for process in recorded),
+        "threads_lost": sum(process.threads_lost for process in profile.processes),
+        "cut_short": len(cut_short(profile.processes)),
+        "programs": len(profile.processes),
+        "programs_by_seen": Counter(process.seen for process in profile.processes),
+    }
 
 
 def _cpu_share(profile: Profile) -> dict[str, Any]:

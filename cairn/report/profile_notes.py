@@ -1,4 +1,4 @@
-"""The notes below the tables of a profile: how numbers were measured, and what is missing."""
+"""The notes below the tables of a profile: how numbers were measured, and what they leave out."""
 
 from __future__ import annotations
 
@@ -25,15 +25,12 @@ from cairn.profile.tally import (
     Missing,
     Profile,
     Scope,
-    Seen,
     Tree,
     call_name,
-    cut_short,
-    lasting,
     one_or_more,
 )
 from cairn.report.formatting import NOT_MEASURED
-from cairn.report.profile_numbers import about, points, short_time
+from cairn.report.profile_numbers import points, short_time
 from cairn.report.standings import UNKNOWN
 
 _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
@@ -53,7 +50,7 @@ def used_libraries(profile: Profile) -> list[str]:
 
 
 def notes(profile: Profile) -> Iterator[str]:
-    """Yields how the numbers were measured, and warnings (▲) about missing parts."""
+    """Yields how the numbers were measured, and warnings (▲) about parts that they leave out."""
     if profile.window:
         yield (
             f"counted for {units.time(profile.wall_ns)}, beginning "
@@ -81,8 +78,7 @@ def notes(profile: Profile) -> Iterator[str]:
             "times: operations overlap with the program's other instructions; an operation that "
             f"overlaps with nothing takes {short_time(total.alone_ns, 0.0)} on average"
         )
-    yield from _clocks(profile, cpu_share(profile))
-    yield from _live(profile)
+    yield from _clocks(cpu_share(profile))
     yield from _seen(profile)
     yield from _counters(profile)
     yield from _waits(profile)
@@ -101,23 +97,14 @@ def notes(profile: Profile) -> Iterator[str]:
             f"▲ The times above contain {units.time(waited)} of waiting in system calls, "
             "which takes no CPU time."
         )
-    if short := cut_short(processes):
-        yield (
-            f"▲ {units.counted(len(short), 'process was', 'processes were')} killed or exited by a "
-            "system call, and counted "
-            f"up to then ({one_or_more([process.program for process in short])})."
-        )
-    if profile.empty:
-        ended = units.counted(profile.empty, "process", "processes")
-        yield f"▲ {ended} left no counts (ended too early, or could not write a file)."
     switched, ticking = int(tally.timed.switched.sum()), clock(tally)
     if switched and ticking:
         time = units.time(float(tally.timed.switched_ticks.sum()) * ticking.ns_per_tick)
         yield (
-            f"▲ {units.count(switched)} timed operations were preempted ({time} in total); "
-            "the times above leave them out."
+            f"times: {units.count(switched)} timed operations were preempted ({time} in total) and "
+            "are left out"
         )
-    yield from _missing(profile, total)
+    yield from _untimed(profile, total)
 
 
 def not_recorded(missing: Sequence[Missing]) -> str:
@@ -141,12 +128,9 @@ def not_recorded(missing: Sequence[Missing]) -> str:
     return "; ".join(clauses)
 
 
-def _missing(profile: Profile, total: Line) -> Iterator[str]:
-    if (missing := profile.tree.missing if profile.tree else ()) and missing:
-        of = len(missing) + len(lasting(profile.processes))
-        are = "is" if len(missing) == 1 else "are"
-        yield (f"▲ {len(missing):,} of {of:,} processes {are} missing: {not_recorded(missing)}.")
-    tally, processes = profile.tally, profile.processes
+def _untimed(profile: Profile, total: Line) -> Iterator[str]:
+    """Yields which calls were not timed, and which calls failed."""
+    tally = profile.tally
     if total.untimed:
         kinds = one_or_more(
             [one.name for one in lines(profile) if one.untimed and one.name != total.name]
@@ -169,50 +153,12 @@ def _missing(profile: Profile, total: Line) -> Iterator[str]:
             + ", ".join(f"{units.count(count)} of {name}" for name, count in failed)
             + "."
         )
-    if lost := sum(process.threads_lost for process in processes):
-        yield f"▲ {units.counted(lost, 'thread')} could not be counted; is the disk full?"
-    if len(used := used_libraries(profile)) > 1:
-        yield (
-            "▲ The processes called different allocators: "
-            f"{', '.join(path or 'unknown' for path in used[:4])}."
-        )
-
-
-_HOW: dict[Seen, str] = {
-    "dispatch": "system calls: all were seen, by syscall user dispatch",
-    "interpose": "▲ System calls: only those through libc's functions were seen",
-    "unseen": f"▲ System calls and held memory were {NOT_MEASURED}",
-}
-
-
-def _live(profile: Profile) -> Iterator[str]:
-    """Yields that the live bytes are an estimate, and what would count them."""
-    if profile.largest.live_counted or profile.largest.peak_requested is None:
-        return
-    asked = any(one.live_usable_bytes is not None for one in profile.moments)
-    yield "live blocks: estimated from a sample, with its error; " + (
-        "--live exact counts them"
-        if asked
-        else "they cannot be counted, because the allocator has no malloc_usable_size()"
-    )
 
 
 def _seen(profile: Profile) -> Iterator[str]:
-    """Yields how system calls were seen, and why syscall user dispatch was refused."""
-    ways = Counter(process.seen for process in profile.processes)
-    for way, count in ways.most_common():
-        among = (
-            f" ({units.count(count)} of {len(profile.processes):,} programs)"
-            if len(ways) > 1
-            else ""
-        )
-        reasons = {
-            process.seen_errno
-            for process in profile.processes
-            if process.seen == way and process.seen_errno
-        }
-        why = " or ".join(_refusal(reason) for reason in sorted(reasons)[:3])
-        yield _HOW[way] + among + (f"; dispatch was refused: {why}" if why else "")
+    """Yields how all system calls were seen. `profile_gaps` tells those that were not."""
+    if all(process.seen == "dispatch" for process in profile.processes):
+        yield "system calls: all were seen, by syscall user dispatch"
 
 
 def _counters(profile: Profile) -> Iterator[str]:
@@ -220,7 +166,7 @@ def _counters(profile: Profile) -> Iterator[str]:
     refused = events_refused(profile)
     if refused:
         names = ", ".join(
-            f"{event} ({' or '.join(map(_refusal, errors))})" for event, errors in refused.items()
+            f"{event} ({' or '.join(map(refusal, errors))})" for event, errors in refused.items()
         )
         yield f"▲ Counters within the allocator are not available here: {names}"
     if event_lines(profile):
@@ -230,7 +176,8 @@ def _counters(profile: Profile) -> Iterator[str]:
         )
 
 
-def _refusal(reason: int) -> str:
+def refusal(reason: int) -> str:
+    """Returns why the kernel refused something, by its errno value."""
     return (
         "valgrind cannot"
         if reason == errno.EOPNOTSUPP
@@ -238,8 +185,8 @@ def _refusal(reason: int) -> str:
     )
 
 
-def _clocks(profile: Profile, found: CpuShare) -> Iterator[str]:
-    """Yields how the share of CPU time was measured, and what is wrong with it."""
+def _clocks(found: CpuShare) -> Iterator[str]:
+    """Yields how the share of CPU time was measured."""
     if found.share is not None:
         runs = (
             "of this run"
@@ -253,29 +200,6 @@ def _clocks(profile: Profile, found: CpuShare) -> Iterator[str]:
             f"instructions that overlap ± {points(found.overlap)}"
             + (f", not known whose {points(found.unknown)}" if found.unknown >= 0.0005 else "")
         )
-    if found.scope in ("threads", "threads in user mode"):
-        yield (
-            "▲ Threads and processes that live for less than a millisecond have too few of these "
-            "samples, because the clock begins anew with each thread. Root, or a "
-            "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
-        )
-    if found.contradicted is not None:
-        yield (
-            f"▲ The probe's timers of CPU time found {about(found.contradicted)} in this run, "
-            "which contradicts the kernel's clock. The interval contains both."
-        )
-    if profile.clock is not None and profile.clock.is_unlike:
-        yield (
-            "▲ When the program ran again, it ended otherwise or used much more or less CPU time. "
-            "So only its first run counts."
-        )
-    refused = sum(process.timers_refused for process in profile.processes)
-    if refused and found.scope == "timers":
-        reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
-        why = " or ".join(
-            errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
-        )
-        yield f"▲ {units.counted(refused, 'thread', 'threads')} got no timer of CPU time ({why})."
 
 
 _CLOCKS: dict[Scope, str] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from cairn import units
-from cairn.model import Interval
 from cairn.profile.estimates import Estimate
+from cairn.profile.tally import Peak
 from cairn.report.formatting import NOT_MEASURED
 from cairn.report.standings import UNKNOWN
 
@@ -19,26 +19,12 @@ def short_time(ns: float | None, shortest: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Returns a share as text, with three significant digits.
-
-    With fewer digits, the ends of its interval could look equal.
-    """
-    return f"{share * 100:.{_decimals(share)}f} %"
+    """Returns a share of exact counts, with one decimal, and as "< 0.1 %" if it is less."""
+    return f"{100 * share:.1f} %" if share == 0 or share >= _TENTH else "< 0.1 %"
 
 
-def _decimals(share: float) -> int:
-    return min(4, max(0, 2 - math.floor(math.log10(share * 100)))) if share > 0 else 0
-
-
-def within(share: Estimate) -> str:
-    """Returns the interval as text, with as many decimals as its estimate."""
-    return ends_of(share.interval, share.value)
-
-
-def ends_of(ends: Interval, value: float = 0.0) -> str:
-    """Returns both ends in percent, with as many decimals as `value`."""
-    decimals = _decimals(value or ends.high)
-    return f"[{ends.low * 100:.{decimals}f}, {ends.high * 100:.{decimals}f}]"
+_TENTH = 0.0005
+"""The least share that is 0.1 % when rounded."""
 
 
 def estimated(count: Estimate | None) -> str:
@@ -48,25 +34,67 @@ def estimated(count: Estimate | None) -> str:
     value, low, high = (
         units.count(round(n)) for n in (count.value, count.interval.low, count.interval.high)
     )
-    return value if low == high else f"≈ {value} [{low}, {high}]"
+    return value if low == high else f"{value} ({low} to {high})"
 
 
 def share_of(share: Estimate | None) -> str:
-    """Returns a share and its interval."""
-    return NOT_MEASURED if share is None else f"{percent(share.value)} {within(share)}"
+    """Returns a share and its interval, if it is known."""
+    return NOT_MEASURED if share is None else about(share)
 
 
 def about(share: Estimate) -> str:
-    """Returns a share with its interval, with two significant digits of the interval's half."""
+    """Returns a share with its interval, with two significant digits of the interval's half.
+
+    A share without an error has one decimal and no interval. An interval that rounds to one number
+    is left out.
+    """
     ends = share.interval
+    if ends.low == ends.high:
+        return percent(share.value)
     decimals = digits((ends.high - ends.low) / 2)
     value, low, high = (f"{100 * one:.{decimals}f}" for one in (share.value, ends.low, ends.high))
-    return f"{value} % ({low} to {high})"
+    return f"{value} %" if low == high else f"{value} % ({low} to {high})"
+
+
+def size_about(peak: Peak) -> str:
+    """Returns a size with its interval, with two significant digits of the interval's half.
+
+    An interval that rounds to the size itself is left out.
+    """
+    if peak.low == peak.high:
+        return units.size(peak.bytes)
+    unit = units.size(peak.bytes).rpartition(" ")[2]
+    factor = 1024 ** _UNITS.index(unit)
+    half = (peak.high - peak.low) / 2 / factor
+    decimals = 0 if unit == "B" else min(2, max(0, 1 - math.floor(math.log10(half))))
+    value, low, high = (
+        f"{number / factor:,.{decimals}f}" for number in (peak.bytes, peak.low, peak.high)
+    )
+    return f"{value} {unit}" if low == high else f"{value} {unit} ({low} to {high})"
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def each(mean: Estimate) -> str:
+    """Returns a mean number of events, with two significant digits of its interval's half.
+
+    It has at most three significant digits of its own. An interval that rounds to one number is
+    left out.
+    """
+    ends = mean.interval
+    half = (ends.high - ends.low) / 2
+    decimals = 1
+    if half > 0:
+        most = 2 - math.floor(math.log10(max(ends.high, 1.0)))
+        decimals = max(0, min(most, 1 - math.floor(math.log10(half))))
+    value, low, high = (f"{number:,.{decimals}f}" for number in (mean.value, ends.low, ends.high))
+    return value if low == high else f"{value} ({low} to {high})"
 
 
 def digits(half: float) -> int:
-    """Returns the decimals of a percentage that show two significant digits of `half`."""
-    return min(4, max(0, 1 - math.floor(math.log10(half * 100)))) if half > 0 else 1
+    """Returns the decimals, at most two, that show two significant digits of the share `half`."""
+    return min(2, max(0, 1 - math.floor(math.log10(half * 100)))) if half > 0 else 1
 
 
 def points(share: float) -> str:

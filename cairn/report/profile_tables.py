@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cairn import units
 from cairn.profile.cpu_share import cpu_share
-from cairn.profile.estimates import Estimate, Line, clock, cpu_ns, details, lines, remote_share
+from cairn.profile.estimates import Line, clock, cpu_ns, details, lines, remote_share
 from cairn.profile.tables import (
     event_lines,
     faults_inside,
@@ -15,9 +15,18 @@ from cairn.profile.tables import (
     lock_lines,
     new_share,
 )
-from cairn.profile.tally import ALLOCATING, FUNCTIONS, GROUPS, PHASES, Peak, Profile, lasting
+from cairn.profile.tally import ALLOCATING, FUNCTIONS, GROUPS, PHASES, Profile, lasting
 from cairn.report.formatting import NOT_MEASURED
-from cairn.report.profile_numbers import digits, estimated, percent, share_of, short_time
+from cairn.report.profile_answer import peaks
+from cairn.report.profile_numbers import (
+    digits,
+    each,
+    estimated,
+    percent,
+    share_of,
+    short_time,
+    size_about,
+)
 from cairn.report.standings import UNKNOWN
 from cairn.report.tables import Cell, Table
 
@@ -30,9 +39,16 @@ _TIMELINE = 12
 
 
 def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:
-    """Returns the tables that have rows. `full` adds paths, lives of blocks, and the timeline."""
-    found = [_cpu_time(profile), _operations(profile), _times(profile), _kernel(profile)]
-    found += [_waiting(profile), _events(profile), *_memory(profile)]
+    """Returns the tables that have rows.
+
+    `full` adds paths, lives of blocks, the timeline, rates of system calls, and locks for which no
+    thread waited.
+    """
+    found = [_cpu_time(profile), _operations(profile), _times(profile)]
+    found.append(_kernel(profile, full=full))
+    if full or any(one.contended for one in lock_lines(profile)):
+        found.append(_waiting(profile))
+    found += [_events(profile), *_memory(profile)]
     if full:
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
     return tuple(table for table in found if table.rows)
@@ -63,39 +79,32 @@ def _operations(profile: Profile) -> Table:
             phases, sizes, asked = [int(n) for n in tally.released[place - len(ALLOCATING)]], [], ""
         whole = sum(phases)
         if whole + late:
-            shares = [
-                units.percent(size / whole, signed=False) if whole else UNKNOWN for size in sizes
-            ]
             texts = [units.count(number) for number in (whole + late, *phases)]
-            rows.append((name, *texts, asked, *(shares or [""] * len(GROUPS))))
+            by_size = [units.count(number) for number in sizes] or [""] * len(GROUPS)
+            rows.append((name, *texts, asked, *by_size))
     heads = ("calls", *PHASES, "asked for", *_SIZES)
     last = len(heads) - 1
     return _table("counted", heads, rows, optional=tuple(range(last, last - len(_SIZES), -1)))
 
 
 def _cpu_time(profile: Profile) -> Table:
+    """Returns the parts of the allocator's share of CPU time. The first screen has their sum."""
     found = cpu_share(profile)
     if found.share is None:
-        return _table("CPU time", ("share", "95 %"), [])
+        return _table("CPU time", ("share",), [])
     ends = found.share.interval
-    decimals = digits((ends.high - ends.low) / 2)
-    rows = [
-        (
-            "allocator",
-            f"{100 * found.share.value:.{decimals}f} %",
-            f"{100 * ends.low:.{decimals}f} to {100 * ends.high:.{decimals}f}",
-        )
-    ]
+    parts = [("not known whose", found.unknown)] if found.unknown >= _UNKNOWN_LEAST else []
     if found.scope != "timers":
-        parts = (
-            ("· its code", found.own),
-            ("· its system calls", found.calls),
-            ("· page faults in it", found.faults),
-        )
-        rows += [(name, f"{100 * part:.{decimals}f} %", "") for name, part in parts]
-    if found.unknown >= _UNKNOWN_LEAST:
-        rows.append(("not known whose", f"{100 * found.unknown:.{decimals}f} %", ""))
-    return _table("CPU time", ("share", "95 %"), rows)
+        parts = [
+            ("the allocator's code", found.own),
+            ("its system calls", found.calls),
+            ("page faults in it", found.faults),
+            *parts,
+        ]
+    decimals = digits((ends.high - ends.low) / 2)
+    return _table(
+        "CPU time", ("share",), [(name, f"{100 * part:.{decimals}f} %") for name, part in parts]
+    )
 
 
 def _times(profile: Profile) -> Table:
@@ -112,7 +121,8 @@ def _time_row(line: Line, shortest: float) -> tuple[str, ...]:
     return (line.name, units.count(round(line.operations)), *times)
 
 
-def _kernel(profile: Profile) -> Table:
+def _kernel(profile: Profile, *, full: bool) -> Table:
+    """Returns the system calls within the allocator. `full` adds how frequent they are."""
     rows = [
         (
             one.name,
@@ -124,12 +134,14 @@ def _kernel(profile: Profile) -> Table:
             *(
                 UNKNOWN if rate is None else _rate(rate)
                 for rate in (one.per_second, one.per_thousand)
+                if full
             ),
         )
         for one in kernel_lines(profile)
     ]
-    heads = ("calls", "failed", "bytes", "total", "mean", "longest", "per second", "per 1,000 op.")
-    return _table("system calls", heads, rows)
+    heads = ("calls", "failed", "bytes", "total", "mean", "longest")
+    rates = ("per second", "per 1,000 op.") if full else ()
+    return _table("system calls", (*heads, *rates), rows)
 
 
 def _waiting(profile: Profile) -> Table:
@@ -140,7 +152,6 @@ def _waiting(profile: Profile) -> Table:
             one.name,
             units.count(one.taken),
             units.count(one.contended),
-            percent(one.contended / one.taken) if one.taken else UNKNOWN,
             *(_waited(ns) for ns in (one.wait_ns, one.max_wait_ns)),
             short_time(one.section_ns, shortest),
             units.count(one.refused),
@@ -150,7 +161,6 @@ def _waiting(profile: Profile) -> Table:
     heads = (
         "taken",
         "contended",
-        "share",
         "waited",
         "longest wait",
         "mean section",
@@ -167,7 +177,7 @@ def _events(profile: Profile) -> Table:
             one.name,
             units.count(one.operations),
             units.count(one.looked_at),
-            *(_mean(one.per_operation(event)) for event in events),
+            *(each(one.per_operation(event)) for event in events),
         )
         for one in found
     ]
@@ -178,45 +188,38 @@ def _events(profile: Profile) -> Table:
     )
 
 
-def _mean(each: Estimate) -> str:
-    ends = each.interval
-    return f"{each.value:.3g} [{ends.low:.3g}, {ends.high:.3g}]"
-
-
 def _waited(ns: float | None) -> str:
     return NOT_MEASURED if ns is None else units.time(ns)
 
 
 def _rate(number: float) -> str:
-    return units.count(round(number)) if number >= 100 else f"{number:.3g}"
+    """Returns a rate with three significant digits, and as "< 0.1" if it is less."""
+    return (
+        units.count(round(number))
+        if number >= 100
+        else f"{number:.3g}"
+        if number >= 0.1
+        else "< 0.1"
+    )
 
 
 def _memory(profile: Profile) -> list[Table]:
     """Returns the peaks of one process, and the numbers of all processes.
 
-    A program with one process gets one table.
+    The first screen has the other peaks. A program with one process gets one table.
     """
-    tally, largest = profile.tally, profile.largest
-    held = max((moment.held_bytes for moment in profile.moments if moment.held_bytes), default=None)
-    resident = largest.peak_resident_bytes or None
-    unasked = max(
-        (one.unasked_bytes for one in profile.moments if one.unasked_bytes is not None),
-        default=None,
-    )
+    tally, found = profile.tally, peaks(profile)
     alive = lasting(profile.processes)
     faults = sum(process.minor_faults + process.major_faults for process in alive)
     inside, new, slack = faults_inside(profile), new_share(tally), None
     if tally.watched_bytes:
         slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
-    peaks = [("peak of live blocks, as requested", _peak(largest.peak_requested))]
-    if largest.peak_usable is not None:
-        peaks.append(("peak of live blocks, usable", _peak(largest.peak_usable)))
-    peaks += [
-        ("peak held from the kernel", NOT_MEASURED if held is None else units.size(held)),
-        ("peak resident", NOT_MEASURED if resident is None else units.size(resident)),
-    ]
-    if unasked is not None:
-        peaks.append(("peak between blocks, never handed out", units.size(unasked)))
+    usable, between = found.live_usable, found.between_blocks_bytes
+    rows = []
+    if usable is not None:
+        rows.append(("peak of live blocks, usable", size_about(usable)))
+    if between is not None:
+        rows.append(("peak between blocks, never handed out", units.size(between)))
     totals = [
         ("usable bytes beyond the requests", slack or NOT_MEASURED),
         ("page faults in the allocator", estimated(inside)),
@@ -227,23 +230,11 @@ def _memory(profile: Profile) -> list[Table]:
     if tally.released.sum():
         totals.append(("freed by another thread", share_of(remote_share(tally))))
     if len(alive) == 1:
-        return [_table("memory, one process", ("",), [*peaks, *totals])]
+        return [_table("memory, one process", ("",), [*rows, *totals])]
     return [
-        _table("memory, one process", ("",), peaks),
+        _table("memory, one process", ("",), rows),
         _table("memory, all processes", ("",), totals),
     ]
-
-
-def _peak(peak: Peak | None) -> str:
-    """Returns a peak of live bytes with its interval. A unit that all share is named once."""
-    if peak is None:
-        return NOT_MEASURED
-    value, low, high = (units.size(number) for number in (peak.bytes, peak.low, peak.high))
-    if peak.low == peak.high:
-        return value
-    if len({text.partition(" ")[2] for text in (value, low, high)}) == 1:
-        low, high = (text.partition(" ")[0] for text in (low, high))
-    return f"≈ {value} [{low}, {high}]"
 
 
 def _paths(profile: Profile) -> Table:

@@ -12,7 +12,7 @@ from cairn.findings import find
 from cairn.model import Finding
 from cairn.profile import reader
 from cairn.profile.tally import CALLS, Profile, Tree
-from cairn.report.profile import because
+from cairn.report.profile_answer import because
 
 MIB = 1 << 20
 
@@ -373,4 +373,4 @@ def test_the_report_of_a_finding_is_a_paragraph_with_advice(tmp_path: Path) -> N
     assert text.startswith(
         "▲ The allocator returns memory to the kernel and soon needs it again: 11."
     )
-    assert " % of CPU" in text and " To do: let it keep more" in text and text.endswith(".")
+    assert " of the CPU time." in text and " To do: let it keep more" in text and text.endswith(".")

@@ -469,7 +469,7 @@ def test_the_facts_of_the_launcher_are_kept_next_to_the_probes_files(tmp_path: P
     reader.write_tree(tmp_path, TREE)
     found = reader.gather(tmp_path)
     assert found.tree == TREE
-    text = " ".join(profile.render(found, View()).split())
+    text = " ".join(profile.render(found, View(full=True)).split())
     assert text.startswith("profile prog 'a b' · glibc 2.36 ·")
     assert (
         "user 1.50 s, system 20.0 ms, 12 voluntary and 3,456 involuntary context switches" in text

@@ -1,0 +1,274 @@
+"""The first screen of a profile: the answer in sentences, before any table.
+
+The sentences come in this order: the allocator's share of CPU time, its memory, up to FINDINGS_MOST
+findings with their effects and advice, and what is not known. They fit into LINES lines of 80
+columns. `profile_export.document` has each of their numbers, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cairn import units
+from cairn.findings import find
+from cairn.model import Finding
+from cairn.profile.cpu_share import SAMPLES_LEAST, cpu_share
+from cairn.profile.estimates import Estimate, busy_ns, clock
+from cairn.profile.tally import Peak, Profile, lasting
+from cairn.report.formatting import printable, wrapped
+from cairn.report.prediction import sentences
+from cairn.report.profile_gaps import gaps
+from cairn.report.profile_numbers import about, size_about
+from cairn.why.prediction import Prediction
+
+LINES = 24
+"""The lines of a first screen, with the title."""
+FINDINGS_MOST = 3
+"""The most findings on the first screen. The others are below the tables."""
+GAPS_MOST = 2
+"""The most sentences about what is not known on the first screen. The others are below the tables,
+because they matter less."""
+_EXAMINED_FROM = 10 << 20
+"""The probe examines the pages of a process from this resident set on (CLOSELY_BYTES in
+src/probe/session.c). With less memory there can be no finding about memory between blocks."""
+_WHOLES = {
+    "CPU": "of the CPU time",
+    "thread time": "of the threads' time",
+    "memory": "of the resident memory",
+}
+_PERMISSION = "Root, or a kernel.perf_event_paranoid of 2 or less, permits a faster clock."
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Some sentences of the answer."""
+
+    text: str
+    style: str = ""
+    hanging: int = 0
+    """The indent of all lines but the first, in columns."""
+
+    def lines(self, width: int) -> int:
+        """Returns the number of lines that the paragraph takes."""
+        return sum(len(wrapped(part, width - self.hanging)) for part in self.text.split("\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The paragraphs of the first screen, and the sentences that belong below the tables."""
+
+    groups: tuple[tuple[Paragraph, ...], ...]
+    """Groups of paragraphs, with an empty line between two groups."""
+    left: tuple[str, ...]
+    """The findings that are not on the first screen, or not with their evidence."""
+    warnings: tuple[str, ...]
+    """The sentences about what is not known that are not on the first screen."""
+
+    def lines(self, width: int) -> int:
+        """Returns the number of lines that the first screen takes."""
+        told = sum(one.lines(width) for group in self.groups for one in group)
+        return told + max(0, len(self.groups) - 1)
+
+
+def answer(
+    profile: Profile, title: str, width: int, *, others: Sequence[Prediction] = ()
+) -> Answer:
+    """Returns the answer, with the evidence of its findings if that fits into LINES.
+
+    If even the findings alone do not fit, there are no empty lines between the paragraphs.
+    """
+    found = _answer(profile, title, others, evidence=True)
+    if found.lines(width) <= LINES:
+        return found
+    found = _answer(profile, title, others, evidence=False)
+    if found.lines(width) <= LINES:
+        return found
+    dense = tuple(one for group in found.groups for one in group)
+    return Answer((dense,), found.left, found.warnings)
+
+
+def _answer(
+    profile: Profile, title: str, others: Sequence[Prediction], *, evidence: bool
+) -> Answer:
+    raised, unknown = find(profile), [printable(one) for one in gaps(profile)]
+    shown = raised[:FINDINGS_MOST]
+    told = [Paragraph(printable(because(one, evidence=evidence)), "", 2) for one in shown]
+    if more := len(raised) - len(shown):
+        are = "finding is" if more == 1 else "findings are"
+        told.append(Paragraph(f"{more} more {are} below the tables.", "", 2))
+    if not raised and (negative := no_finding(profile)):
+        told.append(Paragraph(negative))
+    told += [Paragraph(printable(one)) for one in sentences(others)]
+    groups = [[Paragraph(title)], _shares(profile), [], told]
+    groups[2] += [Paragraph(printable(text)) for text in memory(profile)]
+    if unknown:
+        groups.append([Paragraph("▲ " + " ".join(unknown[:GAPS_MOST]), "yellow", 2)])
+    left = [] if evidence else [f"▲ {one.says}: {_evidence(one)}" for one in shown if one.evidence]
+    left += [because(one) for one in raised[FINDINGS_MOST:]]
+    return Answer(
+        tuple(tuple(group) for group in groups if group),
+        tuple(map(printable, left)),
+        tuple(unknown[GAPS_MOST:]),
+    )
+
+
+def _shares(profile: Profile) -> list[Paragraph]:
+    first, *warnings = map(printable, shares(profile))
+    return [Paragraph(first, "bold"), *(Paragraph(text, "yellow", 2) for text in warnings)]
+
+
+def shares(profile: Profile) -> Iterator[str]:
+    """Yields the sentences about the allocator's share of CPU time, and why it may be imprecise."""
+    if not profile.operations:
+        is_whole = profile.tree is None or not profile.tree.missing
+        yield (
+            "The program allocated nothing and freed nothing, so there is nothing to profile."
+            if is_whole
+            else "The processes that were recorded allocated nothing and freed nothing."
+        )
+        return
+    found = cpu_share(profile)
+    why_not = profile.clock.why_not if profile.clock is not None else ""
+    if found.share is None:
+        more = f" {_PERMISSION}"
+        if found.runs:
+            runs = max(2, -(-SAMPLES_LEAST * found.runs // max(1, found.samples)))
+            more = f" A longer run has more, or --runs {runs}."
+        yield f"The allocator's share of CPU time is not known: {found.why_not}.{more}"
+    else:
+        yield (
+            f"The allocator takes {about(found.share)} of the CPU time. No other allocator can "
+            "save more than that in the allocator itself; how blocks lie can change the rest."
+        )
+    if found.scope == "timers" and why_not:
+        yield (
+            f"▲ That comes from only {units.counted(found.samples, 'sample')} of CPU time, "
+            f"because {why_not}. {_PERMISSION}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPeaks:
+    """The peaks of memory in the process with the most live bytes. None means not measured."""
+
+    program: str
+    pid: int
+    live_requested: Peak | None
+    live_usable: Peak | None
+    live_counted: bool
+    held_bytes: int | None
+    resident_bytes: int | None
+    between_blocks_bytes: int | None
+    """Resident memory between blocks that was never handed out."""
+
+
+def peaks(profile: Profile) -> MemoryPeaks:
+    """Returns the peaks of the process with the most live bytes. Each has its own time."""
+    largest, moments = profile.largest, profile.moments
+    return MemoryPeaks(
+        program=largest.program,
+        pid=largest.pid,
+        live_requested=largest.peak_requested,
+        live_usable=largest.peak_usable,
+        live_counted=largest.live_counted,
+        held_bytes=max((one.held_bytes for one in moments if one.held_bytes), default=None),
+        resident_bytes=largest.peak_resident_bytes or None,
+        between_blocks_bytes=max(
+            (one.unasked_bytes for one in moments if one.unasked_bytes is not None), default=None
+        ),
+    )
+
+
+def memory(profile: Profile) -> Iterator[str]:
+    """Yields the sentence about memory, and whether live bytes are an estimate."""
+    if not profile.operations:
+        return
+    found, alive = peaks(profile), lasting(profile.processes)
+    if len(alive) > 1:
+        name = found.program.rpartition("/")[2]
+        where = f"In {name} ({found.pid}), the largest of {len(alive):,} processes, "
+    elif profile.tree is not None and profile.tree.missing:
+        where = "In the only process that was recorded, "
+    else:
+        where = "In the program's only process, "
+    live, told, not_measured = found.live_requested, [], []
+    if live is not None:
+        told.append(f"the peak of live blocks was {size_about(live)} as requested")
+    else:
+        not_measured.append("the peak of live blocks")
+    if found.held_bytes is not None:
+        told.append(f"the allocator held at most {units.size(found.held_bytes)}")
+    else:
+        not_measured.append("the memory that the allocator held")
+    if found.resident_bytes is not None:
+        told.append(f"at most {units.size(found.resident_bytes)} were resident")
+    else:
+        not_measured.append("the resident memory")
+    lacking = listed(not_measured)
+    if not told:
+        yield f"{where}{lacking} were not measured."
+        return
+    are = "was" if len(not_measured) == 1 else "were"
+    yield (
+        f"{where}{listed(told)}.{_estimated(profile, live)}"
+        + (f" {lacking[0].upper()}{lacking[1:]} {are} not measured." if lacking else "")
+    )
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Returns the parts as a list in a sentence: "a", "a and b", "a, b, and c"."""
+    if len(parts) < 3:
+        return " and ".join(parts)
+    return f"{', '.join(parts[:-1])}, and {parts[-1]}"
+
+
+def _estimated(profile: Profile, live: Peak | None) -> str:
+    """Returns the sentence that live bytes are an estimate, and what would count them."""
+    if live is None or profile.largest.live_counted:
+        return ""
+    if any(one.live_usable_bytes is not None for one in profile.moments):
+        return " The peak of live blocks is an estimate; --live exact counts them."
+    return (
+        " The peak of live blocks is an estimate. They cannot be counted, because the allocator "
+        "has no malloc_usable_size()."
+    )
+
+
+def no_finding(profile: Profile) -> str:
+    """Returns the sentence that there is no finding. It names what was not examined."""
+    if not profile.operations:
+        return ""
+    unseen = []
+    ways = {process.seen for process in lasting(profile.processes)}
+    timed = clock(profile.tally) is not None
+    if not timed or busy_ns(profile) is None or ways == {"unseen"}:
+        unseen.append("its system calls")
+    elif ways != {"dispatch"}:
+        unseen.append("some of its system calls")
+    if not timed:
+        unseen.append("its locks")
+    resident = max((one.resident_bytes for one in profile.moments), default=0)
+    examined = any(one.unasked_bytes is not None for one in profile.moments)
+    if not resident or (resident >= _EXAMINED_FROM and not examined):
+        unseen.append("its memory between blocks")
+    found = "No known illness of the allocator was found"
+    if not unseen:
+        return f"{found}."
+    return f"{found}. But {listed(unseen)} could not be examined."
+
+
+def because(finding: Finding, *, evidence: bool = True) -> str:
+    """Returns a finding as a paragraph: the cause, its size, the evidence and the advice."""
+    ends = finding.interval
+    effect = (
+        about(Estimate(finding.effect, ends))
+        if ends is not None and ends.low < ends.high
+        else units.percent(finding.effect, signed=False)
+    )
+    told = f" {_evidence(finding)}" if evidence and finding.evidence else ""
+    return f"▲ {finding.says}: {effect} {_WHOLES[finding.of]}.{told} To do: {finding.advice}."
+
+
+def _evidence(finding: Finding) -> str:
+    return f"{'; '.join(finding.evidence)}."

@@ -1,0 +1,104 @@
+"""The sentences about what a profile does not know, and what would help, the gravest first."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Iterator
+
+from cairn import units
+from cairn.findings import find
+from cairn.profile.cpu_share import CpuShare, cpu_share
+from cairn.profile.tally import Profile, Seen, cut_short, lasting, one_or_more
+from cairn.report.profile_notes import not_recorded, refusal, used_libraries
+from cairn.report.profile_numbers import about
+
+_UNKNOWN_LEAST = 0.01
+"""The least share of CPU time that cannot be attributed and is compared with the findings."""
+
+
+def gaps(profile: Profile) -> Iterator[str]:
+    """Yields whole sentences: first missing processes, then what makes numbers uncertain."""
+    yield from _missing(profile)
+    yield from _unseen(profile)
+    yield from _uncertain(profile, cpu_share(profile))
+    if short := cut_short(profile.processes):
+        yield (
+            f"{units.counted(len(short), 'process was', 'processes were')} killed or exited by a "
+            "system call, and counted "
+            f"up to then ({one_or_more([process.program for process in short])})."
+        )
+    if len(used := used_libraries(profile)) > 1:
+        yield (
+            "The processes called different allocators: "
+            f"{', '.join(path or 'unknown' for path in used[:4])}."
+        )
+
+
+def _missing(profile: Profile) -> Iterator[str]:
+    if (missing := profile.tree.missing if profile.tree else ()) and missing:
+        of = len(missing) + len(lasting(profile.processes))
+        are = "is" if len(missing) == 1 else "are"
+        yield f"{len(missing):,} of {of:,} processes {are} missing: {not_recorded(missing)}."
+    if profile.empty:
+        ended = units.counted(profile.empty, "process", "processes")
+        yield f"{ended} left no counts (ended too early, or could not write a file)."
+    if lost := sum(process.threads_lost for process in profile.processes):
+        yield f"{units.counted(lost, 'thread')} could not be counted; is the disk full?"
+
+
+_UNSEEN: dict[Seen, str] = {
+    "interpose": "The allocator's system calls were seen only where it calls libc's functions",
+    "unseen": "The allocator's system calls, and the memory that it held, were not measured",
+}
+
+
+def _unseen(profile: Profile) -> Iterator[str]:
+    """Yields which system calls were not seen, and why syscall user dispatch was refused."""
+    images = Counter(process.seen for process in profile.processes)
+    for way, says in _UNSEEN.items():
+        if not images[way]:
+            continue
+        among = (
+            f" in {images[way]:,} of {len(profile.processes):,} programs" if len(images) > 1 else ""
+        )
+        reasons = {one.seen_errno for one in profile.processes if one.seen == way} - {0}
+        why = " or ".join(refusal(reason) for reason in sorted(reasons)[:3])
+        because = f", because syscall user dispatch was refused ({why})" if why else ""
+        yield f"{says}{among}{because}. {_HELP if why else '--kernel-calls auto sees more.'}"
+
+
+_HELP = "Linux 5.11 or later has it on x86-64."
+
+
+def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
+    """Yields what makes the share of CPU time uncertain."""
+    if found.scope in ("threads", "threads in user mode"):
+        yield (
+            "Threads and processes that live for less than a millisecond have too few of the clock "
+            "samples, because the clock begins anew with each thread. Root, or a "
+            "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
+        )
+    if found.contradicted is not None:
+        yield (
+            f"The probe's timers of CPU time found {about(found.contradicted)} in this run, "
+            "which contradicts the kernel's clock. The interval contains both."
+        )
+    if profile.clock is not None and profile.clock.is_unlike:
+        yield (
+            "When the program ran again, it ended otherwise or used much more or less CPU time. "
+            "So only its first run counts."
+        )
+    most = max((one.effect for one in find(profile) if one.of == "CPU"), default=1.0)
+    if found.share is not None and found.unknown > max(_UNKNOWN_LEAST, most):
+        yield (
+            f"{100 * found.unknown:.0f} % of the CPU time is not known whose: more than any "
+            "finding explains."
+        )
+    refused = sum(process.timers_refused for process in profile.processes)
+    if refused and found.scope == "timers":
+        reasons = {process.timer_errno for process in profile.processes if process.timers_refused}
+        why = " or ".join(
+            errno.errorcode.get(reason, f"error {reason}") for reason in sorted(reasons)[:3]
+        )
+        yield f"{units.counted(refused, 'thread', 'threads')} got no timer of CPU time ({why})."

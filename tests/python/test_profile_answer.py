@@ -1,0 +1,243 @@
+"""Tests of the first screen of a profile: twelve kinds of profiles, made of invented files.
+
+Each golden file has the first screen as a terminal of 80 columns and 24 lines shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.probes import Made, busy, locking, refused
+
+from cairn.profile import reader
+from cairn.profile.cpu_share import SAMPLES_LEAST
+from cairn.profile.tally import FUNCTIONS, ClockRun, KernelClock, Missing, Profile, Tree, Window
+from cairn.report import profile, profile_answer, profile_export
+from cairn.report.view import View
+
+MIB = 1 << 20
+NAME = "glibc 2.36"
+RUN = ClockRun(
+    probed=True, scope="processors", samples=4_000, own_ns=300e6, calls_ns=40e6, faults_ns=60e6,
+    program_ns=600e6, probe_ns=200e6, inside_squares=100e12, squares=250e12, cpu_ns=1.2e9,
+)  # fmt: skip
+TREE = Tree(
+    command=("./records", "--rows", "100000"), allocator=NAME, wall_ns=1_000_000_000,
+    user_ns=850_000_000, system_ns=50_000_000, voluntary_switches=12, involuntary_switches=3,
+    minor_faults=5_000, major_faults=0, counters={}, user_mode_only=False,
+)  # fmt: skip
+
+
+def gathered(
+    folder: Path, *made: Made, run: ClockRun | None = RUN, tree: Tree = TREE, why_not: str = ""
+) -> Profile:
+    folder.mkdir(exist_ok=True)
+    for one in made:
+        one.write(folder)
+    found = replace(reader.gather(folder), machine="x86_64", tree=tree)
+    return replace(found, clock=KernelClock((run,) if run else (), why_not))
+
+
+def seen(made: Made, *, between: int = 0) -> Made:
+    """The file with moments at which the probe examined the pages, and with counted live bytes.
+
+    `between` bytes between blocks were written and never handed out.
+    """
+    made.moments(
+        (4_000_000, MIB, 2 * MIB, 9 * MIB, 0, 0, 0),
+        (8_000_000, 8 * MIB, 16 * MIB, 28 * MIB, between, 0, 0),
+    )
+    made.live(9 * MIB, 100 << 10, (9 * MIB, 8 * MIB, 30 << 10))
+    return made
+
+
+def storm(made: Made) -> Made:
+    """The file with system calls that return memory, which the program touches again."""
+    made.kernel("madvise(DONTNEED)", 1_000, 100_000, 64 << 10)
+    made.start["minor_faults"] = 5_000 + 30 * 256 + 16_000
+    return made
+
+
+def healthy(folder: Path) -> Profile:
+    return gathered(folder, seen(busy()))
+
+
+def one_finding(folder: Path) -> Profile:
+    return gathered(folder, storm(seen(busy())), tree=replace(TREE, system_ns=200_000_000))
+
+
+def three_findings(folder: Path) -> Profile:
+    """Memory is returned too early, threads wait for a lock, and records lie between blocks."""
+    made = storm(seen(locking(), between=9 * MIB))
+    made.start["threads_most"] = made.start["threads_started"] = 2
+    made.threads["since_ticks"][0] = 7
+    made.kernel("futex wait", 1_100, 300_000)
+    return gathered(folder, made, tree=replace(TREE, system_ns=200_000_000))
+
+
+def too_few_samples(folder: Path) -> Profile:
+    return gathered(folder, seen(busy()), run=replace(RUN, samples=41))
+
+
+def no_clock(folder: Path) -> Profile:
+    """The kernel refuses clock samples. The timers of each thread have a few."""
+    made = seen(busy())
+    made.sampled(300, 60)
+    why = "the kernel does not allow clock samples here: Permission denied"
+    return gathered(folder, made, run=None, why_not=why)
+
+
+def estimated_live_bytes(folder: Path) -> Profile:
+    made = busy()
+    made.samples["moments"]["live_error_bytes"] = 400 << 10
+    return gathered(folder, made)
+
+
+def missing_processes(folder: Path) -> Profile:
+    gone = tuple(Missing(pid, "dropped_rights", "EFBIG") for pid in (812, 813))
+    return gathered(folder, seen(busy()), tree=replace(TREE, missing=gone))
+
+
+def many_processes(folder: Path) -> Profile:
+    """Forty compilers. The system calls of some were seen only in part, and one was killed."""
+    made = [
+        seen(
+            (refused if n % 4 == 3 else busy)(
+                pid=200 + n, begin_ns=10**9 * (n + 1), program=b"/usr/bin/cc1", state=1 + (n != 5)
+            )
+        )
+        for n in range(40)
+    ]
+    return gathered(folder, *made, tree=replace(TREE, command=("make", "-j8")))
+
+
+def no_frees(folder: Path) -> Profile:
+    made = Made()
+    made.called("malloc", "small", 100_000, 100)
+    made.fresh("small", 100_000)
+    made.timed("new", "small", [200] * 1_500)
+    made.kernel("brk", 80, 2_000, 132 << 10)
+    return gathered(folder, seen(made))
+
+
+def threads_that_end(folder: Path) -> Profile:
+    """All calls are made by threads that are ending, so none of them has a phase or a time."""
+    made = Made()
+    made.start["late_calls"][0, 0] = 4_000
+    made.start["late_bytes"][0, 0] = 64 * 4_000
+    made.start["late_calls"][0, FUNCTIONS.index("free")] = 4_000
+    made.start["threads_started"] = 1_000
+    return gathered(folder, made)
+
+
+def a_window(folder: Path) -> Profile:
+    found = gathered(folder, seen(busy(user_us=4_000_000)), run=None)
+    window = Window(31_000_000_000, 61_000_000_000, 30_000_000_000)
+    return replace(found, window=window, clock=KernelClock((RUN,)))
+
+
+def nothing_allocated(folder: Path) -> Profile:
+    made = Made(user_us=2_000)
+    made.released("free(NULL)", 1)
+    return gathered(folder, made, run=None)
+
+
+KINDS: tuple[Callable[[Path], Profile], ...] = (
+    healthy, one_finding, three_findings, too_few_samples, no_clock, estimated_live_bytes,
+    missing_processes, many_processes, no_frees, threads_that_end, a_window, nothing_allocated,
+)  # fmt: skip
+
+
+def shown(found: Profile, *, full: bool = False) -> str:
+    return profile.render(found, View(full=full, width=80), allocator=NAME)
+
+
+def answer_of(found: Profile) -> profile_answer.Answer:
+    return profile_answer.answer(found, "title", 80)
+
+
+def first_lines(found: Profile) -> list[str]:
+    return shown(found).splitlines()[: profile_answer.LINES]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_first_screen_is_golden(
+    kind: Callable[[Path], Profile], tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    text = "\n".join(first_lines(kind(tmp_path))) + "\n"
+    assert all(len(line) <= 80 for line in text.splitlines())
+    golden(f"profile-screen/{kind.__name__}", text)
+
+
+def numbers(document: Any) -> Iterator[float]:
+    """Yields the numbers of a JSON document. The numbers within sentences are no part of it."""
+    if isinstance(document, bool):
+        return
+    if isinstance(document, (int, float)):
+        yield document
+    elif isinstance(document, dict):
+        for value in document.values():
+            yield from numbers(value)
+    elif isinstance(document, (list, tuple)):
+        for value in document:
+            yield from numbers(value)
+
+
+ANSWERED = ("counts", "cpu_share", "memory", "wall_ns", "cpu_ns", "window")
+"""The parts of the JSON document with the numbers of the first screen, beside the findings."""
+
+
+_TOLD = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?: (ns|µs|ms|s|B|KiB|MiB|GiB|%))?(?![\w.]*\w)")
+_FACTORS = {
+    "ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+    "%": 0.01,
+}  # fmt: skip
+
+
+def told(text: str) -> list[tuple[str, float, float]]:
+    """Returns the numbers of the text: as written, the value, and the value of half its last digit.
+
+    The two ends of an interval have the unit of the number before it.
+    """
+    found, unit = [], ""
+    for match in _TOLD.finditer(text):
+        digits = match[1].replace(",", "")
+        before = text[: match.start()]
+        is_end = before.endswith(" to ") or (found and before.endswith(f"{found[-1][0]} ("))
+        unit = match[2] or (unit if is_end else "")
+        factor = _FACTORS.get(unit, 1.0)
+        decimals = len(digits.partition(".")[2])
+        found.append((match[0], float(digits) * factor, 0.5001 * 10**-decimals * factor))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_number_of_the_first_screen_is_in_the_json(
+    kind: Callable[[Path], Profile], tmp_path: Path
+) -> None:
+    found = kind(tmp_path)
+    document = json.loads(profile_export.document(found, allocator=NAME, cairn="0.1"))
+    told_by = {name: document[name] for name in ANSWERED}
+    effects = [(one["effect"], one["interval"]) for one in document["findings"]]
+    known = [*numbers(told_by), *numbers(effects), SAMPLES_LEAST]
+    known += [one["pid"] for one in document["missing"]]
+    # The evidence of a finding, a command and a reason are texts in the JSON, too.
+    texts = [NAME, " ".join(TREE.command), "Linux 5.11"]
+    for one in document["findings"]:
+        texts += [*one["evidence"], one["advice"]]
+    title = shown(found).partition("\n\n")[0]
+    groups = answer_of(found).groups[1:]
+    whole = " ".join([title, *(one.text for group in groups for one in group)])
+    for text in texts:
+        whole = whole.replace(text, "")
+    # What the user may do is no measured number: "--runs 5", "kernel.perf_event_paranoid of 2".
+    whole = re.sub(r"--runs \d+|perf_event_paranoid of \d", "", whole)
+    assert len(told(whole)) >= 3
+    for text, value, half in told(whole):
+        assert any(abs(value - one) <= half for one in known), text
