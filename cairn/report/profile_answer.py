@@ -194,15 +194,15 @@ def memory(profile: Profile) -> Iterator[str]:
         where = "In the program's only process, "
     live, told, not_measured = found.live_requested, [], []
     if live is not None:
-        told.append(f"the peak of live blocks was {size_about(live)} as requested")
+        told.append(f"live blocks peaked at {size_about(live)} of requested bytes")
     else:
         not_measured.append("the peak of live blocks")
     if found.held_bytes is not None:
-        told.append(f"the allocator held at most {units.size(found.held_bytes)}")
+        told.append(f"the allocator held up to {units.size(found.held_bytes)}")
     else:
         not_measured.append("the memory that the allocator held")
     if found.resident_bytes is not None:
-        told.append(f"at most {units.size(found.resident_bytes)} were resident")
+        told.append(f"up to {units.size(found.resident_bytes)} were resident")
     else:
         not_measured.append("the resident memory")
     lacking = listed(not_measured)

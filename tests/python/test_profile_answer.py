@@ -228,7 +228,7 @@ def test_each_number_of_the_first_screen_is_in_the_json(
     known = [*numbers(told_by), *numbers(effects), SAMPLES_LEAST]
     known += [one["pid"] for one in document["missing"]]
     # The evidence of a finding, a command and a reason are texts in the JSON, too.
-    texts = [NAME, " ".join(TREE.command), "Linux 5.11"]
+    texts = [NAME, " ".join(TREE.command), "Linux 5.11", "x86-64"]
     for one in document["findings"]:
         texts += [*one["evidence"], one["advice"]]
     title = shown(found).partition("\n\n")[0]

@@ -174,7 +174,7 @@ def test_the_report_has_counts_times_system_calls_and_memory(tmp_path: Path) -> 
     assert "munmap" in text
     assert "madvise" not in text
     assert "getrandom 2, 1 more" in text
-    assert "the allocator held at most 16.0 MiB, and at most 30.0 MiB were resident." in " ".join(
+    assert "the allocator held up to 16.0 MiB, and up to 30.0 MiB were resident." in " ".join(
         text.split()
     )
     assert "2,220 of 140,820 operations were timed" in text
