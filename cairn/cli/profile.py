@@ -94,7 +94,8 @@ if TYPE_CHECKING:
 @click.option(
     "--full",
     is_flag=True,
-    help="Add times by size and phase, lifetimes of blocks, and memory over time.",
+    help="Add times by size and phase, lifetimes of blocks, memory over time, and how the numbers "
+    "were measured.",
 )
 @click.option(
     "--json",

@@ -8,7 +8,7 @@ columns. `profile_export.document` has each of their numbers, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.findings import find
@@ -71,46 +71,58 @@ class Answer:
         return told + max(0, len(self.groups) - 1)
 
 
+_FORMS = (
+    (FINDINGS_MOST, GAPS_MOST, True),
+    (FINDINGS_MOST, GAPS_MOST, False),
+    (FINDINGS_MOST, 1, False),
+    (2, 1, False),
+    (1, 1, False),
+)
+"""The forms of an answer, the longest first: the most findings, the most sentences about what is
+not known, and whether findings have their evidence."""
+
+
 def answer(
     profile: Profile, title: str, width: int, *, others: Sequence[Prediction] = ()
 ) -> Answer:
-    """Returns the answer, with the evidence of its findings if that fits into LINES.
+    """Returns the longest answer that fits into LINES.
 
-    If even the findings alone do not fit, there are no empty lines between the paragraphs.
+    Empty lines between paragraphs are left out before a finding is.
     """
-    found = _answer(profile, title, others, evidence=True)
-    if found.lines(width) <= LINES:
-        return found
-    found = _answer(profile, title, others, evidence=False)
-    if found.lines(width) <= LINES:
-        return found
-    dense = tuple(one for group in found.groups for one in group)
-    return Answer((dense,), found.left, found.warnings)
-
-
-def _answer(
-    profile: Profile, title: str, others: Sequence[Prediction], *, evidence: bool
-) -> Answer:
     raised, unknown = find(profile), [printable(one) for one in gaps(profile)]
-    shown = raised[:FINDINGS_MOST]
-    told = [Paragraph(printable(because(one, evidence=evidence)), "", 2) for one in shown]
-    if more := len(raised) - len(shown):
-        are = "finding is" if more == 1 else "findings are"
-        told.append(Paragraph(f"{more} more {are} below the tables.", "", 2))
+    first = [[Paragraph(title)], _shares(profile)]
+    first.append([Paragraph(printable(text)) for text in memory(profile)])
+    last = [Paragraph(printable(one)) for one in sentences(others)]
     if not raised and (negative := no_finding(profile)):
-        told.append(Paragraph(negative))
-    told += [Paragraph(printable(one)) for one in sentences(others)]
-    groups = [[Paragraph(title)], _shares(profile), [], told]
-    groups[2] += [Paragraph(printable(text)) for text in memory(profile)]
-    if unknown:
-        groups.append([Paragraph("▲ " + " ".join(unknown[:GAPS_MOST]), "yellow", 2)])
+        last.insert(0, Paragraph(negative))
+    for findings, most, evidence in _FORMS:
+        told, left = _findings(raised, findings, evidence=evidence)
+        groups = [*first, [*told, *last]]
+        if unknown:
+            groups.append([Paragraph("▲ " + " ".join(unknown[:most]), "yellow", 2)])
+        found = Answer(
+            tuple(tuple(group) for group in groups if group), left, tuple(unknown[most:])
+        )
+        if found.lines(width) <= LINES:
+            return found
+        if not evidence:
+            found = replace(found, groups=(tuple(one for group in groups for one in group),))
+            if found.lines(width) <= LINES:
+                return found
+    return found
+
+
+def _findings(
+    raised: Sequence[Finding], most: int, *, evidence: bool
+) -> tuple[list[Paragraph], tuple[str, ...]]:
+    """Returns the findings of the first screen, and the sentences that belong below the tables."""
+    shown, more = raised[:most], raised[most:]
+    told = [Paragraph(printable(because(one, evidence=evidence)), "", 2) for one in shown]
+    if more:
+        are = "finding is" if len(more) == 1 else "findings are"
+        told.append(Paragraph(f"{len(more)} more {are} below the tables.", "", 2))
     left = [] if evidence else [f"▲ {one.says}: {_evidence(one)}" for one in shown if one.evidence]
-    left += [because(one) for one in raised[FINDINGS_MOST:]]
-    return Answer(
-        tuple(tuple(group) for group in groups if group),
-        tuple(map(printable, left)),
-        tuple(unknown[GAPS_MOST:]),
-    )
+    return told, tuple(map(printable, [*left, *(because(one) for one in more)]))
 
 
 def _shares(profile: Profile) -> list[Paragraph]:

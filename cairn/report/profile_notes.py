@@ -37,6 +37,8 @@ _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-lo
 _SHORT_NS = 100
 """The processor executes much of an operation that is shorter than this at the same time as the
 instructions around it."""
+_UNTIMED_LEAST = 0.01
+"""The least share of the operations that a warning about operations without a time is about."""
 _PIDS_MOST = 5
 """The most process numbers that a sentence names for one program."""
 
@@ -136,9 +138,10 @@ def _untimed(profile: Profile, total: Line) -> Iterator[str]:
             [one.name for one in lines(profile) if one.untimed and one.name != total.name]
             or ["free"]
         )
+        sign = "▲ " if total.untimed > _UNTIMED_LEAST * total.operations else ""
         yield (
-            f"▲ The times do not include {units.counted(total.untimed, 'operation')}, because no "
-            f"operation of {'its' if total.untimed == 1 else 'their'} kind was timed ({kinds})."
+            f"{sign}The times do not include {units.counted(total.untimed, 'operation')}, because "
+            f"no operation of {'its' if total.untimed == 1 else 'their'} kind was timed ({kinds})."
         )
     if late := int(tally.late_calls.sum()):
         yield (

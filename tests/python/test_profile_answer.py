@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support.probes import Made, busy, locking, refused
 
+from cairn.findings import find
 from cairn.profile import reader
 from cairn.profile.cpu_share import SAMPLES_LEAST
 from cairn.profile.tally import FUNCTIONS, ClockRun, KernelClock, Missing, Profile, Tree, Window
@@ -159,7 +160,7 @@ def shown(found: Profile, *, full: bool = False) -> str:
 
 
 def answer_of(found: Profile) -> profile_answer.Answer:
-    return profile_answer.answer(found, "title", 80)
+    return profile_answer.answer(found, "profile  two lines,\nlike the title", 80)
 
 
 def first_lines(found: Profile) -> list[str]:
@@ -173,6 +174,32 @@ def test_the_first_screen_is_golden(
     text = "\n".join(first_lines(kind(tmp_path))) + "\n"
     assert all(len(line) <= 80 for line in text.splitlines())
     golden(f"profile-screen/{kind.__name__}", text)
+
+
+def test_the_longest_answer_fits_into_the_first_screen(tmp_path: Path) -> None:
+    """Three findings, too few samples, and three kinds of missing knowledge at once."""
+    found = three_findings(tmp_path)
+    gone = tuple(Missing(pid, "dropped_rights", "EFBIG") for pid in range(900, 950))
+    why = "the kernel does not allow clock samples here: Permission denied"
+    tally = replace(found.tally, cpu_samples=300)
+    tree = replace(TREE, missing=gone, system_ns=200_000_000)
+    found = replace(found, tally=tally, tree=tree, clock=KernelClock((), why), empty=2)
+    assert len(find(found)) == 3
+    assert answer_of(found).lines(80) == profile_answer.LINES
+    text = " ".join(shown(found).split())
+    for words in (
+        "That comes from only 300 samples",
+        "50 of 51 processes are missing",
+        "2 processes left no counts",
+    ):
+        assert text.index(words) < text.index("counted calls"), words
+    for words in ("1,000 madvise(DONTNEED)", "9.00 MiB between"):
+        assert text.index(words) > text.index("counted calls"), words
+    for one in find(found):
+        assert one.says in text and one.advice in text
+    narrow = profile_answer.answer(found, "title", 60)
+    assert narrow.lines(60) <= profile_answer.LINES
+    assert re.search("[12] more findings? (is|are) below", str(narrow.groups))
 
 
 def numbers(document: Any) -> Iterator[float]:
