@@ -80,13 +80,15 @@ def _title(profile: Profile, allocator: str | None, width: int) -> str:
     alive = lasting(profile.processes)
     threads = sum(process.threads for process in alive)
     cpu = cpu_ns(profile)
+    wall = units.time(profile.wall_ns) if profile.wall_ns else NOT_MEASURED
     parts = (
         shortened(program_of(profile), _COMMAND_MAX),
         allocator_of(profile, allocator),
         units.counted(len(alive), "process", "processes"),
         units.counted(threads, "thread", "threads"),
-        f"wall {units.time(profile.wall_ns) if profile.wall_ns else NOT_MEASURED}",
-        *([f"from {units.time(profile.window.after_ns)} on"] if profile.window else []),
+        f"wall {wall}"
+        if profile.window is None
+        else f"counted for {wall}, from {units.time(profile.window.after_ns)} on",
         f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
     )
     title = "profile  "

@@ -49,7 +49,7 @@ def _missing(profile: Profile) -> Iterator[str]:
 
 _UNSEEN: dict[Seen, str] = {
     "interpose": "The allocator's system calls were seen only where it calls libc's functions",
-    "unseen": "The allocator's system calls, and the memory that it held, were not measured",
+    "unseen": "The allocator's system calls were not counted",
 }
 
 
