@@ -94,7 +94,8 @@ def _title(profile: Profile, allocator: str | None, width: int) -> str:
     title = "profile  "
     for place, part in enumerate(map(printable, parts)):
         line = title.rpartition("\n")[2]
-        if place and cell_len(line) + len(" · ") + cell_len(part) > width:
+        end = " ·" if place < len(parts) - 1 else ""
+        if place and cell_len(f"{line} · {part}{end}") > width:
             title += f" ·\n{part}"
         else:
             title += f" · {part}" if place else part

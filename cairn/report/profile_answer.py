@@ -32,6 +32,8 @@ because they matter less."""
 _EXAMINED_FROM = 10 << 20
 """The probe examines the pages of a process from this resident set on (CLOSELY_BYTES in
 src/probe/session.c). With less memory there can be no finding about memory between blocks."""
+_EXAMINED = 3
+"""The number of things that the findings are about: system calls, locks, and memory."""
 _WHOLES = {
     "CPU": "of the CPU time",
     "thread time": "of the threads' time",
@@ -222,8 +224,9 @@ def memory(profile: Profile) -> Iterator[str]:
         yield f"{where}{lacking} were not measured."
         return
     are = "was" if len(not_measured) == 1 else "were"
+    clauses = ", and ".join(told) if len(told) == 2 else listed(told)
     yield (
-        f"{where}{listed(told)}.{_estimated(profile, live)}"
+        f"{where}{clauses}.{_estimated(profile, live)}"
         + (f" {lacking[0].upper()}{lacking[1:]} {are} not measured." if lacking else "")
     )
 
@@ -267,6 +270,11 @@ def no_finding(profile: Profile) -> str:
     found = "No known illness of the allocator was found"
     if not unseen:
         return f"{found}."
+    if len(unseen) == _EXAMINED:
+        return (
+            "Whether the allocator has a known illness is not known, because "
+            f"{listed(unseen)} could not be examined."
+        )
     return f"{found}. But {listed(unseen)} could not be examined."
 
 

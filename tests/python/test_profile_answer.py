@@ -202,6 +202,24 @@ def test_the_longest_answer_fits_into_the_first_screen(tmp_path: Path) -> None:
     assert re.search("[12] more findings? (is|are) below", str(narrow.groups))
 
 
+def test_nothing_is_said_about_an_allocator_that_could_not_be_examined(tmp_path: Path) -> None:
+    made = Made(user_us=0, span_ns=0, state=1)
+    made.called("malloc", "small", 3, 10)
+    text = " ".join(shown(gathered(tmp_path, made)).split())
+    assert (
+        "Whether the allocator has a known illness is not known, because its system calls" in text
+    )
+    assert "No known illness" not in text
+
+
+@pytest.mark.parametrize("width", range(40, 120, 7))
+def test_the_title_breaks_between_its_parts(tmp_path: Path, width: int) -> None:
+    title = profile.render(healthy(tmp_path), View(width=width)).partition("\n\n")[0].splitlines()
+    assert all(len(line) <= width for line in title)
+    assert " ".join(title).count(" · ") == 5
+    assert all(line.endswith(" ·") for line in title[:-1])
+
+
 def numbers(document: Any) -> Iterator[float]:
     """Yields the numbers of a JSON document. The numbers within sentences are no part of it."""
     if isinstance(document, bool):
