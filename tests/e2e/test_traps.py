@@ -165,7 +165,7 @@ def test_a_crash_under_one_contender_only(cairn, forward: Path, churn: Path) -> 
     result = cairn("compare", "-r", 2, *specs, "--", churn, 100, 8192)
     assert result.code == 4
     assert "bad" in result.sentence
-    assert "bad was killed by signal 11 (SIGSEGV)" in result.out
+    assert "Under bad, the program was killed by signal 11 (SIGSEGV)" in result.out
     assert "  fine" in result.out.replace("▸", " "), "the other contenders are compared"
     (folder,) = cairn.results.iterdir()
     assert (folder / "failed").is_dir()
