@@ -97,7 +97,7 @@ class Unreached:
     """An executed program that a preloaded library cannot reach."""
 
     reason: str
-    """"static", "setuid", "other class", "own allocator", "environment" or "unknown"."""
+    """"static", "setuid", "other class", "own allocator", "environment", "silent" or "unknown"."""
     path: str
 
 

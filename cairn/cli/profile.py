@@ -375,17 +375,20 @@ def _tree(
     The figures have the processes that are missing. Runs the program again if that is needed for
     the samples.
     """
+    from cairn.profile.missing import missing_processes
     from cairn.profile.reader import gather
     from cairn.run.runner import tree_of
 
     if ended.launched is None:
         return None
-    missing = spare.missing() if spare is not None else ()
-    tree = replace(tree_of(ended.launched, command, contender), missing=missing)
+    unrecorded = spare.missing() if spare is not None else ()
+    tree = tree_of(ended.launched, command, contender)
+    tree = replace(tree, missing=missing_processes(unrecorded, ended.unreached, ()))
     # If the files cannot be read, the report says so later.
     with contextlib.suppress(CairnError):
         found = gather(folder, spare.profiles() if spare is not None else (), tree)
-        tree = replace(tree, clock=again.clock(found, ended))
+        missing = missing_processes(unrecorded, ended.unreached, found.processes)
+        tree = replace(tree, missing=missing, clock=again.clock(found, ended))
     return tree
 
 

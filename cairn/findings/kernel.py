@@ -74,7 +74,7 @@ def faults_again(profile: Profile) -> tuple[int, int]:
     alive = lasting(profile.processes)
     faults = [process.minor_faults + process.major_faults for process in alive]
     again = [
-        max(0, count - process.peak_resident_bytes // PAGE_BYTES)
+        max(0, count - (process.peak_resident_bytes or 0) // PAGE_BYTES)
         for count, process in zip(faults, alive, strict=True)
     ]
     return sum(again), sum(faults)

@@ -32,8 +32,10 @@ share of the requested bytes."""
 
 def _near_the_peak(profile: Profile) -> list[Moment]:
     """The moments with at least NEAR_THE_PEAK of the largest resident set."""
-    peak = max((moment.resident_bytes for moment in profile.moments), default=0)
-    return [moment for moment in profile.moments if moment.resident_bytes >= NEAR_THE_PEAK * peak]
+    peak = max((moment.resident_bytes or 0 for moment in profile.moments), default=0)
+    return [
+        moment for moment in profile.moments if (moment.resident_bytes or 0) >= NEAR_THE_PEAK * peak
+    ]
 
 
 def _error_of_live(profile: Profile, live: float) -> float:
@@ -87,9 +89,9 @@ def _unasked(profile: Profile) -> _Unasked | None:
 
     Earlier moments do not count, because a program may use fresh memory later in its life.
     """
-    peak = max((moment.resident_bytes for moment in profile.moments), default=0)
+    peak = max((moment.resident_bytes or 0 for moment in profile.moments), default=0)
     looked_at = (one for one in _near_the_peak(profile) if one.unasked_bytes is not None)
-    most = max(looked_at, key=lambda one: one.resident_bytes, default=None)
+    most = max(looked_at, key=lambda one: one.resident_bytes or 0, default=None)
     if not peak or most is None or most.unasked_bytes is None or most.unwritten_bytes is None:
         return None
     unwritten = min(most.unwritten_bytes, most.unasked_bytes)
@@ -232,7 +234,9 @@ def sizes_too_coarse(profile: Profile) -> Finding | None:
     The rule examines the blocks that are live at the peak of the resident set.
     """
     most = max(
-        profile.moments, key=lambda moment: (moment.resident_bytes, moment.live_bytes), default=None
+        profile.moments,
+        key=lambda moment: (moment.resident_bytes or 0, moment.live_bytes),
+        default=None,
     )
     wasted = most.slack_bytes if most is not None else None
     if most is None or not wasted or not most.resident_bytes:

@@ -569,7 +569,9 @@ def _moments(head: np.void, records: Records) -> Iterator[Moment]:
         records[records["ns"] != 0].tolist()
     ):
         looked = (_known(one) if seen else None for one in closely)
-        yield Moment(ns, asked, _known(usable), error, held if seen else None, resident, *looked)
+        yield Moment(
+            ns, asked, _known(usable), error, held if seen else None, resident or None, *looked
+        )
 
 
 def _known(number: int) -> int | None:
@@ -610,7 +612,8 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment]) -> Process:
         cpu_ns=(number["user_us"] + number["system_us"]) * 1000,
         minor_faults=number["minor_faults"],
         major_faults=number["major_faults"],
-        peak_resident_bytes=max(0, number["peak_resident_bytes"] - number["peak_own_bytes"]),
+        peak_resident_bytes=max(0, number["peak_resident_bytes"] - number["peak_own_bytes"])
+        or None,
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,

@@ -304,8 +304,8 @@ class Moment:
     usable size has none."""
     held_bytes: int | None
     """Bytes that the allocator has from the kernel."""
-    resident_bytes: int
-    """Resident set of the process, without pages of files."""
+    resident_bytes: int | None
+    """Resident set of the process, without pages of files; None without /proc."""
     unasked_bytes: int | None = None
     """Resident bytes of the allocator that never belonged to a block, in those extents of 2 MiB
     that ever held a block."""
@@ -372,10 +372,11 @@ class Process:
     threads_lost: int
     """Threads that were not counted because the disk had no room."""
     cpu_ns: int
-    """This and the next three fields cover the process over all its images. 0 means not known."""
+    """This and the next three fields cover the process over all its images. 0 means not known, or
+    None in the third of them."""
     minor_faults: int
     major_faults: int
-    peak_resident_bytes: int
+    peak_resident_bytes: int | None
     live_counted: bool
     """Whether the probe counted the live bytes. Otherwise it estimated them from a sample."""
     peak_requested: Peak | None
@@ -465,7 +466,8 @@ class Missing:
     """0 if only the number of such processes is known."""
     program: str
     why: str
-    """The name of the errno value with which its file could not be made, such as "EFBIG"."""
+    """The name of the errno value with which its file could not be made, such as "EFBIG", or why
+    the probe was not in it: a reason of model.Unreached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,6 +527,11 @@ class Profile:
     """None if the kernel's clock was not asked for."""
 
     @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The processes that are not in the profile, as far as they are known."""
+        return self.tree.missing if self.tree is not None else ()
+
+    @property
     def largest(self) -> Process:
         """The process with the most live bytes. `moments` are those of this process."""
         return max(self.processes, key=lambda process: process.peak_live_bytes)
@@ -565,12 +572,18 @@ def lasting(processes: Sequence[Process]) -> list[Process]:
     return last[::-1]
 
 
-def cut_short(processes: Sequence[Process]) -> list[Process]:
+def cut_short(processes: Sequence[Process], missing: Sequence[Missing] = ()) -> list[Process]:
     """The processes whose file was never completed.
 
-    These processes were killed, or ended by a direct system call.
+    These processes were killed, or ended by a direct system call. If a process is in `missing`, its
+    file ends where it executed another program.
     """
-    return [process for process in lasting(processes) if process.state == "running"]
+    elsewhere = {one.pid for one in missing}
+    return [
+        process
+        for process in lasting(processes)
+        if process.state == "running" and process.pid not in elsewhere
+    ]
 
 
 def one_or_more(values: Sequence[str]) -> str:

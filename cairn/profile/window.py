@@ -108,7 +108,9 @@ def _windowed(
             cpu_ns=used.cpu_ns,
             minor_faults=used.minor_faults,
             major_faults=used.major_faults,
-            peak_resident_bytes=max((moment.resident_bytes for moment in moments), default=0),
+            peak_resident_bytes=max(
+                filter(None, (moment.resident_bytes for moment in moments)), default=None
+            ),
         )
         lived_ns = process.end_ns - process.begin_ns
         # The file has the threads' times only up to its last moment. So their times in the window

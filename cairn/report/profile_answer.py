@@ -135,7 +135,7 @@ def _shares(profile: Profile) -> list[Paragraph]:
 def shares(profile: Profile) -> Iterator[str]:
     """Yields the sentences about the allocator's share of CPU time, and why it may be imprecise."""
     if not profile.operations:
-        is_whole = profile.tree is None or not profile.tree.missing
+        is_whole = not profile.missing
         yield (
             "The program allocated nothing and freed nothing, so there is nothing to profile."
             if is_whole
@@ -202,7 +202,7 @@ def memory(profile: Profile) -> Iterator[str]:
     if len(alive) > 1:
         name = found.program.rpartition("/")[2]
         where = f"In {name} ({found.pid}), the largest of {len(alive):,} processes, "
-    elif profile.tree is not None and profile.tree.missing:
+    elif profile.missing:
         where = "In the only process that was recorded, "
     else:
         where = "In the program's only process, "

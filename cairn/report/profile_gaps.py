@@ -22,7 +22,7 @@ def gaps(profile: Profile) -> Iterator[str]:
     yield from _missing(profile)
     yield from _unseen(profile)
     yield from _uncertain(profile, cpu_share(profile))
-    if short := cut_short(profile.processes):
+    if short := cut_short(profile.processes, profile.missing):
         yield (
             f"{units.counted(len(short), 'process was', 'processes were')} killed or exited by a "
             "system call, and counted "
@@ -36,8 +36,11 @@ def gaps(profile: Profile) -> Iterator[str]:
 
 
 def _missing(profile: Profile) -> Iterator[str]:
-    if (missing := profile.tree.missing if profile.tree else ()) and missing:
-        of = len(missing) + len(lasting(profile.processes))
+    if missing := profile.missing:
+        # A missing process may be known from before it executed its last program.
+        elsewhere = {one.pid for one in missing}
+        known = [one for one in lasting(profile.processes) if one.pid not in elsewhere]
+        of = len(missing) + len(known)
         are = "is" if len(missing) == 1 else "are"
         yield f"{len(missing):,} of {of:,} processes {are} missing: {not_recorded(missing)}."
     if profile.empty:

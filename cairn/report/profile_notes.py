@@ -29,7 +29,7 @@ from cairn.profile.tally import (
     call_name,
     one_or_more,
 )
-from cairn.report.formatting import NOT_MEASURED
+from cairn.report.formatting import NOT_MEASURED, printable
 from cairn.report.profile_numbers import points, short_time
 from cairn.report.standings import UNKNOWN
 
@@ -41,6 +41,18 @@ _UNTIMED_LEAST = 0.01
 """The least share of the operations that a warning about operations without a time is about."""
 _PIDS_MOST = 5
 """The most process numbers that a sentence names for one program."""
+_PROGRAMS_MOST = 4
+"""The most missing programs that a sentence names."""
+_UNREACHED = {
+    "static": "is linked statically",
+    "setuid": "gains privileges, so the loader ignores LD_PRELOAD",
+    "other class": "is built for another kind of processor",
+    "own allocator": "has a malloc of its own",
+    "environment": "was started with a cleared environment",
+    "unknown": "is neither a program of this machine nor a script",
+    "silent": "was executed, and the probe did not begin in it",
+}
+"""Why the probe was not in a program, by the reason of model.Unreached."""
 
 
 def used_libraries(profile: Profile) -> list[str]:
@@ -117,17 +129,31 @@ def not_recorded(missing: Sequence[Missing]) -> str:
     named: dict[tuple[str, str], list[int]] = {}
     for one in missing:
         named.setdefault((one.program, one.why), []).append(one.pid)
+    unnamed = sum(len(pids) for (program, _), pids in named.items() if not program)
+    programs = sorted(((key, pids) for key, pids in named.items() if key[0]), key=_by_number)
+    unnamed += sum(len(pids) for _, pids in programs[_PROGRAMS_MOST:])
     clauses = []
-    for (program, why), pids in named.items():
-        if not program:
-            clauses.append(f"{units.counted(len(pids), 'other process', 'other processes')}")
-            continue
+    for (program, why), pids in programs[:_PROGRAMS_MOST]:
         shown = [str(pid) for pid in pids[:_PIDS_MOST]]
-        more = f" and {len(pids) - len(shown)} more" if len(pids) > len(shown) else ""
-        code = getattr(errno, why, None)
-        reason = f"{os.strerror(code)} ({why})" if code is not None else why
-        clauses.append(f"{program} ({', '.join(shown)}{more}) could not write a profile: {reason}")
+        more = f" and {len(pids) - len(shown):,} more" if len(pids) > len(shown) else ""
+        clauses.append(f"{printable(program)} ({', '.join(shown)}{more}) {_reason(why)}")
+    if unnamed:
+        clauses.append(units.counted(unnamed, "other process", "other processes"))
     return "; ".join(clauses)
+
+
+def _by_number(entry: tuple[tuple[str, str], list[int]]) -> int:
+    """Sorts the program with the most missing processes first."""
+    return -len(entry[1])
+
+
+def _reason(why: str) -> str:
+    """Returns why a process is missing, as the predicate of its program."""
+    if why in _UNREACHED:
+        return _UNREACHED[why]
+    code = getattr(errno, why, None)
+    reason = f"{os.strerror(code)} ({why})" if code is not None else why
+    return f"could not write a profile: {reason}"
 
 
 def _untimed(profile: Profile, total: Line) -> Iterator[str]:

@@ -283,7 +283,7 @@ def _timeline(profile: Profile) -> Table:
             units.time(moment.ns),
             f"≈ {units.size(moment.live_bytes)}",
             NOT_MEASURED if moment.held_bytes is None else units.size(moment.held_bytes),
-            units.size(moment.resident_bytes),
+            NOT_MEASURED if moment.resident_bytes is None else units.size(moment.resident_bytes),
         )
         for moment in moments[step - 1 :: step]
     ]

@@ -19,9 +19,9 @@ import msgspec
 from cairn import native
 from cairn.compare.endings import Trials, crashes_of
 from cairn.errors import CairnError, ProgramMissing, ProgramNotExecutable
-from cairn.model import Contender
+from cairn.model import Contender, Unreached
 from cairn.run.endings import endings
-from cairn.run.proof import judge
+from cairn.run.proof import judge, unreached_processes
 from cairn.run.runner import (
     Launched,
     carried,
@@ -56,6 +56,8 @@ class Ended:
     """Which processes were killed by a crash signal, as a clause; None if none was."""
     launched: Launched | None = None
     """The launcher's report; None if the program was run without the launcher."""
+    unreached: tuple[tuple[int, Unreached], ...] = ()
+    """(process id, program) for each program that the probe could not reach; () without it."""
 
 
 def run(
@@ -124,7 +126,10 @@ def run(
             raise CairnError("the launcher failed; see its message above")
         launched = msgspec.json.decode(line, type=Launched)
         records = witness.read_bytes()
-        proof = judge(records, used, launched.pid, seen_by(contender))
+        # A profile names the programs that the probe did not reach. Other runs fail with them.
+        probed = contender.probed
+        proof = judge(records, used, launched.pid, seen_by(contender), complete=not probed)
+        unreached = unreached_processes(records) if probed else ()
         trials = Trials()
         trials.add(endings(records), counted=True)
     if launched.exec_errno is not None:
@@ -137,6 +142,7 @@ def run(
         left_behind=launched.left_behind,
         crashes=crashes_of(trials),
         launched=launched,
+        unreached=unreached,
     )
 
 

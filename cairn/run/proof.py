@@ -80,10 +80,10 @@ class _Tree:
                 del self.unreached[place]
                 return
 
-    def silent(self) -> list[str]:
-        """The dynamic programs that were executed but wrote no "start" record."""
+    def silent(self) -> list[tuple[int, str]]:
+        """(process id, program) for each dynamic program that wrote no "start" record."""
         return [
-            self.executed.get(pid, f"process {pid}")
+            (pid, self.executed.get(pid, f"process {pid}"))
             for pid, owed in self.owed.items()
             for _ in range(max(0, owed - self.started[pid]))
         ]
@@ -195,14 +195,40 @@ def _environment(path: str) -> str:
     )
 
 
+def unreached_processes(content: bytes) -> tuple[tuple[int, Unreached], ...]:
+    """(process id, program) for each executed program that no preloaded library saw.
+
+    A dynamic program that should have written a "start" record and did not has the reason "silent".
+
+    content: the witness's file.
+    """
+    tree = _Tree()
+    for record in read(content.splitlines())[0]:
+        tree.add(record)
+    own = [
+        (record.pid, Unreached(reason="own allocator", path=shown(record.exe)))
+        for record in tree.starts
+        if _has_own_malloc(record)
+    ]
+    silent = [(pid, Unreached(reason="silent", path=path)) for pid, path in tree.silent()]
+    return (*tree.unreached, *own, *silent)
+
+
 def judge(
-    content: bytes, contender: Contender, main_pid: int, resolve: Callable[[str], str]
+    content: bytes,
+    contender: Contender,
+    main_pid: int,
+    resolve: Callable[[str], str],
+    *,
+    complete: bool = True,
 ) -> Proof:
     """Judges whether every process that can load the contender proved to have loaded it.
 
     content: the witness's file.
     main_pid: the process id of the command.
     resolve: maps a path as the loader printed it to a real path. `contender.owners` has real paths.
+    complete: whether a program below the command that gave no proof is a problem. If false,
+        unreached_processes() names these programs.
     """
     tree = _Tree()
     records, torn = read(content.splitlines())
@@ -229,10 +255,11 @@ def judge(
     silent = tree.silent()
     unreached = [what for _, what in tree.unreached] + own_malloc
     lost = next((what for what in unreached if what.reason == "environment"), None)
-    if lost is not None:
+    begun = tree.started[main_pid] != 0
+    if lost is not None and complete:
         problem = _environment(lost.path)
-    elif problem is None and silent:
-        where = "the command" if tree.started[main_pid] == 0 else silent[0]
+    elif problem is None and silent and (complete or not begun):
+        where = silent[0][1] if begun else "the command"
         problem = (
             f"{where} gave no proof of what it loaded "
             f"({len(silent)} of {len(silent) + len(tree.starts)} processes)"

@@ -54,7 +54,9 @@ def summarized(profile: Profile) -> ProbeSummary:
         faults_inside=inside.value if inside is not None else None,
         live_bytes=most.live_bytes if most is not None else None,
         slack_bytes=most.slack_bytes if most is not None else None,
-        resident_bytes=max((moment.resident_bytes for moment in profile.moments), default=None),
+        resident_bytes=max(
+            filter(None, (moment.resident_bytes for moment in profile.moments)), default=None
+        ),
         findings=find(profile),
         detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
     )

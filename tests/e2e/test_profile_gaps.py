@@ -1,13 +1,14 @@
 """Tests that no process is missing from a profile without a word.
 
-The programs give up the rights that a process needs to write a file, before they allocate. Every
-process must be in the profile, or be named with the reason.
+Some programs give up the rights that a process needs to write a file, before they allocate. The
+probe cannot reach others at all. Every process must be in the profile, or be named with the reason.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -112,3 +113,46 @@ def test_a_kept_profile_has_the_processes_that_could_write_no_file(
     # The titles differ: the first one has the command, and the other the programs.
     assert again.out.partition("\n\n")[2] == result.err.partition("\n\n")[2]
     assert "2 of 67 processes are missing" in " ".join(again.out.split())
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        ("static", "is linked statically"),
+        ("environment", "was started with a cleared environment"),
+        pytest.param("setuid", "gains privileges, so the loader ignores LD_PRELOAD", marks=needs_root),
+    ],
+)
+def test_programs_that_the_probe_cannot_reach_are_named(
+    cairn, rights: Path, compiled, tmp_path: Path, way: str, says: str
+) -> None:
+    program, before = tmp_path / "unseen", ""
+    shutil.copy(compiled("probe_rights.c", "-static") if way == "static" else rights, program)
+    if way == "environment":
+        before = "env -i "
+    if way == "setuid":
+        os.chown(program, 65534, 65534)
+        program.chmod(0o4755)
+    # The shell executes the second one itself, so its process is in the profile up to then.
+    line = f"{rights} nothing 1; {before}{program} nothing 0; exec {before}{program} nothing 0"
+    out = tmp_path / "out.json"
+    result = cairn("profile", "--runs", 1, "--json", out, "--", "sh", "-c", line)
+    assert result.code == 0, result.err
+    found = json.loads(out.read_text())
+    assert [(one["program"], one["why"]) for one in found["missing"]] == [("unseen", way)] * 2
+    assert mallocs(found) >= KEPT + PAIRS
+    first, second = (one["pid"] for one in found["missing"])
+    text = " ".join(result.err.split())
+    assert f"processes are missing: unseen ({first}, {second}) {says}." in text
+    assert found["cut_short"] == []
+
+
+def test_resident_memory_is_not_measured_without_proc(cairn, rights: Path, tmp_path: Path) -> None:
+    """A process in a sandbox cannot ask the kernel. It had 0 B in the table over time."""
+    out = tmp_path / "out.json"
+    result = cairn("profile", "--full", "--json", out, "--", rights, "seccomp", 1)
+    assert result.code == 0, result.err
+    found = json.loads(out.read_text())
+    sandboxed = found["processes"][1]
+    assert sandboxed["peak_resident_bytes"] is None
+    assert all(moment["resident_bytes"] != 0 for moment in found["moments"])

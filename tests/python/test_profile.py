@@ -12,6 +12,7 @@ import struct
 import time
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 
@@ -20,7 +21,9 @@ import pytest
 from support.probes import BEHIND_HEAD, Made, busy, documented
 
 from cairn.errors import CairnError, UsageError
+from cairn.model import Unreached
 from cairn.profile import reader
+from cairn.profile.missing import missing_processes
 from cairn.profile.tally import (
     ALLOCATING,
     CALLS,
@@ -32,6 +35,7 @@ from cairn.profile.tally import (
     PHASES,
     RELEASING,
     SLOTS,
+    Missing,
     Process,
     Profile,
     Tree,
@@ -373,6 +377,33 @@ def test_a_process_that_executed_another_program_is_not_reported_as_cut_short() 
     images = [before, after, vanished, then, first, again]
     assert lasting(images) == [first, then, again, after]
     assert cut_short(images) == [then]
+    assert cut_short(images, [Missing(8, "busybox", "static")]) == []
+
+
+def test_a_program_without_a_trace_is_missing_unless_the_probe_recorded_it() -> None:
+    unrecorded = Missing(812, "prog", "EFBIG")
+    unreached = [
+        (5, Unreached("static", "/bin/busybox")),
+        (7, Unreached("silent", "/usr/bin/prog")),
+        (8, Unreached("silent", "/usr/bin/prog")),
+    ]
+    recorded = replace(image(7, 1, "ended"), program="/bin/prog")
+    assert missing_processes([unrecorded], unreached, [recorded]) == (
+        unrecorded,
+        Missing(5, "busybox", "static"),
+        Missing(8, "prog", "silent"),
+    )
+
+
+def test_moments_and_peaks_without_a_resident_set_are_not_known(tmp_path: Path) -> None:
+    made = busy()
+    made.start["peak_resident_bytes"] = 0
+    made.moments((4_000_000, 1 << 20, 2 << 20, 0))
+    made.write(tmp_path)
+    found = reader.gather(tmp_path)
+    assert found.largest.peak_resident_bytes is None
+    assert found.moments[0].resident_bytes is None
+    assert "0 B" not in profile.render(found, View(full=True)).partition("over time")[2]
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:

@@ -26,7 +26,7 @@ from cairn.cli import cli
 from cairn.cli import profile as profiling
 from cairn.model import Contender
 from cairn.profile import reader
-from cairn.profile.tally import ClockRun, KernelClock, Profile
+from cairn.profile.tally import ClockRun, KernelClock, Missing, Profile, Tree
 from cairn.report import profile, profile_export
 from cairn.report.view import View
 from cairn.run import foreground
@@ -35,6 +35,9 @@ from cairn.run.proof import judge, not_behind
 from cairn.run.runner import carried, seen_by
 
 SYSTEM = Contender(name="system", allocator="system", title="glibc 2.36")
+
+
+TREE = Tree(("prog",), "system", 10**9, 10**9, 0, 0, 0, 0, 0, {}, user_mode_only=False)
 
 
 def shown(tmp_path: Path, *made: Made, full: bool = False, **about: Any) -> str:
@@ -145,6 +148,32 @@ def test_the_report_of_a_profile_is_golden(
         "profile-full" if full else "profile",
         at_all_widths(lambda view: profile.render(found, view), full=full),
     )
+
+
+def test_the_sentence_on_missing_processes_is_golden(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    busy().write(tmp_path)
+    few = (Missing(812, "prog", "EFBIG"), Missing(813, "prog", "EFBIG"))
+    each = tuple(
+        Missing(pid, "unseen", why)
+        for pid, why in enumerate(
+            ("static", "setuid", "other class", "own allocator", "environment", "unknown",
+             "silent", "EACCES"), 20
+        )
+    )  # fmt: skip
+    many = (
+        *(Missing(300 + k, "busybox", "static") for k in range(1_200)),
+        *(Missing(k, f"tool{k}", "setuid") for k in range(30, 36)),
+        *[Missing(0, "", "")] * 3,
+    )
+    parts = []
+    for missing in (few, *((one,) for one in each), many):
+        reader.write_tree(tmp_path, replace(TREE, missing=missing))
+        text = profile.render(reader.gather(tmp_path), View(width=80))
+        (told,) = re.findall(r"^ *▲ [^▲]*missing:[^▲]*?\.$", text, re.MULTILINE)
+        parts.append(told)
+    golden("profile-missing", "\n\n".join(parts) + "\n")
 
 
 def test_the_first_lines_of_the_report_name_what_was_profiled(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""Puts together which processes of a program are not in its profile, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from cairn.model import Unreached
+from cairn.profile.tally import Missing, Process
+
+
+def missing_processes(
+    unrecorded: Sequence[Missing],
+    unreached: Sequence[tuple[int, Unreached]],
+    processes: Sequence[Process],
+) -> tuple[Missing, ...]:
+    """Returns the processes that are not in the profile.
+
+    unrecorded: those that the probe noted in the spare memory.
+    unreached: (process id, program) for each program that the probe could not reach. One that the
+        probe recorded nevertheless is left out: the witness may be unable to write where the probe
+        can.
+    processes: those in the profile.
+    """
+    recorded = {(one.pid, _name(one.program)) for one in processes}
+    others = [(pid, _name(one.path), one.reason) for pid, one in unreached]
+    return (
+        *unrecorded,
+        *(
+            Missing(pid, program, reason)
+            for pid, program, reason in others
+            if reason != "silent" or (pid, program) not in recorded
+        ),
+    )
+
+
+def _name(path: str) -> str:
+    return PurePosixPath(path).name or path
