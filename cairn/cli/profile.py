@@ -192,7 +192,7 @@ def profile(
         raise UsageError("--runs is for whole runs; leave out --delay, --duration and --signal")
     from cairn.cli import share_runs
     from cairn.run.runner import private_folder
-    from cairn.run.spare_memory import spare_memory, variable
+    from cairn.run.spare_memory import spare_memory
 
     given_input = share_runs.GivenInput.now()
     share_runs.refuse(runs, given_input)
@@ -207,7 +207,7 @@ def profile(
             samples = scratch / "cpu_samples"
             report = partial(_report, contender, outs, samples)
             with Counting(span, folder, spare, report) as counting:
-                probe = {"CAIRN_PROBE": str(folder)} | _variables(told) | variable(spare)
+                probe = _probe_variables(folder, told, spare)
                 ended = _run(contender, command, probe, samples, counting.signals)
             if ended.problem is None:
                 again = share_runs.Again(
@@ -216,10 +216,10 @@ def profile(
                     runs if span.whole else 1,
                     given_input,
                     samples,
-                    lambda to: _run(
+                    lambda to, spare: _run(
                         contender,
                         command,
-                        {"CAIRN_PROBE": str(to)} | _variables(told),
+                        _probe_variables(to, told, spare),
                         samples,
                         {},
                         quiet=True,
@@ -345,6 +345,12 @@ def _measure_overhead(
 
 def _variables(told: Mapping[str, str]) -> dict[str, str]:
     return {f"CAIRN_PROBE_{name}": value for name, value in told.items()}
+
+
+def _probe_variables(folder: Path, told: Mapping[str, str], spare: Spare | None) -> dict[str, str]:
+    """Returns the probe's environment, with the folder for its files and the spare memory."""
+    memory = spare.variable() if spare is not None else {}
+    return {"CAIRN_PROBE": str(folder)} | _variables(told) | memory
 
 
 def _run(

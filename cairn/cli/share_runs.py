@@ -16,6 +16,7 @@ from cairn.errors import UsageError
 if TYPE_CHECKING:
     from cairn.model import Contender
     from cairn.profile.cpu_share import CpuShare
+    from cairn.profile.spare import Spare
     from cairn.profile.tally import ClockRun, KernelClock, Profile
     from cairn.run.foreground import Ended
 
@@ -94,8 +95,8 @@ class Again:
     given: GivenInput
     file: Path
     """The file of the clock samples."""
-    run_probed: Callable[[Path], Ended]
-    """Runs the program with a probe that writes into a folder."""
+    run_probed: Callable[[Path, Spare | None], Ended]
+    """Runs the program with a probe that writes into a folder, or into the spare memory."""
 
     def clock(self, found: Profile, ended: Ended) -> KernelClock:
         """The clock samples of the profiled run, and of as many further runs as are needed."""
@@ -155,10 +156,11 @@ class Again:
         from cairn.profile.cpu_share import used
         from cairn.profile.reader import gather
         from cairn.run.runner import private_folder
+        from cairn.run.spare_memory import spare_memory
 
-        with private_folder() as folder:
-            ended = self.run_probed(folder)
-            found = gather(folder)
+        with private_folder() as folder, spare_memory() as spare:
+            ended = self.run_probed(folder, spare)
+            found = gather(folder, spare.profiles() if spare is not None else ())
         clock = _with_cpu_time(sampled(found, self.contender, self.file), ended)
         return ended, used(replace(found, clock=clock))
 

@@ -43,6 +43,13 @@ class Spare:
 
     descriptor: int
 
+    def variable(self) -> dict[str, str]:
+        """The environment variable by which the probe finds and recognises the memory."""
+        about = os.fstat(self.descriptor)
+        windows = about.st_size // WINDOW_BYTES
+        place = f"{self.descriptor}:{about.st_dev}:{about.st_ino}:{windows}"
+        return {"CAIRN_PROBE_SPARE": place}
+
     def names(self) -> list[str]:
         """The names of all records. A name is the place of the record in the memory."""
         return [

@@ -44,6 +44,7 @@ from cairn.run.proof import another_build, judge, lost_preload, not_behind, with
 from cairn.run.server import Session
 
 if TYPE_CHECKING:
+    from cairn.profile.spare import Spare
     from cairn.profile.tally import ProcessProfile, Tree
 
 _TAIL_BYTES = 4096
@@ -205,6 +206,16 @@ class Runner:
         Raises UsageError when --prepare or --conclude fails, and CairnError when the launcher
         fails.
         """
+        if not self._contenders[trial.contender].probed:
+            return self._trial(trial, watch, None)
+        # Imported here: it loads numpy, which takes longer than most programs take to run.
+        from cairn.run.spare_memory import spare_memory
+
+        with spare_memory() as spare:
+            return self._trial(trial, watch, spare)
+
+    def _trial(self, trial: Trial, watch: bool, spare: Spare | None) -> tuple[Sample, Trace]:
+        """The same as trial(). `spare` is the spare memory of a trial with the probe."""
         settings = self._settings
         contender = self._contenders[trial.contender]
         session = self._session(trial.workload)
@@ -228,6 +239,8 @@ class Runner:
         environment = preload_environment(contender, self._witness, report, os.environ)
         if contender.probed:
             environment |= {"CAIRN_PROBE": str(self._profiles)}
+        if spare is not None:
+            environment |= spare.variable()
         options = [
             *("--memory", settings.memory),
             *("--stdin", settings.stdin),
@@ -248,7 +261,10 @@ class Runner:
             *setenv(environment),
         ]
         started_at = time.time()
-        launched, lost = self._launch(options, command, report if watch else None, session)
+        inherited = [spare.descriptor] if spare is not None else []
+        launched, lost = self._launch(
+            options, command, report if watch else None, session, inherited
+        )
 
         witness = report.read_bytes()
         errors = _tail(stderr)
@@ -258,7 +274,7 @@ class Runner:
         proof = judge(witness, contender, launched.pid, seen_by(contender))
         summary = None
         if contender.probed:
-            proof, summary = self._behind_probe(contender, proof, trial, launched)
+            proof, summary = self._behind_probe(contender, proof, trial, launched, spare)
         where, unseen = self._cpu_samples(contender) if looked_at else (None, None)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
@@ -355,9 +371,16 @@ class Runner:
         return Session(load, settings.ready, settings.folder, settings.timeout_s, self._scratch)
 
     def _behind_probe(
-        self, contender: Contender, proof: Proof, trial: Trial, launched: Launched
+        self,
+        contender: Contender,
+        proof: Proof,
+        trial: Trial,
+        launched: Launched,
+        spare: Spare | None,
     ) -> tuple[Proof, ProbeSummary | None]:
         """Reads and deletes the probe's files. Returns the completed proof, and a summary.
+
+        `spare` has the processes that could make no file.
 
         The witness only reports that the probe owns malloc. The probe's files complete the proof:
         they name the allocator that the probe calls. The summary is None without --why, and if no
@@ -372,12 +395,17 @@ class Runner:
         def read() -> Iterator[ProcessProfile | None]:
             """Yields one profile at a time, since there may be tens of thousands of them."""
             for name in reader.names(self._profiles):
-                each = reader.read_begun(self._profiles / name)
+                yield reader.read_begun(self._profiles / name)
+            if spare is not None:
+                yield from spare.profiles()
+
+        def noted() -> Iterator[ProcessProfile | None]:
+            for each in read():
                 if each is not None:
                     owners[each.process.program, each.process.allocator] = None
                 yield each
 
-        found = reader.added_up(read())
+        found = reader.added_up(noted())
         shutil.rmtree(self._profiles)
         self._profiles.mkdir()
         problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
@@ -442,19 +470,22 @@ class Runner:
         command: list[str],
         watched: Path | None,
         session: Session | None = None,
+        inherited: Sequence[int] = (),
     ) -> tuple[Launched, str | None]:
         """Runs the launcher. Returns its report, and the reason if the trial was ended early.
 
         watched: the witness's file, read while the trial runs; None if it is not watched.
-        session: puts the load on a server; a server under load is not watched. Raises CairnError if
-        the launcher fails or was interrupted by a signal, and UsageError if a watched trial is that
-        of a server that waits for clients.
+        session: puts the load on a server; a server under load is not watched.
+        inherited: descriptors that the program inherits.
+
+        Raises CairnError if the launcher fails or was interrupted by a signal, and UsageError if a
+        watched trial is that of a server that waits for clients.
         """
         reading, writing = os.pipe()
         try:
             process = subprocess.Popen(
                 [self._launcher, "--report-fd", str(writing), *options, "--", *command],
-                pass_fds=[writing], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                pass_fds=[writing, *inherited], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 process_group=0,
             )  # fmt: skip
         except OSError as error:

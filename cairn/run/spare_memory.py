@@ -37,16 +37,6 @@ def spare_memory() -> Iterator[Spare | None]:
         os.close(descriptor)
 
 
-def variable(spare: Spare | None) -> dict[str, str]:
-    """The environment variable by which the probe finds and recognises the memory."""
-    if spare is None:
-        return {}
-    about = os.fstat(spare.descriptor)
-    windows = about.st_size // WINDOW_BYTES
-    place = f"{spare.descriptor}:{about.st_dev}:{about.st_ino}:{windows}"
-    return {"CAIRN_PROBE_SPARE": place}
-
-
 def _made() -> int:
     """Makes the memory and returns its descriptor. No process can change its size later."""
     low = os.memfd_create("cairn-spare", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

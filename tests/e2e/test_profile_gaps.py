@@ -120,7 +120,9 @@ def test_a_kept_profile_has_the_processes_that_could_write_no_file(
     [
         ("static", "is linked statically"),
         ("environment", "was started with a cleared environment"),
-        pytest.param("setuid", "gains privileges, so the loader ignores LD_PRELOAD", marks=needs_root),
+        pytest.param(
+            "setuid", "gains privileges, so the loader ignores LD_PRELOAD", marks=needs_root
+        ),
     ],
 )
 def test_programs_that_the_probe_cannot_reach_are_named(
@@ -156,3 +158,14 @@ def test_resident_memory_is_not_measured_without_proc(cairn, rights: Path, tmp_p
     sandboxed = found["processes"][1]
     assert sandboxed["peak_resident_bytes"] is None
     assert all(moment["resident_bytes"] != 0 for moment in found["moments"])
+
+
+def test_the_probed_runs_of_a_comparison_have_all_processes(
+    cairn, rights: Path, forward: Path
+) -> None:
+    contenders = ("-a", "system", "-a", f"x={forward}")
+    result = cairn("compare", "--why", "-r", 2, *contenders, "--json", "--", rights, "fsize", 2)
+    assert result.code == 0, result.err
+    found = [one["probe"] for one in result.json["samples"] if one["probe"]]
+    assert len(found) >= 4
+    assert all(one["operations"] >= 2 * (KEPT + 2 * PAIRS) for one in found)

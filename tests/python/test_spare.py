@@ -17,7 +17,7 @@ from support.probes import busy
 from cairn.errors import CairnError
 from cairn.profile import reader, spare
 from cairn.profile.tally import Missing
-from cairn.run.spare_memory import spare_memory, variable
+from cairn.run.spare_memory import spare_memory
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def window(records: list[int], unrecorded: list[tuple[int, int, bytes]], more: i
 def test_new_memory_has_no_records_and_takes_no_space(memory: spare.Spare) -> None:
     assert memory.names() == [] and memory.missing() == ()
     assert os.fstat(memory.descriptor).st_blocks * 512 <= 4096
-    number, device, inode, _ = variable(memory)["CAIRN_PROBE_SPARE"].split(":")
+    number, device, inode, _ = memory.variable()["CAIRN_PROBE_SPARE"].split(":")
     about = os.fstat(int(number))
     assert (about.st_dev, about.st_ino) == (int(device), int(inode))
     assert os.get_inheritable(int(number)) and int(number) >= 700
