@@ -387,13 +387,13 @@ def _tree(
 
     if ended.launched is None:
         return None
-    unrecorded = spare.missing() if spare is not None else ()
+    noted = (spare.missing(), spare.executed()) if spare is not None else ((), ())
     tree = tree_of(ended.launched, command, contender)
-    tree = replace(tree, missing=missing_processes(unrecorded, ended.unreached, ()))
+    tree = replace(tree, missing=missing_processes(*noted, ended.unreached, ()))
     # If the files cannot be read, the report says so later.
     with contextlib.suppress(CairnError):
         found = gather(folder, spare.profiles() if spare is not None else (), tree)
-        missing = missing_processes(unrecorded, ended.unreached, found.processes)
+        missing = missing_processes(*noted, ended.unreached, found.processes)
         tree = replace(tree, missing=missing, clock=again.clock(found, ended))
     return tree
 

@@ -16,15 +16,25 @@ import numpy as np
 
 from cairn.errors import CairnError
 from cairn.profile import reader
+from cairn.profile.missing import Executed
 from cairn.profile.tally import Missing, ProcessProfile
 
-MAGIC = b"cairnwi1"
+MAGIC = b"cairnwi2"
 HEAD_BYTES, WINDOW_BYTES = 64 << 10, 8 << 20
-RECORDS, UNRECORDED, NAME_BYTES = 64, 64, 56
+RECORDS, UNRECORDED, EXECUTED, NAME_BYTES = 64, 64, 64, 56
 _MISSING_MOST = 100_000
 """The most processes that are missing without a name. The count may be damaged."""
 
 _UNRECORDED = np.dtype([("process", "u4"), ("error", "u4"), ("program", f"S{NAME_BYTES}")])
+_EXECUTED = np.dtype(
+    [
+        ("ns", "u8"),
+        ("process", "u4"),
+        ("error", "u4"),
+        ("kind", "S16"),
+        ("program", f"S{NAME_BYTES}"),
+    ]
+)
 WINDOW = np.dtype(
     [
         ("magic", "S8"),
@@ -33,6 +43,8 @@ WINDOW = np.dtype(
         ("unrecorded_count", "u8"),
         ("record_offsets", "u8", RECORDS),
         ("unrecorded", _UNRECORDED, UNRECORDED),
+        ("executed_count", "u8"),
+        ("executed", _EXECUTED, EXECUTED),
     ]
 )
 
@@ -74,10 +86,25 @@ class Spare:
             count = int(window["unrecorded_count"])
             for process, error, program in window["unrecorded"][:count].tolist():
                 if process:
-                    name = program.partition(b"\0")[0].decode("utf-8", "backslashreplace")
-                    found.append(Missing(process, name, errno.errorcode.get(error, str(error))))
+                    found.append(Missing(process, _text(program), _errno(error)))
             found += [Missing(0, "", "")] * min(_MISSING_MOST, count - UNRECORDED)
+            more = int(window["executed_count"]) - EXECUTED
+            found += [Missing(0, "", "")] * min(_MISSING_MOST, more)
         return tuple(found)
+
+    def executed(self) -> tuple[Executed, ...]:
+        """The programs that processes without rights executed, and that probably are missing."""
+        return tuple(
+            Executed(
+                ns,
+                Missing(
+                    process, _text(program), _errno(error) if kind == b"dynamic" else _text(kind)
+                ),
+            )
+            for _, window in self._windows()
+            for ns, process, error, kind, program in window["executed"].tolist()
+            if process
+        )
 
     def save(self, folder: Path) -> None:
         """Copies each record to a file of its own in the folder. Raises CairnError."""
@@ -106,6 +133,14 @@ class Spare:
             if window["magic"] == MAGIC:
                 yield place, window
             place += WINDOW_BYTES
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+
+
+def _errno(number: int) -> str:
+    return errno.errorcode.get(number, str(number))
 
 
 def _span(name: str) -> tuple[int, int]:

@@ -31,6 +31,7 @@ enum { NOT_BEGUN, BEGINNING, ON, OFF, UNRECORDED };
 
 static _Atomic int state;
 static bool is_child;
+static const char *library; /* path of the probe, as the loader has it */
 static char path[PATH_MAX];
 static char program[PROFILE_PATH_BYTES];
 static bool in_spare; /* the file is a record in the spare memory (spare.h) */
@@ -235,6 +236,17 @@ static bool lies_in(const struct dl_phdr_info *object, uintptr_t address)
  * not known. */
 static char allocator[PROFILE_PATH_BYTES];
 
+/* For dl_iterate_phdr(): finds the path of this library. */
+static int find_library(struct dl_phdr_info *object, size_t size, void *nothing)
+{
+    (void)size;
+    (void)nothing;
+    if (!lies_in(object, (uintptr_t)&session))
+        return 0;
+    library = object->dlpi_name;
+    return 1;
+}
+
 /* For dl_iterate_phdr(): finds the object that malloc lies in. dladdr() would give the same answer,
  * but it also searches every symbol of the object. In a short process that would be a tenth of the
  * probe's cost. */
@@ -287,6 +299,7 @@ static void begin_image(void)
     if (program[0] == '\0' && executed != NULL) /* without /proc */
         copy_path(program, executed);
     dl_iterate_phdr(find_allocator, NULL);
+    dl_iterate_phdr(find_library, NULL);
 }
 
 /* Returns ON, OFF or UNRECORDED. */
@@ -338,6 +351,11 @@ static int begin(void)
      * magic. */
     memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic);
     return ON;
+}
+
+const char *session_library(void)
+{
+    return library;
 }
 
 bool session_is_off(void)

@@ -50,6 +50,9 @@ extern struct session session __attribute__((visibility("hidden")));
 const char *session_option(const char *name);
 bool session_option_is(const char *name, const char *value);
 
+/* Returns the path of this library, or NULL before the process has begun to count. */
+const char *session_library(void);
+
 /* Returns true if this process has a file to count in. The first call creates the file. Returns
  * false if the probe is off, if libc has not set up the environment yet, or while another call is
  * creating the file. */

@@ -1,8 +1,10 @@
 #include "probe/spare.h"
 
+#include "base/clock.h"
 #include "probe/direct_syscall.h"
 #include "record/spare.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -103,6 +105,14 @@ void *spare_extend(uint64_t bytes)
     return take(bytes);
 }
 
+/* Copies the last part of a path. */
+static void copy_name(char to[SPARE_NAME_BYTES], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    memcpy(to, name, strnlen(name, SPARE_NAME_BYTES - 1));
+}
+
 bool spare_note_unrecorded(uint32_t process, uint32_t error, const char *program)
 {
     if (window == NULL)
@@ -112,11 +122,42 @@ bool spare_note_unrecorded(uint32_t process, uint32_t error, const char *program
     if (entry >= SPARE_UNRECORDED)
         return true;
     struct spare_unrecorded *place = &window->unrecorded[entry];
-    const char *slash = strrchr(program, '/');
-    const char *name = slash != NULL ? slash + 1 : program;
-    size_t length = strnlen(name, sizeof place->program - 1);
-    memcpy(place->program, name, length);
+    copy_name(place->program, program);
     place->error = error;
     place->process = process;
     return true;
+}
+
+bool spare_is_inherited(void)
+{
+    long flags = direct_forbidden ? -1 : direct_call3(SYS_fcntl, memory.fd, F_GETFD, 0);
+    return !direct_failed(flags) && (flags & FD_CLOEXEC) == 0 && descriptor_is_ours();
+}
+
+void spare_note_executed(uint32_t process, uint32_t error, const char *kind, const char *program)
+{
+    if (window == NULL)
+        return;
+    memcpy(window->magic, SPARE_MAGIC, sizeof window->magic);
+    uint64_t entry = __atomic_fetch_add(&window->executed_count, 1, __ATOMIC_RELAXED);
+    if (entry >= SPARE_EXECUTED)
+        return;
+    struct spare_executed *place = &window->executed[entry];
+    copy_name(place->program, program);
+    memcpy(place->kind, kind, strnlen(kind, sizeof place->kind - 1));
+    place->error = error;
+    place->ns = clock_now_ns();
+    __atomic_store_n(&place->process, process, __ATOMIC_RELEASE);
+}
+
+void spare_forget_executed(uint32_t process)
+{
+    uint64_t entries =
+        window != NULL ? __atomic_load_n(&window->executed_count, __ATOMIC_RELAXED) : 0;
+    for (uint64_t i = entries < SPARE_EXECUTED ? entries : SPARE_EXECUTED; i-- > 0;) {
+        if (window->executed[i].process != process)
+            continue;
+        window->executed[i].process = 0;
+        return;
+    }
 }

@@ -7,8 +7,8 @@
  *
  *     spare_open() found no memory, or was not called  =>  the other functions do nothing
  *
- * session.c calls these functions, under its lock or before a second thread counts. Processes that
- * share a window need no lock.
+ * session.c calls the first four functions, under its lock or before a second thread counts.
+ * Processes that share a window need no lock.
  */
 #ifndef CAIRN_PROBE_SPARE_H
 #define CAIRN_PROBE_SPARE_H
@@ -30,5 +30,15 @@ void *spare_extend(uint64_t bytes);
 /* Notes that this process could not be recorded. `error` is the errno of its file. Returns false if
  * this cannot be noted either. */
 bool spare_note_unrecorded(uint32_t process, uint32_t error, const char *program);
+
+/* Returns whether a program that this process executes now will inherit the descriptor of the
+ * memory. Returns false if that is not known. */
+bool spare_is_inherited(void);
+
+/* Notes that a process executes a program (struct spare_executed). Any thread may call this. */
+void spare_note_executed(uint32_t process, uint32_t error, const char *kind, const char *program);
+
+/* Takes back the latest such note about a process. */
+void spare_forget_executed(uint32_t process);
 
 #endif

@@ -21,13 +21,15 @@
 
 #include <assert.h>
 
-#define SPARE_MAGIC "cairnwi1" /* ends in the version */
+#define SPARE_MAGIC "cairnwi2" /* ends in the version */
 
 enum {
     SPARE_HEAD_BYTES = 64 << 10, /* a multiple of every page size */
     SPARE_WINDOW_BYTES = 8 << 20,
     SPARE_RECORDS = 64,
     SPARE_UNRECORDED = 64,
+    SPARE_EXECUTED = 64,
+    SPARE_KIND_BYTES = 16,
     SPARE_NAME_BYTES = 56, /* with the NUL; longer names are cut */
 };
 
@@ -38,7 +40,18 @@ struct spare_unrecorded {
     char program[SPARE_NAME_BYTES];
 };
 
-/* Processes add to the three counts before they know whether there is room. So a count may be
+/* A program that was executed by a process without rights, and that will probably be unable to
+ * record itself: the process has neither the witness's file nor the descriptor of this memory. If a
+ * profile of the process began later than `ns`, the program was recorded nevertheless. */
+struct spare_executed {
+    uint64_t ns;                 /* of clock_now_ns() */
+    uint32_t process;            /* written last; 0 if the exec failed */
+    uint32_t error;              /* errno of writing the witness's file */
+    char kind[SPARE_KIND_BYTES]; /* as in witness/record.h */
+    char program[SPARE_NAME_BYTES];
+};
+
+/* Processes add to the four counts before they know whether there is room. So a count may be
  * larger than the window or the table. */
 struct spare_window {
     char magic[8];
@@ -47,6 +60,8 @@ struct spare_window {
     uint64_t unrecorded_count; /* entries of unrecorded */
     uint64_t record_offsets[SPARE_RECORDS];
     struct spare_unrecorded unrecorded[SPARE_UNRECORDED];
+    uint64_t executed_count; /* entries of executed */
+    struct spare_executed executed[SPARE_EXECUTED];
 };
 
 static_assert(sizeof(struct spare_window) <= SPARE_HEAD_BYTES, "records begin behind it");

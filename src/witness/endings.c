@@ -80,7 +80,7 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *oth
     if (status >= 0)
         text_add_json_unsigned(&line, "status", (uint64_t)status);
     text_add_json_text(&line, "program", program);
-    record_end(&line);
+    (void)record_end(&line);
 }
 
 /* The exit status that a process gives, as wait(2) returns it to the process that waits. */

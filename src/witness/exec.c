@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "record/executed.h"
 #include "witness/environment.h"
 #include "witness/kernel.h"
 #include "witness/owner.h"
@@ -90,7 +91,8 @@ static enum target_kind with_surroundings(enum target_kind kind, const char *pat
 }
 
 /* Appends a record about the program `path`. Writes nothing if `kind` says that no program runs
- * (TARGET_NONE). */
+ * (TARGET_NONE). `path` is NULL if the exec failed. If the record cannot be written, the probe
+ * notes the program. */
 static void OWN_FRAME write_record(const char *event, pid_t pid, const char *path,
                                    enum target_kind kind)
 {
@@ -102,7 +104,11 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *pat
     if (path != NULL)
         record_add(&line, "path", path, RECORD_PATH_BYTES);
     text_add_json_text(&line, "kind", target_kind_name(kind));
-    record_end(&line);
+    int error = record_end(&line);
+    if (path == NULL && cairn_probe_not_executed != NULL)
+        cairn_probe_not_executed((uint32_t)pid);
+    else if (error != 0 && cairn_probe_executed != NULL)
+        cairn_probe_executed((uint32_t)pid, path, target_kind_name(kind), (uint32_t)error);
 }
 
 /* Writes a record before an exec of `path`. Returns the kind that the record states; take_back()

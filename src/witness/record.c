@@ -1,6 +1,7 @@
 #define _GNU_SOURCE 1
 #include "witness/record.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -69,16 +70,22 @@ static bool has_room(const struct stat *status)
     return limit >= MARGIN_BYTES && (uint64_t)status->st_size <= limit - MARGIN_BYTES;
 }
 
-void record_end(struct text *line)
+int record_end(struct text *line)
 {
     text_add(line, "}\n");
     if (line->truncated || record_file() == NULL)
-        return;
+        return EINVAL;
     int fd = kernel_open(AT_FDCWD, record_file(), O_WRONLY | O_APPEND | O_NOFOLLOW);
     if (fd < 0)
-        return;
+        return errno;
     struct stat status;
-    if (kernel_stat_open(fd, &status) && S_ISREG(status.st_mode) && has_room(&status))
-        (void)kernel_write(fd, line->data, line->length);
+    int error = 0;
+    if (!kernel_stat_open(fd, &status) || !S_ISREG(status.st_mode))
+        error = EINVAL;
+    else if (!has_room(&status))
+        error = EFBIG;
+    else if (kernel_write(fd, line->data, line->length) < 0)
+        error = errno;
     kernel_close(fd);
+    return error;
 }

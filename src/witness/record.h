@@ -93,8 +93,8 @@ void record_begin(struct text *line, const char *event, pid_t pid);
  * appended. */
 void record_add(struct text *line, const char *key, const char *value, size_t limit);
 
-/* Ends the line and appends it to the file. A failure is not reported here. The reader notices the
- * missing line and reports the problem. */
-void record_end(struct text *line);
+/* Ends the line and appends it to the file. Returns 0, or the errno of the failure. Most callers
+ * ignore it: the reader notices the missing line and reports the problem. */
+int record_end(struct text *line);
 
 #endif

@@ -138,7 +138,7 @@ static void write_start(const char *exe)
     record_add(&line, "exe", exe, RECORD_PATH_BYTES);
     add_owners(&line, exe);
     add_knobs(&line);
-    record_end(&line);
+    (void)record_end(&line);
 }
 
 __attribute__((constructor)) static void witness_start(void)

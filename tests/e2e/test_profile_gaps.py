@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -169,3 +170,28 @@ def test_the_probed_runs_of_a_comparison_have_all_processes(
     found = [one["probe"] for one in result.json["samples"] if one["probe"]]
     assert len(found) >= 4
     assert all(one["operations"] >= 2 * (KEPT + 2 * PAIRS) for one in found)
+
+
+@needs_root
+@pytest.mark.parametrize("close", [True, False])
+def test_a_program_that_python_starts_as_another_user_is_recorded_or_named(
+    cairn, tmp_path: Path, close: bool
+) -> None:
+    """Popen closes all descriptors, so the program had neither a file nor the spare memory."""
+    out = tmp_path / "out.json"
+    source = f"""
+import subprocess
+def run(*command):
+    return subprocess.Popen(command, user=65534, group=65534, close_fds={close}).wait()
+assert run("/usr/bin/env", "sort", "/dev/null") == 0
+"""
+    result = cairn("profile", "--runs", 1, "--json", out, "--", sys.executable, "-c", source)
+    assert result.code == 0, result.err
+    found = json.loads(out.read_text())
+    recorded = {Path(one["program"]).name for one in found["processes"]}
+    missing = {one["program"]: one["why"] for one in found["missing"]}
+    if close:
+        assert missing == {"env": "EACCES"}
+        assert "env (" in result.err and "Permission denied (EACCES)" in result.err
+    else:
+        assert missing == {} and {"env", "sort"} & recorded

@@ -23,7 +23,7 @@ from support.probes import BEHIND_HEAD, Made, busy, documented
 from cairn.errors import CairnError, UsageError
 from cairn.model import Unreached
 from cairn.profile import reader
-from cairn.profile.missing import missing_processes
+from cairn.profile.missing import Executed, missing_processes
 from cairn.profile.tally import (
     ALLOCATING,
     CALLS,
@@ -388,10 +388,19 @@ def test_a_program_without_a_trace_is_missing_unless_the_probe_recorded_it() -> 
         (8, Unreached("silent", "/usr/bin/prog")),
     ]
     recorded = replace(image(7, 1, "ended"), program="/bin/prog")
-    assert missing_processes([unrecorded], unreached, [recorded]) == (
+    assert missing_processes([unrecorded], [], unreached, [recorded]) == (
         unrecorded,
         Missing(5, "busybox", "static"),
         Missing(8, "prog", "silent"),
+    )
+
+
+def test_a_program_of_a_process_without_rights_is_missing_unless_it_began_later() -> None:
+    executed = [Executed(100, Missing(pid, "sort", "EACCES")) for pid in (7, 8, 9)]
+    processes = [image(7, 99, "running"), image(8, 101, "ended")]
+    assert missing_processes([], executed, [], [replace(p, program="x") for p in processes]) == (
+        executed[0].missing,
+        executed[2].missing,
     )
 
 

@@ -16,6 +16,7 @@ from support.probes import busy
 
 from cairn.errors import CairnError
 from cairn.profile import reader, spare
+from cairn.profile.missing import Executed
 from cairn.profile.tally import Missing
 from cairn.run.spare_memory import spare_memory
 
@@ -79,6 +80,20 @@ def test_processes_beyond_the_table_are_counted(memory: spare.Spare) -> None:
     assert missing[-1] == Missing(0, "", "")
 
 
+def test_executed_programs_are_read_with_their_reasons(memory: spare.Spare) -> None:
+    made = np.frombuffer(bytearray(window([], [])), spare.WINDOW)
+    made["executed"][0, 0] = (100, 7, 13, b"dynamic", b"sort")
+    made["executed"][0, 1] = (200, 0, 13, b"dynamic", b"failed")
+    made["executed"][0, 2] = (300, 8, 13, b"static", b"busybox")
+    made["executed_count"] = spare.EXECUTED + 2
+    put(memory, 0, made.tobytes())
+    assert memory.executed() == (
+        Executed(100, Missing(7, "sort", "EACCES")),
+        Executed(300, Missing(8, "busybox", "static")),
+    )
+    assert memory.missing() == (Missing(0, "", ""),) * 2
+
+
 def test_wrong_content_is_one_sentence_or_ignored(memory: spare.Spare) -> None:
     chance = random.Random(1)
     content = bytearray(busy().content())
@@ -90,6 +105,7 @@ def test_wrong_content_is_one_sentence_or_ignored(memory: spare.Spare) -> None:
         content[chance.randrange(400)] = chance.getrandbits(8)
         put(memory, spare.HEAD_BYTES, bytes(content))
         memory.missing()
+        memory.executed()
         try:
             list(memory.profiles())
         except CairnError as error:

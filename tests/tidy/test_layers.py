@@ -26,7 +26,7 @@ C_MAY_SEE: dict[str, set[str]] = {
     "alloc": {"base", "os", "cairn", "alloc"},
     "abi": {"base", "os", "cairn", "alloc", "abi"},
     "launch": {"base", "launch"},
-    "witness": {"base", "witness"},
+    "witness": {"base", "record", "witness"},
     "record": {"base", "record"},
     "probe": {"base", "record", "probe"},
 }
@@ -110,6 +110,7 @@ C_ORDER: dict[str, list[str]] = {
             "spare",
             "owners",
             "session",
+            "executed",
             "live",
             "preemption",
             "cpu_timer",
