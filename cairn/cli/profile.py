@@ -399,9 +399,11 @@ def _tree(
 
 
 def _keep(folder: Path, tree: Tree | None, spare: Spare | None) -> None:
-    """Writes into the folder everything that the probe has not written there itself."""
-    from cairn.profile.reader import write_tree
+    """Completes the folder: cuts the probe's files, and writes what the probe did not write."""
+    from cairn.profile.reader import names, trim, write_tree
 
+    for name in names(folder):
+        trim(folder / name)
     if spare is not None:
         spare.save(folder)
     if tree is not None:

@@ -395,6 +395,18 @@ def read_begun(path: Path) -> ProcessProfile | None:
         raise CairnError(f"{path} is not a readable profile: {error}") from error
 
 
+def trim(path: Path) -> None:
+    """Cuts off the part of a file that the probe reserved and did not use."""
+    try:
+        with path.open("r+b") as file:
+            source = _Source(file.fileno(), 0, os.fstat(file.fileno()).st_size)
+            os.ftruncate(file.fileno(), int(_head(source)[0]["file_bytes"]))
+    except OSError as error:
+        raise CairnError(f"cannot shorten {path}: {error.strerror or error}") from error
+    except _Damaged:
+        return  # the report says so
+
+
 def read_part(descriptor: int, place: int, size: int) -> ProcessProfile | None:
     """Reads a record that lies within an open file, like read_begun().
 

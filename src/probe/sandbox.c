@@ -7,6 +7,7 @@
  */
 #include "probe/direct_syscall.h"
 #include "probe/next.h"
+#include "probe/session.h"
 #include "probe/thread.h"
 
 #include <linux/seccomp.h>
@@ -21,6 +22,7 @@ static bool forbid(bool strict)
 {
     bool before = direct_forbidden;
     thread_begin_early();
+    session_make_room();
     if (strict)
         thread_end_early();
     direct_forbidden = true;

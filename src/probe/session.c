@@ -39,6 +39,11 @@ static bool in_spare; /* the file is a record in the spare memory (spare.h) */
 /* Protects the file's size, the lists of structs profile_thread, and the list of moments. */
 static struct futex_lock lock;
 static uint64_t file_bytes;
+/* The first mapping of the file. It is longer than the piece in use, so that later pieces need no
+ * right to open the file: file_bytes <= mapped_bytes unless it had no room. Only the first
+ * ready_bytes have blocks on the disk. Both are 0 in the spare memory. */
+static uint64_t mapped_bytes;
+static uint64_t ready_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
 /* Index of the first struct profile_thread in the last chunk that no thread has used. This one and
@@ -54,6 +59,9 @@ static uint64_t looked_ns;    /* process age at the last look */
 static uint64_t looked_bytes; /* most resident bytes at any look */
 
 enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 10 << 20 };
+
+/* Length of the file's first mapping, which has room for 248 threads. */
+enum { AHEAD_BYTES = 512 << 10 };
 
 /* Layout of the first piece of the file. Each later piece is one chunk of structs
  * profile_thread. */
@@ -134,22 +142,44 @@ static long extend(int flags, uint64_t bytes)
         return fd;
     bytes = round_up(bytes, page_bytes());
     long start = reserve((int)fd, file_bytes, file_bytes + bytes);
+    uint64_t mapped = bytes;
+    if (start == 0 && file_bytes == 0 && may_grow_to(AHEAD_BYTES) &&
+        !direct_failed(direct_call3(SYS_ftruncate, fd, AHEAD_BYTES, 0)))
+        mapped = AHEAD_BYTES;
     if (start == 0)
-        start = direct_call(SYS_mmap, 0, (long)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+        start = direct_call(SYS_mmap, 0, (long)mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                             (long)file_bytes);
     direct_call3(SYS_close, fd, 0, 0);
     if (!direct_failed(start)) {
+        if (file_bytes == 0) {
+            mapped_bytes = mapped;
+            ready_bytes = bytes;
+        }
         file_bytes += bytes;
         own_memory_add((void *)start, bytes);
     }
     return start;
 }
 
+/* Reserves disk blocks for the first `bytes` bytes of the first mapping, without opening the file.
+ * Returns false if the mapping is shorter, if there is no room, or before Linux 5.14. */
+static bool make_ready(uint64_t bytes)
+{
+    if (bytes <= ready_bytes)
+        return true;
+    if (bytes > mapped_bytes || direct_forbidden ||
+        direct_failed(direct_call3(SYS_madvise, (long)((char *)session.head + ready_bytes),
+                                   (long)(bytes - ready_bytes), 23 /* MADV_POPULATE_WRITE */)))
+        return false;
+    ready_bytes = bytes;
+    return true;
+}
+
 /* Creates the file, or a record in the spare memory if the process can make no file. Returns NULL
  * if both fail. The reason is then noted in the spare memory. */
 static struct first *create(void)
 {
-    file_bytes = 0;
+    file_bytes = mapped_bytes = ready_bytes = 0;
     in_spare = false;
     long made = extend(O_CREAT | O_EXCL, sizeof(struct first));
     if (!direct_failed(made))
@@ -415,14 +445,20 @@ static bool grow(void)
         return false;
     uint64_t bytes =
         round_up(chunk_threads(chunk_count) * sizeof(struct profile_thread), page_bytes());
-    long made = in_spare ? (long)spare_extend(bytes) : extend(0, bytes);
-    void *piece = (void *)made;
-    if (made == 0 || direct_failed(made))
-        return false;
-    if (in_spare)
+    uint64_t offset = file_bytes;
+    void *piece;
+    if (in_spare || make_ready(file_bytes + bytes)) {
+        piece = in_spare ? spare_extend(bytes) : (char *)session.head + offset;
+        if (piece == NULL)
+            return false;
+        offset = (uint64_t)((char *)piece - (char *)session.head);
         own_memory_add(piece, bytes);
-    uint64_t offset =
-        in_spare ? (uint64_t)((char *)piece - (char *)session.head) : file_bytes - bytes;
+    } else {
+        long made = extend(0, bytes);
+        if (direct_failed(made))
+            return false;
+        piece = (void *)made;
+    }
     file_bytes = offset + bytes;
     session.head->file_bytes = file_bytes;
     add_chunk(piece, offset);
@@ -442,6 +478,18 @@ static struct profile_thread *take_counts(void)
     if (unused == chunk_threads(chunk_count - 1) && !grow())
         return NULL;
     return &chunks[chunk_count - 1][unused++];
+}
+
+void session_make_room(void)
+{
+    futex_lock_take(&lock);
+    uint64_t bytes = file_bytes;
+    for (uint32_t i = 0; i < 2; i++)
+        bytes +=
+            round_up(chunk_threads(chunk_count + i) * sizeof(struct profile_thread), page_bytes());
+    if (atomic_load(&state) == ON && !in_spare && bytes <= mapped_bytes)
+        (void)make_ready(bytes);
+    futex_lock_drop(&lock);
 }
 
 struct profile_thread *session_thread_begin(bool announced)
@@ -629,9 +677,11 @@ void session_forked(void)
     session_retry();
     if (atomic_load(&state) != ON)
         return;
-    leave_piece(session.head, sizeof(struct first));
+    uint64_t first_bytes = mapped_bytes != 0 ? mapped_bytes : sizeof(struct first);
+    leave_piece(session.head, first_bytes);
     for (uint32_t i = 1; i < chunk_count; i++)
-        leave_piece(chunks[i], chunk_threads(i) * sizeof(struct profile_thread));
+        if ((uint64_t)((char *)chunks[i] - (char *)session.head) >= first_bytes)
+            leave_piece(chunks[i], chunk_threads(i) * sizeof(struct profile_thread));
     session.head = NULL;
     session.samples = NULL;
     atomic_store(&session.parallel, false);

@@ -61,6 +61,10 @@ bool session_on(void);
 /* Returns true if session_on() returns false at once, now and later. */
 bool session_is_off(void);
 
+/* Prepares the file for some 48 further threads, because the process is about to forbid itself
+ * system calls. */
+void session_make_room(void);
+
 /* Returns a struct for a thread to count in: the struct of an ended thread, or a new one.
  * `announced` is true if session_thread_comes() has already counted the thread as living. Returns
  * NULL if the file cannot grow. */

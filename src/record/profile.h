@@ -1,7 +1,8 @@
 /* profile.h - the file in which the probe records one process: the interface between C and Python.
  *
  * The probe (src/probe) maps the file and counts in it while the process runs, so a killed process
- * leaves its counts up to that time. cairn/profile/reader.py reads it. Numbers are in the byte
+ * leaves its counts up to that time. The file may be longer than `file_bytes`, and is then a hole
+ * from there on. cairn/profile/reader.py reads it. Numbers are in the byte
  * order of the machine; the reader finds the order from `order`. Counters only grow.
  * docs/profile-format.md has an annotated example. Always:
  *

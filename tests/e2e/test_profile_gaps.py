@@ -59,6 +59,24 @@ def test_children_that_give_up_a_right_are_in_the_profile(
     assert found["missing"] == [] and found["empty"] == 0
 
 
+@pytest.mark.parametrize(
+    "right",
+    [
+        "nofile",
+        "fsize",
+        "files",
+        *(pytest.param(one, marks=needs_root) for one in ("setuid", "chroot")),
+    ],
+)
+def test_threads_that_begin_after_rights_were_given_up_are_counted(
+    cairn, rights: Path, tmp_path: Path, right: str
+) -> None:
+    """The process has a file of its own already, which had room for eight threads."""
+    found = profiled(cairn, tmp_path, rights, right, 1, "threads")
+    assert [one["threads_lost"] for one in found["processes"]] == [0, 0]
+    assert mallocs(found) >= KEPT + PAIRS
+
+
 @needs_root
 def test_processes_that_begin_on_a_full_disk_are_in_the_profile(
     cairn, rights: Path, tmp_path: Path
@@ -110,6 +128,7 @@ def test_a_kept_profile_has_the_processes_that_could_write_no_file(
     result = cairn("profile", "--runs", 1, "--keep", keep, "--", rights, "fsize", 66, "sweep")
     assert result.code == 0
     assert len(list(keep.glob("*.probe"))) == 65
+    assert all(file.stat().st_size < 200_000 for file in keep.glob("*.probe"))
     again = cairn("profile", "--read", keep)
     # The titles differ: the first one has the command, and the other the programs.
     assert again.out.partition("\n\n")[2] == result.err.partition("\n\n")[2]

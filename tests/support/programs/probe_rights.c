@@ -1,12 +1,14 @@
-/* probe_rights.c RIGHT CHILDREN [sweep] - a parent makes 100 blocks. Each of its children gives up
- * a right and then makes PAIRS pairs of malloc and free. With "sweep" a child closes every
- * descriptor but 0 to 2 before that. */
+/* probe_rights.c RIGHT CHILDREN [sweep|threads] - a parent makes 100 blocks. Each of its children
+ * gives up a right and then makes PAIRS pairs of malloc and free. With "sweep" a child closes every
+ * descriptor but 0 to 2 before that. With "threads" a child allocates before it gives up the right,
+ * and then makes the pairs in THREADS threads that live at the same time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -21,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAIRS = 20000, KEPT = 100, NOBODY = 65534, FAILED = 9 };
+enum { PAIRS = 20000, THREADS = 40, KEPT = 100, NOBODY = 65534, FAILED = 9 };
 
 /* Permits the calls that malloc and the end of a process need. Any other call kills the process. */
 static bool install_filter(bool by_prctl)
@@ -46,8 +48,26 @@ static bool install_filter(bool by_prctl)
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
+/* Refuses to open files, and kills the process for calls of the probe that libc does not make. */
+static bool forbid_files(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 2, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
+
 static bool give_up(const char *right)
 {
+    if (strcmp(right, "files") == 0)
+        return forbid_files();
     if (strcmp(right, "nothing") == 0)
         return true;
     if (strcmp(right, "setuid") == 0)
@@ -70,6 +90,31 @@ static bool give_up(const char *right)
                mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
                umount2("/proc", MNT_DETACH) == 0;
     return false;
+}
+
+static pthread_barrier_t together;
+
+static void *make_pairs(void *nothing)
+{
+    for (int i = 0; i < PAIRS / THREADS; i++)
+        free(malloc(300));
+    pthread_barrier_wait(&together);
+    return nothing;
+}
+
+static void be_threads(const char *right)
+{
+    free(malloc(1));
+    if (!give_up(right))
+        _exit(FAILED);
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&together, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, make_pairs, NULL) != 0)
+            _exit(FAILED);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    _exit(0);
 }
 
 static void be_child(const char *right, bool sweep)
@@ -100,8 +145,11 @@ int main(int argc, char **argv)
     fflush(stdout);
     int children = atoi(argv[2]);
     for (int i = 0; i < children; i++)
-        if (fork() == 0)
+        if (fork() == 0) {
+            if (argc > 3 && strcmp(argv[3], "threads") == 0)
+                be_threads(argv[1]);
             be_child(argv[1], argc > 3);
+        }
     int status, bad = 0;
     while (wait(&status) > 0)
         bad |= status;
