@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from cairn.model import Unreached
 from cairn.profile.tally import Missing, Process
@@ -53,4 +52,4 @@ def missing_processes(
 
 
 def _name(path: str) -> str:
-    return PurePosixPath(path).name or path
+    return path.rstrip("/").rpartition("/")[2] or path
