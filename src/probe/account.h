@@ -38,16 +38,24 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
 void account_leave_release_slowly(struct thread_state *me);
 
 /* Returns true if this operation must be counted. In that case the caller counts the operation and
- * sets the guard to THREAD_INSIDE. */
+ * sets the guard to THREAD_INSIDE. If the thread has ended, the operation is counted as one of
+ * `late`, which differs from `function` only for free and delete of NULL. */
+static inline __attribute__((always_inline)) bool account_begin_as(struct thread_state *me,
+                                                                   enum profile_function function,
+                                                                   enum profile_function late,
+                                                                   size_t bytes)
+{
+    if (UNLIKELY(me->guard != THREAD_OUTSIDE) && !thread_enter_slowly(me, cpu_stack, late, bytes))
+        return false;
+    me->frame = cpu_stack;
+    me->function = (uint8_t)function;
+    return true;
+}
+
 static inline __attribute__((always_inline)) bool
 account_begin(struct thread_state *me, enum profile_function function, size_t bytes)
 {
-    if (UNLIKELY(me->guard != THREAD_OUTSIDE) &&
-        !thread_enter_slowly(me, cpu_stack, function, bytes))
-        return false;
-    me->frame = cpu_stack;
-    me->kind = (uint8_t)profile_kind(function);
-    return true;
+    return account_begin_as(me, function, function, bytes);
 }
 
 static inline enum profile_phase account_phase(void)
@@ -135,7 +143,7 @@ static inline __attribute__((always_inline)) void account_leave(struct thread_st
 static inline __attribute__((always_inline)) bool
 account_enter_release(struct thread_state *me, enum profile_function function, const void *block)
 {
-    if (UNLIKELY(!account_begin(me, function, 0)))
+    if (UNLIKELY(!account_begin_as(me, function, block != NULL ? function : PROFILE_FREE_NULL, 0)))
         return account_enter_late(me, function, block);
     if (UNLIKELY(block == NULL)) {
         account_enter_without(me);

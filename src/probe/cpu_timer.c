@@ -92,7 +92,7 @@ void cpu_timer_told(struct thread_state *me, uintptr_t instruction, uintptr_t st
     bool inside = me->guard == THREAD_INSIDE && stack <= me->frame;
     me->counts->cpu_samples++;
     if (inside && !me->asking && (!ours || me->calling))
-        me->counts->cpu_samples_inside[me->kind]++;
+        me->counts->cpu_samples_inside[profile_kind(me->function)]++;
     else if (ours || me->asking)
         me->counts->cpu_samples_probe++;
     if (!direct_forbidden)

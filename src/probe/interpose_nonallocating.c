@@ -1,6 +1,7 @@
 /* interpose_nonallocating.c - the interposed functions that do not allocate: threads, the end of
  * the process, jumps, and libc's memory functions.
  */
+#include "base/cpu.h"
 #include "base/ticks.h"
 #include "probe/direct_syscall.h"
 #include "probe/futex_lock.h"
@@ -183,6 +184,19 @@ INTERPOSED _Noreturn void __longjmp_chk(jmp_buf place, int value)
     leave_to(place);
     next.longjmp_checked(place, value);
     __builtin_unreachable();
+}
+
+/* The first part of a throw in the Itanium ABI: allocates the exception. */
+void *__cxa_allocate_exception(size_t bytes);
+INTERPOSED void *__cxa_allocate_exception(size_t bytes)
+{
+    if (next.allocate_exception == NULL)
+        next.allocate_exception = next_of_runtime("__cxa_allocate_exception");
+    void *(*allocate)(size_t) = next.allocate_exception;
+    if (allocate == NULL)
+        allocate = next_of_object(__builtin_return_address(0), "__cxa_allocate_exception");
+    thread_throws(cpu_stack);
+    return allocate(bytes);
 }
 
 /* The throw of the Itanium ABI. Operator new calls it to leave an operation with std::bad_alloc. */

@@ -133,6 +133,7 @@ static void find_all(void)
     next_find(&next.longjmp_checked, "__longjmp_chk");
     next_find(&next.ppoll_checked, "__ppoll_chk");
     next_find(&next.throw, "__cxa_throw");
+    next_find(&next.allocate_exception, "__cxa_allocate_exception");
     for (size_t i = 0; i < COUNT_OF(operators); i++) {
         next_find((void **)&next.plain + i, operators[i][0]);
         next_find((void **)&next.array + i, operators[i][1]);

@@ -90,8 +90,10 @@ struct next {
     int (*epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
     void (*longjmp)(jmp_buf, int);
     void (*siglongjmp)(sigjmp_buf, int);
-    void (*longjmp_checked)(jmp_buf, int);           /* __longjmp_chk */
-    void (*throw)(void *, void *, void (*)(void *)); /* __cxa_throw; NULL: see next_of_runtime() */
+    void (*longjmp_checked)(jmp_buf, int); /* __longjmp_chk */
+    /* These two may be NULL; see next_of_runtime(). */
+    void (*throw)(void *, void *, void (*)(void *)); /* __cxa_throw */
+    void *(*allocate_exception)(size_t);             /* __cxa_allocate_exception */
 
     /* The argument is the lock, of whatever type. */
     int (*pthread_mutex_lock)(void *);

@@ -1,10 +1,14 @@
 /* operators.c - C++'s operators new and delete, under their names in the Itanium ABI. Each operator
  * counts the operation (account.h) and calls the allocator's operator of the same name (next.h).
  *
- * If operator new throws, the exception passes through these functions, and __cxa_throw() in
- * interpose_nonallocating.c ends the operation. An operator may be unknown at first, because a
- * plugin may load the C++ runtime later. Each call then searches for the operator again until it is
- * found.
+ * If operator new throws, the exception passes through these functions.
+ * __cxa_allocate_exception() in interpose_nonallocating.c counts the operation as failed and ends
+ * it. A nothrow operator may catch such an exception and return NULL; its operation has then ended
+ * before it returns. If a new handler throws and catches an exception and then finds memory, the
+ * operation is counted as failed, although it returns a block.
+ *
+ * An operator may be unknown at first, because a plugin may load the C++ runtime later. Each call
+ * then searches for the operator again until it is found.
  */
 #include "probe/account.h"
 #include "probe/next.h"
@@ -30,7 +34,21 @@ static inline void *operator_of(void *place, bool array, const void *caller)
     return *(void **)place != NULL ? *(void **)place : next_operator(array, number, caller);
 }
 
-#define NEW_FORM(name, kind, function, type, member, PARAMETERS, ARGUMENTS)                        \
+/* Returns true if the operation ended with an exception that a nothrow operator caught. */
+static inline bool caught(const struct thread_state *me, const void *block)
+{
+    return UNLIKELY(block == NULL) && me->guard == THREAD_OUTSIDE;
+}
+
+/* An operator that throws does not return NULL. */
+static inline bool never(const struct thread_state *me, const void *block)
+{
+    (void)me;
+    (void)block;
+    return false;
+}
+
+#define NEW_FORM(name, kind, function, type, member, has_ended, PARAMETERS, ARGUMENTS)             \
     INTERPOSED void *name PARAMETERS                                                               \
     {                                                                                              \
         struct thread_state *me = &thread_state;                                                   \
@@ -38,6 +56,8 @@ static inline void *operator_of(void *place, bool array, const void *caller)
         if (UNLIKELY(!account_enter(me, function, bytes, NULL)))                                   \
             return real ARGUMENTS;                                                                 \
         void *block = real ARGUMENTS;                                                              \
+        if (has_ended(me, block))                                                                  \
+            return NULL;                                                                           \
         account_leave(me, function, block, bytes);                                                 \
         return block;                                                                              \
     }
@@ -56,13 +76,13 @@ static inline void *operator_of(void *place, bool array, const void *caller)
     }
 
 #define OPERATORS(n, d, kind, NEW, DELETE)                                                         \
-    NEW_FORM(n, kind, NEW, next_new, new, (size_t bytes), (bytes))                                 \
-    NEW_FORM(n##RKSt9nothrow_t, kind, NEW, next_new_nothrow, new_nothrow,                          \
+    NEW_FORM(n, kind, NEW, next_new, new, never, (size_t bytes), (bytes))                          \
+    NEW_FORM(n##RKSt9nothrow_t, kind, NEW, next_new_nothrow, new_nothrow, caught,                  \
              (size_t bytes, const void *nothrow), (bytes, nothrow))                                \
-    NEW_FORM(n##St11align_val_t, kind, NEW, next_new_aligned, new_aligned,                         \
+    NEW_FORM(n##St11align_val_t, kind, NEW, next_new_aligned, new_aligned, never,                  \
              (size_t bytes, size_t alignment), (bytes, alignment))                                 \
     NEW_FORM(n##St11align_val_tRKSt9nothrow_t, kind, NEW, next_new_aligned_nothrow,                \
-             new_aligned_nothrow, (size_t bytes, size_t alignment, const void *nothrow),           \
+             new_aligned_nothrow, caught, (size_t bytes, size_t alignment, const void *nothrow),   \
              (bytes, alignment, nothrow))                                                          \
     DELETE_FORM(d, kind, DELETE, next_delete, delete, (void *block), (block))                      \
     DELETE_FORM(d##m, kind, DELETE, next_delete_sized, delete_sized, (void *block, size_t bytes),  \

@@ -201,6 +201,18 @@ void thread_leaves(void)
     thread_state.guard = THREAD_OUTSIDE;
 }
 
+void thread_throws(uintptr_t frame)
+{
+    struct thread_state *me = &thread_state;
+    if (me->guard != THREAD_INSIDE || me->counts == NULL || session.head == NULL)
+        return;
+    bool is_new = me->function == PROFILE_NEW || me->function == PROFILE_NEW_ARRAY;
+    /* Above the operation's frame, a jump has left that operation already. */
+    if (is_new && frame <= me->frame)
+        session_add(&session.head->failed[me->function], 1);
+    thread_leaves();
+}
+
 /* --- end -------------------------------------------------------------------------------------- */
 
 void thread_ends(void)

@@ -22,6 +22,12 @@ bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_
 /* Called before a longjmp or a throw: ends the operation that the thread is in, if there is one. */
 void thread_leaves(void);
 
+/* Called before memory of an exception is allocated. If the thread is in an operation, that
+ * operation is about to throw the exception. It ends here, as failed if it is an operator new, so
+ * that the exception's memory is counted when it is allocated, as it is when it is freed. `frame`
+ * is the stack pointer in the interposed function. */
+void thread_throws(uintptr_t frame);
+
 /* Called when an operation is over. Decides at random which operation is timed next, and what is
  * measured in it. */
 void thread_is_idle(struct thread_state *me);

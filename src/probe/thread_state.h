@@ -39,13 +39,13 @@ enum thread_special {
 };
 
 struct thread_state {
-    uint8_t guard;   /* enum thread_guard */
-    uint8_t special; /* enum thread_special */
-    bool armed;      /* the kernel dispatches this thread's calls */
-    bool calling;    /* the handler is making a system call for the allocator */
-    bool asking;     /* in malloc_usable_size(), which the probe called */
-    uint8_t kind;    /* enum profile_kind of the thread's operation */
-    uint8_t rounds;  /* rounds of destructors that have run */
+    uint8_t guard;    /* enum thread_guard */
+    uint8_t special;  /* enum thread_special */
+    bool armed;       /* the kernel dispatches this thread's calls */
+    bool calling;     /* the handler is making a system call for the allocator */
+    bool asking;      /* in malloc_usable_size(), which the probe called */
+    uint8_t rounds;   /* rounds of destructors that have run */
+    uint8_t function; /* enum profile_function of the operation */
 
     /* Number of allocations until the next timed operation, and flags for this operation. */
     uint32_t until_timed;

@@ -1,0 +1,96 @@
+"""Tests that the probe counts failures, exceptions and the calls of ending threads to the unit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.places import PROGRAMS
+from support.probing import Probed
+
+from cairn import native
+from cairn.profile.tally import ALLOCATING, FUNCTIONS, ProcessProfile
+
+TIMES = 40
+FORMS = 4
+"""Forms of operator new that throw, and as many that do not."""
+
+
+@pytest.fixture
+def probed(tmp_path: Path) -> Probed:
+    return Probed(tmp_path)
+
+
+@pytest.fixture(scope="module", params=["-O0", "-O2"])
+def exceptions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("exceptions") / "exceptions"
+    source = PROGRAMS / "probe_exceptions.cpp"
+    subprocess.run(
+        ["g++", "-std=c++17", request.param, "-fno-builtin", str(source), "-o", str(program)],
+        check=True,
+    )
+    return program
+
+
+def _calls(profile: ProcessProfile, name: str) -> int:
+    place = FUNCTIONS.index(name)
+    tally = profile.tally
+    cells = (
+        tally.calls[place] if place < len(ALLOCATING) else tally.released[place - len(ALLOCATING)]
+    )
+    return int(cells.sum())
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["system", "cairn"])
+@pytest.mark.parametrize("paths", ["sampled", "exact"])
+def test_a_failed_operator_new_is_counted_once_and_its_exception_in_both_directions(
+    probed: Probed, exceptions: Path, own: bool, paths: str
+) -> None:
+    """The difference of the runs with 0 and with TIMES rounds is known.
+
+    libc and the C++ runtime allocate the same in both runs, so that cancels out. Each round makes
+    all requests of the throwing forms twice, and those of the others once. Each throw has one block
+    for its exception, which is allocated by malloc and freed by free. Whether the others throw, too,
+    is the runtime's choice.
+    """
+    allocator = native.allocator() if own else None
+    counted = []
+    for times in (0, TIMES):
+        told = probed(exceptions, times, allocator=allocator, CAIRN_PROBE_PATHS=paths)
+        assert told == f"caught {2 * FORMS * times} refused {FORMS * times}\n"
+        failed = probed.only.tally.failed
+        found = {name: _calls(probed.only, name) for name in FUNCTIONS}
+        found |= {f"failed {name}": int(failed[i]) for i, name in enumerate(ALLOCATING)}
+        counted.append(found)
+    more = {name: counted[1][name] - counted[0][name] for name in counted[0]}
+    for operator in ("operator new", "operator new[]"):
+        assert more[f"failed {operator}"] == more[operator] == 3 * FORMS / 2 * TIMES
+    assert more["malloc"] == more["free"]
+    thrown = more["malloc"] / TIMES
+    assert 2 * FORMS + 1 <= thrown <= 3 * FORMS + 1
+    named = {name for name, count in more.items() if count}
+    assert named == {
+        "malloc", "free", "operator new", "operator new[]",
+        "failed operator new", "failed operator new[]",
+    }  # fmt: skip
+
+
+def test_free_of_null_by_an_ending_thread_is_counted_as_such(
+    probed: Probed, tmp_path: Path
+) -> None:
+    """The difference of the runs with 0 and with 5 such calls in each of 20 threads is known.
+
+    libc's own calls at the end of a thread cancel out.
+    """
+    program = tmp_path / "late"
+    source = PROGRAMS / "probe_late.c"
+    subprocess.run(["gcc", "-O1", str(source), "-o", str(program), "-pthread"], check=True)
+    late = []
+    for calls in (0, 5):
+        assert probed(program, 20, calls) == "done\n"
+        late.append(
+            {name: int(probed.only.tally.late_calls[i]) for i, name in enumerate(FUNCTIONS)}
+        )
+    assert late[1] == late[0] | {"free(NULL)": late[0]["free(NULL)"] + 100}
+    assert late[0]["free"] == 0
