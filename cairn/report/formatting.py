@@ -196,11 +196,31 @@ def span(change: Change, margin: float) -> str:
     return f"{sign(change, margin)} {head}{text}{tail}"
 
 
+def estimated(change: float, low: float, high: float) -> str:
+    """Returns a relative change and its interval: "+40 % [38, 42]", or "× 2.4 [2.3, 2.5]".
+
+    It is a multiple if the interval reaches twice the baseline.
+    """
+    multiples = 1 + high >= TWICE
+    scale, base = (1.0, 1.0) if multiples else (100.0, 0.0)
+    digits = _digits(scale * low + base, scale * high + base)
+    texts = [f"{scale * one + base:,.{digits}f}" for one in (change, low, high)]
+    if multiples:
+        return f"× {texts[0]} [{texts[1]}, {texts[2]}]"
+    value, *ends = map(_signed, texts)
+    return f"{value} % [{ends[0]}, {ends[1]}]"
+
+
 def _ends(low: float, high: float) -> list[str]:
     """Returns both ends with two significant digits of half their distance.
 
     No end gets more than two decimals, nor more than three significant digits.
     """
+    digits = _digits(low, high)
+    return [f"{end:,.{digits}f}" for end in (low, high)]
+
+
+def _digits(low: float, high: float) -> int:
     half = (high - low) / 2
     largest = max(abs(low), abs(high))
     digits = min(
@@ -208,7 +228,7 @@ def _ends(low: float, high: float) -> list[str]:
         1 - math.floor(math.log10(half)) if half > 0 else 2,
         2 - math.floor(math.log10(largest)) if largest > 0 else 2,
     )
-    return [f"{end:,.{max(0, digits)}f}" for end in (low, high)]
+    return max(0, digits)
 
 
 def _signed(text: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cairn import units
-from cairn.report.formatting import NOT_MEASURED, printable
+from cairn.report.formatting import NOT_MEASURED, estimated, printable
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
+from cairn.report.why import amount
 from cairn.why.founding_cases import Judged
 from cairn.why.gap import Why
 
@@ -71,20 +72,17 @@ def _here(one: Judged) -> str:
     ends, other = gap.whole.interval, gap.whole.other
     if ends is None or not other:
         return NOT_MEASURED
-    low, high = (units.percent(end / other).removesuffix(" %") for end in (ends.low, ends.high))
-    return f"{units.percent((gap.whole.change or 0.0) / other)} [{low}, {high}]"
+    return estimated((gap.whole.change or 0.0) / other, ends.low / other, ends.high / other)
 
 
 def _told(one: Judged) -> str:
     """Returns the recorded cause and the largest causes found here, as sentences."""
     assert one.why is not None and one.why.time is not None
-    whole = one.why.time.whole.other or 0.0
+    gap = one.why.time
     found = [
-        f"{part.name} {units.percent((part.change or 0.0) / whole)}"
-        + (f" ({part.evidence[0]})" if part.evidence else "")
+        f"{part.name} {amount(gap, part)}" + (f" ({part.evidence[0]})" if part.evidence else "")
         for part in one.causes[:_CAUSES]
-        if whole
+        if gap.whole.other
     ]
-    rest = one.why.time.unexplained.change or 0.0
-    tail = f"; unexplained {units.percent(rest / whole)}" if whole else ""
+    tail = f"; unexplained {amount(gap, gap.unexplained)}" if gap.whole.other else ""
     return f"recorded: {one.case.cause}. Found: {'; '.join(found) or 'no part is shown'}{tail}."

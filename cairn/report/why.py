@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.model import Finding, Run
+from cairn.profile.estimates import Estimate
 from cairn.report.formatting import (
     NOT_MEASURED,
     TENTH,
@@ -15,6 +16,7 @@ from cairn.report.formatting import (
     printable,
     shortened,
 )
+from cairn.report.profile_numbers import about
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
@@ -283,20 +285,20 @@ def _lead(gap: Gap) -> str:
         return "no single part is shown"
     if largest.name != UNEXPLAINED and not largest.shown:
         return (
-            f"its largest part may be chance ({largest.name} {_amount(gap, largest)}), so it needs "
+            f"its largest part may be chance ({largest.name} {amount(gap, largest)}), so it needs "
             "more rounds"
         )
     if not largest.borne_out:
         return (
             f"its largest part is contradicted by the number of events ({largest.name} "
-            f"{_amount(gap, largest)})"
+            f"{amount(gap, largest)})"
         )
     if largest.name == UNEXPLAINED:
         half = abs(largest.change or 0.0) > 0.5 * abs(gap.whole.change or 0.0)
         most = "most" if half else "the largest part"
         return f"{most} of the difference is unexplained ({_points(gap, largest)})"
     if largest.name in PROGRAMS:
-        return f"{_itself(largest)} ({_amount(gap, largest)}); {_NOT_KNOWN}"
+        return f"{_itself(largest)} ({amount(gap, largest)}); {_NOT_KNOWN}"
     return "; ".join(_cause(gap, one) for one in _leading(gap))
 
 
@@ -358,11 +360,11 @@ def _rest(gap: Gap) -> Iterator[str]:
     if unknown := [one.name for one in gap.parts if one.change is None and one is not rest]:
         yield f"{_capital(', '.join(unknown))}: {NOT_MEASURED}."
     if rest not in named and _is_notable(gap, rest):
-        yield f"{_capital(UNEXPLAINED)}: {_amount(gap, rest)}."
+        yield f"{_capital(UNEXPLAINED)}: {amount(gap, rest)}."
 
 
 def _listed(gap: Gap, parts: Sequence[Part]) -> str:
-    return ", ".join(f"{one.name} {_amount(gap, one)}" for one in parts)
+    return ", ".join(f"{one.name} {amount(gap, one)}" for one in parts)
 
 
 def _is_notable(gap: Gap, rest: Part) -> bool:
@@ -379,14 +381,14 @@ def _matters(gap: Gap, part: Part) -> bool:
     return abs(part.change or 0.0) >= _TELL_FROM * most
 
 
-def _amount(gap: Gap, part: Part) -> str:
+def amount(gap: Gap, part: Part) -> str:
     """Returns the part's change with what it is a share of, where that is not the whole."""
     return f"{_points(gap, part)}{' of the difference' if _in_shares(gap) else ''}"
 
 
 def _cause(gap: Gap, part: Part) -> str:
     evidence = part.evidence or ((_NOT_KNOWN,) if part.name in PROGRAMS else ())
-    return f"{part.name} {_amount(gap, part)}" + (f" ({'; '.join(evidence)})" if evidence else "")
+    return f"{part.name} {amount(gap, part)}" + (f" ({'; '.join(evidence)})" if evidence else "")
 
 
 def _because(why: Why, finding: Finding) -> str:
@@ -403,10 +405,11 @@ def _alone(name: str, finding: Finding) -> str:
 
 def _told(finding: Finding) -> str:
     """Returns the cause, its size, the evidence and the advice, as sentences."""
-    ends = finding.interval
-    within = ""
-    if ends is not None and ends.low < ends.high:
-        within = f" [{ends.low * 100:.3g}, {ends.high * 100:.3g}]"
-    share = f"{units.percent(finding.effect, signed=False)} of {finding.of}{within}"
     told = "".join(f" {text}." for text in finding.evidence)
-    return f"{finding.says}: {share}.{told} To do: {finding.advice}."
+    ends = finding.interval
+    effect = (
+        about(Estimate(finding.effect, ends))
+        if ends is not None and ends.low < ends.high
+        else units.percent(finding.effect, signed=False)
+    )
+    return f"{finding.says}: {effect} of {finding.of}.{told} To do: {finding.advice}."

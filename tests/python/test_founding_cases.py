@@ -77,7 +77,7 @@ def test_the_report_has_the_recorded_and_the_found_cause_of_every_case() -> None
     assert len(board.tables[0].rows) == len(CASES)
     assert board.says[0] == "2 of 2 cases agree with the record in gap and cause."
     assert (
-        f"recorded: {TRIM.cause}. Found: allocator system calls +30.0 %; unexplained +10.0 %."
+        f"recorded: {TRIM.cause}. Found: allocator system calls +30 %; unexplained +10 %."
         in board.says[1]
     )
     for text in (
@@ -98,3 +98,10 @@ def test_the_experiment_runs_the_programs_and_allocators_of_the_cases() -> None:
     assert {case.application for case in CASES} <= {
         variant.name for variant in experiment.full.variants
     }
+
+
+def test_a_contender_that_takes_twice_the_time_is_told_in_multiples() -> None:
+    found = {(TRIM.application, TRIM.contender): why(TRIM, 300, half=12, kernel=270)}
+    board = founding_cases.board(judge(found))
+    assert board.tables[0].rows[0][3].text == "× 4.00 [3.88, 4.12]"
+    assert "allocator system calls 90.0 % of the difference; unexplained" in board.says[1]
