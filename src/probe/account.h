@@ -38,24 +38,17 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
 void account_leave_release_slowly(struct thread_state *me);
 
 /* Returns true if this operation must be counted. In that case the caller counts the operation and
- * sets the guard to THREAD_INSIDE. If the thread has ended, the operation is counted as one of
- * `late`, which differs from `function` only for free and delete of NULL. */
-static inline __attribute__((always_inline)) bool account_begin_as(struct thread_state *me,
-                                                                   enum profile_function function,
-                                                                   enum profile_function late,
-                                                                   size_t bytes)
+ * sets the guard to THREAD_INSIDE. `given` is the number of bytes requested, or the address of the
+ * block to free. */
+static inline __attribute__((always_inline)) bool
+account_begin(struct thread_state *me, enum profile_function function, uintptr_t given)
 {
-    if (UNLIKELY(me->guard != THREAD_OUTSIDE) && !thread_enter_slowly(me, cpu_stack, late, bytes))
+    if (UNLIKELY(me->guard != THREAD_OUTSIDE) &&
+        !thread_enter_slowly(me, cpu_stack, function, given))
         return false;
     me->frame = cpu_stack;
     me->function = (uint8_t)function;
     return true;
-}
-
-static inline __attribute__((always_inline)) bool
-account_begin(struct thread_state *me, enum profile_function function, size_t bytes)
-{
-    return account_begin_as(me, function, function, bytes);
 }
 
 static inline enum profile_phase account_phase(void)
@@ -143,7 +136,7 @@ static inline __attribute__((always_inline)) void account_leave(struct thread_st
 static inline __attribute__((always_inline)) bool
 account_enter_release(struct thread_state *me, enum profile_function function, const void *block)
 {
-    if (UNLIKELY(!account_begin_as(me, function, block != NULL ? function : PROFILE_FREE_NULL, 0)))
+    if (UNLIKELY(!account_begin(me, function, (uintptr_t)block)))
         return account_enter_late(me, function, block);
     if (UNLIKELY(block == NULL)) {
         account_enter_without(me);

@@ -165,15 +165,17 @@ void thread_begin_early(void)
 }
 
 /* Counts an operation of a thread that has ended, or for which the file had no room. */
-static void count_late(enum profile_function function, size_t bytes)
+static void count_late(enum profile_function function, uintptr_t given)
 {
+    if (profile_kind(function) == PROFILE_KIND_RELEASE && given == 0)
+        function = PROFILE_FREE_NULL;
     session_add(&session.head->late_calls[function], 1);
     if (function < PROFILE_ALLOCATING)
-        session_add(&session.head->late_bytes[function], bytes);
+        session_add(&session.head->late_bytes[function], given);
 }
 
 bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_function function,
-                         size_t bytes)
+                         uintptr_t given)
 {
     switch (me->guard) {
     case THREAD_INSIDE:
@@ -186,7 +188,7 @@ bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_
     case THREAD_UNKNOWN:
         return begin(me, false);
     case THREAD_ENDED:
-        count_late(function, bytes);
+        count_late(function, given);
         return false;
     default:
         return false;

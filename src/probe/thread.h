@@ -13,11 +13,12 @@
 /* Called at the beginning of an operation if the guard is not THREAD_OUTSIDE. If the thread is new,
  * the function begins it. The function also notices if the thread left its last operation without
  * passing the probe, for example by a jump. `frame` is the stack pointer in the interposed
- * function. Returns false if the operation must not be counted. There are three reasons: the
- * allocator itself called the interposed function, the probe is off, or the thread has ended. In
- * the last case this function counts the operation as late. */
+ * function. `given` is the number of bytes requested, or the address of the block to free. Returns
+ * false if the operation must not be counted. There are three reasons: the allocator itself called
+ * the interposed function, the probe is off, or the thread has ended. In the last case this
+ * function counts the operation as late. */
 bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_function function,
-                         size_t bytes);
+                         uintptr_t given);
 
 /* Called before a longjmp or a throw: ends the operation that the thread is in, if there is one. */
 void thread_leaves(void);
