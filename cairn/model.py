@@ -258,7 +258,8 @@ class CpuSamples:
     calls: int
     """Samples in the kernel, in system calls of the allocator."""
     faults: int
-    """Samples in the kernel outside any system call: page faults and interrupts."""
+    """Samples in the kernel outside any system call: page faults, and interrupts if these are not
+    known."""
     others: int
     """Other samples in the kernel: system calls of the program, and its exit."""
     program: int
@@ -266,6 +267,11 @@ class CpuSamples:
     unknown: int = 0
     """Samples at an address that belongs to no known file, and samples in system calls whose caller
     is not known."""
+    interrupts: int | None = None
+    """Samples in interrupts. None if these are not known: they are then among the other samples,
+    most of them in `faults`."""
+    interrupts_unseen: str = ""
+    """Why `interrupts` is None, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

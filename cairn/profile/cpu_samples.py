@@ -10,6 +10,11 @@ also says which files are mapped where. `read` and `split` count the samples of 
     faults     in the kernel outside any system call: page faults and interrupts
     others     in the kernel otherwise: the program's system calls, and its exit
     program    all other samples in user mode
+    interrupts in the kernel, in an interrupt. They may come at any place. If the kernel's chains of
+               calls do not show them, they count for the places at which they came: most of these
+               samples are then among the faults. A sample waits while the kernel has turned
+               interrupts off. So the first part of an interrupt, in which it has, counts for the
+               place at which it came, too
     unknown    at an address that belongs to no known file; or in the kernel, if the calling file
                cannot be read or the program is a 32-bit one
 
@@ -50,10 +55,10 @@ from typing import BinaryIO
 
 from cairn.binary import elf
 from cairn.model import Contender, CpuSamples
-from cairn.profile import symbols
+from cairn.profile import kernel_entries, symbols
 from cairn.profile.tally import ClockRun, Scope
 
-MAGIC = 0x0374626172656877
+MAGIC = 0x0474626172656877
 MARK, PERIOD = 1 << 16, (1 << 16) + 1
 """The kind of a mark. The launcher writes a mark each time it has written the new records of all
 processors. The records of different processors are not in order of their times. But every record
@@ -66,8 +71,10 @@ _LOST, _COMM, _THROTTLED, _FORK, _SAMPLE, _MMAP2 = 2, 3, 5, 7, 9, 10
 _MODE, _IN_KERNEL = 7, 1
 _EXECUTED = 1 << 13
 _AT = struct.Struct("<QIIQQQ")
-"""The start of a sample: address, process, thread, time, period, and width of its registers (0:
-none, 1: 32 bits, 2: 64 bits)."""
+"""The start of a sample: address, process, thread, time, period, and length of its chain of calls
+in the kernel. The chain follows, and then the rest of the sample."""
+_REST = struct.Struct("<Q")
+"""The width of the thread's registers: 0 for none, 1 for 32 bits, 2 for 64 bits."""
 _THROTTLED_NS = 10_000_000
 """The most time for which the kernel stops a throttled clock: the longest tick of the kernel."""
 _REGISTERS = struct.Struct("<QQQ")
@@ -80,6 +87,9 @@ _WORDS, _WORDS_CALLING = 8, 32
 """How many words of the stack are searched for the caller of a library: in user mode, and in a
 system call. The limit is higher in a system call, because functions that sleep have large frames.
 It is lower in user mode, because a large frame there may hold return addresses of earlier calls."""
+_UNCHAINED_MOST = 0.1
+"""The most samples in the kernel, as a share, whose chains of calls may be incomplete. If there are
+more, nothing is known of interrupts."""
 _READ_BYTES = 1 << 20
 _CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
 """Instructions that make a system call: syscall, int 0x80, sysenter."""
@@ -322,7 +332,9 @@ def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, 
         return None, why
     if found.lost_ns:
         return None, found.loss
-    counts = {place: found.samples[place] for place in Spot}
+    unseen = found.interrupts_unseen
+    came = found.interrupts if not unseen else Counter[Spot]()
+    counts = {place: found.samples[place] - came[place] for place in Spot}
     return CpuSamples(
         found.period_ns,
         counts[Spot.OWN],
@@ -331,6 +343,8 @@ def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, 
         counts[Spot.OTHERS],
         counts[Spot.PROGRAM] + counts[Spot.PROBE],
         counts[Spot.UNKNOWN],
+        interrupts=None if unseen else came.total(),
+        interrupts_unseen=unseen,
     ), ""
 
 
@@ -417,6 +431,10 @@ class _Counts:
     """The sum of the periods of the samples."""
     squares: dict[Spot, float] = field(default_factory=lambda: dict.fromkeys(Spot, 0.0))
     """The sum of the squares of these periods."""
+    interrupts: Counter[Spot] = field(default_factory=Counter)
+    """The samples in interrupts, by the places at which the interrupts came."""
+    chained: Counter[bool] = field(default_factory=Counter)
+    """The samples in the kernel, by whether their chains show how the thread came there."""
     lost_ns: float = 0.0
     """At most this much CPU time has no samples, because the kernel lost or stopped them."""
     loss: str = ""
@@ -453,6 +471,14 @@ class _Counts:
                 path = os.fsdecode(body[_MAPPED.size : body.index(b"\0", _MAPPED.size)])
                 self.spaces[pid].put(start, size, offset, path)
 
+    @property
+    def interrupts_unseen(self) -> str:
+        """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
+        _, why = kernel_entries.known()
+        if not why and self.chained[False] > _UNCHAINED_MOST * self.chained.total():
+            return "the kernel gave no chains of calls"
+        return why
+
     def _sample(self, body: bytes, *, in_kernel: bool) -> None:
         _, pid, _, when, period_ns, _ = _AT.unpack_from(body)
         space = self.spaces.get(pid)
@@ -464,17 +490,26 @@ class _Counts:
         if self.scope == "processors":
             period_ns = self.period_ns
         self.samples[place] += 1
+        if in_kernel:
+            way = kernel_entries.way(_chain(body))
+            self.chained[way is not None] += 1
+            self.interrupts[place] += way is kernel_entries.Way.INTERRUPT
         self.ns[place] += period_ns
         self.squares[place] += period_ns * period_ns
 
     def _place(self, body: bytes, space: _Space, is_dispatched: bool, in_kernel: bool) -> Spot:
-        address, _, _, _, _, width = _AT.unpack_from(body)
+        address, *_, length = _AT.unpack_from(body)
+        at = _AT.size + length * _WORD_BYTES
+        (width,) = _REST.unpack_from(body, at)
+        at += _REST.size
         here = 0
         called: bool | None = True  # a thread without registers is exiting
         words: tuple[int, ...] = ()
         if width == _WIDE:
-            _, here, size = _REGISTERS.unpack_from(body, _AT.size)
-            words = _words(body, size, _WORDS_CALLING if in_kernel else _WORDS)
+            _, here, size = _REGISTERS.unpack_from(body, at)
+            words = _words(
+                body, at + _REGISTERS.size, size, _WORDS_CALLING if in_kernel else _WORDS
+            )
             called = space.called(here)
         if not in_kernel:
             return _IN_USER_MODE[self._owner(space, address, words)]
@@ -510,9 +545,17 @@ _IN_USER_MODE: dict[Owner | None, Spot] = {
 }
 
 
-def _words(body: bytes, size: int, most: int) -> tuple[int, ...]:
-    """At most `most` words from the top of the stack, and only those that the kernel could read."""
-    at = _AT.size + _REGISTERS.size
+def _chain(body: bytes) -> tuple[int, ...]:
+    """The return addresses in the kernel, the innermost first."""
+    *_, length = _AT.unpack_from(body)
+    return struct.unpack_from(f"<{length}Q", body, _AT.size)
+
+
+def _words(body: bytes, at: int, size: int, most: int) -> tuple[int, ...]:
+    """At most `most` words from the top of the stack, and only those that the kernel could read.
+
+    The words begin at the place `at` of the sample.
+    """
     if not size:
         return ()
     (there,) = struct.unpack_from("<Q", body, at + size)

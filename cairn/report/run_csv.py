@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from io import StringIO
 
-from cairn.model import Run, Sample, value
+from cairn.model import CpuSamples, Run, Sample, value
 from cairn.report.formatting import printable
 
 _COLUMNS = (
@@ -24,7 +24,7 @@ _REPORTED = (
 )  # fmt: skip
 """Columns of the reports of built-in workloads. They are absent if no sample has a report."""
 
-_NOTED = ("own", "calls", "faults", "others", "program", "unknown")
+_NOTED = ("own", "calls", "faults", "others", "program", "unknown", "interrupts")
 """Columns of the clock samples of plain runs, in nanoseconds. They are absent if no run has clock
 samples."""
 
@@ -74,15 +74,19 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
         ]  # fmt: skip
         row += _reported(sample) if reported else []
         where = sample.cpu_samples
-        row += (
-            [where and getattr(where, name) * where.period_ns for name in _NOTED] if noted else []
-        )
+        row += [_noted_ns(where, name) for name in _NOTED] if noted else []
         row += [sample.metrics.get(name) for name in metrics]
         row += [sample.load.get(name) for name in loads]
         row += [sample.counters.get(name) for name in counters]
         row += [value(sample, f"figure:{name}") for name in figures]
         writer.writerow([inert(printable(cell) if isinstance(cell, str) else cell) for cell in row])
     return file.getvalue()
+
+
+def _noted_ns(where: CpuSamples | None, name: str) -> int | None:
+    """Returns the CPU time of one place by its clock samples; None if it was not measured."""
+    number = getattr(where, name, None)
+    return None if where is None or number is None else number * where.period_ns
 
 
 def _reported(sample: Sample) -> list[object]:

@@ -21,7 +21,7 @@ from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted
-from cairn.why.parts import CALLING, PROGRAMS, UNEXPLAINED, Gap, Part
+from cairn.why.parts import CALLING, INTERRUPTS, PROGRAMS, UNEXPLAINED, Gap, Part
 
 _TELL_FROM = 0.01
 """The least cause that a sentence names, as a share of the other contender's CPU time or memory, or
@@ -38,6 +38,8 @@ def _how(why: Why) -> str:
             f"parts of CPU time: from the runs with the probe ({why.time.because}; 'cairn doctor' "
             "says what clock samples need)"
         ]
+    if why.time.merged:
+        says.append(f"interrupts: {NOT_MEASURED} ({why.time.merged}); page faults include them")
     for gap, noun in ((why.time, "CPU time"), (why.memory, "memory")):
         if gap is not None:
             says.append(f"{UNEXPLAINED} {noun} can hold {_holds(gap)}")
@@ -46,8 +48,13 @@ def _how(why: Why) -> str:
 
 def _holds(gap: Gap) -> str:
     """Returns what the unexplained part can hold, as a noun phrase."""
-    missing = [one.name for one in gap.parts if one.change is None]
+    missing = [one.name for one in _missing(gap)]
     return " and ".join([*missing, gap.holds])
+
+
+def _missing(gap: Gap) -> list[Part]:
+    """Returns the parts without a difference, but not interrupts: they are then in page faults."""
+    return [one for one in gap.parts if one.change is None and one.name != INTERRUPTS]
 
 
 def boards(run: Run, found: Sequence[Why]) -> tuple[Board, ...]:
@@ -148,6 +155,8 @@ def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:
     good = None if not part.shown or part.name == UNEXPLAINED else (part.change or 0.0) < 0
     ends = part.interval
     within = f"[{_signed(gap, ends.low)}, {_signed(gap, ends.high)}]" if ends is not None else ""
+    if part.own is None and part.other is None and part.change is None:
+        return (Cell("  " + name), Cell(""), Cell(""), Cell(""), Cell(NOT_MEASURED), Cell(""))
     return (
         Cell("  " + name),
         *(
@@ -357,7 +366,7 @@ def _rest(gap: Gap) -> Iterator[str]:
         yield f"Possible, but it needs more rounds: {_listed(gap, undecided)}."
     if contradicted:
         yield f"Contradicted by the number of events: {_listed(gap, contradicted)}."
-    if unknown := [one.name for one in gap.parts if one.change is None and one is not rest]:
+    if unknown := [one.name for one in _missing(gap) if one is not rest]:
         yield f"{_capital(', '.join(unknown))}: {NOT_MEASURED}."
     if rest not in named and _is_notable(gap, rest):
         yield f"{_capital(UNEXPLAINED)}: {amount(gap, rest)}."

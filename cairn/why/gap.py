@@ -8,8 +8,11 @@ clock samples (`cairn.profile.cpu_samples`), they split the CPU time of these pl
 
     allocator code                CPU time in the allocator
     allocator system calls        CPU time in system calls that the allocator made
-    page faults                   CPU time in the kernel outside any system call: page faults and
-                                  interrupts
+    page faults                   CPU time in the kernel outside any system call and any interrupt
+    interrupts                    CPU time in interrupts, wherever they come. The kernel takes no
+                                  clock samples in their first part, in which it has turned
+                                  interrupts off: that time is in the part at which they came. If
+                                  interrupts cannot be told apart, they are in page faults
     program system calls and exit
                                   other CPU time in the kernel: the program's own system calls, and
                                   its exit, where the kernel takes its memory back
@@ -19,10 +22,10 @@ clock samples (`cairn.profile.cpu_samples`), they split the CPU time of these pl
                                   that belongs to no known file
 
 Without clock samples, the CPU timers of the probed runs separate allocator and program. "Page
-faults" is then the plain runs' system time minus the allocator's system calls. It contains the
-program's own system calls, which cancel out in the difference if they are the same under both
-contenders. Time that the program takes because of the probe is then part of "unexplained". The
-evidence (operations, system calls, waits) always comes from the probed runs.
+faults" is then the plain runs' system time minus the allocator's system calls. It contains
+interrupts and the program's own system calls, which cancel out in the difference if they are the
+same under both contenders. Time that the program takes because of the probe is then part of
+"unexplained". The evidence (operations, system calls, waits) always comes from the probed runs.
 
 Waiting in the allocator takes no CPU time, so it is reported next to the parts and not as a part.
 
@@ -81,11 +84,13 @@ from cairn.why.memory_parts import memory_gap
 from cairn.why.parts import (
     CALLING,
     FAULTS,
+    INTERRUPTS,
     KERNEL,
     LEVEL,
     OWN,
     PROGRAM,
     WAITING,
+    By,
     Gap,
     Pairs,
     Part,
@@ -264,7 +269,7 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     before = next((one for one in raised if one.name == QUEUES), None)
     took_ns = statistics.fmean(cpu_ns(side.plain) for side in sides)
     own, in_calls = (
-        statistics.fmean(_sampled_ns(side, _SAMPLE_COUNTS[part]) for side in sides)
+        statistics.fmean(_sampled_ns(side, _SAMPLE_COUNTS[part]) or 0.0 for side in sides)
         for part in (OWN, KERNEL)
     )
     calls = [
@@ -320,20 +325,29 @@ def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     return slow_operations.find(slow_operations.Two(mine, theirs, took, longer))
 
 
-_SAMPLE_COUNTS: dict[str, Callable[[CpuSamples], int]] = {
+_SAMPLE_COUNTS: dict[str, Callable[[CpuSamples], int | None]] = {
     OWN: lambda where: where.own,
     KERNEL: lambda where: where.calls,
     FAULTS: lambda where: where.faults,
+    INTERRUPTS: lambda where: where.interrupts,
     CALLING: lambda where: where.others,
     PROGRAM: lambda where: where.program,
 }
 """The number of clock samples of each part of a plain run, in the order of the parts."""
 
 
-def _sampled_ns(side: Side, count: Callable[[CpuSamples], int]) -> float:
-    """CPU time by the plain run's clock samples. The caller has made sure that there are some."""
+def _faults_and_interrupts(where: CpuSamples) -> int:
+    return where.faults + (where.interrupts or 0)
+
+
+def _sampled_ns(side: Side, count: Callable[[CpuSamples], int | None]) -> float | None:
+    """CPU time by the plain run's clock samples; None if this part is not measured.
+
+    The caller has made sure that there are samples.
+    """
     where = side.plain.cpu_samples
-    return 0.0 if where is None else float(count(where) * where.period_ns)
+    number = 0 if where is None else count(where)
+    return None if number is None or where is None else float(number * where.period_ns)
 
 
 def _time(pairs: Pairs) -> Gap:
@@ -360,7 +374,9 @@ def _time(pairs: Pairs) -> Gap:
         if because
         else "CPU time without a clock sample, or sampled in no known file"
     )
-    return replace(gap, by="probe" if because else "clock", because=because, holds=holds)
+    merged = "they need clock samples" if because else _why_merged(pairs)
+    by: By = "probe" if because else "clock"
+    return replace(gap, by=by, because=because, merged=merged, holds=holds)
 
 
 def _by_clock(pairs: Pairs) -> list[Part]:
@@ -371,11 +387,26 @@ def _by_clock(pairs: Pairs) -> list[Part]:
     """
     samples = [side.plain.cpu_samples for pair in pairs for side in pair]
     period_ns = max(one.period_ns for one in samples if one is not None)
-
+    counts = dict(_SAMPLE_COUNTS)
+    if _why_merged(pairs):
+        counts |= {FAULTS: _faults_and_interrupts, INTERRUPTS: lambda _: None}
     return [
         part_of(name, pairs, functools.partial(_sampled_ns, count=count), least=period_ns)
-        for name, count in _SAMPLE_COUNTS.items()
+        for name, count in counts.items()
     ]
+
+
+def _why_merged(pairs: Pairs) -> str:
+    """Why some run's interrupts are not known, as the end of a sentence; empty if all are."""
+    samples = [side.plain.cpu_samples for pair in pairs for side in pair]
+    return next(
+        (
+            one.interrupts_unseen or "an older version of cairn made these runs"
+            for one in samples
+            if one is not None and one.interrupts is None
+        ),
+        "",
+    )
 
 
 def _why_no_clock(pairs: Pairs) -> str:
@@ -389,7 +420,7 @@ def _why_no_clock(pairs: Pairs) -> str:
                 "no clock samples were requested",
             )
         counts[sides[0].plain.trial.contender] = sum(
-            one.own + one.calls + one.faults + one.others + one.program
+            one.own + one.calls + _faults_and_interrupts(one) + one.others + one.program
             for one in samples
             if one is not None
         )

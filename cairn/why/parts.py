@@ -16,6 +16,7 @@ from cairn.model import Interval, ProbeSummary, Sample
 
 LEVEL = 0.95
 OWN, KERNEL, FAULTS = "allocator code", "allocator system calls", "page faults"
+INTERRUPTS = "interrupts"
 CALLING, PROGRAM = "program system calls and exit", "program code"
 UNEXPLAINED, WAITING = "unexplained", "waiting in the allocator"
 LIVE, SLACK, REST = "live blocks (estimate)", "size rounding", "free memory and metadata"
@@ -77,6 +78,8 @@ class Gap:
     """What separated allocator and program: clock samples, or the probe's CPU timers."""
     because: str = ""
     """Why there are no clock samples, as the end of a sentence; empty if `by` is "clock"."""
+    merged: str = ""
+    """Why interrupts are not measured, as the end of a sentence. Page faults then include them."""
     holds: str = ""
     """What the unexplained part can hold, as a noun phrase."""
 

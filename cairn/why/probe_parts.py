@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from cairn.profile.estimates import WAY_OUT
 from cairn.why.parts import (
     FAULTS,
+    INTERRUPTS,
     KERNEL,
     OWN,
     PROGRAM,
@@ -149,5 +150,6 @@ def by_probe(pairs: Pairs) -> list[Part]:
         part_of(OWN, pairs, lambda side: _own_ns(side, shares[id(side)])),
         part_of(KERNEL, pairs, kernel_ns),
         part_of(FAULTS, pairs, fault_ns),
+        Part(INTERRUPTS, None, None, None, None),
         part_of(PROGRAM, pairs, lambda side: _program_ns(side, shares[id(side)])),
     ]

@@ -1,8 +1,8 @@
 /* cpu_samples.h - takes clock samples of a program and its descendants on every processor.
  *
  * After each period the kernel takes a clock sample on each processor that is not idle: the thread
- * that runs, its instruction address, and the top of its stack. The kernel also records
- * the files that processes map, with their addresses, and which process starts which other process.
+ * that runs, its instruction address, and the top of its stack. A sample in the kernel also
+ * has the chain of calls in the kernel, which shows interrupts. The kernel also records the files that processes map, with their addresses, and which process starts which other process.
  * Nothing is loaded into the program and none of its calls is redirected. So its threads contend
  * for locks as often as without sampling. The kernel writes its records into one ring buffer for
  * each processor, and the launcher copies (drains) them into the file. The file contains one struct
@@ -61,8 +61,8 @@
 
 #define CPU_SAMPLES_DRAIN_NS (50 * NS_PER_MS)
 
-/* The first bytes of the file: "wherabt" and the version of the format, 3. */
-#define CPU_SAMPLES_MAGIC UINT64_C(0x0374626172656877)
+/* The first bytes of the file: "wherabt" and the version of the format, 4. */
+#define CPU_SAMPLES_MAGIC UINT64_C(0x0474626172656877)
 
 /* The clocks that take the samples. */
 enum cpu_samples_scope {

@@ -31,6 +31,7 @@ def noted(file: Path, allocator: cpu_samples.AllocatorCode) -> CpuSamples:
 def all_of(found: CpuSamples) -> float:
     """Returns the time of all clock samples together, in nanoseconds."""
     notes = found.own + found.calls + found.faults + found.others + found.program + found.unknown
+    notes += found.interrupts or 0
     return float(notes * found.period_ns)
 
 
@@ -74,6 +75,19 @@ def test_time_in_a_library_of_the_program_does_not_count_for_the_allocator(
     launch("--cpu-samples", str(file), "--", program, "20")
     found = noted(file, cpu_samples.AllocatorCode(frozenset({"/nowhere"})))
     assert (found.own, found.calls) == (0, 0)
+
+
+def test_a_program_that_only_computes_has_interrupts_and_no_page_faults(
+    launch: Launch, hold: str, tmp_path: Path
+) -> None:
+    """Every sample in the kernel outside system calls is then one in an interrupt."""
+    file = tmp_path / "notes"
+    launch("--cpu-samples", str(file), "--", hold, "spinners", "0", "1500")
+    found = noted(file, cpu_samples.AllocatorCode(frozenset()))
+    if found.interrupts is None:
+        pytest.skip(found.interrupts_unseen)
+    assert found.faults <= 2 + 0.001 * found.program
+    assert found.interrupts <= 0.1 * found.program
 
 
 def test_the_clock_samples_add_up_to_the_cpu_time_of_the_tree(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import struct
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from cairn import native
 from cairn.binary import elf
 from cairn.model import CpuSamples
-from cairn.profile import cpu_samples, symbols
+from cairn.profile import cpu_samples, kernel_entries, symbols
 from cairn.profile.tally import ClockRun
 
 KERNEL, USER = 1, 2
@@ -67,16 +68,20 @@ def note(
     when: int = 100,
     readable: int | None = None,
     period: int = 77,
+    chain: tuple[int, ...] = (),
 ) -> bytes:
     """Returns the record of one clock sample at `address`, with the words `stack` on the stack.
 
     If `user` is given, the processor is in the kernel, which the program entered from the address
-    `user`. `period` is the period of the sample's clock.
+    `user`. `period` is the period of the sample's clock. `chain` is the chain of return addresses
+    in the kernel.
     """
     words = [*stack, *[0] * 32][:32]
     there = 256 if readable is None else readable
     here = address if user is None else user
-    body = struct.pack("<QIIQQQ", address, pid, pid, when, period, 2)
+    body = struct.pack(
+        f"<QIIQQQ{len(chain)}QQ", address, pid, pid, when, period, len(chain), *chain, 2
+    )
     body += struct.pack("<QQQ", 0x7FFF0000, here, 256) + struct.pack("<32Q", *words)
     return record(9, USER if user is None else KERNEL, body + struct.pack("<Q", there))
 
@@ -144,6 +149,63 @@ def test_each_clock_sample_counts_for_one_part(libc: str, one: bytes, place: str
     assert places == {name: int(name == place) for name in places}
 
 
+ENTRY, FAULT, TIMER = ((1 << 63) + at for at in (0x1000, 0x2000, 0x3000))
+WAYS = tuple(
+    (start, start + 0x100, way)
+    for start, way in (
+        (ENTRY, kernel_entries.Way.OTHER),
+        (FAULT, kernel_entries.Way.OTHER),
+        (TIMER, kernel_entries.Way.INTERRUPT),
+    )
+)
+AT_FAULT = note(IN_KERNEL, user=MINE + 5, chain=(IN_KERNEL, FAULT + 9))
+INTERRUPTED = (
+    note(IN_KERNEL, user=MINE + 5, chain=(IN_KERNEL, TIMER + 9)),
+    note(IN_KERNEL, user=MINE + 7, chain=(IN_KERNEL, TIMER + 9)),
+    note(IN_KERNEL, CODE + 9, user=C + CALLED, chain=(IN_KERNEL, TIMER + 9, ENTRY + 9)),
+)
+
+
+def use_ways(
+    monkeypatch: pytest.MonkeyPatch, ways: tuple[kernel_entries.Range, ...], why: str = ""
+) -> None:
+    """Replaces the functions of the running kernel."""
+    monkeypatch.setattr(kernel_entries, "known", lambda: (ways, why))
+    at = functools.partial(kernel_entries.way_at, ranges=ways)
+    monkeypatch.setattr(kernel_entries, "_way_here", at)
+
+
+def test_interrupts_are_a_part_of_their_own_wherever_they_come(
+    libc: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_ways(monkeypatch, WAYS)
+    in_call = note(IN_KERNEL, CODE + 9, user=C + CALLED, chain=(IN_KERNEL, ENTRY + 9))
+    found = counts(libc, *INTERRUPTED, AT_FAULT, AT_FAULT, in_call, note(CODE + 5))
+    assert (found.interrupts, found.interrupts_unseen) == (3, "")
+    assert (found.faults, found.others, found.program, found.own) == (2, 1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("ways", "why", "records", "reason"),
+    [
+        ((), "the kernel hides them", (), "the kernel hides them"),
+        (WAYS, "", (note(IN_KERNEL, user=MINE + 5),), "the kernel gave no chains of calls"),
+    ],
+)
+def test_interrupts_that_cannot_be_told_apart_stay_where_they_came(
+    libc: str,
+    monkeypatch: pytest.MonkeyPatch,
+    ways: tuple[kernel_entries.Range, ...],
+    why: str,
+    records: tuple[bytes, ...],
+    reason: str,
+) -> None:
+    use_ways(monkeypatch, ways, why)
+    found = counts(libc, *INTERRUPTED, AT_FAULT, *records)
+    assert (found.interrupts, found.interrupts_unseen) == (None, reason)
+    assert (found.faults, found.others) == (3 + len(records), 1)
+
+
 @pytest.mark.parametrize(("kind", "why"), [(2, "lost clock samples"), (5, "throttled")])
 def test_a_recording_that_lost_clock_samples_is_refused(libc: str, kind: int, why: str) -> None:
     found, reason = split(
@@ -176,7 +238,7 @@ def test_kernel_time_of_32_bit_code_is_unknown_and_that_of_an_exiting_program_is
     libc: str,
 ) -> None:
     narrow, none = (
-        note(IN_KERNEL, user=CODE + 5)[:40] + struct.pack("<Q", width) for width in (1, 0)
+        note(IN_KERNEL, user=CODE + 5)[:48] + struct.pack("<Q", width) for width in (1, 0)
     )
     found = counts(
         libc, *(one[:6] + struct.pack("<H", len(one)) + one[8:] for one in (narrow, none))

@@ -28,7 +28,7 @@ from cairn.report import markdown, run_json, terminal
 from cairn.report.view import View
 from cairn.report.why import boards, sentences, summary
 from cairn.why.gap import Why, accounted, explain
-from cairn.why.parts import CALLING, FAULTS, KERNEL, OWN, PROGRAM, WAITING
+from cairn.why.parts import CALLING, FAULTS, INTERRUPTS, KERNEL, OWN, PROGRAM, WAITING
 
 
 def test_each_part_of_one_contenders_time_is_computed_correctly() -> None:
@@ -49,7 +49,8 @@ def test_with_clock_samples_the_parts_come_from_the_plain_runs() -> None:
     assert [(one.name, one.own, one.other) for one in found.parts[:-1]] == [
         (OWN, 20 * MS, 30 * MS),
         (KERNEL, 6 * MS, 6 * MS),
-        (FAULTS, 13 * MS, 13 * MS),
+        (FAULTS, 11 * MS, 11 * MS),
+        (INTERRUPTS, 2 * MS, 2 * MS),
         (CALLING, 5 * MS, 5 * MS),
         (PROGRAM, 55 * MS, 55 * MS),
     ]
@@ -266,7 +267,7 @@ def test_parts_that_were_not_measured_stay_unexplained(
     unknown: dict[str, object], missing: set[str]
 ) -> None:
     found = gap([*trials("system", **unknown), *trials("fast", 80.0)])
-    assert {one.name for one in found.parts if one.change is None} == missing
+    assert {one.name for one in found.parts if one.change is None} == missing | {INTERRUPTS}
     known = [one.change for one in found.parts if one.change is not None]
     assert sum(known) == pytest.approx(found.whole.change)
     # The other contender's numbers were measured, so they are shown.

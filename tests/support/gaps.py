@@ -89,6 +89,6 @@ def part(of: Gap, name: str) -> Part:
 
 def looked_at(samples: list[Sample], **counts: int) -> list[Sample]:
     """Returns the trials, with these numbers of clock samples (0.5 ms each) in the plain runs."""
-    known = {"own": 60, "calls": 12, "faults": 26, "others": 10, "program": 110}
+    known = {"own": 60, "calls": 12, "faults": 22, "interrupts": 4, "others": 10, "program": 110}
     where = CpuSamples(MS // 2, **(known | counts))
     return [replace(one, cpu_samples=None if one.probe else where) for one in samples]

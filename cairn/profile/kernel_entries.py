@@ -1,0 +1,91 @@
+"""Tells by the kernel's own functions in a chain of calls how a thread entered the kernel.
+
+/proc/kallsyms has the addresses of the functions. Reading these needs rights, as a rule those of
+root.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from pathlib import Path
+
+
+class Way(Enum):
+    """How a thread entered the kernel."""
+
+    INTERRUPT = 1
+    """By an interrupt, perhaps within a system call or a page fault."""
+    OTHER = 2
+    """Otherwise: by a system call, a page fault or another exception."""
+
+
+Range = tuple[int, int, Way]
+"""The first address of a function, the first one after it, and the way into the kernel."""
+
+_INTERRUPT = re.compile(
+    r"(asm_)?(common_interrupt|spurious_interrupt|sysvec_\w+)|asm_exc_nmi|exc_nmi|fred_extint"
+    r"|fred_sysvec_\w+"
+)
+_OTHER = re.compile(
+    r"entry_SYS\w+|do_syscall_64|(asm_)?exc_(?!nmi$)\w+|ret_from_fork\w*|asm_fred_entrypoint_\w+"
+)
+_SYMBOLS = Path("/proc/kallsyms")
+
+
+@functools.cache
+def known(symbols: Path = _SYMBOLS) -> tuple[tuple[Range, ...], str]:
+    """The ways into the kernel, sorted by their addresses, and "".
+
+    If they are not known, the result is empty, with the reason as the end of a sentence.
+    """
+    try:
+        with symbols.open(encoding="ascii", errors="replace") as lines:
+            found = tuple(sorted(_ranges(lines), key=lambda one: one[0]))
+    except OSError as error:
+        return (), f"{symbols} cannot be read: {error.strerror}"
+    if found and found[-1][0] == 0:
+        return (), "the kernel hides the addresses of its functions (kernel.kptr_restrict)"
+    if not {way for _, _, way in found} >= set(Way):
+        return (), f"the kernel's ways to handle interrupts are not in {symbols}"
+    return found, ""
+
+
+def _ranges(lines: Iterable[str]) -> Iterable[Range]:
+    """Yields the ways in lines of addresses, kinds and names, which are sorted by address."""
+    opened: list[tuple[int, Way]] = []
+    for line in lines:
+        address_text, _, name = line.split()[:3]
+        address = int(address_text, 16)
+        if opened and (address != opened[0][0] or not address):
+            yield from ((start, address, way) for start, way in opened)
+            opened = []
+        if _INTERRUPT.fullmatch(name):
+            opened.append((address, Way.INTERRUPT))
+        elif _OTHER.fullmatch(name):
+            opened.append((address, Way.OTHER))
+
+
+def way(chain: Iterable[int], at: Callable[[int], Way | None] | None = None) -> Way | None:
+    """The way into the kernel that a chain of return addresses shows; None if it shows none.
+
+    `at` gives the way of an address. By default it is that of the running kernel.
+    """
+    found = {(at or _way_here)(address) for address in chain}
+    if Way.INTERRUPT in found:
+        return Way.INTERRUPT
+    return Way.OTHER if Way.OTHER in found else None
+
+
+def way_at(address: int, ranges: Sequence[Range]) -> Way | None:
+    """The way whose function has this return address, which may be the end of the function."""
+    index = bisect_right(ranges, address, key=lambda one: one[0]) - 1
+    return ranges[index][2] if index >= 0 and address <= ranges[index][1] else None
+
+
+@functools.lru_cache(1 << 16)
+def _way_here(address: int) -> Way | None:
+    return way_at(address, known()[0])
