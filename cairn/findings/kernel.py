@@ -148,10 +148,10 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         interval=effect.interval,
         measured=not faults_ns,
         evidence=(
-            f"{_list([*returning, *moving])}: {units.size(given)} returned in {units.time(ns)}"
+            f"{_list([*returning, *moving])} took {units.time(ns)} and returned {units.size(given)}"
             f"{f', while at most {units.size(held)} were held at a time' if held else ''}",
-            f"{units.count(again)} of {units.count(faults)} page faults exceed one per page "
-            "of the peak",
+            f"{units.count(again)} of {units.count(faults)} page faults would not occur if each "
+            "page of the peak faulted once",
         ),
         advice="let it keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
         "MALLOC_MMAP_THRESHOLD_, jemalloc: dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or use "

@@ -39,7 +39,10 @@ _WHOLES = {
     "thread time": "of the threads' time",
     "memory": "of the resident memory",
 }
-_PERMISSION = "Root, or a kernel.perf_event_paranoid of 2 or less, permits a faster clock."
+_PERMISSION = (
+    "Root, or a kernel.perf_event_paranoid of 2 or less, permits the kernel's clock, which takes "
+    "more samples."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +151,18 @@ def shares(profile: Profile) -> Iterator[str]:
         more = f" {_PERMISSION}"
         if found.runs:
             runs = max(2, -(-SAMPLES_LEAST * found.runs // max(1, found.samples)))
-            more = f" A longer run has more, or --runs {runs}."
+            more = f" Use --runs {runs} or a longer run."
         yield f"The allocator's share of CPU time is not known: {found.why_not}.{more}"
     else:
         yield (
             f"The allocator takes {about(found.share)} of the CPU time. No other allocator can "
-            "save more than that in the allocator itself; how blocks lie can change the rest."
+            "save more than this, unless it places blocks so that the program's own code gets "
+            "faster, too."
         )
     if found.scope == "timers" and why_not:
         yield (
-            f"▲ That comes from only {units.counted(found.samples, 'sample')} of CPU time, "
-            f"because {why_not}. {_PERMISSION}"
+            f"▲ This share comes from only {units.counted(found.samples, 'sample')} of the "
+            f"probe's own timers, because {why_not}. {_PERMISSION}"
         )
 
 
@@ -208,11 +212,11 @@ def memory(profile: Profile) -> Iterator[str]:
         where = "In the program's only process, "
     live, told, not_measured = found.live_requested, [], []
     if live is not None:
-        told.append(f"live blocks peaked at {size_about(live)} of requested bytes")
+        told.append(f"live blocks peaked at {size_about(live)}, as requested")
     else:
         not_measured.append("the peak of live blocks")
     if found.held_bytes is not None:
-        told.append(f"the allocator held up to {units.size(found.held_bytes)}")
+        told.append(f"the allocator held up to {units.size(found.held_bytes)} from the kernel")
     else:
         not_measured.append("the memory that the allocator held")
     if found.resident_bytes is not None:
@@ -263,16 +267,16 @@ def no_finding(profile: Profile) -> str:
         unseen.append("some of its system calls")
     if not timed:
         unseen.append("its locks")
-    resident = max((one.resident_bytes for one in profile.moments), default=0)
+    resident = max((one.resident_bytes or 0 for one in profile.moments), default=0)
     examined = any(one.unasked_bytes is not None for one in profile.moments)
     if not resident or (resident >= _EXAMINED_FROM and not examined):
         unseen.append("its memory between blocks")
-    found = "No known illness of the allocator was found"
+    found = "No known cause of lost time or memory was found in the allocator"
     if not unseen:
-        return f"{found}."
+        return f"{found}. 'cairn compare' shows whether another one is better."
     if len(unseen) == _EXAMINED:
         return (
-            "Whether the allocator has a known illness is not known, because "
+            "Whether the allocator loses time or memory is not known, because "
             f"{listed(unseen)} could not be examined."
         )
     return f"{found}. But {listed(unseen)} could not be examined."

@@ -24,9 +24,9 @@ def gaps(profile: Profile) -> Iterator[str]:
     yield from _uncertain(profile, cpu_share(profile))
     if short := cut_short(profile.processes, profile.missing):
         yield (
-            f"{units.counted(len(short), 'process was', 'processes were')} killed or exited by a "
-            "system call, and counted "
-            f"up to then ({one_or_more([process.program for process in short])})."
+            f"{units.counted(len(short), 'process', 'processes')} ended without a normal exit "
+            f"({one_or_more([process.program for process in short])}), and "
+            f"{'was' if len(short) == 1 else 'were'} counted until then."
         )
     if len(used := used_libraries(profile)) > 1:
         yield (
@@ -51,8 +51,8 @@ def _missing(profile: Profile) -> Iterator[str]:
 
 
 _UNSEEN: dict[Seen, str] = {
-    "interpose": "The allocator's system calls were seen only where it calls libc's functions",
-    "unseen": "The allocator's system calls were not counted",
+    "interpose": "only those system calls of the allocator were seen that go through libc",
+    "unseen": "the allocator's system calls were not counted",
 }
 
 
@@ -62,16 +62,17 @@ def _unseen(profile: Profile) -> Iterator[str]:
     for way, says in _UNSEEN.items():
         if not images[way]:
             continue
-        among = (
-            f" in {images[way]:,} of {len(profile.processes):,} programs" if len(images) > 1 else ""
-        )
+        if len(images) > 1:
+            told = f"In {images[way]:,} of {len(profile.processes):,} programs, {says}"
+        else:
+            told = f"{says[0].upper()}{says[1:]}"
         reasons = {one.seen_errno for one in profile.processes if one.seen == way} - {0}
         why = " or ".join(refusal(reason) for reason in sorted(reasons)[:3])
         because = f", because syscall user dispatch was refused ({why})" if why else ""
-        yield f"{says}{among}{because}. {_HELP if why else '--kernel-calls auto sees more.'}"
+        yield f"{told}{because}. {_HELP if why else '--kernel-calls auto sees more.'}"
 
 
-_HELP = "Linux 5.11 or later has it on x86-64."
+_HELP = "It needs Linux 5.11 or later on x86-64."
 
 
 def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
