@@ -1,11 +1,12 @@
 /* cpu_samples.h - takes clock samples of a program and its descendants on every processor.
  *
  * After each period the kernel takes a clock sample on each processor that is not idle: the thread
- * that runs, its instruction address, and the top of its stack. A sample in the kernel also
- * has the chain of calls in the kernel, which shows interrupts. The kernel also records the files that processes map, with their addresses, and which process starts which other process.
- * Nothing is loaded into the program and none of its calls is redirected. So its threads contend
- * for locks as often as without sampling. The kernel writes its records into one ring buffer for
- * each processor, and the launcher copies (drains) them into the file. The file contains one struct
+ * that runs, its instruction address, and the top of its stack. A sample in the kernel also has the
+ * chain of calls in the kernel, which shows interrupts. The kernel also records the files that
+ * processes map, with their addresses, and which process starts which other process. Nothing is
+ * loaded into the program and none of its calls is redirected. So its threads contend for locks as
+ * often as without sampling. The kernel writes its records into one ring buffer for each processor,
+ * and the launcher copies (drains) them into the file. The file contains one struct
  * cpu_samples_head, and then the records as perf_event_open(2) describes them.
  * cairn/profile/cpu_samples.py reads the file.
  *

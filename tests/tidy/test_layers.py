@@ -155,7 +155,9 @@ PYTHON_LAYERS: dict[str, set[str]] = {
 
 PURE = {"compare", "findings", "why", "report", "profile"}
 """Folders that may use no file, clock or process, except for the modules in `READERS`."""
-READERS = {f"profile/{name}.py" for name in ("reader", "window", "spare", "cpu_samples")}
+READERS = {
+    f"profile/{name}.py" for name in ("reader", "window", "spare", "cpu_samples", "kernel_entries")
+}
 IMPURE_MODULES = {
     "time",
     "pathlib",
