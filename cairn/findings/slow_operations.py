@@ -147,11 +147,12 @@ def _is_why(two: Two, finding: Finding) -> bool:
 
     False if too few operations were timed, or there are too few rounds.
     """
-    return (
-        bool(_pairs(two))
-        and large_enough(finding)
-        and finding.effect * two.cpu_ns >= PART_LEAST * two.most_ns.value
-    )
+    return bool(_pairs(two)) and large_enough(finding) and _is_reason(two, finding.effect)
+
+
+def _is_reason(two: Two, effect: float) -> bool:
+    """Whether `effect`, a share of CPU time, is PART_LEAST of the gap in allocator code."""
+    return effect * two.cpu_ns >= PART_LEAST * two.most_ns.value
 
 
 def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _Kinds]]:
@@ -216,13 +217,17 @@ def _longer(two: Two, *names: str) -> _Longer | None:
 
 
 def slow_path(two: Two) -> Finding | None:
-    """Returns a finding if reuse and free are both slow.
+    """Returns a finding if reuse and free are both slow, and each is a reason for the difference.
 
-    These operations rarely need the kernel or another thread, so they should be quick.
+    These operations rarely need the kernel or another thread, so they should be quick. If one of
+    them makes up nearly all of the difference, it alone is the cause: an allocator that searches
+    long in each malloc often also has a free that takes a little longer.
     """
     again, free = _longer(two, *AGAIN), _longer(two, *FREEING)
     both = _longer(two, *AGAIN, *FREEING)
     if again is None or free is None or both is None or min(again.ratio, free.ratio) < RATIO_LEAST:
+        return None
+    if not all(_is_reason(two, one.effect.value) for one in (again, free)):
         return None
     return Finding(
         name="slow-path",

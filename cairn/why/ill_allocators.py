@@ -52,7 +52,7 @@ ILL = (
         ("changes-protection",), ("mixed", "pipeline", "buffers")),
     Ill("thread_number", "asks the kernel for its thread in every call", 1,
         ("calls-the-kernel",), _ALONE),
-    Ill("yielding_free", "yields in every free", 1, ("waits-for-nobody",), _ALONE),
+    Ill("yielding_free", "yields in every tenth free", 10, ("waits-for-nobody",), _ALONE),
     Ill("sleeping_malloc", "sleeps in every thousandth malloc", 50,
         ("waits-for-nobody",), _ALONE),
     Ill("global_lock", "has one lock, which sleeps", 2000, ("queues",), _THREADS),

@@ -83,6 +83,24 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
     assert found.effect == pytest.approx(0.09 / 0.9, rel=0.02)
 
 
+def test_short_calls_are_found_although_the_probes_detours_take_all_system_time(
+    tmp_path: Path,
+) -> None:
+    """The calls took 280 ms, and by a constant that is a little too large, the detours 2,820 ms.
+
+    Their difference to the system time of 2,800 ms is below 0. So nothing was found in some runs.
+    """
+    made = busy()
+    made.kernel("other", 1_410_000, 200)
+    made.start["dispatch"] = 1
+    made.start["dispatch_ticks"] = 2_000
+    profile = gathered(tmp_path, made, system_ns=2_800_000_000)
+    assert profile.tally.detour_ticks > 2_800_000_000
+    (found,) = find(profile)
+    assert found.name == "calls-the-kernel"
+    assert found.effect > 0.2
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -1,4 +1,4 @@
-/* yielding_free: every free calls sched_yield() $ILL times.
+/* yielding_free: every $ILL-th free calls sched_yield().
  *
  * Cairn must report the finding waits-for-nobody in a program of one thread, and calls-the-kernel
  * or queues in a program of several.
@@ -15,7 +15,7 @@ static void ill_allocates(size_t *bytes)
 static int ill_frees(void *block)
 {
     (void)block;
-    for (unsigned long i = 0; i < ill_strength; i++)
+    if (ill_every(ill_strength))
         sched_yield();
     return 1;
 }

@@ -1,0 +1,128 @@
+"""Tests of the first cause that `cairn profile` and `compare --why` name, where it is known.
+
+The allocators are those of cairn/bench/ill/, which have one illness each. On each of these programs
+a wrong cause, or none, was once named first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Command
+from support.places import ILL
+
+from cairn.run import store
+from cairn.why.causes import Cause, causes
+from cairn.why.gap import PROGRAM, explain
+
+FLAGS = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
+Profiled = Callable[..., list[dict[str, Any]]]
+Compared = Callable[..., tuple[tuple[Cause, ...], str]]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Callable[[str], Path]:
+    """Returns library(illness), which compiles the allocator of this name."""
+
+    def made(illness: str) -> Path:
+        built = tmp_path / f"{illness}.so"
+        subprocess.run(["gcc", *FLAGS, ILL / f"{illness}.c", "-o", built, "-ldl"], check=True)
+        return built
+
+    return made
+
+
+@pytest.fixture
+def profiled(
+    cairn: Command, compiled: Callable[..., Path], library: Callable[[str], Path]
+) -> Profiled:
+    """Returns profiled(illness, strength, source, *arguments): the findings of `cairn profile`."""
+
+    def findings(
+        illness: str, strength: int, source: str, *arguments: object
+    ) -> list[dict[str, Any]]:
+        done = cairn(
+            "profile", "--json", "-", "--runs", 1, "-a", library(illness),
+            "--", compiled(source), *arguments,
+            ILL=str(strength),
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        found: list[dict[str, Any]] = done.json["findings"]
+        print(*found, sep="\n")
+        return found
+
+    return findings
+
+
+@pytest.fixture
+def compared(
+    cairn: Command, compiled: Callable[..., Path], library: Callable[[str], Path]
+) -> Compared:
+    """Returns compared(illness, strength, source, *arguments), which compares with the system's.
+
+    compared() returns the causes that make the ill allocator worse, the largest first, and the
+    printed report.
+    """
+
+    def look(
+        illness: str, strength: int, source: str, *arguments: object
+    ) -> tuple[tuple[Cause, ...], str]:
+        done = cairn(
+            "compare", "--why", "-r", 6, "--warm-memory", "off",
+            "-a", "system", "-a", f"ill={library(illness)}:ILL={strength}",
+            "--", compiled(source), *arguments,
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        print(done.out)
+        kept = store.find(cairn.results, "last")
+        why = explain(kept.run(), kept.samples(), "ill", "system")
+        assert not why.why_not
+        return causes(why, "ill"), done.out
+
+    return look
+
+
+def test_an_allocator_that_yields_waits_for_nobody(profiled: Profiled) -> None:
+    """`queues` was named, in a program of one thread.
+
+    It yields in every tenth free only: on a busy machine each yield costs a time slice.
+    """
+    first, *others = profiled("yielding_free", 10, "replaced_blocks.c", 30000)
+    assert first["name"] == "waits-for-nobody"
+    assert "sched_yield" in first["evidence"][0]
+    assert not others
+
+
+def test_an_allocator_that_guards_its_pages_changes_protection(profiled: Profiled) -> None:
+    """The answer was "its ordinary path is slow"."""
+    first, *others = profiled("guard_pages", 1024, "replaced_blocks.c", 200000)
+    assert first["name"] == "changes-protection"
+    assert "mprotect" in first["evidence"][0]
+    assert not others
+
+
+def test_an_allocator_that_searches_one_list_is_slow_in_reuse(compared: Compared) -> None:
+    """Nothing was found."""
+    found, _ = compared("first_fit", 10000, "replaced_blocks.c", 1500000)
+    assert found[0].name == "slow-reuse"
+
+
+def test_scattered_blocks_slow_the_program_down_for_an_unknown_reason(compared: Compared) -> None:
+    """The answer was that new memory is slow, which explained 2.7 % of the program's CPU time."""
+    found, report = compared("scattered", 104729, "walked_list.c", 150000, 10)
+    assert found[0].name == PROGRAM
+    if any(cause.finding is not None for cause in found):
+        assert f"of ill's CPU time ({PROGRAM}) is not known" in report
+
+
+@pytest.mark.parametrize(("illness", "strength"), [("scrubbing", 1), ("coarse_sizes", 100)])
+def test_nothing_fails_to_be_reused_in_a_program_that_frees_nothing(
+    profiled: Profiled, illness: str, strength: int
+) -> None:
+    """The answer was "freed memory is not reused"."""
+    found = profiled(illness, strength, "never_frees.c")
+    assert "not-reused" not in [finding["name"] for finding in found]
