@@ -95,11 +95,8 @@ def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
 
 def _board(found: Sequence[Why], title: str) -> Board:
     known = [why for why in found if not why.why_not]
-    says = [printable(sentence) for why in known for sentence in sentences(why)]
-    says += [
-        printable(text)
-        for text in dict.fromkeys(_alone(name, one) for why in known for name, one in why.raised)
-    ]
+    # A finding from the baseline's own profile belongs to each of its pairs, and is told once.
+    says = dict.fromkeys(printable(sentence) for why in known for sentence in sentences(why))
     rounds = sorted({why.rounds for why in known})
     how = dict.fromkeys(_how(why) for why in known)
     noun = "round" if rounds == [1] else "rounds"
@@ -212,8 +209,24 @@ def sentences(why: Why) -> Iterator[str]:
         yield from _larger(why, name)
     if why.memory is None and why.time is not None:
         yield f"memory: not measured in the same way for {why.contender} and {why.baseline}."
-    for finding in why.findings:
-        yield _because(why, finding)
+    yield from _findings(why)
+
+
+def _findings(why: Why) -> Iterator[str]:
+    """Yields a sentence for each finding, the one with the largest effect first.
+
+    A finding about both contenders counts with the difference of its effects; if these are equal,
+    it comes last.
+    """
+    effects = {
+        id(one.finding): one.effect
+        for name in (why.contender, why.baseline)
+        for one in causes(why, name)
+    }
+    found = [(finding, _because(why, finding)) for finding in why.findings]
+    found += [(finding, _alone(name, finding)) for name, finding in why.raised]
+    for _, text in sorted(found, key=lambda one: -effects.get(id(one[0]), 0.0)):
+        yield text
 
 
 def _larger(why: Why, name: str) -> Iterator[str]:

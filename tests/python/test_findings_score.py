@@ -83,6 +83,20 @@ def test_a_part_without_a_reason_stands_before_a_smaller_finding_and_is_told_fir
     assert not [text for text in sentences(larger) if "The reason for" in text]
 
 
+def test_findings_are_told_in_the_order_of_their_effects_whoever_made_them() -> None:
+    why = a_why(
+        own=60,
+        compared=[finding("slow-free", 0.3)],
+        raised=[
+            ("system", finding("queues", 0.4)),
+            ("ill", finding("queues", 0.45)),
+            ("ill", finding("not-reused", 0.7, "memory")),
+        ],
+    )
+    told = [text.partition(":")[0] for text in sentences(why) if text.startswith("▲")]
+    assert told == ["▲ ill", "▲ ill against system", "▲ ill", "▲ system"]
+
+
 def test_a_part_that_is_not_shown_is_no_cause() -> None:
     why = a_why(program=50)
     assert why.time is not None
