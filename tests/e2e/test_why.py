@@ -112,9 +112,8 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
 ) -> None:
     """SLOW leaves out one pair: the illness slow_new_memory with the workload `fragmentation`.
 
-    slow_new_memory is meant to slow down new memory, and acts if a thread has more live blocks than
-    ever before. In this workload the number of live blocks grows while their bytes do not. So
-    slow_new_memory would slow down reused memory there, and the finding slow-new would be wrong.
+    slow_new_memory slows down new memory, and this workload gets most of its blocks from memory
+    that served before.
     """
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *WORKLOADS[program])

@@ -1,25 +1,35 @@
 /* slow_new_memory: an allocation of new memory does $ILL turns of a loop. An allocation counts as
- * one of new memory if its thread then has more live blocks than ever before.
+ * one of new memory if its block lies behind all blocks of its thread so far. Blocks of 64 KiB and
+ * more do not count: they may have mappings of their own, which lie anywhere.
  *
- * In comparison with the allocator behind this library, Cairn must report the finding slow-new.
+ * In comparison with the allocator behind this library, Cairn must report the finding slow-new. The
+ * allocator behind must take new memory in rising order, as glibc does in its heap.
  */
 #include "ill.h"
 
-static _Thread_local long live __attribute__((tls_model("initial-exec")));
-static _Thread_local long most __attribute__((tls_model("initial-exec")));
+enum { COUNTED_MAX = 64 << 10 };
+
+static void note(void *block)
+{
+    static _Thread_local char *last __attribute__((tls_model("initial-exec")));
+    if ((char *)block <= last || next_usable(block) >= COUNTED_MAX)
+        return;
+    last = block;
+    ill_rounds(ill_strength);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    ill_gave = note;
+}
 
 static void ill_allocates(size_t *bytes)
 {
     (void)bytes;
-    if (++live > most) {
-        most = live;
-        ill_rounds(ill_strength);
-    }
 }
 
 static int ill_frees(void *block)
 {
     (void)block;
-    live--;
     return 1;
 }
