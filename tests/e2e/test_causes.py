@@ -107,7 +107,7 @@ def test_an_allocator_that_guards_its_pages_changes_protection(profiled: Profile
 
 def test_an_allocator_that_searches_one_list_is_slow_in_reuse(compared: Compared) -> None:
     """Nothing was found."""
-    found, _ = compared("first_fit", 10000, "replaced_blocks.c", 1500000)
+    found, _ = compared("first_fit", 10000, "replaced_blocks.c", 1000000)
     assert found[0].name == "slow-reuse"
 
 

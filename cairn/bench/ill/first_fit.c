@@ -1,8 +1,9 @@
-/* first_fit: all free blocks of up to 1 KiB are in one list, oldest first. A malloc takes the first
- * block of the list that fits, and searches at most $ILL of them.
+/* first_fit: all free blocks of up to 16 KiB are in one list, oldest first. A malloc takes the
+ * first block of the list that fits, and searches at most $ILL of them.
  *
  * In comparison with a healthy allocator, Cairn must report the finding slow-reuse.
  */
+#define SERVED_MAX (16 << 10)
 #include "slots.h"
 
 static struct slot *first, **end = &first;

@@ -1,5 +1,5 @@
-/* slots.h - an allocator for blocks of up to 1 KiB, which replaces the next allocator in illnesses
- * that choose the place of each block. A block has 16 bytes before it for records.
+/* slots.h - an allocator for blocks of up to SERVED_MAX bytes, which replaces the next allocator in
+ * illnesses that choose the place of each block. A block has 16 bytes before it for records.
  *
  * The file that includes this header defines three hooks, which are called under the lock of this
  * header. slot_find() returns a free slot for a size class, or NULL to cut a new one. slot_cut()
@@ -14,7 +14,11 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-enum { PIECE = 64 << 20, SERVED_MAX = 1024, PIECES_MAX = 64 };
+#ifndef SERVED_MAX
+#define SERVED_MAX 1024
+#endif
+
+enum { PIECE = 64 << 20, PIECES_MAX = 64 };
 
 struct slot { /* lies before every block */
     struct slot *next;
