@@ -114,6 +114,8 @@ _EVIDENCE = 2
 """At most this many differences are quoted as evidence for one part, to keep the text short."""
 _OF_PART = 0.1
 """A kind of operations must make up this share of a part to be quoted as evidence."""
+_OF_CALLS = ("asks-too-often", "calls-the-kernel", WAITS_FOR_NOBODY)
+"""Findings whose effect is the CPU time of system calls, without page faults."""
 _MOSTLY = 0.5
 """A finding is kept if it was made in more than this share of the trials."""
 
@@ -255,7 +257,10 @@ def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
 
 
 def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Finding]:
-    """Replaces the finding `queues` of the probed runs if the plain runs show a larger effect.
+    """Corrects findings about system calls by the plain runs. The largest effect comes first.
+
+    Findings about the CPU time of calls alone are limited by `_at_most`. The finding `queues` of
+    the probed runs is replaced if the plain runs show a larger effect.
 
     The probe's detours keep threads apart, so threads wait for each other less often in probed
     runs. In the plain runs, clock samples give the CPU time in the allocator's system calls. In the
@@ -264,8 +269,6 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     evidence also gives an upper limit: all CPU time in the allocator, because its code also waits
     for the cache line of the lock.
     """
-    if any(one.name == WAITS_FOR_NOBODY for one in raised):
-        return list(raised)  # a single thread waits, so nothing queues
     before = next((one for one in raised if one.name == QUEUES), None)
     took_ns = statistics.fmean(cpu_ns(side.plain) for side in sides)
     own, in_calls = (
@@ -282,10 +285,14 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
         else 0.0
     )
     share = in_calls * queueing / took_ns if took_ns else 0.0
+    raised = [_at_most(one, in_calls / took_ns) if took_ns else one for one in raised]
     operations = sum(side.summary.operations for side in sides)
     waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
-    if share <= (before.effect if before is not None else 0.0) or not is_queueing(share, waits):
-        return list(raised)
+    # A single thread that waits for nobody does not queue.
+    alone = any(one.name == WAITS_FOR_NOBODY for one in raised)
+    least = before.effect if before is not None else 0.0
+    if alone or share <= least or not is_queueing(share, waits):
+        return sorted(raised, key=lambda one: -one.effect)
     most = units.percent(min(1.0, max(share, (own + in_calls) / took_ns)), signed=False)
     evidence = (
         *(
@@ -298,6 +305,16 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     )
     now = Finding(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=evidence)
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
+
+
+def _at_most(finding: Finding, share: float) -> Finding:
+    """Limits a finding about the CPU time of system calls alone to what plain runs spend in them.
+
+    In probed runs the clock times the calls, so waiting for a processor makes them longer.
+    """
+    if finding.name not in _OF_CALLS or finding.of != "CPU" or finding.effect <= share:
+        return finding
+    return replace(finding, effect=share, interval=Interval(share, share, LEVEL))
 
 
 def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:

@@ -582,6 +582,29 @@ def queueing(effect: float, **calls: Calls) -> list[Finding]:
     return [one for name, one in why.raised if name == "system"]
 
 
+@pytest.mark.parametrize(
+    ("name", "of", "effect", "limited"),
+    [
+        ("calls-the-kernel", "CPU", 0.8, 88 / 218),
+        ("asks-too-often", "CPU", 0.1, 0.1),
+        # Page faults, and time without CPU time, are no time in system calls.
+        ("returns-what-it-needs", "CPU", 0.8, 0.8),
+        ("waits-for-nobody", "thread time", 0.8, 0.8),
+    ],
+)
+def test_system_calls_cost_no_more_than_the_plain_runs_spend_in_them(
+    name: str, of: str, effect: float, limited: float
+) -> None:
+    """On a busy machine `calls-the-kernel` said 83 % of CPU time, and 60 % was gained."""
+    found = Finding(name, "It calls", of, effect, "another")  # type: ignore[arg-type]
+    samples = looked_at(
+        trials("system", findings=(found,)), own=60, calls=88, faults=0, others=0, program=70
+    )
+    why = explain(why_run("fast"), [*samples, *looked_at(trials("fast", 80.0))], "fast", "system")
+    (one,) = [one for whose, one in why.raised if whose == "system"]
+    assert one.effect == pytest.approx(limited, rel=2e-2)
+
+
 def test_the_clock_samples_decide_how_much_threads_queue_if_they_show_more() -> None:
     (one,) = queueing(
         0.16,
