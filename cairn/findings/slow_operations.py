@@ -204,7 +204,7 @@ def _longer(two: Two, *names: str) -> _Longer | None:
             two.believed(middle + half, ends.high),
             LEVEL,
         ),
-    ).over(two.cpu_ns)
+    ).over(two.cpu_ns, most=1.0)
     means = [
         _Kinds(
             statistics.fmean(one.count for one in each), statistics.fmean(one.ns for one in each)

@@ -71,7 +71,7 @@ ILL = (
         ("slow-new",), ("table", "cache", "nodes")),
     Ill("scrubbing", "clears every block", 20, ("slow-reuse",), ("mixed", "cache", "table")),
     Ill("retrying", "retries when another thread was faster", 60, ("slow-reuse",), _THREADS),
-    Ill("first_fit", "searches one list of all sizes", 200, ("slow-reuse",), _ALONE),
+    Ill("first_fit", "searches one list of all sizes", 400, ("slow-reuse",), _ALONE),
     Ill("slot_search", "searches for a slot in every call", 150, ("slow-path",), _ALONE),
     Ill("scattered", "scatters consecutive blocks", 104_729, (PROGRAM,),
         ("nodes", "table", "tree")),

@@ -721,8 +721,8 @@ def longer(ms: float, half: float = 0.0) -> Estimate:
         ({"reused": 2.0, "free": 2.0}, ["slow-path"]),
         ({"reused": 2.0, "free": 2.0, "new": 5.0}, ["slow-path"]),
         # One of the two makes up nearly all of the difference, so that the path is no cause.
-        ({"reused": 6.0, "free": 1.6}, ["slow-reuse"]),
-        ({"reused": 1.6, "free": 6.0}, ["slow-free"]),
+        ({"reused": 3.0, "free": 1.55}, ["slow-reuse"]),
+        ({"reused": 1.55, "free": 3.0}, ["slow-free"]),
         ({"reused": 2.0}, ["slow-reuse"]),
         ({"reused": 1.4}, []),
         ({"free": 0.5, "reused": 0.5}, []),

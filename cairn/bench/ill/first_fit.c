@@ -14,7 +14,7 @@ static struct slot *slot_find(size_t room)
     struct slot **at = &first;
     for (unsigned long i = 0; i < ill_strength && *at != NULL; i++, at = &(*at)->next) {
         struct slot *slot = *at;
-        if (slot->room < room || slot->room > 2 * room + 64)
+        if (slot->room < room || slot->room > room + room / 8 + 16)
             continue;
         *at = slot->next;
         if (end == &slot->next)
