@@ -1,9 +1,11 @@
-/* burning.c - an allocator that burns a known time in each malloc and each free.
+/* burning.c - an allocator that burns a known number of rounds of arithmetic in each malloc and
+ * each free.
  *
- * BURN_TICKS is the number of ticks of the time-stamp counter that each of them takes at least.
- * When the process ends, the file BURN_FILE gets "TICKS CALLS NS\n": the sum of the ticks of all
- * these loops, their number, and the CPU time in ns in which memory was mapped. A loop in which the
- * thread lost its processor counts as BURN_TICKS.
+ * BURN_ROUNDS is this number. The rounds are those of share.c: each waits for the one before, so
+ * all of them take the same time, and a busy machine slows those of both files alike. The fences
+ * keep the processor from executing the program's rounds at the same time.
+ *
+ * When the process ends, the file BURN_FILE gets the CPU time in ns in which memory was mapped.
  *
  * Each thread hands out blocks of one size from a list of its own. Larger blocks are mapped and
  * stay mapped.
@@ -17,11 +19,10 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { HEAD_BYTES = 16, BLOCK_BYTES = 1024, AREA_BYTES = 1 << 20, LOST_TICKS = 20000 };
+enum { HEAD_BYTES = 16, BLOCK_BYTES = 1024, AREA_BYTES = 1 << 20 };
 
 struct block {
     uint64_t bytes; /* behind the head */
@@ -31,35 +32,27 @@ struct block {
 static _Thread_local struct block *freed;
 static _Thread_local char *area;
 static _Thread_local size_t left_bytes;
-static _Thread_local uint64_t own_ticks, own_calls;
-static uint64_t all_ticks, all_calls, map_ns;
+static uint64_t map_ns;
 static int64_t wanted = -1;
 
-static uint64_t wanted_ticks(void)
+static int64_t wanted_rounds(void)
 {
     if (wanted < 0) {
-        const char *told = getenv("BURN_TICKS");
+        const char *told = getenv("BURN_ROUNDS");
         wanted = told == NULL ? 0 : atol(told);
     }
-    return (uint64_t)wanted;
-}
-
-/* Adds a thread's counts to those of the process. */
-static void settle(void)
-{
-    __atomic_fetch_add(&all_ticks, own_ticks, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&all_calls, own_calls, __ATOMIC_RELAXED);
-    own_ticks = own_calls = 0;
+    return wanted;
 }
 
 static void burn(void)
 {
-    uint64_t ticks = wanted_ticks(), began = __rdtsc(), taken = 0;
-    while (taken < ticks)
-        taken = __rdtsc() - began;
-    own_ticks += taken < ticks + LOST_TICKS ? taken : ticks;
-    if (++own_calls % 64 == 0)
-        settle();
+    uint64_t sum = 0;
+    __asm__ volatile("lfence" ::: "memory");
+    for (int64_t k = wanted_rounds(); k > 0; k--) {
+        sum = sum * 31 + (sum >> 7);
+        __asm__ volatile("" : "+r"(sum));
+    }
+    __asm__ volatile("lfence" ::: "memory");
 }
 
 static uint64_t cpu_ns(void)
@@ -161,11 +154,9 @@ EXPORTED size_t malloc_usable_size(void *given)
 __attribute__((destructor)) static void tell(void)
 {
     const char *path = getenv("BURN_FILE");
-    settle();
     int file = path == NULL ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (file >= 0) {
-        dprintf(file, "%llu %llu %llu\n", (unsigned long long)all_ticks,
-                (unsigned long long)all_calls, (unsigned long long)map_ns);
+        dprintf(file, "%llu\n", (unsigned long long)map_ns);
         close(file);
     }
 }

@@ -1,10 +1,13 @@
 /* share.c - spends a part of its CPU time in the allocator, which is known without a profiler.
  *
- *     share PAIRS WORK CALLS THREADS
+ *     share PAIRS WORK CALLS THREADS [SLOTS]
  *
  * Each of THREADS threads makes PAIRS turns: WORK rounds of arithmetic, and a malloc and a free if
  * CALLS is 1. If CALLS is 0, the blocks are static memory instead. So the allocator takes the CPU
  * time with CALLS 1, less that with CALLS 0.
+ *
+ * At most SLOTS blocks of each thread are live, of 1,000 at most. With few of them, the program
+ * does not wait for memory.
  *
  * Prints the CPU time of the process in nanoseconds, as it is at the end of main().
  */
@@ -15,20 +18,21 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { SLOTS = 1000, BLOCK_BYTES = 520, THREADS_MOST = 16 };
+enum { SLOTS_MOST = 1000, BLOCK_BYTES = 520, THREADS_MOST = 16 };
 
 static long pairs, work, calls;
-static char spare[THREADS_MOST][SLOTS][BLOCK_BYTES];
+static uint32_t slots = SLOTS_MOST;
+static char spare[THREADS_MOST][SLOTS_MOST][BLOCK_BYTES];
 
 static void *turns(void *of)
 {
     char (*blocks)[BLOCK_BYTES] = of;
-    static _Thread_local char *live[SLOTS];
+    static _Thread_local char *live[SLOTS_MOST];
     uint32_t seed = 1;
     uint64_t sum = 0;
     for (long i = 0; i < pairs; i++) {
         seed = seed * 1103515245u + 12345u;
-        uint32_t slot = (seed >> 16) % SLOTS;
+        uint32_t slot = (seed >> 16) % slots;
         size_t bytes = 16 + (seed >> 8) % 500;
         if (live[slot] != NULL)
             sum += (unsigned char)live[slot][0];
@@ -55,6 +59,10 @@ int main(int argc, char **argv)
     work = atol(argv[2]);
     calls = atol(argv[3]);
     long threads = atol(argv[4]);
+    if (argc > 5)
+        slots = (uint32_t)atol(argv[5]);
+    if (slots < 1 || slots > SLOTS_MOST)
+        return 2;
     pthread_t others[THREADS_MOST];
     for (long i = 1; i < threads && i < THREADS_MOST; i++)
         if (pthread_create(&others[i], NULL, turns, spare[i]) != 0)
