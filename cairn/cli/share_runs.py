@@ -107,19 +107,20 @@ class Again:
         clock = used(found)
         if not clock.runs or self.runs == 1 or self._is_unrepeatable(ended):
             return clock
-        started = time.monotonic()
+        started, ran = time.monotonic(), 1
         longest_s, first = _wall_s(ended), clock.runs[0]
-        while self._goes_on(cpu_share(replace(found, clock=clock)), len(clock.runs)):
+        while self._goes_on(cpu_share(replace(found, clock=clock)), ran):
             now = time.monotonic()
             if self.runs is None and longest_s > BUDGET_S - (now - started):
                 break
-            if len(clock.runs) == 1:
+            if ran == 1:
                 say(stderr(), "note", _announcement(self.runs))
-            again = self._once(first, ended)
+            again, ran = self._once(first, ended), ran + 1
             longest_s = max(longest_s, time.monotonic() - now)
             if again is None:
                 return replace(clock, runs=(first,), is_unlike=True)
-            clock = replace(clock, runs=(*clock.runs, again))
+            if again.samples:
+                clock = replace(clock, runs=(*clock.runs, again))
         return clock
 
     def _is_unrepeatable(self, ended: Ended) -> bool:
@@ -127,19 +128,25 @@ class Again:
         wrong = ended.exit_code != 0 or ended.left_behind or ended.crashes is not None
         return self.runs is None and (bool(wrong) or self.given.is_read_once)
 
-    def _goes_on(self, share: CpuShare, runs: int) -> bool:
+    def _goes_on(self, share: CpuShare, ran: int) -> bool:
         if self.runs is not None:
-            return runs < self.runs
-        return runs < RUNS_MOST and not share.is_narrow and share.may_narrow
+            return ran < self.runs
+        return ran < RUNS_MOST and not share.is_narrow and share.may_narrow
 
     def _once(self, first: ClockRun, before: Ended) -> ClockRun | None:
-        """One further run; None if the program did something else than in its profiled run."""
+        """One further run; None if the program did something else than in its profiled run.
+
+        The run has 0 as its number of samples if it took none.
+        """
         self.given.rewind()
         ended, clock = self._probed() if first.scope in BLIND else self._plain()
-        if ended.exit_code != before.exit_code or not clock.runs:
+        if ended.exit_code != before.exit_code:
             return None
+        if not clock.runs:
+            # The program can end before the timers' first tick.
+            return replace(first, samples=0) if first.scope == "timers" else None
         run = clock.runs[0]
-        ratio = run.whole_ns / max(1.0, first.whole_ns)
+        ratio = _program_ns(run, first) / max(1.0, _program_ns(first, run))
         return run if USED_LEAST <= ratio <= USED_MOST else None
 
     def _plain(self) -> tuple[Ended, KernelClock]:
@@ -172,6 +179,16 @@ def _with_cpu_time(clock: KernelClock, ended: Ended) -> KernelClock:
         return clock
     cpu_ns = float(told.user_ns + told.system_ns)
     return replace(clock, runs=tuple(replace(run, cpu_ns=cpu_ns) for run in clock.runs))
+
+
+def _program_ns(run: ClockRun, other: ClockRun) -> float:
+    """The CPU time of a run for a comparison with another one.
+
+    If only one of them is behind the probe, the probe's time is left out. Otherwise the kernel's
+    account is better, which does not depend on a few samples.
+    """
+    both = run.probed == other.probed and run.cpu_ns and other.cpu_ns
+    return run.cpu_ns if both else run.whole_ns
 
 
 def _wall_s(ended: Ended) -> float:

@@ -7,6 +7,8 @@ columns. `profile_export.document` has each of their numbers, too.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,10 +41,6 @@ _WHOLES = {
     "thread time": "of the threads' time",
     "memory": "of the resident memory",
 }
-_PERMISSION = (
-    "Root, or a kernel.perf_event_paranoid of 2 or less, permits the kernel's clock, which takes "
-    "more samples."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ def shares(profile: Profile) -> Iterator[str]:
     found = cpu_share(profile)
     why_not = profile.clock.why_not if profile.clock is not None else ""
     if found.share is None:
-        more = f" {_PERMISSION}"
+        more = f" {_permission(why_not)}"
         if found.runs:
             runs = max(2, -(-SAMPLES_LEAST * found.runs // max(1, found.samples)))
             more = f" Use --runs {runs} or a longer run."
@@ -160,10 +158,30 @@ def shares(profile: Profile) -> Iterator[str]:
             "faster, too."
         )
     if found.scope == "timers" and why_not:
-        yield (
-            f"▲ This share comes from only {units.counted(found.samples, 'sample')} of the "
-            f"probe's own timers, because {why_not}. {_PERMISSION}"
+        few = (
+            "There are so few samples"
+            if found.share is None
+            else f"This share comes from only {units.counted(found.samples, 'sample')} of the "
+            "probe's own timers"
         )
+        yield f"▲ {few}, because {why_not}. {_permission(why_not)}"
+
+
+def _permission(why_not: str) -> str:
+    """Returns how to get the kernel's clock, as a sentence.
+
+    The kernel refuses perf events with EACCES if the user lacks the right. EPERM and ENOSYS come
+    from a filter of system calls.
+    """
+    if any(os.strerror(error) in why_not for error in (errno.EPERM, errno.ENOSYS)):
+        return (
+            "Outside this container, or with a seccomp filter that permits perf_event_open, the "
+            "kernel's clock takes more samples."
+        )
+    return (
+        "Root, or a kernel.perf_event_paranoid of 2 or less, permits the kernel's clock, which "
+        "takes more samples."
+    )
 
 
 @dataclass(frozen=True, slots=True)
