@@ -111,11 +111,13 @@ class Command:
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
+    by: tuple[str, ...] = ()
+    """A command that executes the rest of its arguments, such as one that gives up rights."""
 
     @property
     def argv(self) -> list[str]:
         """The command's arguments up to the subcommand."""
-        return [str(Path(sys.executable).with_name("cairn"))]
+        return [*self.by, str(Path(sys.executable).with_name("cairn"))]
 
     @property
     def env(self) -> dict[str, str]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 from support.burning import Burning
 
 TRIES = 3
 """A 95 % interval misses once in twenty tries. An error of the method misses in all of them."""
+NARROW = {"COLUMNS": "80"}
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +52,92 @@ def test_a_program_of_50_ms_has_a_thousand_samples(cairn, burning: Burning) -> N
         if tries[-1].samples >= 1000:
             return
     raise AssertionError(tries)
+
+
+def paranoid() -> int:
+    return int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def is_within_80_columns(report: str) -> bool:
+    return all(len(line) <= 80 for line in report[report.index("profile  ") :].splitlines())
+
+
+@pytest.fixture
+def without_rights(cairn) -> Any:
+    """The command as a user has it. Root only gives up its rights to watch all processes."""
+    if paranoid() < 1:
+        pytest.skip("kernel.perf_event_paranoid permits all clocks to everybody")
+    if os.geteuid() != 0:
+        return replace(cairn, environment=NARROW)
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        pytest.skip("setpriv is not here")
+    by = (setpriv, "--bounding-set", "-perfmon,-sys_admin")
+    return replace(cairn, environment=NARROW, by=by)
+
+
+@pytest.fixture
+def without_perf_events(cairn, compiled: Callable[..., Path]) -> Any:
+    by = (str(compiled("without_perf_events.c")),)
+    return replace(cairn, environment=NARROW, by=by)
+
+
+def test_without_rights_the_clock_is_that_of_each_thread(
+    without_rights: Any, burning: Burning
+) -> None:
+    clock = {1: "threads", 2: "threads in user mode"}.get(paranoid(), "timers")
+    load = burning.load(0.5, 600e6)
+    tries = []
+    for _ in range(TRIES):
+        tries.append(burning.profiled(without_rights, load))
+        report = tries[-1].said
+        assert tries[-1].clock == clock and is_within_80_columns(report), report
+        if clock == "timers":
+            assert "a kernel.perf_event_paranoid of 2 or less, permits a faster" in words(report)
+        else:
+            assert (
+                "▲ Threads and processes that live for less than a millisecond have too few of "
+                "these samples, because the clock begins anew with each thread. Root, or a "
+                "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
+            ) in words(report)
+        if tries[-1].is_covered:
+            return
+    raise AssertionError(tries)
+
+
+def test_without_perf_events_the_few_samples_of_the_timers_are_said_first(
+    without_perf_events: Any, burning: Burning
+) -> None:
+    load = burning.load(0.5, 1e9)
+    tries = []
+    for _ in range(TRIES):
+        tries.append(burning.profiled(without_perf_events, load))
+        report = tries[-1].said
+        assert tries[-1].clock == "timers" and is_within_80_columns(report), report
+        if "The allocator takes" in report and tries[-1].is_covered:
+            assert (
+                f"▲ That comes from only {tries[-1].samples:,} samples of CPU time, because the "
+                "kernel does not allow clock samples here: Operation not permitted. Outside this "
+                "container, or with a seccomp filter that permits perf_event_open, there is a "
+                "faster clock. CPU time share"
+            ) in words(report)
+            return
+    raise AssertionError(tries)
+
+
+def test_with_too_few_samples_of_the_timers_there_is_no_share(
+    without_perf_events: Any, burning: Burning
+) -> None:
+    told = burning.profiled(without_perf_events, burning.load(0.5, 100e6), "--runs", 1)
+    assert told.ends == (0, 1) and is_within_80_columns(told.said)
+    report = words(told.said)
+    assert "The allocator takes" not in report
+    assert "The allocator's share of CPU time is not known: " in report
+    if told.samples:
+        assert "and 200 are needed. A longer run has more, or --runs " in report
+        assert "▲ There are so few samples, because the kernel does not allow clock" in report
+    assert "or with a seccomp filter that permits perf_event_open, there is a faster" in report

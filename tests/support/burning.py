@@ -63,6 +63,8 @@ class Told:
     """The interval: 0 to 1 if no share was printed."""
     clock: str | None
     samples: int
+    said: str
+    """The whole report."""
 
     @property
     def is_covered(self) -> bool:
@@ -112,9 +114,9 @@ class Burning:
         found = json.loads(out.read_text())["cpu_share"]
         truth = self.truth(load)
         if found["value"] is None:
-            return Told(load, truth, 0.0, (0.0, 1.0), found["clock"], found["samples"])
+            return Told(load, truth, 0.0, (0.0, 1.0), found["clock"], found["samples"], result.err)
         ends = found["interval"]["low"], found["interval"]["high"]
-        return Told(load, truth, found["value"], ends, found["clock"], found["samples"])
+        return Told(load, truth, found["value"], ends, found["clock"], found["samples"], result.err)
 
     def truth(self, load: Load) -> tuple[float, float]:
         """The least and the greatest share that the allocator can have.
