@@ -422,7 +422,7 @@ class _Counts:
     root: int
     """The id of the first process. Its samples before it executes the program do not count."""
     period_ns: int
-    """The present period of the processors' clocks."""
+    """The present period of the processors' clocks, or of the first thread's clock."""
     scope: Scope
     dispatched: frozenset[int]
     between: tuple[int, int] | None
@@ -437,6 +437,8 @@ class _Counts:
     """The samples in the kernel, by whether their chains show how the thread came there."""
     lost_ns: float = 0.0
     """At most this much CPU time has no samples, because the kernel lost or stopped them."""
+    is_changed: bool = False
+    """Whether the period has changed."""
     loss: str = ""
     """Why there is such a time, as the end of a sentence."""
     spaces: dict[int, _Space] = field(default_factory=dict)
@@ -449,6 +451,7 @@ class _Counts:
             self._sample(body, in_kernel=misc & _MODE == _IN_KERNEL)
         elif kind == PERIOD:
             (self.period_ns,) = struct.unpack_from("<Q", body)
+            self.is_changed = True
         elif kind == _LOST:
             self.lost_ns += struct.unpack_from("<QQ", body)[1] * self.period_ns
             self.loss = "the kernel lost clock samples"
@@ -480,14 +483,15 @@ class _Counts:
         return why
 
     def _sample(self, body: bytes, *, in_kernel: bool) -> None:
-        _, pid, _, when, period_ns, _ = _AT.unpack_from(body)
+        _, pid, thread, when, period_ns, _ = _AT.unpack_from(body)
         space = self.spaces.get(pid)
         if space is None:
             return
         if self.between is not None and not self.between[0] <= when < self.between[1]:
             return
         place = self._place(body, space, pid in self.dispatched, in_kernel)
-        if self.scope == "processors":
+        # The kernel writes the period that a clock had first. A later thread's clock keeps it.
+        if self.scope == "processors" or (thread == self.root and self.is_changed):
             period_ns = self.period_ns
         self.samples[place] += 1
         if in_kernel:

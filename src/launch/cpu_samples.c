@@ -203,7 +203,8 @@ static void give_up(struct cpu_samples *samples, int error)
 /* Returns when the rings must be drained after a drain now. */
 static uint64_t drain_after(const struct cpu_samples *samples)
 {
-    bool fast = samples->period_ns < CPU_SAMPLES_PERIOD_NS;
+    bool fast =
+        samples->head.scope == CPU_SAMPLES_PROCESSORS && samples->period_ns < CPU_SAMPLES_PERIOD_NS;
     return clock_now_ns() + CPU_SAMPLES_DRAIN_NS / (fast ? FAST_DRAINS : 1);
 }
 
@@ -299,8 +300,9 @@ static uint64_t suitable_period_ns(const struct cpu_samples *samples, uint64_t c
     return period_ns < CPU_SAMPLES_PERIOD_NS ? period_ns : CPU_SAMPLES_PERIOD_NS;
 }
 
-/* Gives each processor's clock a new period, and writes a record of it. A clock of threads gets a
- * new period for the threads that start from now on; each sample has its thread's period. Returns
+/* Gives each processor's clock a new period, and writes a record of it. A clock of threads gets the
+ * new period in the first thread and in the threads that start from now on. A sample of a later
+ * thread has its thread's period; one of the first thread has its first period for ever. Returns
  * false with errno set if the record cannot be written.
  *
  * A change begins the period anew, so the time since the last sample gets none. So the period of a
@@ -326,7 +328,7 @@ static bool adapt(struct cpu_samples *samples)
     for (size_t i = 0; i < samples->count; i++)
         ioctl(samples->rings[i].fd, PERF_EVENT_IOC_PERIOD, &period_ns);
     samples->bytes += sizeof record;
-    return of_threads || write_all(samples->file, (const char *)&record, sizeof record);
+    return write_all(samples->file, (const char *)&record, sizeof record);
 }
 
 void cpu_samples_drain(struct cpu_samples *samples)

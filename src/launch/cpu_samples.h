@@ -35,8 +35,9 @@
  *     every record after a mark is at least as new as all records before the previous mark
  *     the times of all records are those of CLOCK_MONOTONIC
  *     while the program runs, the launcher drains the rings every CPU_SAMPLES_DRAIN_NS, five times
- *     as often while an adaptive period is short, or later if the system is busy; if a ring is
- *     full, the kernel drops records and writes a record with the number of dropped ones
+ *     as often while the processors have a short adaptive period, or later if the system is busy;
+ *     if a ring is full, the kernel drops records and writes a record with the number of dropped
+ *     ones
  *     if the samples exceed a GiB, all of them are dropped
  */
 #ifndef CAIRN_LAUNCH_CPU_SAMPLES_H
@@ -87,7 +88,7 @@ enum {
     CPU_SAMPLES_PERIOD,         /* struct cpu_samples_period */
 };
 
-/* The period of the processors' clocks changed. */
+/* The period changed: of the processors' clocks, or of the first thread's clock. */
 struct cpu_samples_period {
     uint64_t period_ns; /* from now on */
     uint64_t ns;        /* when it changed */

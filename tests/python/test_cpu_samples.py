@@ -69,18 +69,20 @@ def note(
     readable: int | None = None,
     period: int = 77,
     chain: tuple[int, ...] = (),
+    thread: int = 0,
 ) -> bytes:
     """Returns the record of one clock sample at `address`, with the words `stack` on the stack.
 
     If `user` is given, the processor is in the kernel, which the program entered from the address
-    `user`. `period` is the period of the sample's clock. `chain` is the chain of return addresses
-    in the kernel.
+    `user`. `period` is the period that the kernel gives. `chain` is the chain of return addresses
+    in the kernel. The first thread is the default `thread`.
     """
     words = [*stack, *[0] * 32][:32]
     there = 256 if readable is None else readable
     here = address if user is None else user
     body = struct.pack(
-        f"<QIIQQQ{len(chain)}QQ", address, pid, pid, when, period, len(chain), *chain, 2
+        f"<QIIQQQ{len(chain)}QQ",
+        *(address, pid, thread or pid, when, period, len(chain), *chain, 2),
     )
     body += struct.pack("<QQQ", 0x7FFF0000, here, 256) + struct.pack("<32Q", *words)
     return record(9, USER if user is None else KERNEL, body + struct.pack("<Q", there))
@@ -477,6 +479,23 @@ def test_a_sample_of_a_threads_clock_has_its_own_period(
     found = clocked(tmp_path, notes(libc, note(MINE + 5), note(CODE, period=11), scope=scope))
     assert (found.own_ns, found.program_ns) == (77, 11)
     assert found.scope == ("threads" if scope == 1 else "threads in user mode")
+
+
+@pytest.mark.parametrize("scope", [1, 2])
+def test_a_change_of_the_threads_period_counts_for_the_first_thread_alone(
+    libc: str, tmp_path: Path, scope: int
+) -> None:
+    """The kernel always gives the first period of a clock, and so 77 for the first thread."""
+    data = notes(
+        libc,
+        note(MINE + 5, when=100),
+        record(cpu_samples.PERIOD, 0, struct.pack("<QQ", 20, 200)),
+        note(CODE, when=300),
+        note(MINE + 5, when=400, thread=8),
+        scope=scope,
+    )
+    found = clocked(tmp_path, data)
+    assert (found.own_ns, found.program_ns) == (77 + 77, 20)
 
 
 def test_lost_samples_are_time_that_is_not_known(libc: str, tmp_path: Path) -> None:
