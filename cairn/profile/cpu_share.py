@@ -94,10 +94,14 @@ class CpuShare:
 
     @property
     def may_narrow(self) -> bool:
-        """Whether further runs can make the interval notably narrower."""
-        return self.share is None or self.sampling > max(
-            self.overlap / 4, _wanted(self.share.value) - self.overlap
-        )
+        """Whether further runs can make the interval notably narrower, or truer.
+
+        If operations are so frequent that their overlap makes the interval wide, the probe disturbs
+        the program, too: one run without it is better.
+        """
+        if self.share is None or (self.probed and self.scope in ("processors", "threads")):
+            return True
+        return self.sampling > max(self.overlap / 4, _wanted(self.share.value) - self.overlap)
 
 
 def _half(share: Estimate) -> float:
