@@ -120,10 +120,10 @@ def test_without_perf_events_the_few_samples_of_the_timers_are_said_first(
         assert tries[-1].clock == "timers" and is_within_80_columns(report), report
         if "The allocator takes" in report and tries[-1].is_covered:
             assert (
-                f"▲ That comes from only {tries[-1].samples:,} samples of CPU time, because the "
-                "kernel does not allow clock samples here: Operation not permitted. Outside this "
-                "container, or with a seccomp filter that permits perf_event_open, there is a "
-                "faster clock. CPU time share"
+                f"▲ This share comes from only {tries[-1].samples:,} samples of the probe's own "
+                "timers, because the kernel does not allow clock samples here: Operation not "
+                "permitted. Outside this container, or with a seccomp filter that permits "
+                "perf_event_open, the kernel's clock takes more samples."
             ) in words(report)
             return
     raise AssertionError(tries)

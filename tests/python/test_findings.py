@@ -62,7 +62,7 @@ def test_memory_that_is_returned_and_needed_again_is_found_with_its_share_of_cpu
     assert found.effect == pytest.approx(0.1 / 0.9, rel=0.02)
     assert found.measured
     assert found.evidence[0].startswith(
-        "1,000 madvise(DONTNEED), 10 munmap: 72.5 MiB returned in 100 ms, while at most 16.0 MiB"
+        "1,000 madvise(DONTNEED), 10 munmap took 100 ms and returned 72.5 MiB, while at most 16.0"
     )
 
 

@@ -38,6 +38,8 @@ def numbers(text: str) -> Counter[str]:
     difference: the verdict now tells how much less is still possible.
     """
     text = re.sub(r"^Next: .*$", "", text, flags=re.MULTILINE).replace("blocks", "rounds")
+    # Version 0.1.0 divided each part of a gap by the baseline, not by the difference.
+    text = re.sub(r"(?<=\]) +[−+][\d.]+ %$", "", text, flags=re.MULTILINE)
     text = re.sub(r"\(a run lasts [\d.]+ ms\)", "", text)
     text = re.sub(r"the intervals still reach ±[\d.]+ %", "", text)
     return Counter(" ".join(token.split()) for token in NUMBER.findall(text))

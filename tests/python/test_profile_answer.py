@@ -188,7 +188,7 @@ def test_the_longest_answer_fits_into_the_first_screen(tmp_path: Path) -> None:
     assert answer_of(found).lines(80) == profile_answer.LINES
     text = " ".join(shown(found).split())
     for words in (
-        "That comes from only 300 samples",
+        "This share comes from only 300 samples",
         "50 of 51 processes are missing",
         "2 processes left no counts",
     ):
@@ -207,9 +207,9 @@ def test_nothing_is_said_about_an_allocator_that_could_not_be_examined(tmp_path:
     made.called("malloc", "small", 3, 10)
     text = " ".join(shown(gathered(tmp_path, made)).split())
     assert (
-        "Whether the allocator has a known illness is not known, because its system calls" in text
+        "Whether the allocator loses time or memory is not known, because its system calls" in text
     )
-    assert "No known illness" not in text
+    assert "No known cause" not in text
 
 
 @pytest.mark.parametrize("width", range(40, 120, 7))

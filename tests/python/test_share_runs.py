@@ -63,7 +63,7 @@ class Runs:
         self.plain += 1
         return self.ends[min(self.plain, len(self.ends)) - 1]
 
-    def run_probed(self, folder: Path) -> Ended:
+    def run_probed(self, folder: Path, _: object = None) -> Ended:
         self.files[min(self.probed, len(self.files) - 1)].write(folder)
         self.probed += 1
         return self.ends[min(self.probed, len(self.ends)) - 1]
