@@ -45,7 +45,7 @@ from cairn.run.server import Session
 
 if TYPE_CHECKING:
     from cairn.profile.spare import Spare
-    from cairn.profile.tally import ProcessProfile, Tree
+    from cairn.profile.tally import Tree
 
 _TAIL_BYTES = 4096
 """The number of bytes at the end of stderr that are kept."""
@@ -387,25 +387,10 @@ class Runner:
         file of the probe can be read.
         """
         # Imported here: numpy takes longer to load than most programs take to run.
-        from cairn.profile import reader
+        from cairn.run.probe_files import gathered
         from cairn.why import profile_summary
 
-        owners: dict[tuple[str, str], None] = {}
-
-        def read() -> Iterator[ProcessProfile | None]:
-            """Yields one profile at a time, since there may be tens of thousands of them."""
-            for name in reader.names(self._profiles):
-                yield reader.read_begun(self._profiles / name)
-            if spare is not None:
-                yield from spare.profiles()
-
-        def noted() -> Iterator[ProcessProfile | None]:
-            for each in read():
-                if each is not None:
-                    owners[each.process.program, each.process.allocator] = None
-                yield each
-
-        found = reader.added_up(noted())
+        found, owners = gathered(self._profiles, spare)
         shutil.rmtree(self._profiles)
         self._profiles.mkdir()
         problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
