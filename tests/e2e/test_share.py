@@ -97,11 +97,11 @@ def test_without_rights_the_clock_is_that_of_each_thread(
         report = tries[-1].said
         assert tries[-1].clock == clock and is_within_80_columns(report), report
         if clock == "timers":
-            assert "a kernel.perf_event_paranoid of 2 or less, permits a faster" in words(report)
+            assert "Root, or a kernel.perf_event_paranoid of 2 or less," in words(report)
         else:
             assert (
                 "▲ Threads and processes that live for less than a millisecond have too few of "
-                "these samples, because the clock begins anew with each thread. Root, or a "
+                "the clock samples, because the clock begins anew with each thread. Root, or a "
                 "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
             ) in words(report)
         if tries[-1].is_covered:
@@ -138,6 +138,6 @@ def test_with_too_few_samples_of_the_timers_there_is_no_share(
     assert "The allocator takes" not in report
     assert "The allocator's share of CPU time is not known: " in report
     if told.samples:
-        assert "and 200 are needed. A longer run has more, or --runs " in report
+        assert "and 200 are needed. Use --runs " in report
         assert "▲ There are so few samples, because the kernel does not allow clock" in report
-    assert "or with a seccomp filter that permits perf_event_open, there is a faster" in report
+    assert "or with a seccomp filter that permits perf_event_open, the kernel's clock" in report
