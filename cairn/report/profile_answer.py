@@ -176,12 +176,9 @@ def _permission(why_not: str) -> str:
     if any(os.strerror(error) in why_not for error in (errno.EPERM, errno.ENOSYS)):
         return (
             "Outside this container, or with a seccomp filter that permits perf_event_open, the "
-            "kernel's clock takes more samples."
+            "kernel's clock is used."
         )
-    return (
-        "Root, or a kernel.perf_event_paranoid of 2 or less, permits the kernel's clock, which "
-        "takes more samples."
-    )
+    return "Root, or a kernel.perf_event_paranoid of 2 or less, permits the kernel's clock."
 
 
 @dataclass(frozen=True, slots=True)

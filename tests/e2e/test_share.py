@@ -123,7 +123,7 @@ def test_without_perf_events_the_few_samples_of_the_timers_are_said_first(
                 f"▲ This share comes from only {tries[-1].samples:,} samples of the probe's own "
                 "timers, because the kernel does not allow clock samples here: Operation not "
                 "permitted. Outside this container, or with a seccomp filter that permits "
-                "perf_event_open, the kernel's clock takes more samples."
+                "perf_event_open, the kernel's clock is used."
             ) in words(report)
             return
     raise AssertionError(tries)

@@ -1,0 +1,124 @@
+"""Tests of the finding that threads queue in the allocator, in `compare --why`.
+
+The runs are invented.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.gaps import MS, looked_at, trials, why_run
+
+from cairn.findings.kernel import WAITS_FOR_NOBODY
+from cairn.model import Calls, Finding, Interval
+from cairn.why.gap import explain
+
+
+def queueing(effect: float, **calls: Calls) -> list[Finding]:
+    """Returns the findings for a contender whose probed runs have the finding "queues".
+
+    `effect` is the share of thread time that this finding claims. `calls` are the allocator's
+    system calls in the probed runs. The plain runs have clock samples of 109 ms: 30 ms in the
+    allocator's code, and 44 ms in its system calls.
+    """
+    found = Finding(
+        "queues",
+        "Threads wait",
+        "thread time",
+        effect,
+        "another",
+        Interval(effect, effect, 0.95),
+        ("7 waits",),
+    )
+    known = {name.replace("_", " "): one for name, one in calls.items()}
+    samples = looked_at(
+        trials("system", findings=(found,), calls=known),
+        own=60,
+        calls=88,
+        faults=0,
+        others=0,
+        program=70,
+    )
+    why = explain(why_run("fast"), [*samples, *looked_at(trials("fast", 80.0))], "fast", "system")
+    return [one for name, one in why.raised if name == "system"]
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "effect", "limited"),
+    [
+        ("calls-the-kernel", "CPU", 0.8, 88 / 218),
+        ("asks-too-often", "CPU", 0.1, 0.1),
+        # Page faults, and time without CPU time, are no time in system calls.
+        ("returns-what-it-needs", "CPU", 0.8, 0.8),
+        ("waits-for-nobody", "thread time", 0.8, 0.8),
+    ],
+)
+def test_system_calls_cost_no_more_than_the_plain_runs_spend_in_them(
+    name: str, of: str, effect: float, limited: float
+) -> None:
+    """On a busy machine `calls-the-kernel` said 83 % of CPU time, and 60 % was gained."""
+    found = Finding(name, "It calls", of, effect, "another")  # type: ignore[arg-type]
+    samples = looked_at(
+        trials("system", findings=(found,)), own=60, calls=88, faults=0, others=0, program=70
+    )
+    why = explain(why_run("fast"), [*samples, *looked_at(trials("fast", 80.0))], "fast", "system")
+    (one,) = [one for whose, one in why.raised if whose == "system"]
+    assert one.effect == pytest.approx(limited, rel=2e-2)
+
+
+def test_the_clock_samples_decide_how_much_threads_queue_if_they_show_more() -> None:
+    (one,) = queueing(
+        0.16,
+        futex_wait=Calls(5, 0, 9 * MS, 2.0 * MS),
+        futex_wake=Calls(5, 0, 1.0 * MS, 1.0 * MS),
+        brk=Calls(1, 0, 1.0 * MS),
+    )
+    assert one.effect == pytest.approx(0.4 * 3 / 4, rel=1e-2)
+    assert (one.of, one.interval, one.evidence[0]) == ("CPU", None, "7 waits")
+    assert "own code it is 67.3 %" in one.evidence[1]
+
+
+def test_the_clock_samples_do_not_reduce_the_queues_of_the_probed_runs() -> None:
+    (one,) = queueing(0.5, futex_wait=Calls(5, 0, 9 * MS, 2.0 * MS))
+    assert one.effect == 0.5 and one.evidence == ("7 waits",)
+    # Without a system call in the probed runs, the clock samples do not raise the effect.
+    assert queueing(0.16)[0].effect == 0.16
+
+
+@pytest.mark.parametrize(
+    ("waits", "calls", "queue"),
+    [(3000, 20, True), (30, 20, False), (30, 40, True), (3000, 8, False)],
+)
+def test_queues_that_the_probe_prevents_are_found_by_the_clock_samples(
+    waits: int, calls: int, queue: bool
+) -> None:
+    """The program makes 3 million operations. `waits` of them waited in the probed runs.
+
+    `calls` of 220 clock samples are in system calls that wait: 9 %, 18 % or 4 %.
+    """
+    known = {"futex wait": Calls(waits, 0, 9 * MS, 2.0 * MS)}
+    system = looked_at(
+        trials("system", calls=known, waits=waits),
+        own=60,
+        calls=calls,
+        faults=0,
+        others=0,
+        program=140,
+    )
+    found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
+    assert [(name, one.name) for name, one in found.raised] == [("system", "queues")] * queue
+
+
+def test_a_single_thread_never_queues() -> None:
+    """Its calls that wait take most of the clock samples in the allocator's system calls."""
+    alone = Finding(WAITS_FOR_NOBODY, "It waits", "CPU", 0.3, "another")
+    known = {"sched_yield": Calls(90_000, 0, 60 * MS, 60 * MS)}
+    system = looked_at(
+        trials("system", findings=(alone,), calls=known, waits=90_000),
+        own=10,
+        calls=200,
+        faults=0,
+        others=0,
+        program=10,
+    )
+    found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
+    assert [one.name for _, one in found.raised] == [WAITS_FOR_NOBODY]
