@@ -24,7 +24,8 @@ BUDGET_S = 10.0
 """The further runs take at most this long together, unless the user fixes their number."""
 RUNS_MOST = 200
 BLIND = ("threads in user mode", "timers")
-"""Clocks that need the probe: it counts the system calls that they do not see, or is the clock."""
+"""The clocks that need the probe. The first does not see the kernel, so the probe times the
+allocator's system calls. The second consists of the probe's own timers."""
 USED_LEAST, USED_MOST = 0.5, 1.5
 """A further run counts only if its CPU time is between these multiples of that of the profiled run
 without the probe. Otherwise the program did other work, such as a build that finds everything
@@ -124,7 +125,10 @@ class Again:
         return clock
 
     def _is_unrepeatable(self, ended: Ended) -> bool:
-        """Whether the program ended badly, or read an input that is gone."""
+        """Whether the program ended badly, or read an input that is gone.
+
+        False if the user fixed the number of runs.
+        """
         wrong = ended.exit_code != 0 or ended.left_behind or ended.crashes is not None
         return self.runs is None and (bool(wrong) or self.given.is_read_once)
 

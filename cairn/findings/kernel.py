@@ -98,9 +98,9 @@ def _on_processor(profile: Profile, ns: float) -> float:
 
     Wall time also contains waiting, which takes no CPU time. The probe's detours are system time,
     too. If calls and detours together take more than the system time, both are reduced by the same
-    factor. The detours are not subtracted from the system time: in an allocator whose calls are
-    short they are nearly all of it, and their time is one calibrated constant per call, so that the
-    small rest would be its error.
+    factor. The detours are not subtracted from the system time. If the allocator's calls are short,
+    the detours take nearly all of the system time. Their time is estimated as a constant for each
+    call, and the error of this estimate may be larger than the rest of the system time.
     """
     if profile.tree is None or not ns:
         return ns
@@ -246,9 +246,9 @@ def changes_protection(profile: Profile) -> Finding | None:
 def waits_for_nobody(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator yields or sleeps in a program of one thread.
 
-    No other thread can then end the wait. Yielding takes CPU time: on a busy machine it also gives
-    the processor to other programs, which is not its fault. Sleeping takes time only, so its effect
-    is a share of the thread's time.
+    No other thread can then end the wait. The effect of yielding is its share of CPU time. Other
+    programs may run while the thread yields, and their time does not count. Sleeping takes no CPU
+    time, so its effect is a share of the thread's time.
     """
     busy, ticking = busy_ns(profile), clock(profile.tally)
     lines = [one for one in kernel_lines(profile) if one.name in WAITING]

@@ -12,15 +12,17 @@ attributed, then
 U has samples at unknown addresses, samples that the kernel lost, and CPU time without samples. The
 interval is then wider at both ends by two further errors:
 
-    sampling   Wilson's interval, with as many samples as have the same variance. If there are
-               RUNS_LEAST runs or more, at least the interval of their mean by Student's t
+    sampling   Wilson's interval. Its number of samples is that of equal samples with the same
+               variance. If there are RUNS_LEAST runs or more, the interval is at least that of
+               their mean by Student's t
     overlap    OVERLAP_NS for each operation. A processor works on hundreds of instructions at once,
                so the allocator's instructions and the program's run at the same time. The clock
-               gives such time to one of them. Without the allocator, the program would take more or
-               less of it (docs/decisions/0031-share-from-the-kernel-clock.md)
+               gives such time to one of them. So the share can be larger or smaller than the time
+               that the program would save without the allocator
+               (docs/decisions/0031-share-from-the-kernel-clock.md)
 
-The timed operations are not used: a processor that overlaps operations with other work has no sum
-of their times (docs/decisions/0012-cpu-timers-not-timed-operations.md).
+The timed operations are not used: if a processor overlaps operations with other work, the sum of
+their times is not the time that they cost (docs/decisions/0012-cpu-timers-not-timed-operations.md).
 """
 
 from __future__ import annotations
@@ -44,11 +46,11 @@ Measured with programs whose truth was known from the CPU time that they take wi
 docs/decisions/0031-share-from-the-kernel-clock.md.
 """
 UNSAMPLED_MAX = 0.01
-"""If more of the CPU time has no samples, all of this time is unknown. Below it are the time until
-the program begins, and the rounding of periods."""
+"""The share of CPU time that may have no samples, because of the time until the program begins and
+of the rounding of periods. If more has none, all CPU time without samples is unknown."""
 WIDTH_POINTS, WIDTH_RELATIVE = 0.03, 0.10
-"""An interval is narrow if it reaches at most this far from the share: in percentage points, or
-relative to the share."""
+"""An interval is narrow if neither end is further from the share than the larger of two distances:
+WIDTH_POINTS (3 percentage points), and WIDTH_RELATIVE times the share."""
 RUNS_LEAST = 5
 """From this many runs on, the differences between them count."""
 _T = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120)
@@ -79,7 +81,7 @@ class CpuShare:
     unknown: float = 0.0
     """The share of CPU time that cannot be attributed."""
     sampling: float = 0.0
-    """How far the interval reaches because of sampling: half of that interval."""
+    """Half the width of the interval that sampling alone would give."""
     overlap: float = 0.0
     """How far the interval reaches on each side because instructions overlap."""
     contradicted: Estimate | None = None

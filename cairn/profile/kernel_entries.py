@@ -1,4 +1,4 @@
-"""Tells by the kernel's own functions in a chain of calls how a thread entered the kernel.
+"""Finds how a thread entered the kernel, from the kernel's functions in its chain of calls.
 
 /proc/kallsyms has the addresses of the functions. Reading these needs rights, as a rule those of
 root.

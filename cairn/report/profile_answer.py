@@ -1,8 +1,8 @@
 """The first screen of a profile: the answer in sentences, before any table.
 
 The sentences come in this order: the allocator's share of CPU time, its memory, up to FINDINGS_MOST
-findings with their effects and advice, and what is not known. They fit into LINES lines of 80
-columns. `profile_export.document` has each of their numbers, too.
+findings with their effects and advice, the best predicted allocator, and what is not known. They
+fit into LINES lines of 80 columns. `profile_export.document` has each of their numbers, too.
 """
 
 from __future__ import annotations

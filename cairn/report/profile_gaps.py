@@ -14,7 +14,7 @@ from cairn.report.profile_notes import not_recorded, refusal, used_libraries
 from cairn.report.profile_numbers import about
 
 _UNKNOWN_LEAST = 0.01
-"""The least share of CPU time that cannot be attributed and is compared with the findings."""
+"""If less than this share of the CPU time cannot be attributed, no sentence says so."""
 
 
 def gaps(profile: Profile) -> Iterator[str]:
@@ -90,14 +90,14 @@ def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
         )
     if profile.clock is not None and profile.clock.is_unlike:
         yield (
-            "When the program ran again, it ended otherwise or used much more or less CPU time. "
-            "So only its first run counts."
+            "When the program ran again, it ended with another status, or used much more or much "
+            "less CPU time. So only its first run counts."
         )
     most = max((one.effect for one in find(profile) if one.of == "CPU"), default=1.0)
     if found.share is not None and found.unknown > max(_UNKNOWN_LEAST, most):
         yield (
-            f"{100 * found.unknown:.0f} % of the CPU time is not known whose: more than any "
-            "finding explains."
+            f"{100 * found.unknown:.0f} % of the CPU time cannot be attributed. That is more than "
+            "any finding explains."
         )
     refused = sum(process.timers_refused for process in profile.processes)
     if refused and found.scope == "timers":

@@ -1,6 +1,6 @@
 """The causes of a difference between two contenders, in the order of their effects.
 
-All effects are in one unit: the share of its own CPU time, time or memory that the judged contender
+All effects are in one unit: the share of its own CPU time, thread time or memory that one contender
 would save without the cause. The program's own part and the unexplained part of the gap stand in
 the same list, so that no finding comes before a larger part for which there is no reason. All
 functions are pure.

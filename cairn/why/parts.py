@@ -59,7 +59,7 @@ class Part:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the baseline's amount the contender's is; None if it is not known."""
+        """The contender's amount, divided by the baseline's; None if it is not known."""
         return self.own / self.other if self.own is not None and self.other else None
 
 
@@ -85,7 +85,10 @@ class Gap:
 
     @property
     def largest(self) -> Part | None:
-        """The largest part with the sign of the whole, which need not be shown; None if none is."""
+        """The largest part with the sign of the whole, even if its interval includes 0.
+
+        None if no part has this sign.
+        """
         way = self.whole.change or 0.0
         of = [one for one in self.parts if (one.change or 0.0) * way > 0]
         return max(of, key=lambda one: abs(one.change or 0.0), default=None)

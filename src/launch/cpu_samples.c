@@ -17,10 +17,11 @@
  * functions that sleep, which have the largest stack frames. */
 #define STACK_BYTES 256
 
-/* Largest and smallest size of a ring; map_ring() halves the size until the kernel permits it. The
- * largest ring has room for half a second of samples, or for the records of the libraries that a
- * thousand processes load. An adaptive clock fills it within 40 ms at first, so it gets a ring of
- * four times the size. Without privileges the kernel permits 512 KiB per processor. */
+/* Sizes of a ring: the first size for a steady clock, the first size for an adaptive clock, and the
+ * smallest size. map_ring() halves the size until the kernel permits it. RING_BYTES_MOST has room
+ * for half a second of samples, or for the records of the libraries that a thousand processes load.
+ * An adaptive clock fills that within 40 ms at first, so its ring is four times as large. Without
+ * privileges the kernel permits 512 KiB per processor. */
 #define RING_BYTES_MOST  ((size_t)256 << 10)
 #define RING_BYTES_FAST  ((size_t)1 << 20)
 #define RING_BYTES_LEAST ((size_t)16 << 10)
@@ -300,14 +301,15 @@ static uint64_t suitable_period_ns(const struct cpu_samples *samples, uint64_t c
     return period_ns < CPU_SAMPLES_PERIOD_NS ? period_ns : CPU_SAMPLES_PERIOD_NS;
 }
 
-/* Gives each processor's clock a new period, and writes a record of it. A clock of threads gets the
- * new period in the first thread and in the threads that start from now on. A sample of a later
- * thread has its thread's period; one of the first thread has its first period for ever. Returns
- * false with errno set if the record cannot be written.
+/* Gives each processor's clock a new period, and writes a record of it. If the clocks are those of
+ * threads, only the first thread and the threads that start from now on get the new period. The
+ * kernel writes a period into each sample: the one with which the thread's clock began. This is the
+ * true period of all threads but the first, and the record has the true period of the first one.
+ * Returns false with errno set if the record cannot be written.
  *
- * A change begins the period anew, so the time since the last sample gets none. So the period of a
- * processor changes only if the tree has used the CPU time of CHANGE_PERIODS periods since the last
- * change. */
+ * A change starts the period again, so the CPU time since the last sample is in no sample. The
+ * period of a processor therefore changes only if the tree has used the CPU time of CHANGE_PERIODS
+ * periods since the last change. */
 static bool adapt(struct cpu_samples *samples)
 {
     bool of_threads = samples->head.scope != CPU_SAMPLES_PROCESSORS;

@@ -46,8 +46,9 @@ static struct division_known *find(struct division *division, pid_t pid)
 }
 
 /* Returns the size that a child had when it was forked. `parent` is its parent at this reading, and
- * `before` the parent at the reading before, when it had that size unless it grew until the fork.
- * The child grew by at most one page with each of its faults, and both can only have grown. */
+ * `before` is the parent at the previous reading. The result is the size of `before`, within two
+ * limits: the child has grown by at most one page with each of its faults, and neither the child
+ * nor the parent has become smaller since the fork. */
 static uint64_t size_at_fork(const struct division *division, const struct division_process *child,
                              const struct division_process *parent,
                              const struct division_process *before)
@@ -58,8 +59,9 @@ static uint64_t size_at_fork(const struct division *division, const struct divis
     return min(size, most);
 }
 
-/* Notes that the process has a child now. `size` is its size at the fork. `before` is the process
- * at the reading before; until the fork, its faults and its size grew alike. */
+/* Notes that `parent` has a child now. `size` is the size of both at the fork. `before` is the
+ * parent at the previous reading. From then until the fork, each page by which the parent grew is
+ * taken to be one fault. */
 static void note_child(const struct division *division, struct division_known *parent,
                        const struct division_process *before, uint64_t size)
 {
@@ -72,8 +74,9 @@ static void note_child(const struct division *division, struct division_known *p
     parent->faults_before = before->faults + less(size, before->anon_bytes) / division->page_bytes;
 }
 
-/* Begins to know a process. If it was forked by a process of the tree, it joins that family.
- * `before` are the processes of this reading that are older, as they were at the reading before. */
+/* Returns what is known of a process at its first reading. If a process of the tree forked it, it
+ * joins the family of that process. `before` has the older processes of this reading, each as it
+ * was at the previous reading. */
 static struct division_known begun(struct division *division, const struct division_process *now,
                                    const struct division_process *before, size_t count)
 {

@@ -7,8 +7,10 @@
  *
  * Processes that began by forks from one another, without exec, are a family. In each family, the
  * largest process counts with all its pages. Every other process counts with its growth: its size
- * minus the size that it had when it was forked, `inherited`. If no page had been copied, the sum
- * would be the memory of the tree, in which the kernel counts a shared page once. So always:
+ * minus the size that it had when it was forked, `inherited`. The process that began the family was
+ * not forked by any of them; `inherited` of the largest process takes its place. If no page had
+ * been copied, the sum would be the memory of the tree, in which the kernel counts a shared page
+ * once. So always:
  *
  *     copied = anonymous memory of the tree - the sum of these sizes and growths
  *     0 <= copied <= sum of `inherited` over all processes but the largest of each family
@@ -36,7 +38,7 @@
 struct division_process {
     pid_t pid;
     pid_t parent;
-    uint64_t started; /* when it began: processes may have the same number */
+    uint64_t started; /* when it began; a later process may reuse its number */
     uint64_t stack;   /* start of its stack, which exec changes */
     bool forked;      /* it began by fork, and has not called exec */
     uint64_t anon_bytes;

@@ -10,7 +10,7 @@ uint8_t live_way;
 /* Bytes that were folded. Below 0 if blocks were given back that the probe never saw. */
 static _Atomic int64_t total;
 static _Atomic int64_t granted;
-static _Atomic bool noting; /* a thread is in note_requested() */
+static _Atomic bool noting; /* a thread writes head->live_noted_* */
 
 /* The lists of balances. The list of all only grows, so that readers need no lock. */
 static struct futex_lock lock;

@@ -2,16 +2,17 @@
  *
  * A block counts with its usable size: the size that malloc_usable_size() returns. Each thread adds
  * the size of every block that it gets and subtracts the size of every block that it gives back. It
- * collects these changes in a balance of its own, and folds the balance into the total of the
- * process when the balance reaches the thread's step. Always, in a process that counts:
+ * keeps the sum of these changes to itself until the sum is above the thread's step or below minus
+ * the step. Then it folds the sum into the total of the process. The thread's balance is its step
+ * plus this sum. Always, in a process that counts:
  *
  *     live bytes                  == total + sum over all threads of (balance - step)
  *     0 <= balance <= 2 * step       for each thread, after each operation
  *     sum of all steps            <= granted <= max(LIVE_LEAST * threads, peak / LIVE_ONE_IN)
- *     |live bytes - total|        <= live_granted_most()
+ *     |live bytes - total|        <= live_granted, the most that was ever granted (profile.h)
  *
- * So the highest total that a fold has seen differs from the true peak by live_granted_most() at
- * most. The number of threads in the third line is at most LIVE_THREADS.
+ * So the highest total that a fold has seen differs from the true peak by at most live_granted. The
+ * number of threads in the third line is at most LIVE_THREADS.
  *
  * There are three ways to know a size (enum live_way). glibc writes the size in front of each
  * block, and the probe reads it there. Any other allocator is asked by malloc_usable_size(), at a
@@ -82,8 +83,9 @@ void live_subtract_slowly(struct thread_state *me, const void *block);
 void live_add_late(const void *block, size_t bytes);
 void live_subtract_late(const void *block);
 
-/* Compares the size of a block with `usable`, the one from malloc_usable_size(). If they differ,
- * counting ends. */
+/* Compares the size in a block's header with `usable`, the size from malloc_usable_size(). Counting
+ * ends unless the header has 0 to 8 bytes more (see live_header_bytes()). Does nothing if sizes are
+ * not read from headers. */
 void live_verify(const void *block, size_t usable);
 
 /* Returns the bytes that are live now, counted or else estimated. */

@@ -16,9 +16,9 @@
 
 #include <signal.h>
 
-/* Calls `function` with `argument` on another stack. Signals of the program are blocked meanwhile,
- * because their handlers may need a large stack, or may look for the thread's own. If there is no
- * memory for a stack, calls the function on the present one. */
+/* Calls `function` with `argument` on another stack. All signals but SIGSYS are blocked meanwhile,
+ * because a handler of the program may need a large stack, or may expect the stack of its thread.
+ * If there is no memory for a stack, calls the function on the present one. */
 void own_stack_call(void (*function)(void *), void *argument);
 
 /* own_stack_arm() gives the calling thread an alternate signal stack, if it has none.
@@ -32,7 +32,8 @@ void own_stack_forked(void);
 /* Returns true if `stack` is the signal stack that own_stack_arm() gave to the thread. */
 bool own_stack_is_ours(const struct thread_state *me, const stack_t *stack);
 
-/* Returns true if some thread has an alternate signal stack of the program, or had one. */
+/* own_stack_note_programs() notes that a thread has an alternate signal stack of the program. From
+ * then on, own_stack_program_has_some() returns true. */
 bool own_stack_program_has_some(void);
 void own_stack_note_programs(void);
 

@@ -1,9 +1,10 @@
 /* sandbox.c - notices that a process forbids itself system calls, by seccomp(2).
  *
- * The filter may kill the process for a call that the program itself never makes. So before the
- * filter is installed, the probe makes the file and begins the thread. From then on it makes no
- * calls for itself (direct_forbidden). It still makes those of the allocator. A filter that the
- * program installs without libc is not noticed.
+ * The filter may kill the process for a system call that the program itself never makes. So before
+ * the filter is installed, the probe begins the calling thread and makes room in its file for later
+ * threads. From then on it makes no system calls for itself, except in locks (direct_forbidden). It
+ * still makes those of the allocator. A filter that the program installs without libc is not
+ * noticed.
  */
 #include "probe/direct_syscall.h"
 #include "probe/next.h"
@@ -66,9 +67,9 @@ static __attribute__((noinline)) long call_slowly(long number, long a, long b, l
     return result;
 }
 
-/* libc's syscall() takes the number and six arguments. A call may return twice, the first time in a
- * child that shares the stack. So this function must leave no frame there: it ends with a jump,
- * which compilers make of such a return. */
+/* libc's syscall() takes the number and six arguments. A vfork returns twice, the first time in the
+ * child, which shares the stack of its parent and may overwrite a frame of this function. So this
+ * function must have no frame during the call. Compilers turn its last return into a jump. */
 call_kernel probe_syscall __asm__("syscall");
 INTERPOSED long probe_syscall(long number, long a, long b, long c, long d, long e, long f)
 {

@@ -36,8 +36,8 @@ static bool descriptor_is_ours(void)
            (uint64_t)status.st_dev == memory.device && (uint64_t)status.st_ino == memory.inode;
 }
 
-/* Maps a window in place of the present one, whose memory stays mapped. The window has the number
- * of the calling process, so that most of them have one of their own. */
+/* Maps a window, which is used from now on. The window before it stays mapped, because records lie
+ * in it. The process number selects the window, so that most processes have one of their own. */
 static void open_window(void)
 {
     if (memory.windows == 0 || direct_forbidden || !descriptor_is_ours())
@@ -69,7 +69,7 @@ void spare_open(const char *option)
     open_window();
 }
 
-/* Takes bytes of the window. Returns NULL if it has no room. The first user writes the magic. */
+/* Takes bytes of the window. Returns NULL if there is no room. Every user writes the magic. */
 static void *take(uint64_t bytes)
 {
     if (window == NULL)

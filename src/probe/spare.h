@@ -24,7 +24,8 @@ void spare_open(const char *option);
 void *spare_begin(uint64_t bytes);
 
 /* Takes `bytes` more bytes for the record that this process began last, all zeroes. Returns NULL if
- * there is no room. The memory lies behind that of the record's beginning. */
+ * there is no room. The memory has a higher address than the beginning of the record, and other
+ * records may lie between the two. */
 void *spare_extend(uint64_t bytes);
 
 /* Notes that this process could not be recorded. `error` is the errno of its file. Returns false if

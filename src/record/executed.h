@@ -3,7 +3,8 @@
  * The witness (src/witness) notes each program in its file. A process that has given up rights may
  * be unable to write there. The witness then calls the probe, which notes the program in the spare
  * memory (spare.h). Both functions are weak: their addresses are NULL if the probe is not loaded.
- * They make no call of libc, so they may be called in a child of vfork.
+ * They allocate nothing, take no lock and do not change errno, so they may be called in a child of
+ * vfork.
  */
 #ifndef CAIRN_RECORD_EXECUTED_H
 #define CAIRN_RECORD_EXECUTED_H

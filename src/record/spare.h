@@ -8,7 +8,7 @@
  *
  *     window k lies at k * SPARE_WINDOW_BYTES, and k < number of windows
  *     a window begins with a struct spare_window, or it has only zeroes: nothing was written to it
- *     records[i] != 0  =>  at that offset from the window lies a file as in profile.h
+ *     record_offsets[i] != 0  =>  at this offset from the window lies a file as in profile.h
  *
  * Every program image maps a window when it starts, and its forked children share the mapping. The
  * process number of the image selects the window. Several images may have the same one. Memory that
@@ -40,9 +40,10 @@ struct spare_unrecorded {
     char program[SPARE_NAME_BYTES];
 };
 
-/* A program that was executed by a process without rights, and that will probably be unable to
- * record itself: the process has neither the witness's file nor the descriptor of this memory. If a
- * profile of the process began later than `ns`, the program was recorded nevertheless. */
+/* A program that was executed by a process that cannot write the witness's file, and that will
+ * probably be unable to record itself: it cannot load the probe, or does not inherit the descriptor
+ * of this memory. If a profile of the process began later than `ns`, the program was recorded
+ * nevertheless. */
 struct spare_executed {
     uint64_t ns;                 /* of clock_now_ns() */
     uint32_t process;            /* written last; 0 if the exec failed */

@@ -294,8 +294,8 @@ def test_the_report_is_complete(launch: Launch) -> None:
     assert list(report) == [
         "schema", "pid", "exit_code", "signal", "core_dumped", "timed_out", "interrupted_by",
         "exec_errno", "exec_error", "wall_ns", "user_ns", "system_ns", "minor_faults",
-        "major_faults", "voluntary_switches", "involuntary_switches", "reaped", "left_behind",
-        "largest_process_bytes", "memory", "counters",
+        "major_faults", "voluntary_switches", "involuntary_switches", "ran_ns", "queued_ns",
+        "reaped", "left_behind", "largest_process_bytes", "memory", "counters",
     ]  # fmt: skip
     assert report["schema"] == 1
     assert 0 < report["minor_faults"] < 1000
