@@ -617,12 +617,12 @@ def queued_ns(launched: Launched) -> int | None:
 
 
 def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) -> Tree:
-    """The launcher's report in the form of a profile."""
+    """The launcher's report in the form of a profile. Escapes bytes that are not UTF-8."""
     from cairn.profile.tally import Tree
 
     counters = launched.counters or {}
     return Tree(
-        command=command,
+        command=tuple(os.fsencode(word).decode("utf-8", "backslashreplace") for word in command),
         allocator=contender.title,
         knobs=contender.knobs,
         build_id=contender.build_id,

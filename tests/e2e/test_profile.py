@@ -13,7 +13,7 @@ import pytest
 
 from cairn.profile.tally import IDLE
 
-SHARE = "of the CPU time. No other allocator can save more than that"
+SHARE = "of the CPU time. No other allocator can save more than this"
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_the_report_says_that_the_program_was_killed(cairn, tmp_path: Path) -> N
     script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     result = cairn("profile", "--keep", keep, "--", "python3", "-c", script)
     assert result.code == 137
-    assert "▲ 1 process was killed" in result.err
+    assert "1 process ended without a normal exit" in result.err
     assert len(json.loads(cairn("profile", "--read", keep, "--json", "-").out)["cut_short"]) == 1
 
 

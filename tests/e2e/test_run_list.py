@@ -30,8 +30,10 @@ def test_the_list_has_date_command_contenders_and_verdict_of_every_run(
     assert re.match(r"\S+  \d{4}-\d\d-\d\d \d\d:\d\d\n", first)
     assert f"command    {churn} 10" in first and "contenders system, x" in first
     assert "2 rounds are too few" in first
-    assert "true · echo" in several and "Keep system" in several
-    assert " · failed\n" in failed and "fails under system" in " ".join(failed.split())
+    assert "true · echo" in several and "only system was run" in several
+    assert " · failed\n" in failed and "under the baseline, system, the program" in " ".join(
+        failed.split()
+    )
     assert "cairn bench larson" in bench
     document = cairn("report", "--list", "--json").json
     assert [run["id"] for run in document["runs"]] == ids

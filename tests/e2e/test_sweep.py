@@ -30,7 +30,7 @@ def test_a_contender_may_fail_on_one_workload_only(cairn, forward: Path, churn: 
     specs = ("-a", "system", "-a", f"ok={forward}", "-a", f"bad={forward}:TEST_CRASH=1")
     result = cairn("compare", "-r", 2, *specs, "-c", "true", "-c", f"{churn} 100 8192")
     assert result.code == 4
-    assert result.out.count("✘ bad was killed by signal 11") == 1
+    assert result.out.count("✘ Under bad, the program was killed by signal 11") == 1
 
 
 def test_bad_sweeps_are_one_sentence(cairn) -> None:
