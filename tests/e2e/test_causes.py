@@ -111,6 +111,7 @@ def test_an_allocator_that_searches_one_list_is_slow_in_reuse(compared: Compared
     assert found[0].name == "slow-reuse"
 
 
+@pytest.mark.long
 def test_scattered_blocks_slow_the_program_down_for_an_unknown_reason(compared: Compared) -> None:
     """The answer was that new memory is slow, which explained 2.7 % of the program's CPU time."""
     found, report = compared("scattered", 104729, "walked_list.c", 150000, 10)

@@ -82,7 +82,7 @@ def test_a_program_that_only_computes_has_interrupts_and_no_page_faults(
 ) -> None:
     """Every sample in the kernel outside system calls is then one in an interrupt."""
     file = tmp_path / "notes"
-    launch("--cpu-samples", str(file), "--", hold, "spinners", "0", "1500")
+    launch("--cpu-samples", str(file), "--", hold, "spinners", "0", "300")
     found = noted(file, cpu_samples.AllocatorCode(frozenset()))
     if found.interrupts is None:
         pytest.skip(found.interrupts_unseen)

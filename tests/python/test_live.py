@@ -62,7 +62,7 @@ def steady(blocks: int, replaced: int, seed: int) -> tuple[list[tuple[int, int]]
     return looked, most
 
 
-@pytest.mark.parametrize("blocks", [100, 1_000, 10_000])
+@pytest.mark.parametrize("blocks", [100, 1_000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_the_interval_of_estimated_bytes_covers_the_peak(blocks: int) -> None:
     """In 95 of 100 tries or more; the test allows 93, as chance does in 300 tries."""
     held = 0
