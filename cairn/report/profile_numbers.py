@@ -59,9 +59,10 @@ def about(share: Estimate) -> str:
 def size_about(peak: Peak) -> str:
     """Returns a size with its interval, with two significant digits of the interval's half.
 
-    An interval that rounds to the size itself is left out.
+    An interval that rounds to the size itself is left out. So is one that a damaged file turned
+    around.
     """
-    if peak.low == peak.high:
+    if peak.low >= peak.high:
         return units.size(peak.bytes)
     unit = units.size(peak.bytes).rpartition(" ")[2]
     factor = 1024 ** _UNITS.index(unit)

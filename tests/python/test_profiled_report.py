@@ -26,8 +26,9 @@ from cairn.cli import cli
 from cairn.cli import profile as profiling
 from cairn.model import Contender
 from cairn.profile import reader
-from cairn.profile.tally import ClockRun, KernelClock, Missing, Profile, Tree
+from cairn.profile.tally import ClockRun, KernelClock, Missing, Peak, Profile, Tree
 from cairn.report import profile, profile_export
+from cairn.report.profile_numbers import size_about
 from cairn.report.view import View
 from cairn.run import foreground
 from cairn.run.foreground import Ended
@@ -503,3 +504,13 @@ def test_the_probe_is_preloaded_before_the_allocator_whose_load_is_still_proved(
         assert judge(json.dumps(record).encode(), probed, 1, resolve).problem is not None
     assert not_behind(SYSTEM, "/p", "/lib/libc.so.6", str) is None
     assert "an unknown object" in str(not_behind(SYSTEM, "/p", "", str))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(900, 1200, "1,000 B (900 to 1,200)"), (1000, 1000, "1000 B"), (1200, 900, "1000 B")],
+)
+def test_an_interval_of_a_size_that_is_empty_or_damaged_is_left_out(
+    low: int, high: int, text: str
+) -> None:
+    assert size_about(Peak(1000, low, high)) == text
