@@ -20,7 +20,7 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     kernel.returns_what_it_needs,
     kernel.asks_too_often,
     kernel.changes_protection,
-    kernel.waits_for_nobody,
+    kernel.waits_alone,
     kernel.calls_the_kernel,
     waiting.queues,
     memory.not_reused,

@@ -19,7 +19,7 @@ PROTECTING, YIELDING = "mprotect", "sched_yield"
 ADVISING = ("madvise(HUGEPAGE)", "madvise(other)")
 OTHER = "other"
 """The line of all system calls that have no line of their own."""
-WAITS_FOR_NOBODY = "waits-for-nobody"
+WAITS_ALONE = "waits-alone"
 """The name of the finding that a program of one thread waits in its allocator."""
 _NAMED = 2
 """At most this many system calls of the line OTHER are named."""
@@ -243,7 +243,7 @@ def changes_protection(profile: Profile) -> Finding | None:
     )
 
 
-def waits_for_nobody(profile: Profile) -> Finding | None:
+def waits_alone(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator yields or sleeps in a program of one thread.
 
     No other thread can then end the wait. The effect of yielding is its share of CPU time. Other
@@ -264,7 +264,7 @@ def waits_for_nobody(profile: Profile) -> Finding | None:
         return None
     calls = sum(one.count for one in lines)
     return Finding(
-        name=WAITS_FOR_NOBODY,
+        name=WAITS_ALONE,
         says="The allocator yields or sleeps, although there is no other thread",
         of="thread time" if sleeps else "CPU",
         effect=share,

@@ -39,7 +39,7 @@ def is_queueing(share: float, waits: float) -> bool:
 def queues(profile: Profile) -> Finding | None:
     """Returns a finding if threads wait for a lock, by sleeping, yielding or spinning.
 
-    One thread alone cannot queue: `kernel.waits_for_nobody` speaks of its waits.
+    One thread alone cannot queue: `kernel.waits_alone` speaks of its waits.
     """
     whole = _thread_ns(profile)
     calls = kernel_lines(profile)

@@ -67,7 +67,7 @@ from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.findings import slow_operations
-from cairn.findings.kernel import WAITS_FOR_NOBODY
+from cairn.findings.kernel import WAITS_ALONE
 from cairn.findings.waiting import QUEUES, QUEUES_ADVICE, QUEUES_SAYS, is_queueing
 from cairn.model import (
     Calls,
@@ -114,7 +114,7 @@ _EVIDENCE = 2
 """At most this many differences are quoted as evidence for one part, to keep the text short."""
 _OF_PART = 0.1
 """A kind of operations must make up this share of a part to be quoted as evidence."""
-_OF_CALLS = ("asks-too-often", "calls-the-kernel", WAITS_FOR_NOBODY)
+_OF_CALLS = ("asks-too-often", "calls-the-kernel", WAITS_ALONE)
 """Findings whose effect is the CPU time of system calls, without page faults."""
 _MOSTLY = 0.5
 """A finding is kept if it was made in more than this share of the trials."""
@@ -288,8 +288,8 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     raised = [_at_most(one, in_calls / took_ns) if took_ns else one for one in raised]
     operations = sum(side.summary.operations for side in sides)
     waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
-    # A single thread that waits for nobody does not queue.
-    alone = any(one.name == WAITS_FOR_NOBODY for one in raised)
+    # A single thread has no other thread to queue with.
+    alone = any(one.name == WAITS_ALONE for one in raised)
     least = before.effect if before is not None else 0.0
     if alone or share <= least or not is_queueing(share, waits):
         return sorted(raised, key=lambda one: -one.effect)

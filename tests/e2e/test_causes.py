@@ -86,13 +86,13 @@ def compared(
     return look
 
 
-def test_an_allocator_that_yields_waits_for_nobody(profiled: Profiled) -> None:
+def test_an_allocator_that_yields_waits_alone(profiled: Profiled) -> None:
     """`queues` was named, in a program of one thread.
 
     It yields in every tenth free only: on a busy machine each yield costs a time slice.
     """
     first, *others = profiled("yielding_free", 10, "replaced_blocks.c", 30000)
-    assert first["name"] == "waits-for-nobody"
+    assert first["name"] == "waits-alone"
     assert "sched_yield" in first["evidence"][0]
     assert not others
 

@@ -157,12 +157,12 @@ def test_pages_whose_protection_changes_again_and_again_are_told_from_growth(
     assert found.effect == pytest.approx(0.05 / 0.9, rel=0.02)
 
 
-def test_a_lone_thread_waits_for_nobody_and_never_queues(tmp_path: Path) -> None:
+def test_a_lone_thread_waits_alone_and_never_queues(tmp_path: Path) -> None:
     made = busy()
     made.kernel("sched_yield", 10_000, 10_000)
     made.start["calls"][0, CALLS.index("sched_yield")]["cpu_ns"] = 90_000_000
     (found,) = find(gathered(tmp_path, made))
-    assert (found.name, found.of) == ("waits-for-nobody", "CPU")
+    assert (found.name, found.of) == ("waits-alone", "CPU")
     assert found.effect == pytest.approx(0.09 / 0.9, rel=0.02)
     assert found.evidence == (
         "10,000 sched_yield, 71 per 1,000 operations: 90.0 ms in all, in a program of one thread",
@@ -178,7 +178,7 @@ def test_sleeping_takes_time_and_no_cpu_time(tmp_path: Path) -> None:
     made.kernel("sleep", 100, 1_000_000)
     made.start["calls"][0, CALLS.index("sleep")]["cpu_ns"] = 100_000
     (found,) = find(gathered(tmp_path, made))
-    assert (found.name, found.of) == ("waits-for-nobody", "thread time")
+    assert (found.name, found.of) == ("waits-alone", "thread time")
     assert found.effect == pytest.approx(0.1, rel=0.02)
 
 

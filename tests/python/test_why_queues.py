@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from support.gaps import MS, looked_at, trials, why_run
 
-from cairn.findings.kernel import WAITS_FOR_NOBODY
+from cairn.findings.kernel import WAITS_ALONE
 from cairn.model import Calls, Finding, Interval
 from cairn.why.gap import explain
 
@@ -49,7 +49,7 @@ def queueing(effect: float, **calls: Calls) -> list[Finding]:
         ("asks-too-often", "CPU", 0.1, 0.1),
         # Page faults, and time without CPU time, are no time in system calls.
         ("returns-what-it-needs", "CPU", 0.8, 0.8),
-        ("waits-for-nobody", "thread time", 0.8, 0.8),
+        ("waits-alone", "thread time", 0.8, 0.8),
     ],
 )
 def test_system_calls_cost_no_more_than_the_plain_runs_spend_in_them(
@@ -110,7 +110,7 @@ def test_queues_that_the_probe_prevents_are_found_by_the_clock_samples(
 
 def test_a_single_thread_never_queues() -> None:
     """Its calls that wait take most of the clock samples in the allocator's system calls."""
-    alone = Finding(WAITS_FOR_NOBODY, "It waits", "CPU", 0.3, "another")
+    alone = Finding(WAITS_ALONE, "It waits", "CPU", 0.3, "another")
     known = {"sched_yield": Calls(90_000, 0, 60 * MS, 60 * MS)}
     system = looked_at(
         trials("system", findings=(alone,), calls=known, waits=90_000),
@@ -121,4 +121,4 @@ def test_a_single_thread_never_queues() -> None:
         program=10,
     )
     found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
-    assert [one.name for _, one in found.raised] == [WAITS_FOR_NOBODY]
+    assert [one.name for _, one in found.raised] == [WAITS_ALONE]

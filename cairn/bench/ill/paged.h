@@ -127,21 +127,6 @@ static void take(void *block)
     pthread_mutex_unlock(&page_lock);
 }
 
-__attribute__((constructor)) static void begin_paged(void)
-{
-    static const struct ill_own own = {serve, room_of, take};
-    ill_own = &own;
-}
-
-static void ill_allocates(size_t *bytes)
-{
-    (void)bytes;
-}
-
-static int ill_frees(void *block)
-{
-    (void)block;
-    return 1;
-}
+#include "serving.h"
 
 #endif

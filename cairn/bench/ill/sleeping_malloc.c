@@ -1,7 +1,7 @@
 /* sleeping_malloc: every thousandth malloc sleeps for $ILL microseconds, like a lock that waits for
  * another thread without need.
  *
- * In a program of one thread Cairn must report the finding waits-for-nobody.
+ * In a program of one thread Cairn must report the finding waits-alone.
  */
 #include "ill.h"
 

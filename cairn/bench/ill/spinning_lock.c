@@ -20,15 +20,4 @@ static void hold(void)
     pthread_spin_unlock(&lock);
 }
 
-static void ill_allocates(size_t *bytes)
-{
-    (void)bytes;
-    hold();
-}
-
-static int ill_frees(void *block)
-{
-    (void)block;
-    hold();
-    return 1;
-}
+#include "holding.h"

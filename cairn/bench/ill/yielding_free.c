@@ -1,6 +1,6 @@
 /* yielding_free: every $ILL-th free calls sched_yield().
  *
- * Cairn must report the finding waits-for-nobody in a program of one thread, and calls-the-kernel
+ * Cairn must report the finding waits-alone in a program of one thread, and calls-the-kernel
  * or queues in a program of several.
  */
 #include "ill.h"
