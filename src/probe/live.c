@@ -10,7 +10,8 @@ uint8_t live_way;
 /* Bytes that were folded. Below 0 if blocks were given back that the probe never saw. */
 static _Atomic int64_t total;
 static _Atomic int64_t granted;
-static _Atomic bool noting; /* a thread writes head->live_noted_* */
+static _Atomic bool noting;    /* a thread writes head->live_noted_* */
+static uint64_t noted_samples; /* watched_samples() when these were written */
 
 /* The lists of balances. The list of all only grows, so that readers need no lock. */
 static struct futex_lock lock;
@@ -33,27 +34,35 @@ static struct live requested_of(int64_t usable)
     return live;
 }
 
-/* Writes the requested bytes at the peak into the file. The share of them changes slowly, so it is
- * computed again only if the peak is higher by one part in PEAK_ONE_IN. */
-static void note_requested(struct profile_head *head, int64_t peak)
+/* Writes the requested bytes into the file that belong to `now` live usable bytes, at or near the
+ * peak. The share of them changes slowly, so it is computed again only if `now` is higher by one
+ * part in NEAR_ONE_IN, or if twice as many allocations were sampled and `now` is near the peak. A
+ * program that reaches its peak early would otherwise be judged by its first few allocations. */
+static void note_requested(struct profile_head *head, int64_t now)
 {
-    enum { PEAK_ONE_IN = 32 };
-    if ((uint64_t)peak < head->live_noted_usable + head->live_noted_usable / PEAK_ONE_IN ||
+    enum { NEAR_ONE_IN = 32 };
+    uint64_t peak = head->live_peak_usable, noted = head->live_noted_usable;
+    uint64_t live_now = now > 0 ? (uint64_t)now : 0, samples = watched_samples();
+    bool higher = live_now > noted + noted / NEAR_ONE_IN;
+    bool near = live_now >= peak - peak / NEAR_ONE_IN;
+    if (live_now == 0 || !(higher || (near && samples >= 2 * noted_samples)) ||
         atomic_exchange_explicit(&noting, true, memory_order_acquire))
         return;
-    struct live live = requested_of(peak);
+    struct live live = requested_of(now);
     head->live_noted_bytes = live.bytes;
     head->live_noted_error = live.error;
     head->live_noted_usable = live.usable;
+    noted_samples = samples;
     atomic_store_explicit(&noting, false, memory_order_release);
 }
 
 static void raise_peak(int64_t now)
 {
     struct profile_head *head = session.head;
-    if (head == NULL || now <= (int64_t)head->live_peak_usable)
+    if (head == NULL)
         return;
-    session_raise(&head->live_peak_usable, (uint64_t)now);
+    if (now > (int64_t)head->live_peak_usable)
+        session_raise(&head->live_peak_usable, (uint64_t)now);
     note_requested(head, now);
 }
 

@@ -51,6 +51,9 @@ static struct {
     _Atomic uint64_t squares;
 } classes[CLASSES];
 
+/* Number of calls of watched_sampled(). */
+static _Atomic uint64_t samples;
+
 /* Least value of every slot of the filter: 1 after watched_look_at_all(). */
 static uint8_t filter_floor;
 
@@ -109,7 +112,8 @@ static uint64_t spread_of(const struct watched *about)
     uint64_t bytes = about->usable != 0 ? about->usable : about->bytes;
     uint64_t at_most = bytes < (UINT64_C(1) << 31) ? bytes : UINT64_C(1) << 31;
     uint64_t weight = about->weight;
-    return at_most * at_most / SPREAD_UNIT * weight * (weight - 1);
+    return (uint64_t)((unsigned __int128)(at_most * at_most) * (weight * (weight - 1)) /
+                      SPREAD_UNIT);
 }
 
 /* Adds the bytes of a block to the shard's totals, or subtracts them if `sign` is -1. */
@@ -250,10 +254,16 @@ void watched_sampled(uint64_t bytes, uint64_t usable, uint64_t weight)
 {
     size_t class = class_of(usable);
     uint64_t square = (uint64_t)((double)bytes * (double)bytes / (double)usable);
+    atomic_fetch_add_explicit(&samples, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&classes[class].count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&classes[class].usable, weight * usable, memory_order_relaxed);
     atomic_fetch_add_explicit(&classes[class].requested, weight * bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&classes[class].squares, weight * square, memory_order_relaxed);
+}
+
+uint64_t watched_samples(void)
+{
+    return atomic_load_explicit(&samples, memory_order_relaxed);
 }
 
 /* Means over size classes. The weight of a class is its part of the usable bytes, either of the
@@ -312,24 +322,33 @@ struct watched_requested watched_requested(void)
     struct class_means all = class_means(false);
     struct class_means of_watched = class_means(true);
     struct watched_live watched = watched_live();
+    double few = 1 / (1 + (double)watched_samples());
+    few *= few;
     /* No allocation was sampled yet. */
     if (all.usable <= 0)
         return (struct watched_requested){.share = 1, .error = 1};
     if (of_watched.usable <= 0 || watched.usable == 0)
         return (struct watched_requested){.share = all.share,
-                                          .error = square_root(all.between + all.within)};
+                                          .error = square_root(all.between + all.within + few)};
     /* 1 / (number of watched blocks), if these were of equal size and weight */
     double each = variance() / ((double)watched.usable * (double)watched.usable);
     double share = (double)known_bytes() / (double)watched.usable;
-    double square = (of_watched.between + of_watched.within) * each;
+    double few_watched = each / (1 + each);
+    double square = (of_watched.between + of_watched.within) * each + few_watched * few_watched;
     /* If the shares differ by more than twice the error, live blocks round differently from all
      * blocks. */
     double apart = (share - of_watched.share) * (share - of_watched.share);
     double bias = apart > 4 * square ? apart - square : 0;
-    double square_by_class = of_watched.between * each + of_watched.noise + bias;
+    /* A few watched blocks do not show how the live blocks are spread over the size classes. So all
+     * sampled allocations count like PRIOR_BLOCKS more of them. */
+    enum { PRIOR_BLOCKS = 4 };
+    double prior = PRIOR_BLOCKS * each / (1 + PRIOR_BLOCKS * each), own = 1 - prior;
+    double between = of_watched.between > all.between ? of_watched.between : all.between;
+    double square_by_class =
+        between * (own * own * each + prior * prior) + of_watched.noise + bias + few;
     if (square <= square_by_class)
         return (struct watched_requested){.share = share, .error = square_root(square)};
-    return (struct watched_requested){.share = of_watched.share,
+    return (struct watched_requested){.share = own * of_watched.share + prior * all.share,
                                       .error = square_root(square_by_class)};
 }
 

@@ -81,7 +81,12 @@ uint64_t watched_bytes(void);
 /* Adds an allocation of the sample to the totals of its size class, watched or not. */
 void watched_sampled(uint64_t bytes, uint64_t usable, uint64_t weight);
 
-/* The share of the usable bytes of the live blocks that was requested, and its standard error. */
+/* Returns the number of allocations that were sampled. */
+uint64_t watched_samples(void);
+
+/* The share of the usable bytes of the live blocks that was requested, and its standard error. The
+ * error is at least 1 / (1 + number of blocks) that the share was computed from, because a few
+ * blocks of equal share say nothing of the others. */
 struct watched_requested {
     double share;
     double error;

@@ -75,6 +75,18 @@ static struct watched sampled(uint64_t usable, bool whole, struct random *random
     return (struct watched){.bytes = bytes, .usable = usable, .weight = 256};
 }
 
+/* The only block that was sampled may round much more or much less than the others do. */
+TEST(the_requested_share_of_a_single_sampled_block_has_a_wide_error)
+{
+    struct random random = random_of(5);
+    watched_sampled(17, 32, 256);
+    watched_add(address(0), (struct watched){.bytes = 17, .usable = 32, .weight = 256}, &random);
+    CHECK(watched_samples() == 1);
+    struct watched_requested found = watched_requested();
+    CHECK(found.share + 2 * found.error >= 1 && found.share - 2 * found.error <= 0);
+    CHECK(take_all(1) == 256);
+}
+
 /* Only four of the live blocks are watched, but they are rounded like all blocks, whose mean share
  * is known. The shares of single blocks have a standard deviation of 0.14. */
 TEST(the_requested_share_of_few_live_blocks_is_that_of_their_size_classes)
