@@ -22,7 +22,7 @@ SHARED = ("-shared", "-fPIC")
 def test_children_of_a_process_with_busy_threads_end(
     program: Callable[..., Program], mode: str, forkers: int
 ) -> None:
-    assert program("fork.c", mode).succeed(600, forkers) == "0 children failed\n"
+    assert program("fork.c", mode).succeed(300, forkers) == "0 children failed\n"
 
 
 @pytest.mark.long

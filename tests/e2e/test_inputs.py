@@ -183,9 +183,9 @@ def test_a_deleted_working_directory_is_named_as_the_reason(
         (b"#!/bin/sh\r\n", r"/bin/sh\r"),
         (b"#! /bin/sh \r\n", None),
         (b"#!/usr/bin/env sh\r\n", r"sh\r"),
-        (b"#!/usr/bin/env -S sh\r\n", None),
-        (b"#!/bin/sh -e\r\n", None),
-        (b"#!/bin/sh\n", None),
+        pytest.param(b"#!/usr/bin/env -S sh\r\n", None, marks=pytest.mark.long),
+        pytest.param(b"#!/bin/sh -e\r\n", None, marks=pytest.mark.long),
+        pytest.param(b"#!/bin/sh\n", None, marks=pytest.mark.long),
     ],
 )
 def test_a_script_with_windows_line_ends_says_so(

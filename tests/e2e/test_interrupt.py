@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-MOMENTS = 20
+MOMENTS = 12
 LAST_S = 1.5
 BEGUN_S = 0.2
 """The time after which Cairn's own code runs, even on a busy machine."""

@@ -106,6 +106,7 @@ def test_a_workload_has_the_same_checksum_under_our_allocator(cairn) -> None:
     assert len({sample["output_digest"] for sample in result.json["samples"]}) == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("jemalloc")
 def test_the_scenarios_rank_our_allocator_and_compare_it_with_each_other_one(cairn) -> None:
     result = cairn("bench", "scenarios", "--quick", "-r", 1)

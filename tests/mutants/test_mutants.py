@@ -237,6 +237,7 @@ def python_tree(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_survivor_is_planted_again_when_there_is_a_test_for_it(tmp_path: Path) -> None:
     folder = python_tree(tmp_path / "tree")
     test = folder / "tests" / "python" / "test_calc.py"
@@ -252,6 +253,7 @@ def test_a_survivor_is_planted_again_when_there_is_a_test_for_it(tmp_path: Path)
     assert "result -= value" in said.partition("\nnoticed:")[2], said
 
 
+@pytest.mark.long
 def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: Path) -> None:
     folder = python_tree(tmp_path / "tree")
     seed, count = seed_for(

@@ -106,7 +106,7 @@ def report(case: str, outcome: Outcome) -> None:
 @pytest.mark.parametrize(
     "noise",
     [
-        0.004,
+        pytest.param(0.004, marks=pytest.mark.long),
         pytest.param(0.008, marks=pytest.mark.long),
         0.012,
         pytest.param(0.016, marks=pytest.mark.long),
@@ -124,7 +124,15 @@ def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise:
 
 @pytest.mark.parametrize("noise", [pytest.param(0.006, marks=pytest.mark.long), 0.014])
 @pytest.mark.parametrize(
-    "effects", [(-0.005,), (0.01,), (-0.02,), (0.05,), (0.0, -0.02), (-0.02, -0.03)]
+    "effects",
+    [
+        pytest.param((-0.005,), marks=pytest.mark.long),
+        (0.01,),
+        (-0.02,),
+        pytest.param((0.05,), marks=pytest.mark.long),
+        pytest.param((0.0, -0.02), marks=pytest.mark.long),
+        (-0.02, -0.03),
+    ],
 )
 def test_intervals_cover_the_truth_when_there_is_a_difference(
     effects: tuple[float, ...], noise: float

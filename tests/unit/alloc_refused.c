@@ -30,9 +30,9 @@ enum {
 #if defined(__SANITIZE_THREAD__)
     EVERY = 1920, /* a process takes a second under this sanitizer */
 #elif defined(__SANITIZE_ADDRESS__)
-    EVERY = 80,
+    EVERY = 160,
 #else
-    EVERY = 48,
+    EVERY = 96,
 #endif
 };
 
