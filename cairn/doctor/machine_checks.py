@@ -64,7 +64,7 @@ def _others(now: Conditions) -> Check:
         return Check(
             "other runs",
             "unknown",
-            "cannot see other processes",
+            "the other processes of this machine cannot be seen",
             "Make sure that no other cairn runs.",
         )
     if now.others:
@@ -100,8 +100,8 @@ def _steal(now: Conditions) -> list[Check]:
     says = f"{100 * now.steal:.1f} % of CPU time went to other guests of the host"
     if now.steal > STEAL:
         step = (
-            "Measure at a quieter time or on a machine of your own. Random rounds keep the "
-            "comparison fair, but more of them are needed."
+            "Measure at a quieter time or on a machine of your own. The random order in each round "
+            "keeps the comparison fair, but more rounds are needed."
         )
         return [Check("stolen time", "warning", says, step)]
     return [Check("stolen time", "fine", says)]
@@ -110,15 +110,16 @@ def _steal(now: Conditions) -> list[Check]:
 def _spread(now: Conditions) -> list[Check]:
     if now.spread is None:
         return []
-    says = f"the time of the same 10 ms of work varies by {100 * now.spread:.1f} % (σ, robust)"
+    percent = 100 * now.spread
+    says = f"the time of the same 10 ms of work has a robust standard deviation of {percent:.1f} %"
     if now.spread > NOISY:
         return [
             Check(
                 "noise",
                 "warning",
                 f"{says}: 200 rounds will not reach ±1 %",
-                "Stop other programs, or ask for less: --precision 2%, or for more rounds: "
-                "--max-rounds 1000.",
+                "Stop other programs, ask for less precision (--precision 2%), or permit more "
+                "rounds (--max-rounds 1000).",
             )
         ]
     return [Check("noise", "fine", says)]
@@ -194,8 +195,9 @@ def _memory(now: Conditions) -> list[Check]:
     checks = []
     if now.virtual:
         says = (
-            "virtual machine: cold memory costs up to 30 times as much, so 'cairn compare' touches "
-            "it beforehand (--warm-memory)"
+            "in a virtual machine, the first use of memory that the host has not provided yet "
+            "costs up to 30 times as much; for programs from 256 MiB, 'cairn compare' touches "
+            "memory before each round (--warm-memory)"
         )
         checks.append(Check("cold memory", "fine", says))
     if now.huge_pages is None:
@@ -343,15 +345,19 @@ def _counter_check(subject: str, counters: Mapping[str, bool], can: Abilities, h
         subject,
         "warning",
         f"{says}: the kernel refuses them",
-        "Check whether a container or seccomp blocks perf_event_open. Until it is allowed, the "
-        "columns stay empty.",
+        "Check whether a container or seccomp blocks perf_event_open. Until it is allowed, "
+        "'cairn compare --counters' does not show these counters.",
     )
 
 
 def _kernels_clock(can: Abilities) -> Check:
     subject = "clock samples"
     if can.clock_problem is None:
-        return Check(subject, "fine", "available: --why splits the CPU time of the plain runs")
+        return Check(
+            subject,
+            "fine",
+            "available: 'cairn compare --why' splits the CPU time of runs without the probe",
+        )
     says = f"{can.clock_problem}; --why splits the CPU time of runs with the probe instead"
     if "ermi" in can.clock_problem:  # EPERM, EACCES
         return Check(
@@ -382,27 +388,29 @@ def _dispatch(can: Abilities, here: Host) -> Check:
         return Check(
             subject,
             "fine",
-            "syscall user dispatch works: the probe sees every call of an allocator",
+            "syscall user dispatch works, so the probe sees every system call of an allocator",
         )
     return Check(
         subject,
         "warning",
-        f"no syscall user dispatch (kernel {here.kernel}): the probe misses calls made inside libc",
-        "Use Linux 5.11 or newer, outside a sandbox that forbids prctl.",
+        f"no syscall user dispatch (kernel {here.kernel}): the probe sees only an allocator's "
+        "calls of libc's mmap, munmap, madvise, mprotect and sbrk",
+        "Syscall user dispatch needs Linux 5.11 or newer on x86-64, and no sandbox that forbids "
+        "prctl.",
     )
 
 
 def _rseq(can: Abilities) -> list[Check]:
     subject = "rseq"
     if can.rseq_registered is None:
-        return [Check(subject, "fine", "glibc before 2.35 leaves it to the allocator")]
+        return [Check(subject, "fine", "glibc before 2.35 leaves rseq to the allocator")]
     if can.rseq_registered:
         return [
             Check(
                 subject,
                 "fine",
-                "glibc registers it: the probe recognizes interrupted operations; Google's "
-                "tcmalloc gets it only as the contender google-tcmalloc-rseq",
+                "glibc registers rseq, so the probe recognizes interrupted operations; Google's "
+                "tcmalloc can use rseq only as the contender google-tcmalloc-rseq",
             )
         ]
     return [

@@ -51,6 +51,14 @@ def _list(of: list[KernelLine]) -> str:
     return ", ".join(f"{units.count(one.count)} {one.name}" for one in of)
 
 
+def _calls(of: list[KernelLine]) -> str:
+    """Returns the calls as a subject: "1,000 calls of madvise(DONTNEED) and 10 of munmap"."""
+    first, *others = of
+    told = [f"{units.counted(first.count, 'call')} of {first.name}"]
+    told += [f"{units.count(one.count)} of {one.name}" for one in others]
+    return " and ".join([", ".join(told[:-1]), told[-1]]) if others else told[0]
+
+
 def held_most(profile: Profile) -> int:
     """The most bytes that the allocator held, in the process with the most live bytes."""
     return max((moment.held_bytes or 0 for moment in profile.moments), default=0)
@@ -153,14 +161,15 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         interval=effect.interval,
         measured=not faults_ns,
         evidence=(
-            f"{_list([*returning, *moving])} took {units.time(ns)} and returned {units.size(given)}"
+            f"{_calls([*returning, *moving])} took {units.time(ns)} and returned "
+            f"{units.size(given)}"
             f"{f', while at most {units.size(held)} were held at a time' if held else ''}",
-            f"{units.count(again)} of {units.count(faults)} page faults would not occur if each "
-            "page of the peak faulted once",
+            f"{units.count(again)} of {units.count(faults)} page faults come in addition to one "
+            "for each page of the largest resident set",
         ),
-        advice="let it keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
+        advice="let the allocator keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
         "MALLOC_MMAP_THRESHOLD_, jemalloc: dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or use "
-        "an allocator that does",
+        "one that does",
     )
 
 

@@ -214,8 +214,8 @@ def touches_more_than_it_gives(profile: Profile) -> Finding | None:
             f"{units.size(unasked.written_bytes)} between blocks are resident, were written "
             "and never held a block",
         ),
-        advice="use an allocator that keeps smaller records between blocks and writes to memory "
-        "later",
+        advice="use an allocator that keeps smaller records between blocks, and writes to memory "
+        "only when it hands it out",
     )
 
 

@@ -153,7 +153,7 @@ def cpu_share(profile: Profile) -> CpuShare:
     if not profile.operations:
         return CpuShare(None, "it allocated nothing")
     if not clock.runs:
-        return CpuShare(None, clock.why_not or "there are no clock samples of its CPU time")
+        return CpuShare(None, clock.why_not or "the program's CPU time has no clock samples")
     plain = [run for run in clock.runs if not run.probed]
     runs = plain or list(clock.runs)
     found = _of(runs, profile)
@@ -193,7 +193,8 @@ def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
 def _too_few(samples: int) -> str:
     return (
         f"there {'is' if samples == 1 else 'are'} only {samples:,} clock "
-        f"sample{'' if samples == 1 else 's'} of its CPU time, and {SAMPLES_LEAST} are needed"
+        f"sample{'' if samples == 1 else 's'} of the program's CPU time, and {SAMPLES_LEAST} are "
+        "needed"
     )
 
 

@@ -46,8 +46,8 @@ def summary(groups: Sequence[Examined]) -> str:
     states = [check.state for group in groups for check in group.checks]
     if "obstacle" in states:
         return (
-            "✘ No preloaded allocator can work in this program; the line above says what would "
-            "help."
+            "✘ No preloaded allocator can work in this program. The arrow below the line with ✘ "
+            "says what would help."
         )
     count = sum(state != "fine" for state in states)
     if count:

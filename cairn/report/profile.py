@@ -88,7 +88,7 @@ def _title(profile: Profile, allocator: str | None, width: int) -> str:
         units.counted(threads, "thread", "threads"),
         f"wall {wall}"
         if profile.window is None
-        else f"counted for {wall}, from {units.time(profile.window.after_ns)} on",
+        else f"counted for {wall}, beginning {units.time(profile.window.after_ns)} after the start",
         f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
     )
     title = "profile  "

@@ -178,7 +178,9 @@ def _permission(why_not: str) -> str:
             "Outside this container, or with a seccomp filter that permits perf_event_open, the "
             "kernel's clock is used."
         )
-    return "Root, or a kernel.perf_event_paranoid of 2 or less, permits the kernel's clock."
+    return (
+        "Root may take clock samples, and all users may if kernel.perf_event_paranoid is 2 or less."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,7 @@ def memory(profile: Profile) -> Iterator[str]:
         where = "In the program's only process, "
     live, told, not_measured = found.live_requested, [], []
     if live is not None:
-        told.append(f"live blocks peaked at {size_about(live)}, as requested")
+        told.append(f"the requested bytes of live blocks peaked at {size_about(live)}")
     else:
         not_measured.append("the peak of live blocks")
     if found.held_bytes is not None:
@@ -235,7 +237,7 @@ def memory(profile: Profile) -> Iterator[str]:
     else:
         not_measured.append("the memory that the allocator held")
     if found.resident_bytes is not None:
-        told.append(f"up to {units.size(found.resident_bytes)} were resident")
+        told.append(f"the resident set reached {units.size(found.resident_bytes)}")
     else:
         not_measured.append("the resident memory")
     lacking = listed(not_measured)

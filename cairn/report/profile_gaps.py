@@ -51,7 +51,8 @@ def _missing(profile: Profile) -> Iterator[str]:
 
 
 _UNSEEN: dict[Seen, str] = {
-    "interpose": "only those system calls of the allocator were seen that go through libc",
+    "interpose": "the probe saw only the allocator's calls of libc's mmap, munmap, madvise, "
+    "mprotect and sbrk",
     "unseen": "the allocator's system calls were not counted",
 }
 
@@ -80,8 +81,8 @@ def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
     if found.scope in ("threads", "threads in user mode"):
         yield (
             "Threads and processes that live for less than a millisecond have too few of the clock "
-            "samples, because the clock begins anew with each thread. Root, or a "
-            "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
+            "samples, because the clock begins anew with each thread. Root may use the clock of "
+            "each processor, and all users may if kernel.perf_event_paranoid is 0 or less."
         )
     if found.contradicted is not None:
         yield (

@@ -50,7 +50,7 @@ _UNREACHED = {
     "own allocator": "has a malloc of its own",
     "environment": "was started with a cleared environment",
     "unknown": "is neither a program of this machine nor a script",
-    "silent": "was executed, and the probe did not begin in it",
+    "silent": "was executed, but the probe did not start in it",
 }
 """Why the probe was not in a program, by the reason of model.Unreached."""
 
@@ -171,8 +171,8 @@ def _untimed(profile: Profile, total: Line) -> Iterator[str]:
         )
     if late := int(tally.late_calls.sum()):
         yield (
-            f"▲ {units.counted(late, 'call')} by ending threads: counted, but in no phase and "
-            "not timed."
+            f"▲ {units.counted(late, 'call')} by ending threads {'is' if late == 1 else 'are'} not "
+            "timed, and counted as neither serial nor parallel."
         )
     if failed := [
         (name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count
@@ -268,7 +268,7 @@ def _waits(profile: Profile) -> Iterator[str]:
         yield (
             "locks: threads waited for "
             f"{units.counted(profile.tally.contended_locks, 'lock', 'different locks')} · "
-            f"mean section: from lock to unlock, over {units.count(sections)} timed sections"
+            f"mean hold time: from lock to unlock, in {units.count(sections)} timed cases"
         )
     in_kernel = [
         f"{one.name} {units.count(one.count)}"

@@ -163,7 +163,7 @@ def _waiting(profile: Profile) -> Table:
         "contended",
         "waited",
         "longest wait",
-        "mean section",
+        "mean hold time",
         "trylock refused",
     )
     return _table("locks", heads, rows)
@@ -219,14 +219,14 @@ def _memory(profile: Profile) -> list[Table]:
     if usable is not None:
         rows.append(("peak of live blocks, usable", size_about(usable)))
     if between is not None:
-        rows.append(("peak between blocks, never handed out", units.size(between)))
+        rows.append(("peak of memory never handed out", units.size(between)))
     totals = [
         ("usable bytes beyond the requests", slack or NOT_MEASURED),
         ("page faults in the allocator", estimated(inside)),
         ("page faults in total", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
     ]
     if new is not None:
-        totals.append(("malloc and new from new memory", percent(new)))
+        totals.append(("malloc and new with fresh memory", percent(new)))
     if tally.released.sum():
         totals.append(("freed by another thread", share_of(remote_share(tally))))
     if len(alive) == 1:

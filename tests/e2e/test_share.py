@@ -97,12 +97,13 @@ def test_without_rights_the_clock_is_that_of_each_thread(
         report = tries[-1].said
         assert tries[-1].clock == clock and is_within_80_columns(report), report
         if clock == "timers":
-            assert "Root, or a kernel.perf_event_paranoid of 2 or less," in words(report)
+            assert "and all users may if kernel.perf_event_paranoid is 2 or less." in words(report)
         else:
             assert (
                 "▲ Threads and processes that live for less than a millisecond have too few of "
-                "the clock samples, because the clock begins anew with each thread. Root, or a "
-                "kernel.perf_event_paranoid of 0 or less, permits the clock of each processor."
+                "the clock samples, because the clock begins anew with each thread. Root may use "
+                "the clock of each processor, and all users may if kernel.perf_event_paranoid is 0 "
+                "or less."
             ) in words(report)
         if tries[-1].is_covered:
             return

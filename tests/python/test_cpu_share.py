@@ -113,7 +113,9 @@ def test_no_share_is_below_0_or_above_100_percent(
 def test_too_few_samples_are_no_share(tmp_path: Path) -> None:
     found = share_of(tmp_path, a_run(50, 100))
     assert found.share is None
-    assert found.why_not == ("there are only 150 clock samples of its CPU time, and 200 are needed")
+    assert found.why_not == (
+        "there are only 150 clock samples of the program's CPU time, and 200 are needed"
+    )
     assert share_of(tmp_path, a_run(100, 100)).share is not None
 
 
@@ -215,7 +217,7 @@ def test_a_clock_that_does_not_see_the_kernel_is_completed_by_the_probes_counts(
     [
         (Made(), {"runs": (a_run(300, 700),)}, "it allocated nothing"),
         (busy(), {"why_not": "the kernel does not allow it"}, "the kernel does not allow it"),
-        (busy(user_us=0), {}, "there are no clock samples of its CPU time"),
+        (busy(user_us=0), {}, "the program's CPU time has no clock samples"),
     ],
 )
 def test_a_share_that_is_not_known_says_why(

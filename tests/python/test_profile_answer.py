@@ -193,7 +193,7 @@ def test_the_longest_answer_fits_into_the_first_screen(tmp_path: Path) -> None:
         "2 processes left no counts",
     ):
         assert text.index(words) < text.index("counted calls"), words
-    for words in ("1,000 madvise(DONTNEED)", "9.00 MiB between"):
+    for words in ("1,000 calls of madvise(DONTNEED)", "9.00 MiB between"):
         assert text.index(words) > text.index("counted calls"), words
     for one in find(found):
         assert one.says in text and one.advice in text
@@ -281,8 +281,8 @@ def test_each_number_of_the_first_screen_is_in_the_json(
     whole = " ".join([title, *(one.text for group in groups for one in group)])
     for text in texts:
         whole = whole.replace(text, "")
-    # What the user may do is no measured number: "--runs 5", "kernel.perf_event_paranoid of 2".
-    whole = re.sub(r"--runs \d+|perf_event_paranoid of \d", "", whole)
+    # What the user may do is no measured number: "--runs 5", "kernel.perf_event_paranoid is 2".
+    whole = re.sub(r"--runs \d+|perf_event_paranoid is \d", "", whole)
     assert len(told(whole)) >= 3
     for text, value, half in told(whole):
         assert any(abs(value - one) <= half for one in known), text

@@ -90,8 +90,8 @@ def test_too_few_samples_are_said_before_the_tables(tmp_path: Path) -> None:
     found = clocked(reader.gather(tmp_path), replace(RUN, samples=41))
     text = " ".join(profile.render(found, View()).split("counted")[0].split())
     assert (
-        "The allocator's share of CPU time is not known: there are only 41 clock samples of its "
-        "CPU time, and 200 are needed. Use --runs 5 or a longer run." in text
+        "The allocator's share of CPU time is not known: there are only 41 clock samples of the "
+        "program's CPU time, and 200 are needed. Use --runs 5 or a longer run." in text
     )
 
 
@@ -104,8 +104,9 @@ def test_without_the_kernels_clock_the_few_samples_are_said_first(tmp_path: Path
     text = " ".join(profile.render(found, View()).split("CPU time share")[0].split())
     assert "The allocator takes 20.0 % (15.8 to 24.9) of the CPU time." in text
     assert (
-        f"▲ This share comes from only 300 samples of the probe's own timers, because {why}. Root, "
-        "or a kernel.perf_event_paranoid of 2 or less, permits the kernel's clock." in text
+        f"▲ This share comes from only 300 samples of the probe's own timers, because {why}. Root "
+        "may take clock samples, and all users may if kernel.perf_event_paranoid is 2 or less."
+        in text
     )
 
 
@@ -204,7 +205,9 @@ def test_the_report_has_counts_times_system_calls_and_memory(tmp_path: Path) -> 
     assert "munmap" in text
     assert "madvise" not in text
     assert "getrandom 2, 1 more" in text
-    held = "the allocator held up to 16.0 MiB from the kernel, and up to 30.0 MiB were resident."
+    held = (
+        "the allocator held up to 16.0 MiB from the kernel, and the resident set reached 30.0 MiB."
+    )
     assert held in " ".join(text.split())
     assert "2,220 of 140,820 operations were timed" in text
 
@@ -224,8 +227,8 @@ def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero(tmp_path:
     made.start["peak_resident_bytes"] = 0
     text = shown(tmp_path, made, full=True)
     assert (
-        "The allocator's share of CPU time is not known: there are no clock samples of its CPU "
-        "time." in " ".join(text.split())
+        "The allocator's share of CPU time is not known: the program's CPU time has no clock "
+        "samples." in " ".join(text.split())
     )
     assert "wall not measured · CPU not measured" in text
     for name in (
@@ -267,13 +270,13 @@ def test_notes_name_the_limits_of_the_numbers(tmp_path: Path) -> None:
         ).split()
     )
     for words in (
-        "In 1 of 2 programs, only those system calls of the allocator were seen that go through "
-        "libc, because syscall user dispatch was refused (EINVAL). It needs Linux 5.11 or later on "
-        "x86-64.",
+        "In 1 of 2 programs, the probe saw only the allocator's calls of libc's mmap, munmap, "
+        "madvise, mprotect and sbrk, because syscall user dispatch was refused (EINVAL). It needs "
+        "Linux 5.11 or later on x86-64.",
         "1 process ended without a normal exit (/usr/bin/prog), and was counted until then.",
         "1 process left no counts",
         "2 threads could not be counted; is the disk full?",
-        "4 calls by ending threads",
+        "4 calls by ending threads are not timed, and counted as neither serial nor parallel.",
         "Failed calls: 1 of realloc.",
         "3 timed operations were preempted",
         "10 operations, because no operation of their kind was timed (aligned)",
