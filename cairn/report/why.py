@@ -32,11 +32,11 @@ def _how(why: Why) -> str:
     """Returns how CPU time and memory were split into parts, and what is unexplained in each."""
     if why.time is None:
         return ""
-    says = ["parts of CPU time: from clock samples of the plain runs"]
+    says = ["the parts of CPU time come from clock samples of the runs without the probe"]
     if why.time.by == "probe":
         says = [
-            f"parts of CPU time: from the runs with the probe ({why.time.because}; 'cairn doctor' "
-            "says what clock samples need)"
+            "the parts of CPU time come from the runs with the probe "
+            f"({why.time.because}; 'cairn doctor' says what clock samples need)"
         ]
     if why.time.merged:
         says.append(f"interrupts: {NOT_MEASURED} ({why.time.merged}); page faults include them")
@@ -98,11 +98,18 @@ def _board(found: Sequence[Why], title: str) -> Board:
     # A finding from the baseline's own profile belongs to each of its pairs, and is told once.
     says = dict.fromkeys(printable(sentence) for why in known for sentence in sentences(why))
     rounds = sorted({why.rounds for why in known})
-    how = dict.fromkeys(_how(why) for why in known)
+    ways: dict[str, list[str]] = {}
+    for why in known:
+        ways.setdefault(_how(why), []).append(why.contender)
+    how = [
+        f"for {', '.join(names)}: {way}" if len(ways) > 1 else way
+        for way, names in ways.items()
+        if way
+    ]
     noun = "round" if rounds == [1] else "rounds"
     footer = (
         f"{' or '.join(map(str, rounds))} {noun}, each contender with and without the probe · "
-        f"means with Student's t intervals, each by itself · {printable('; '.join(how))}",
+        f"means with Student's t intervals, each by itself · {printable(' · '.join(how))}",
     )
     return Board(
         title=title,
@@ -208,7 +215,7 @@ def sentences(why: Why) -> Iterator[str]:
     for name in (why.contender, why.baseline):
         yield from _larger(why, name)
     if why.memory is None and why.time is not None:
-        yield f"memory: not measured in the same way for {why.contender} and {why.baseline}."
+        yield f"Memory was not measured in the same way for {why.contender} and {why.baseline}."
     yield from _findings(why)
 
 
@@ -249,16 +256,16 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     whole, change, other = gap.whole, gap.whole.change or 0.0, gap.whole.other or 0.0
     if whole.interval is None:
         yield (
-            f"{what}: {units.counted(why.rounds, 'round')} "
-            f"{'is' if why.rounds == 1 else 'are'} too few to compare {why.contender} with "
-            f"{why.baseline}."
+            f"{units.counted(why.rounds, 'round')} {'is' if why.rounds == 1 else 'are'} too few to "
+            f"compare the {what} of {why.contender} with that of {why.baseline}."
         )
     elif not whole.shown or not other:
-        yield f"{what}: no difference shown between {why.contender} and {why.baseline}."
+        yield f"No difference in {what} is shown between {why.contender} and {why.baseline}."
     elif abs(change) < _TELL_FROM * other:
-        yield f"{what}: {why.contender} and {why.baseline} differ by less than 1 %."
+        yield f"The {what} of {why.contender} differs from that of {why.baseline} by less than 1 %."
     else:
-        yield f"{why.contender} takes {_size(gap, what)} {why.baseline}: {_lead(gap)}."
+        lead = _lead(gap, f"{why.baseline}'s {what}")
+        yield f"{why.contender} takes {_size(gap, what)} {why.baseline}: {lead}."
         yield from _rest(gap)
     waiting = gap.waiting
     if (
@@ -297,34 +304,49 @@ def _times(part: Part) -> str:
     return "twice" if count in ("2", "2.0") else f"{count} times"
 
 
-def _lead(gap: Gap) -> str:
+def _lead(gap: Gap, whole: str) -> str:
     """Returns the largest part of the difference, and the causes of the same kind behind it.
 
-    Nothing smaller than the program's own part, or than the unexplained part, is in it.
+    Nothing smaller than the program's own part, or than the unexplained part, is in it. `whole` is
+    what the first percentage is of, and all later ones too, such as "system's CPU time".
     """
     largest = gap.largest
     if largest is None:
         return "no single part is shown"
     if largest.name != UNEXPLAINED and not largest.shown:
         return (
-            f"its largest part may be chance ({largest.name} {amount(gap, largest)}), so it needs "
-            "more rounds"
+            f"its largest part may be chance ({largest.name} {amount(gap, largest, whole)}), so it "
+            "needs more rounds"
         )
     if not largest.borne_out:
         return (
             f"its largest part is contradicted by the number of events ({largest.name} "
-            f"{amount(gap, largest)})"
+            f"{amount(gap, largest, whole)})"
         )
     if largest.name == UNEXPLAINED:
-        half = abs(largest.change or 0.0) > 0.5 * abs(gap.whole.change or 0.0)
-        most = "most" if half else "the largest part"
-        return f"{most} of the difference is unexplained ({_points(gap, largest)})"
+        return f"{_unexplained(gap, largest)} is unexplained ({amount(gap, largest, whole)})"
     if largest.name in PROGRAMS:
-        return f"{_itself(largest)} ({amount(gap, largest)}); {_NOT_KNOWN}"
-    return "; ".join(_cause(gap, one) for one in _leading(gap))
+        return f"{_itself(largest)} ({amount(gap, largest, whole)}); {_NOT_KNOWN}"
+    first, *others = _leading(gap)
+    return "; ".join([_cause(gap, first, whole), *(_cause(gap, one) for one in others)])
 
 
-_NOT_KNOWN = "why is not known"
+def _unexplained(gap: Gap, rest: Part) -> str:
+    """Returns how much of the difference the unexplained part is, if it is the largest part."""
+    change = abs(gap.whole.change or 0.0)
+    share = abs(rest.change or 0.0) / change if change else 1.0
+    if share >= _ALL + 2 * (1 - _ALL):
+        return "more than the difference"
+    if share >= _ALL:
+        return "all of the difference"
+    return f"{'most' if share > 0.5 else 'the largest part'} of the difference"
+
+
+_ALL = 0.995
+"""From this share on, the unexplained part is called all of the difference."""
+
+
+_NOT_KNOWN = "the reason is not known"
 
 
 def _itself(part: Part) -> str:
@@ -403,14 +425,22 @@ def _matters(gap: Gap, part: Part) -> bool:
     return abs(part.change or 0.0) >= _TELL_FROM * most
 
 
-def amount(gap: Gap, part: Part) -> str:
-    """Returns the part's change with what it is a share of, where that is not the whole."""
-    return f"{_points(gap, part)}{' of the difference' if _in_shares(gap) else ''}"
+def amount(gap: Gap, part: Part, whole: str = "") -> str:
+    """Returns the part's change and what it is a share of: the difference, or else `whole`.
+
+    An empty `whole` is not named.
+    """
+    points = _points(gap, part)
+    of = "the difference" if _in_shares(gap) else whole
+    if not points or not of:
+        return points
+    return f"{points} {of}" if points.endswith("times") else f"{points} of {of}"
 
 
-def _cause(gap: Gap, part: Part) -> str:
+def _cause(gap: Gap, part: Part, whole: str = "") -> str:
     evidence = part.evidence or ((_NOT_KNOWN,) if part.name in PROGRAMS else ())
-    return f"{part.name} {amount(gap, part)}" + (f" ({'; '.join(evidence)})" if evidence else "")
+    told = f" ({'; '.join(evidence)})" if evidence else ""
+    return f"{part.name} {amount(gap, part, whole)}{told}"
 
 
 def _because(why: Why, finding: Finding) -> str:

@@ -387,9 +387,9 @@ def _time(pairs: Pairs) -> Gap:
     waiting = replace(waiting, evidence=against("waits", waits))
     gap = divided("time", pairs, lambda side: cpu_ns(side.plain), parts, waiting)
     holds = (
-        "what the probe changes in the program"
+        "CPU time that the program takes because of the probe"
         if because
-        else "CPU time without a clock sample, or sampled in no known file"
+        else "CPU time without a clock sample, or with a sample at an address of no known file"
     )
     merged = "they need clock samples" if because else _why_merged(pairs)
     by: By = "probe" if because else "clock"

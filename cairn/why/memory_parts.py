@@ -70,7 +70,8 @@ def memory_gap(pairs: Pairs) -> Gap | None:
         parts += [replace(copied, evidence=_written(pairs)), part_of(OTHERS, pairs, _others)]
     gap = divided("memory", pairs, lambda side: side.plain.memory.peak_bytes, parts)
     holds = "memory that was in use only between two readings"
-    return replace(gap, holds=holds if is_divided else "copies after a fork, and other processes")
+    undivided = "pages copied after a fork, and the memory of other processes"
+    return replace(gap, holds=holds if is_divided else undivided)
 
 
 def _held(side: Side) -> float | None:

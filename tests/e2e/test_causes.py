@@ -117,7 +117,7 @@ def test_scattered_blocks_slow_the_program_down_for_an_unknown_reason(compared: 
     found, report = compared("scattered", 104729, "walked_list.c", 150000, 10)
     assert found[0].name == PROGRAM
     if any(cause.finding is not None for cause in found):
-        assert "why is not known" in " ".join(report.split())
+        assert "the reason is not known" in " ".join(report.split())
 
 
 @pytest.mark.parametrize(("illness", "strength"), [("scrubbing", 1), ("coarse_sizes", 100)])

@@ -73,7 +73,7 @@ def test_a_part_without_a_reason_stands_before_a_smaller_finding_and_is_told_fir
     why = a_why(own=10, program=900, compared=[finding("slow-new", 0.027)])
     assert names(why) == [PROGRAM, "slow-new"]
     first, *others = sentences(why)
-    assert "the program itself takes" in first and first.endswith("; why is not known.")
+    assert "the program itself takes" in first and first.endswith("; the reason is not known.")
     assert others[-1].startswith("▲ ill against system: It does: 2.7 % of CPU")
     # If a part that the other contender takes more of is the largest, a sentence of its own says it.
     opposite = a_why(own=-950, program=900, raised=[("ill", finding("slow-new", 0.027))])

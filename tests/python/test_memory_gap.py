@@ -64,8 +64,8 @@ def test_copies_after_a_fork_are_a_part_of_memory_with_their_cause() -> None:
     assert found.unexplained.change == MIB
     told = list(sentences(explain(why_run("fast"), samples, "fast", "system")))
     assert (
-        "fast takes 31.5 % more memory than system: copied after a fork +30.8 % (8,000 shared "
-        "pages written by a child against 8,000; 500 by a parent against 500)."
+        "fast takes 31.5 % more memory than system: copied after a fork +30.8 % of system's "
+        "memory (8,000 shared pages written by a child against 8,000; 500 by a parent against 500)."
     ) in told
 
 

@@ -98,7 +98,7 @@ def test_a_note_names_the_source_of_the_parts() -> None:
         for one in (*trials("system"), *trials("fast"))
     ]
     for samples, says in (
-        (clocked, "from clock samples of the plain runs"),
+        (clocked, "come from clock samples of the runs without the probe"),
         (blind, "the kernel does not allow clock samples"),
     ):
         (board,) = boards(run, [explain(run, samples, "fast", "system")])
@@ -203,7 +203,7 @@ def test_page_faults_are_no_cause_if_their_number_is_smaller() -> None:
     (said, *others) = sentences(explain(why_run("fast"), samples, "fast", "system"))
     assert said == (
         "fast takes 12.0 % less CPU time than system: its largest part is contradicted by the "
-        "number of events (page faults −12.0 %)."
+        "number of events (page faults −12.0 % of system's CPU time)."
     )
     assert not any("needs more rounds" in other or FAULTS in other for other in others)
 
@@ -327,7 +327,8 @@ def test_the_answer_names_all_causes_and_nothing_else() -> None:
     found = explain(why_run("fast"), samples, "fast", "system")
     first, *others = sentences(found)
     assert first.startswith(
-        "fast takes 21.4 % less CPU time than system: allocator code −21.4 % (free, local: 1.50 M ×"
+        "fast takes 21.4 % less CPU time than system: allocator code −21.4 % of system's CPU time "
+        "(free, local: 1.50 M ×"
     )
     assert "10.0 ns against 30.0 ns" in first
     assert any("system against fast: Free is slow" in other for other in others)
@@ -393,11 +394,11 @@ def turned(found: Why) -> list[Sample]:
     ("program", "says"),
     [
         (800, "takes 8.2 times the CPU time of system: the program itself takes 10 times as "
-              "long (100 % of the difference); why is not known."),
+              "long (100 % of the difference); the reason is not known."),
         (100, "takes 20.0 % more CPU time than system: the program itself takes 25 % longer "
-              "(+20 %); why is not known."),
+              "(+20 % of system's CPU time); the reason is not known."),
         (8, "takes 72.0 % less CPU time than system: the program itself takes 1/10 of the time "
-            "(100 % of the difference); why is not known."),
+            "(100 % of the difference); the reason is not known."),
     ],
 )  # fmt: skip
 def test_the_program_itself_is_named_first_if_its_part_is_the_largest(
@@ -424,12 +425,29 @@ def test_the_unexplained_part_is_named_first_if_it_is_larger_than_each_cause() -
     first, second, *_ = sentences(found)
     assert first == (
         "fast takes 31.8 % more CPU time than system: most of the difference is unexplained "
-        "(+22.7 %)."
+        "(+22.7 % of system's CPU time)."
     )
     assert second == ("Smaller parts: allocator code +9.1 %.")
     (board,) = boards(why_run("fast"), [found])
     assert "unexplained CPU time can hold CPU time without a clock sample" in board.footer[0]
     assert sum(text.count("nexplained") for text in board.says) == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        (70, "most of the difference is unexplained (+27.3 % of system's CPU time)."),
+        (60, "all of the difference is unexplained (+31.8 % of system's CPU time)."),
+        (50, "more than the difference is unexplained (+36.4 % of system's CPU time)."),
+    ],
+)
+def test_the_first_sentence_says_how_much_of_the_difference_is_unexplained(
+    own: int, says: str
+) -> None:
+    """It said "most" where the allocator's own code took as long under both contenders."""
+    slow = looked_at(trials("fast", 125.0), own=own)
+    found = explain(why_run("fast"), [*looked_at(trials("system")), *slow], "fast", "system")
+    assert next(sentences(found)) == f"fast takes 31.8 % more CPU time than system: {says}"
 
 
 def test_few_clock_samples_of_one_contender_do_not_hide_the_gap() -> None:
@@ -465,8 +483,8 @@ def test_a_part_without_a_shown_difference_is_named_as_a_possible_cause() -> Non
         explain(why_run("fast"), [*scattered, *trials("fast", samples_inside=35)], "fast", "system")
     )
     assert found == (
-        "fast takes 21.4 % less CPU time than system: most of the difference is unexplained "
-        "(−21.4 %)."
+        "fast takes 21.4 % less CPU time than system: all of the difference is unexplained "
+        "(−21.4 % of system's CPU time)."
     )
     assert (
         others[0] == "Possible, but it needs more rounds: allocator code −4 %, program code +4 %."
@@ -499,8 +517,8 @@ def test_the_summary_counts_how_many_large_gaps_are_explained() -> None:
 def test_an_equal_value_is_reported_as_equal() -> None:
     found = explain(why_run("fast"), [*trials("system"), *trials("fast")], "fast", "system")
     assert list(sentences(found)) == [
-        "CPU time: no difference shown between fast and system.",
-        "memory: no difference shown between fast and system.",
+        "No difference in CPU time is shown between fast and system.",
+        "No difference in memory is shown between fast and system.",
     ]
     slower = {n: replace(o, total_ns=3 * (o.total_ns or 0)) for n, o in an_account().kinds.items()}
     alike = explain(
