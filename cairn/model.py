@@ -366,13 +366,13 @@ ACTIVE = Metric("active", "wall − sleep", "ns")
 USER = Metric("user", "user time", "ns")
 SYSTEM = Metric("system", "system time", "ns")
 CPU_TIME = Metric("cpu_time", "CPU time", "ns")
-CPU = Metric("cpu", "CPU", "percent", Direction.NEITHER)
-PEAK = Metric("peak", "peak (tree)", "bytes")
+CPU = Metric("cpu", "CPU use", "percent", Direction.NEITHER)
+PEAK = Metric("peak", "peak memory", "bytes")
 PEAK_LESS_LAZY = Metric("peak_less_lazy", "peak − lazily freed", "bytes")
 LAZY = Metric("lazy", "lazily freed", "bytes", Direction.NEITHER)
 LARGEST = Metric("largest", "largest process", "bytes")
 FAULTS = Metric("faults", "faults", "count")
-SWITCHES = Metric("switches", "switches", "count")
+SWITCHES = Metric("switches", "context switches", "count")
 OPERATION_MEDIAN = Metric("operation_median", "median of an operation", "ns")
 OPERATION_P95 = Metric("operation_p95", "P95", "ns")
 OPERATION_P99 = Metric("operation_p99", "P99", "ns")
@@ -498,6 +498,8 @@ class Change:
     shown: Shown
     p_adjusted: float | None
     rounds: int
+    one_sided: Interval | None = None
+    """The interval of the test of equivalence, which permits twice the error of `interval`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -398,7 +398,8 @@ def _next_steps(
         steps.append(f"cairn bench {bench} -r {min(better, BENCH_ROUNDS_MOST)}")
     elif bench is None and stopped_because == TIME_BUDGET and rule.budget_s is not None:
         more_s = prospect.more_s if prospect is not None else rule.budget_s
-        steps.append(f"cairn compare --budget {units.budget(rule.budget_s + more_s)} …")
+        total = units.budget(rule.budget_s + more_s)
+        steps.append(f"cairn compare --budget {total} … (in total)")
     elif bench is None and rule.max_rounds <= rounds < ROUNDS_MOST:
         wanted_option = "-r" if rule.precision is None else "--max-rounds"
         steps.append(f"cairn compare {wanted_option} {min(better, ROUNDS_MOST)} …")
@@ -442,8 +443,9 @@ def _doubts(judged: Verdict, samples: Sequence[Sample]) -> Iterator[str]:
     if names:
         takes = "takes" if len(names) == 1 else "take"
         yield (
-            f"{_listed(names, 'and')} {takes} less than a third of the CPU time: --verify "
-            "same-output checks that the program still does the same work."
+            f"{_listed(names, 'and')} {takes} less than a third of the CPU time of "
+            f"{judged.baseline}. With --verify same-output, cairn checks that the program still "
+            "does the same work."
         )
 
 

@@ -298,6 +298,7 @@ def changes(
             shown=_shown(interval, one_sided, margin),
             p_adjusted=adjusted,
             rounds=rank.n,
+            one_sided=one_sided,
         )
     return result
 
@@ -377,7 +378,7 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     moment does not depend on the data.
     """
     if not ratios:
-        return Look(True, "no contender left", None, None)
+        return Look(True, "nothing left to compare", None, None)
     rounds = min(len(differences) for differences in ratios.values())
     if rounds == 0:
         return Look(False, None, None, None)

@@ -146,6 +146,16 @@ def sign(change: Change, margin: float) -> str:
             return "?"
 
 
+def _printed(change: Change, margin: float) -> Interval | None:
+    """Returns the interval to print: beside ≈ that of the test of equivalence.
+
+    The wider interval can reach beyond the margin, and would then seem to contradict the sign.
+    """
+    if change.one_sided is not None and sign(change, margin) == "≈":
+        return change.one_sided
+    return change.interval
+
+
 TWICE, TENTH = 1.995, 0.1
 """From a ratio of 2 on, a change is written as a multiple; below a tenth, as a divisor."""
 
@@ -156,25 +166,35 @@ def multiple(ratio: float, half_width: float = 0.0) -> str:
 
 
 def change(change: Change | None, margin: float) -> str:
-    """Returns the estimate after a sign for what is shown: in percent, or as a multiple."""
+    """Returns the estimate after a sign for what is shown: in percent, or as a multiple.
+
+    It has the unit of the interval beside it.
+    """
     if change is None:
         return ""
-    ratio = 1 + change.estimate
-    text = f"× {times(ratio)}" if ratio >= TWICE else units.percent(change.estimate)
+    multiples = _in_multiples(change, _printed(change, margin))
+    text = f"× {times(1 + change.estimate)}" if multiples else units.percent(change.estimate)
     return f"{sign(change, margin)} {text}"
 
 
-def interval(change: Change | None) -> str:
-    """Returns the interval in brackets: in percent, or in multiples if the estimate is one."""
+def interval(change: Change | None, margin: float) -> str:
+    """Returns the interval in brackets: in percent, or in multiples if it reaches twice as much."""
     if change is None:
         return ""
-    if change.interval is None:
+    ends = _printed(change, margin)
+    if change.interval is None or ends is None:
         return "[too few rounds]"
-    low, high = change.interval.low, change.interval.high
-    if 1 + max(change.estimate, high) >= TWICE:
+    low, high = ends.low, ends.high
+    if _in_multiples(change, ends):
         return f"[× {times(1 + low)}, {times(1 + high)}]"
     low_text, high_text = (units.percent(end).removesuffix(" %") for end in (low, high))
     return f"[{low_text}, {high_text}]"
+
+
+def _in_multiples(change: Change, interval: Interval | None) -> bool:
+    """Whether the estimate or the interval reaches twice the baseline."""
+    high = change.estimate if interval is None else max(change.estimate, interval.high)
+    return 1 + high >= TWICE
 
 
 def span(change: Change, margin: float) -> str:
@@ -184,8 +204,9 @@ def span(change: Change, margin: float) -> str:
     one below a tenth of the baseline in divisors ("▼ ÷ 19.2 to 21.5"). The change must have an
     interval.
     """
-    assert change.interval is not None
-    low, high = 1 + change.interval.low, 1 + change.interval.high
+    printed = _printed(change, margin)
+    assert printed is not None
+    low, high = 1 + printed.low, 1 + printed.high
     if high >= TWICE:
         head, ends, tail = "× ", _ends(low, high), ""
     elif low > 0 and high <= TENTH:

@@ -119,7 +119,7 @@ def render(runs: Sequence[Listed], dates: Sequence[str], view: View) -> str:
         for head, text in (
             ("command", " · ".join(shown)),
             ("contenders", message(", ".join(one.contenders))),
-            ("verdict", message(one.verdict)),
+            ("problem" if one.state == "damaged" else "verdict", message(one.verdict)),
         ):
             if text:
                 screen.entry(((f"  {head}", _HEAD, ""),), text)

@@ -66,8 +66,8 @@ def _standings_say(found: Standings) -> Iterator[str]:
         return
     over = _count(len(found.time_over), "workload")
     yield (
-        f"Fastest over {over}: {_named(first)}, at {_mean(first.time)} the time of each "
-        "workload's best."
+        f"Fastest over {over}: {_named(first)}. On average, it takes {_mean(first.time)} the time "
+        "of the fastest in each workload."
     )
     same = [place for place in found.places[1:] if _may_be_best(place.time)]
     if same:
@@ -76,8 +76,8 @@ def _standings_say(found: Standings) -> Iterator[str]:
     if lean is not None and lean.memory is not None:
         over = _count(len(found.memory_over), "workload")
         yield (
-            f"Leanest over {over}: {_named(lean)}, at {_mean(lean.memory)} the peak memory of "
-            "each workload's best."
+            f"Leanest over {over}: {_named(lean)}. On average, it takes {_mean(lean.memory)} the "
+            "peak memory of the leanest in each workload."
         )
         even = [place for place in found.places if place is not lean and _may_be_best(place.memory)]
         if even:
@@ -138,15 +138,17 @@ def _memories(found: Standings) -> Table:
     ]
     if found.large_over and found.small_over:
         border = f"{LARGE_BYTES >> 20} MiB"
-        groups.append((f"≥ {border} ({len(found.large_over)})", lambda place: place.memory_large))
-        groups.append((f"< {border} ({len(found.small_over)})", lambda place: place.memory_small))
+        large, small = len(found.large_over), len(found.small_over)
+        groups.append((f"{large} with ≥ {border}", lambda place: place.memory_large))
+        groups.append((f"{small} with < {border}", lambda place: place.memory_small))
     rows = []
     for number, place in enumerate(found.places, 1):
         cells = [Cell(_no_mean(place)), *(Cell("") for _ in groups[1:])]
         if place.memory is not None:
             cells = [Cell(_with_interval(of(place))) for _, of in groups]
         rows.append((Cell(_numbered(number, _named(place), place.time is not None)), *cells))
-    heads = (f"peak memory, mean of {len(found.memory_over)}", *(head for head, _ in groups))
+    over = _count(len(found.memory_over), "workload")
+    heads = (f"memory, {over}", *(head for head, _ in groups))
     return Table("", heads, tuple(rows))
 
 
@@ -260,7 +262,8 @@ def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
         return
     ran = _count(rounds[0], "round") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} rounds"
     methods = sorted({contest.memory_method for contest in found.contests if contest.memory_method})
-    memory = f" · peak: anonymous + shared, {', '.join(methods)}" if methods else ""
+    pages = "peak memory: anonymous and shared pages"
+    memory = f" · {pages} ({', '.join(methods)})" if methods else ""
     yield (
         f"{ran} of each workload, each in random order · time: wall time without deliberate sleep"
         f"{formatting.printable(memory)}"
@@ -277,7 +280,8 @@ def _standings_footer(run: Run, found: Standings) -> Iterator[str]:
     yield (
         "geometric means, every workload with the same weight; an allocator that failed on a "
         "workload has no mean, "
-        "since the rest would flatter it · workloads are divided by the leanest contender's peak"
+        "since the rest would flatter it · the peak of the leanest contender decides whether a "
+        f"workload counts as ≥ or < {LARGE_BYTES >> 20} MiB"
     )
     yield "noise: half the width of a typical contender's interval of time"
     longest = max((cell.time_ns for cell in found.cells.values() if cell.time_ns), default=None)
@@ -353,8 +357,8 @@ def _scenarios_say(found: Ranking) -> Iterator[str]:
         yield "No ranking: no allocator completed all scenarios."
         return
     yield (
-        f"First by points: {formatting.printable(first.contender)}, {first.points:g} points, at "
-        f"{_mean(first.ratio)} the median of each scenario's best."
+        f"First by points: {formatting.printable(first.contender)} with {first.points:g} points. "
+        f"On average, its median is {_mean(first.ratio)} the median of the best in each scenario."
     )
     ranked = [rank for rank in found.ranks[1:] if rank.points is not None]
     unclear = [
@@ -463,8 +467,8 @@ def _scenarios_footer(run: Run, found: Ranking) -> Iterator[str]:
     ran = _count(rounds[0], "run") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} runs"
     yield f"{ran} of each contender in each scenario, in rounds of random order"
     yield (
-        "median, P95, P99: of the batches of operations in one run; the table shows the median of "
-        "all runs. faults: page faults per operation of one run; also the median of all runs"
+        "median, P95, P99: over the batches of operations of one run · faults: page faults per "
+        "operation of one run · the table shows the median of each of them over all runs"
     )
     yield (
         f"÷ best: paired Hodges–Lehmann, with {100 * found.level:g} % intervals that account for "

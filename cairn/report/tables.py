@@ -104,7 +104,6 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
 
 _SUMMARY_HEADS = {
     model.WALL.key: "wall time",
-    model.PEAK.key: "peak memory",
     model.FAULTS.key: "page faults",
 }
 
@@ -238,7 +237,7 @@ def _changes(
             else:
                 cells += [
                     Cell(formatting.change(change, comparison.rule.margin), good),
-                    Cell(formatting.interval(change), good),
+                    Cell(formatting.interval(change, comparison.rule.margin), good),
                 ]
         rows.append(tuple(cells))
     return Table(
@@ -269,7 +268,7 @@ def _against(comparison: Comparison) -> Table:
             Cell(text, formatting.good(change, model.CPU_TIME, comparison.rule.margin))
         )
     most = max(len(cells) for cells in rows.values())
-    heads = ("CPU time: user + system", "[95 %], each pair by itself", *[""] * (most - 1))
+    heads = ("CPU time, as a ratio", "[95 %], each pair by itself", *[""] * (most - 1))
     return Table(
         title="",
         heads=heads,
@@ -300,10 +299,11 @@ def footer(comparison: Comparison) -> str:
     """Returns how the numbers were measured, on one line."""
     parts = [_rounds(comparison)]
     if len(_alive(comparison)) > 1:
-        parts.append("paired Hodges–Lehmann, Holm-adjusted")
+        levels = _levels(comparison, comparison.metrics)
+        parts.append(f"{levels}: paired Hodges–Lehmann, Holm-adjusted")
     parts += _loaded(comparison)
     if comparison.memory_method:
-        parts.append(f"peak: anonymous + shared, {comparison.memory_method}")
+        parts.append(f"peak memory: anonymous and shared pages ({comparison.memory_method})")
     return " · ".join(parts)
 
 
@@ -312,15 +312,28 @@ def summary_footer(comparison: Comparison) -> str:
     parts = [_rounds(comparison)]
     if comparison.judged.recommendations:
         base = formatting.printable(comparison.baseline)
-        parts.append(f"95 % intervals against {base}")
+        shown = (comparison.time, comparison.cpu_time, *_JUDGED)
+        parts.append(f"{_levels(comparison, shown)} against {base}")
     if comparison.time == load_output.REQUEST_TIME:
         both = comparison.cpu_time == load_output.REQUEST_CPU_TIME
         parts.append("time and CPU time are per request" if both else "time is per request")
     parts += _loaded(comparison)
     if comparison.memory_method:
         sampled = comparison.memory_method == "sampled"
-        parts.append("peak sampled" if sampled else f"peak by {comparison.memory_method}")
+        how = "sampling" if sampled else comparison.memory_method
+        parts.append(f"peak memory by {how}")
     return " · ".join(parts)
+
+
+def _levels(comparison: Comparison, metrics: Sequence[Metric]) -> str:
+    """Returns the levels of the intervals. The one beside ≈ is that of the test of equivalence."""
+    alike = any(
+        metric.key in row.changes
+        and formatting.sign(row.changes[metric.key], comparison.rule.margin) == "≈"
+        for row in _alive(comparison)
+        for metric in metrics
+    )
+    return f"95 % intervals{' (beside ≈: 90 %)' if alike else ''}"
 
 
 def _rounds(comparison: Comparison) -> str:
@@ -338,9 +351,9 @@ def _loaded(comparison: Comparison) -> list[str]:
     )
     if not loaded or loaded == (0, 0):
         return []
-    processes = units.counted(loaded[1], "process", "processes")
     if loaded[0] == loaded[1]:
-        return [f"allocators loaded in every process ({loaded[0]} of {loaded[1]} in a run)"]
+        return [f"allocators loaded in every process ({units.count(loaded[0])} in a run)"]
+    processes = units.counted(loaded[1], "process", "processes")
     return [f"an allocator was loaded in only {loaded[0]} of {processes}"]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.compare import suitability
@@ -109,7 +109,7 @@ def outlook(prospect: Prospect | None) -> Iterator[str]:
         more = units.counted(prospect.more, "more round")
         took = units.duration(max(1.0, prospect.more_s))
         width = units.percent(prospect.half_width, signed=False)
-        yield f"{more}, about {took}, would narrow the intervals of time to ±{width}."
+        yield f"{more} would take about {took} and narrow the 95 % intervals of time to ±{width}."
 
 
 def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
         most = [f"{_bound((only.effect(aim).high or 1.0) - 1)} more {aim.value}" for aim in unclear]
         yield (
             f"No difference in {_listed([aim.value for aim in unclear], 'or')} is shown; it takes "
-            f"{_listed(most, 'and')} at most."
+            f"at most {_listed(most, 'and')}."
         )
 
 
@@ -143,7 +143,8 @@ def _advice(verdict: Verdict) -> str:
         by = _listed([one.aim.value for one in measured if one.best], "and")
         head = f"By {by}: use {formatting.printable(only.contender)}."
         parts = [part for part in _parts([only], verdict.margin) if part.better is not None]
-        proof = f"It takes {_joined(parts, base)}."
+        proof = _takes("it", "takes", parts, base)
+        proof = f"{proof[0].upper()}{proof[1:]}."
         return " ".join([head, proof, *_costs_nothing(only, verdict)])
     groups: dict[tuple[int, str], list[Recommendation]] = {}
     for one in measured:
@@ -205,9 +206,9 @@ def _open(group: Sequence[Recommendation]) -> str:
     """The advice where a difference may still hide in a wide interval."""
     possible = _possible(group)
     if possible:
-        return f"no verdict yet: another allocator may still save up to {possible}"
+        return f"no verdict yet, because another allocator may still save up to {possible}"
     missing = next(one.possible_with for one in group if one.possible_with is not None)
-    return f"no verdict yet, since it is not known for {formatting.printable(missing)}"
+    return f"no verdict yet, because there is no interval for {formatting.printable(missing)}"
 
 
 def _possible(aims: Sequence[Recommendation]) -> str:
@@ -329,7 +330,7 @@ def _sentence(group: Sequence[Judgement], base: str, margin: float) -> str:
     """What is proven of contenders of which the same is proven."""
     names = _listed([formatting.printable(one.contender) for one in group], "and")
     takes = "takes" if len(group) == 1 else "take"
-    text = f"{names} {takes} {_joined(list(_parts(group, margin)), base)}"
+    text = _takes(names, takes, list(_parts(group, margin)), base)
     match group[0].effects[0].outcome:
         case Outcome.NOT_SHOWN:
             return f"{text}; no difference in time is shown."
@@ -421,20 +422,33 @@ def _multiple(effect: Effect) -> str:
     return formatting.multiple(ratio, ((effect.high or 0.0) - (effect.low or 0.0)) / 2)
 
 
-def _joined(parts: Sequence[_Share], base: str) -> str:
-    """The parts as a list, and the baseline. "but" separates better parts from worse ones.
+def _takes(subject: str, verb: str, parts: Sequence[_Share], base: str) -> str:
+    """A sentence on the parts, without a full stop. "but" separates better parts from worse ones.
 
-    On each side the measures keep their order. The side of the first difference comes first.
+    On each side the measures keep their order. The side of the first difference comes first. If all
+    parts need the same word before the baseline, that word and the baseline follow the last part.
+    Otherwise the sentence begins with the baseline.
     """
     sides = [part.better for part in parts if part.better is not None]
     first = [part for part in parts if part.better in (None, *sides[:1])]
     rest = [part for part in parts if part not in first]
     if first and first[0].better is None and False in sides[:1] and len(first) > 1:
         first, rest = ([first[0]], [*first[1:]]) if not rest else (first, rest)
-    texts = [
-        _listed([part.text for part in _merged(side)], "and") for side in (first, rest) if side
-    ]
-    return f"{', but '.join(texts)} {(rest or first)[-1].preposition} {base}"
+    sides_merged = [_merged(side) for side in (first, rest) if side]
+    if len({part.preposition for part in parts}) > 1:
+        return f"Compared with {base}, {subject} {verb} {_sides_text(sides_merged)}"
+    last = sides_merged[-1][-1]
+    if last.preposition == "of":
+        # The amount is of the measure: "twice the memory of system (100 MiB more)".
+        sides_merged[-1][-1] = replace(last, note=f" of {base}{last.note}")
+        tail = ""
+    else:
+        tail = f" {last.preposition} {base}"
+    return f"{subject} {verb} {_sides_text(sides_merged)}{tail}"
+
+
+def _sides_text(sides: Sequence[Sequence[_Share]]) -> str:
+    return ", but ".join(_listed([part.text for part in side], "and") for side in sides)
 
 
 def _merged(parts: Sequence[_Share]) -> list[_Share]:
@@ -443,7 +457,7 @@ def _merged(parts: Sequence[_Share]) -> list[_Share]:
     for part in parts:
         last = merged[-1] if merged else None
         if last is not None and last.how == part.how and not last.note:
-            what = f"{last.what} and {part.what}"
+            what = f"{last.what.replace(' and ', ', ')} and {part.what}"
             merged[-1] = _Share(last.how, what, part.note, last.better, last.preposition)
         else:
             merged.append(part)
@@ -451,8 +465,11 @@ def _merged(parts: Sequence[_Share]) -> list[_Share]:
 
 
 def _listed(words: Sequence[str], last: str) -> str:
-    """A list in words, with the conjunction `last`: "a, b and c"."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+    """A list in words, with the conjunction `last`: "a, b and c", or "a and b, and c"."""
+    if len(words) == 1:
+        return words[0]
+    comma = "," if any(f" {last} " in word for word in words) else ""
+    return f"{', '.join(words[:-1])}{comma} {last} {words[-1]}"
 
 
 def _margin(margin: float) -> str:

@@ -146,7 +146,7 @@ def test_the_arena_competes_in_malloctest(cairn) -> None:
     assert result.code == 0, result.err
     for comparison in result.json["comparisons"]:
         assert {row["contender"] for row in comparison["rows"]} == {"system", "arena"}
-    for text in ("user time", "system time", "largest process", "peak (tree)"):
+    for text in ("user time", "system time", "largest process", "peak memory"):
         assert text in cairn("report", "--md").out.replace("\\", "")
 
 

@@ -307,7 +307,7 @@ def test_the_arena_is_compared_with_the_bare_pointer_too() -> None:
     found = comparison.compare(samples, run.contenders, "system", run.rule, beside=pairs)
     assert [(pair.contender, pair.other) for pair in found.against] == list(pairs[:2])
     text = terminal.render(run, [found], View())
-    assert "CPU time: user + system" in text
+    assert "CPU time, as a ratio" in text
     assert "÷ system 0.22 [0.22, 0.22]" in text and "÷ bump 1.10 [1.10, 1.10]" in text
 
 

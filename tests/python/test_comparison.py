@@ -511,7 +511,7 @@ class TestVerdict:
         assert time.possible == pytest.approx(-change.interval.low)
         assert time.possible_with == "a"
         assert said(comparison)[0].startswith(
-            "No verdict yet: another allocator may still save up to 12 % of time, "
+            "No verdict yet, because another allocator may still save up to 12 % of time, "
         )
         assert comparison.prospect is not None
         assert (comparison.prospect.rounds, comparison.prospect.more) == (80, 60)
@@ -537,7 +537,7 @@ class TestVerdict:
             runs({"system": 10, "a": 10}, noise=0.2), ("system", "a"), rule,
             stopped_because="time budget",
         )  # fmt: skip
-        assert comparison.next_steps[1:] == ("cairn compare --budget 24min …",)
+        assert comparison.next_steps[1:] == ("cairn compare --budget 24min … (in total)",)
 
     def test_narrow_intervals_without_a_shown_difference_keep_the_baseline(self) -> None:
         rule = StopRule(precision=0.02, margin=0.001, max_rounds=60)
@@ -561,7 +561,7 @@ class TestVerdict:
         assert outcomes(comparison, "b")[0] is Outcome.NOT_SHOWN
         assert said(comparison)[0].endswith(" of time.")
         assert (
-            "By time: no verdict yet: another allocator may still save up to "
+            "By time: no verdict yet, because another allocator may still save up to "
             in said(comparison)[0]
         )
         assert said(comparison)[-1] == "a takes 10 % more time and CPU time than system."
@@ -660,7 +660,10 @@ class TestLimits:
             replace(one, output_digest=digest) for one in runs({"system": 10, "a": 10 * share})
         ]
         notes = judge(samples, ("system", "a")).notes
-        assert any("a takes less than a third of the CPU time" in note for note in notes) == doubted
+        assert (
+            any("a takes less than a third of the CPU time of system" in note for note in notes)
+            == doubted
+        )
         assert not judge(samples, ("system", "a"), bench="larson").notes
 
     def test_programs_out_of_reach_are_named(self) -> None:

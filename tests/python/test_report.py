@@ -15,7 +15,17 @@ from support.widths import at_all_widths
 
 from cairn.compare import comparison
 from cairn.memory import Memory
-from cairn.model import SCHEMA, Contender, CpuSamples, Run, Sample, Workload
+from cairn.model import (
+    SCHEMA,
+    Change,
+    Contender,
+    CpuSamples,
+    Interval,
+    Run,
+    Sample,
+    Shown,
+    Workload,
+)
 from cairn.report import formatting, markdown, run_csv, run_json, tables, terminal
 from cairn.report.view import View
 
@@ -90,7 +100,7 @@ def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_i
             else s
             for s in samples()
         ]
-        assert "loaded in only 3 of 5 processes" in shown(a_run(), of)
+        assert "loaded in only 3 of 5 processes" in " ".join(shown(a_run(), of).split())
 
 
 def test_without_colour_the_report_has_the_same_signs() -> None:
@@ -114,7 +124,7 @@ def test_lazily_freed_memory_is_a_column_only_if_there_is_any() -> None:
 
 def test_full_adds_spread_range_and_runs_of_every_metric() -> None:
     text = shown(a_run(), samples(), full=True)
-    for word in ("mean ± σ", "min … max", "runs", "switches", " 12"):
+    for word in ("mean ± σ", "min … max", "runs", "context switches", " 12"):
         assert word in text
 
 
@@ -219,8 +229,8 @@ def test_the_footer_names_the_method_and_the_proof() -> None:
         "12 rounds",
         "Hodges–Lehmann",
         "Holm",
-        "loaded in every process (2 of 2 in a run)",
-        "anonymous + shared, cgroup v1",
+        "loaded in every process (2 in a run)",
+        "anonymous and shared pages (cgroup v1)",
     ):
         assert word in line
 
@@ -228,3 +238,25 @@ def test_the_footer_names_the_method_and_the_proof() -> None:
 def test_printable_keeps_ordinary_text() -> None:
     assert formatting.printable("Käse ▲ 日本 a b") == "Käse ▲ 日本 a b"
     assert formatting.printable("a\nb\tc\x00") == "a\\nb\\tc\\x00"
+
+
+def a_change(low: float, high: float, one_sided: tuple[float, float], shown: Shown) -> Change:
+    """Returns a change with these two intervals."""
+    ends = Interval(*one_sided, 0.90)
+    return Change((low + high) / 2, Interval(low, high, 0.95), shown, 1.0, 12, one_sided=ends)
+
+
+def test_the_interval_beside_the_sign_of_equivalence_does_not_contradict_it() -> None:
+    """The sign ≈ stood beside "−1.47 to +0.50 %", although it says that all is within ±1 %."""
+    same = a_change(-0.0147, 0.005, (-0.008, 0.004), Shown.EQUIVALENT)
+    assert formatting.span(same, 0.01) == "≈ −0.80 to +0.40 %"
+    assert formatting.interval(same, 0.01) == "[−0.8, +0.4]"
+    open_ = a_change(-0.0147, 0.005, (-0.012, 0.004), Shown.NOT_SHOWN)
+    assert formatting.span(open_, 0.01) == "? −1.47 to +0.50 %"
+    assert formatting.interval(open_, 0.01) == "[−1.5, +0.5]"
+
+
+def test_the_footer_names_the_level_of_the_interval_beside_the_sign_of_equivalence() -> None:
+    alike = compared(a_run(), samples())
+    assert "95 % intervals (beside ≈: 90 %) against system" in tables.summary_footer(alike)  # type: ignore[arg-type]
+    assert "95 % intervals (beside ≈: 90 %): paired" in tables.footer(alike)  # type: ignore[arg-type]

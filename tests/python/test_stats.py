@@ -402,9 +402,9 @@ class TestLook:
             is None
         )
 
-    def test_no_contender_left_is_a_reason_to_stop(self) -> None:
+    def test_nothing_left_to_compare_is_a_reason_to_stop(self) -> None:
         look = stats.look({}, StopRule())
-        assert (look.stop, look.because) == (True, "no contender left")
+        assert (look.stop, look.because) == (True, "nothing left to compare")
 
     def test_before_the_first_round_nothing_is_known(self) -> None:
         look = stats.look({"a": []}, StopRule(max_rounds=47))

@@ -193,9 +193,9 @@ SHAPES: dict[str, Shape] = {
     ),
     "baseline-failed": Shape(
         {"system": Truth(failure="ended with exit code 1"), "cairn": ratios(time=0.8)},
-        stopped="no contender left",
+        stopped="nothing left to compare",
     ),
-    "alone": Shape({"system": ratios()}, stopped="no contender left"),
+    "alone": Shape({"system": ratios()}, stopped="nothing left to compare"),
     "no-round": Shape({"system": ratios(), "cairn": ratios()}, rounds=0, stopped="interrupted"),
     "mix-of-three": Shape(
         {
@@ -425,21 +425,21 @@ def test_but_stands_where_good_news_turns_into_bad_news() -> None:
         "x takes twice the time and 3.0 times the page faults, but half the memory of system."
     )
     assert sentence(cpu=1.1, memory=1.2, same=True) == (
-        "x takes the same time within ±1 %, but 10 % more CPU time and 20 % more memory than "
-        "system."
+        "Compared with system, x takes the same time within ±1 %, but 10 % more CPU time and 20 % "
+        "more memory."
     )
     assert sentence(cpu=1.1, memory=0.8, same=True) == (
-        "x takes the same time within ±1 % and 10 % more CPU time, but 20 % less memory than "
-        "system."
+        "Compared with system, x takes the same time within ±1 % and 10 % more CPU time, but 20 % "
+        "less memory."
     )
     assert sentence(memory=0.8, same=True) == (
-        "x takes the same time within ±1 % and 20 % less memory than system."
+        "Compared with system, x takes the same time within ±1 % and 20 % less memory."
     )
 
 
 def test_measures_keep_their_order_and_equal_ones_are_joined() -> None:
     assert sentence(time=0.8, cpu=0.8, memory=0.7, faults=0.6) == (
-        "x takes 20 % less time and CPU time, 30 % less memory and 40 % fewer page faults than "
+        "x takes 20 % less time and CPU time, 30 % less memory, and 40 % fewer page faults than "
         "system."
     )
     assert sentence(cpu=0.86, memory=1.31) == (
