@@ -322,6 +322,9 @@ class Sample:
     """The report of a built-in workload."""
     probe: ProbeSummary | None = None
     """The probe's results, if `Settings.why` is set and this contender runs with the probe."""
+    unrecorded: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The processes that the probe could not record: by program and reason, their number. The
+    reason is that of `profile.tally.Missing`. The program is "" if it is not known."""
     cpu_samples: CpuSamples | None = None
     """The clock samples, if `Settings.why` is set and this contender runs without the probe."""
     unseen: str | None = None

@@ -204,11 +204,11 @@ def profile(
             private_folder() as scratch,
             spare_memory() as spare,
         ):
-            samples = scratch / "cpu_samples"
+            samples, witness = scratch / "cpu_samples", scratch / "witness.jsonl"
             report = partial(_report, contender, outs, samples)
-            with Counting(span, folder, spare, report) as counting:
+            with Counting(span, folder, spare, witness, report) as counting:
                 probe = _probe_variables(folder, told, spare)
-                ended = _run(contender, command, probe, samples, counting.signals)
+                ended = _run(contender, command, probe, samples, counting.signals, witness)
             if ended.problem is None:
                 again = share_runs.Again(
                     contender,
@@ -222,6 +222,7 @@ def profile(
                         _probe_variables(to, told, spare),
                         samples,
                         {},
+                        None,
                         quiet=True,
                     ),
                 )
@@ -359,12 +360,19 @@ def _run(
     probe: Mapping[str, str],
     samples: Path,
     ours: Mapping[signal.Signals, Callable[[], None]],
+    witness: Path | None,
     quiet: bool = False,
 ) -> Ended:
     from cairn.run import foreground
 
     return foreground.run(
-        contender, command, probe=probe, ours=ours, cpu_samples=samples, quiet=quiet
+        contender,
+        command,
+        probe=probe,
+        ours=ours,
+        cpu_samples=samples,
+        witness=witness,
+        quiet=quiet,
     )
 
 
@@ -446,9 +454,9 @@ def _finished(counting: Counting, tree: Tree | None, ended: Ended) -> Ended:
     except NoProfile as error:
         missing = not_recorded(tree.missing if tree is not None else ())
         known = f"there is no profile: {missing or 'no process of the program allocated memory'}"
-        fail(
-            CairnError(known if counting.whole else str(error)), ended.exit_code or EXIT_CANNOT_RUN
-        )
+        if not counting.whole:
+            known = f"{error}; missing: {missing}" if missing else str(error)
+        fail(CairnError(known), ended.exit_code or EXIT_CANNOT_RUN)
     except CairnError as error:
         fail(error, ended.exit_code or EXIT_CANNOT_RUN)
     return ended

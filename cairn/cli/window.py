@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Literal
 from cairn import units
 from cairn.cli.console import say, stderr
 from cairn.errors import CairnError
+from cairn.model import Unreached
 
 if TYPE_CHECKING:
     from cairn.profile.spare import Spare
     from cairn.profile.tally import Profile, Tree
     from cairn.profile.window import Snapshot
+
+
+_EXEC_S = 0.1
+"""A program that was executed needs at most this long until the witness reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,15 @@ class Counting:
     """
 
     def __init__(
-        self, span: Span, folder: Path, spare: Spare | None, report: Callable[[Profile], None]
+        self,
+        span: Span,
+        folder: Path,
+        spare: Spare | None,
+        witness: Path,
+        report: Callable[[Profile], None],
     ) -> None:
         self._span, self._folder, self._spare, self._report = span, folder, spare, report
+        self._witness = witness
         self._events: SimpleQueue[Literal["signal", "over"]] = SimpleQueue()
         self._started_ns = time.monotonic_ns()
         self._begin: Snapshot | None = None
@@ -100,7 +111,19 @@ class Counting:
     def _since(self, begin: Snapshot) -> Profile:
         from cairn.profile import window
 
-        return window.since(self._folder, begin, self._started_ns, self._spare)
+        unreached = self._unreached()
+        if any(one.reason == "silent" for _, one in unreached):
+            # A program that has just been executed has not reported yet. The others remain silent.
+            time.sleep(_EXEC_S)
+            again = self._unreached()
+            unreached = tuple(one for one in unreached if one in again)
+        return window.since(self._folder, begin, self._started_ns, self._spare, unreached)
+
+    def _unreached(self) -> tuple[tuple[int, Unreached], ...]:
+        """(process id, program) for each program that the probe could not reach until now."""
+        from cairn.run.proof import unreached_processes
+
+        return unreached_processes(self._witness.read_bytes()) if self._witness.exists() else ()
 
     def _follow(self) -> None:
         try:
@@ -122,7 +145,7 @@ class Counting:
         if later and not self._waited(span.delay):
             return
         self._begin = (
-            window.look(self._folder, self._spare)
+            window.look(self._folder, self._spare, self._unreached())
             if later
             else window.Snapshot(self._started_ns, {}, frozenset(), {}, {})
         )

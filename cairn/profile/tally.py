@@ -398,6 +398,8 @@ class Window:
     end_ns: int
     after_ns: int
     """Time from the start of the program to the start of the window."""
+    missing: tuple[Missing, ...] = ()
+    """The processes that ran in the window and are not in the profile, as far as they are known."""
 
 
 Scope = Literal["processors", "threads", "threads in user mode", "timers"]
@@ -529,6 +531,8 @@ class Profile:
     @property
     def missing(self) -> tuple[Missing, ...]:
         """The processes that are not in the profile, as far as they are known."""
+        if self.window is not None:
+            return self.window.missing
         return self.tree.missing if self.tree is not None else ()
 
     @property

@@ -8,14 +8,25 @@ window.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.errors import CairnError
+from cairn.model import Unreached
 from cairn.profile import reader
+from cairn.profile.missing import missing_processes
 from cairn.profile.spare import Spare
-from cairn.profile.tally import Moment, Peak, Process, ProcessProfile, Profile, Tally, Window
+from cairn.profile.tally import (
+    Missing,
+    Moment,
+    Peak,
+    Process,
+    ProcessProfile,
+    Profile,
+    Tally,
+    Window,
+)
 
 _TRIES = 5
 """Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
@@ -50,31 +61,57 @@ class Snapshot:
     """By process id, because the kernel's counts of a process continue after an exec."""
     peaks: Mapping[str, Peak]
     """By file name: the peak of the usable bytes of the live blocks so far, if they are counted."""
+    ended: tuple[Process, ...] = ()
+    """The recorded processes that had ended."""
+    gone: frozenset[Missing] = frozenset()
+    """The processes that are not recorded, and that had ended."""
 
 
-def look(folder: Path, spare: Spare | None = None) -> Snapshot:
-    """Reads all files that are in the folder now, and all records in the spare memory."""
+def look(
+    folder: Path,
+    spare: Spare | None = None,
+    unreached: Sequence[tuple[int, Unreached]] = (),
+) -> Snapshot:
+    """Reads all files that are in the folder now, and all records in the spare memory.
+
+    unreached: (process id, program) for each program that the probe could not reach until now.
+    """
     counted: dict[str, Tally] = {}
     over: set[str] = set()
     usage: dict[int, Usage] = {}
     peaks: dict[str, Peak] = {}
+    processes: list[Process] = []
+    ended: list[Process] = []
     at_ns = time.monotonic_ns()
     for name in _names(folder, spare):
         found = _read(folder, spare, name)
         if found is None:
             continue
+        processes.append(found.process)
         used = _usage(found.process)
         if used is None:
             over.add(name)
+            ended.append(found.process)
         else:
             counted[name], usage[found.process.pid] = found.tally, used
             if found.process.peak_usable is not None:
                 peaks[name] = found.process.peak_usable
-    return Snapshot(at_ns, counted, frozenset(over), usage, peaks)
+    gone = frozenset(
+        one for one in _missing(spare, unreached, processes) if one.pid and not _runs(one.pid)
+    )
+    return Snapshot(at_ns, counted, frozenset(over), usage, peaks, tuple(ended), gone)
 
 
-def since(folder: Path, begin: Snapshot, started_ns: int, spare: Spare | None = None) -> Profile:
+def since(
+    folder: Path,
+    begin: Snapshot,
+    started_ns: int,
+    spare: Spare | None = None,
+    unreached: Sequence[tuple[int, Unreached]] = (),
+) -> Profile:
     """The profile of the window from `begin` until now, for a program that started at `started_ns`.
+
+    unreached: (process id, program) for each program that the probe could not reach until now.
 
     Raises NoProfile if nothing was counted in the window.
     """
@@ -82,7 +119,29 @@ def since(folder: Path, begin: Snapshot, started_ns: int, spare: Spare | None = 
     found = reader.added_up(_windowed(folder, spare, begin, end_ns))
     if found is None:
         raise reader.NoProfile("nothing was counted in that time: no running process allocated")
-    return replace(found, window=Window(begin.at_ns, end_ns, max(0, begin.at_ns - started_ns)))
+    missing = _missing(spare, unreached, (*begin.ended, *found.processes))
+    within = tuple(one for one in missing if one not in begin.gone)
+    after_ns = max(0, begin.at_ns - started_ns)
+    return replace(found, window=Window(begin.at_ns, end_ns, after_ns, within))
+
+
+def _missing(
+    spare: Spare | None,
+    unreached: Sequence[tuple[int, Unreached]],
+    processes: Iterable[Process],
+) -> tuple[Missing, ...]:
+    """The processes that are not recorded so far. `processes` are those that are."""
+    noted = (spare.missing(), spare.executed()) if spare is not None else ((), ())
+    return missing_processes(*noted, unreached, tuple(processes))
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process has not ended yet."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return after_name[:1] not in ([b"Z"], [b"X"])
 
 
 def _windowed(

@@ -136,7 +136,7 @@ def not_recorded(missing: Sequence[Missing]) -> str:
     for (program, why), pids in programs[:_PROGRAMS_MOST]:
         shown = [str(pid) for pid in pids[:_PIDS_MOST]]
         more = f" and {len(pids) - len(shown):,} more" if len(pids) > len(shown) else ""
-        clauses.append(f"{printable(program)} ({', '.join(shown)}{more}) {_reason(why)}")
+        clauses.append(f"{printable(program)} ({', '.join(shown)}{more}) {why_missing(why)}")
     if unnamed:
         clauses.append(units.counted(unnamed, "other process", "other processes"))
     return "; ".join(clauses)
@@ -147,8 +147,11 @@ def _by_number(entry: tuple[tuple[str, str], list[int]]) -> int:
     return -len(entry[1])
 
 
-def _reason(why: str) -> str:
-    """Returns why a process is missing, as the predicate of its program."""
+def why_missing(why: str) -> str:
+    """Returns why a process is missing, as the predicate of its program.
+
+    `why` is that of `Missing`.
+    """
     if why in _UNREACHED:
         return _UNREACHED[why]
     code = getattr(errno, why, None)

@@ -16,6 +16,7 @@ from cairn.report.formatting import (
     printable,
     shortened,
 )
+from cairn.report.profile_notes import why_missing
 from cairn.report.profile_numbers import about
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
@@ -23,6 +24,10 @@ from cairn.why.causes import causes
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted
 from cairn.why.parts import CALLING, INTERRUPTS, PROGRAMS, UNEXPLAINED, Gap, Part
 
+_NOT_DIVIDED = "not divided"
+"""The name of the unexplained part if it contains parts that were not measured."""
+_PROGRAMS_MOST = 4
+"""The most programs that a sentence about missing processes names."""
 _TELL_FROM = 0.01
 """The least cause that a sentence names, as a share of the other contender's CPU time or memory, or
 of the difference if that is more. Smaller causes appear only in the table."""
@@ -122,6 +127,7 @@ def _board(found: Sequence[Why], title: str) -> Board:
             printable(f"{why.contender} against {why.baseline}: {why.why_not}")
             for why in found
             if why.why_not
+            for told in [tuple(_unrecorded(why))]
         ),
     )
 
@@ -216,7 +222,29 @@ def sentences(why: Why) -> Iterator[str]:
         yield from _larger(why, name)
     if why.memory is None and why.time is not None:
         yield f"Memory was not measured in the same way for {why.contender} and {why.baseline}."
+    yield from _unrecorded(why)
     yield from _findings(why)
+
+
+def _unrecorded(why: Why) -> Iterator[str]:
+    """Yields which processes the probe could not record, for each contender that has some."""
+    for name, programs in why.unrecorded.items():
+        each = [
+            (number, program, reason)
+            for program, reasons in programs.items()
+            for reason, number in reasons.items()
+        ]
+        each.sort(key=lambda one: (not one[1], -one[0]))
+        named = [(program, reason) for _, program, reason in each if program]
+        clauses = [f"{program} {why_missing(reason)}" for program, reason in named[:_PROGRAMS_MOST]]
+        if len(clauses) < len(each):
+            clauses.append("and others")
+        number = sum(one[0] for one in each)
+        yield (
+            f"▲ Of {name}'s runs with the probe, {units.counted(number, 'process', 'processes')} "
+            f"{'is' if number == 1 else 'are'} missing: {'; '.join(clauses)}. The operations, "
+            f"system calls and findings here do not contain {'it' if number == 1 else 'them'}."
+        )
 
 
 def _findings(why: Why) -> Iterator[str]:

@@ -67,6 +67,7 @@ def run(
     probe: Mapping[str, str] | None = None,
     ours: Mapping[signal.Signals, Callable[[], None]] | None = None,
     cpu_samples: Path | None = None,
+    witness: Path | None = None,
     quiet: bool = False,
 ) -> Ended:
     """Runs `command` under `contender` until it ends.
@@ -74,6 +75,8 @@ def run(
     probe: the environment variables of the probe; needed if the contender runs with the probe.
     ours: signals that are not passed on to the program, with the function to call instead.
     cpu_samples: the file for the clock samples of the kernel; None for none.
+    witness: the file for the witness's records, so that others can read them while the program
+        runs; None for a private one.
     quiet: gives the program no terminal, and drops its output.
 
     Raises ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError
@@ -81,7 +84,7 @@ def run(
     """
     with private_folder() as scratch:
         used = carried(contender, scratch)
-        witness = scratch / "witness.jsonl"
+        witness = witness or scratch / "witness.jsonl"
         witness.touch(mode=0o600)
         environment = preload_environment(
             used, carried_witness(scratch), witness, os.environ

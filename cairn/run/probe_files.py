@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cairn.profile import reader
+from cairn.profile.missing import missing_processes
 from cairn.profile.spare import Spare
 from cairn.profile.tally import ProcessProfile, Profile
 
@@ -32,3 +33,18 @@ def gathered(folder: Path, spare: Spare | None) -> tuple[Profile | None, list[tu
             yield each
 
     return reader.added_up(noted()), list(owners)
+
+
+def unrecorded(found: Profile | None, spare: Spare | None) -> dict[str, dict[str, int]]:
+    """The processes that could write neither a file nor a record: `Sample.unrecorded`.
+
+    found: the profile of the run; None if no process counted anything.
+    """
+    if spare is None:
+        return {}
+    processes = found.processes if found is not None else ()
+    numbers: dict[str, dict[str, int]] = {}
+    for one in missing_processes(spare.missing(), spare.executed(), (), processes):
+        of = numbers.setdefault(one.program, {})
+        of[one.why] = of.get(one.why, 0) + 1
+    return numbers

@@ -273,8 +273,11 @@ class Runner:
             counted, errors = _counted(_tail(stderr, _VALGRIND_BYTES))
         proof = judge(witness, contender, launched.pid, seen_by(contender))
         summary = None
+        unrecorded: dict[str, dict[str, int]] = {}
         if contender.probed:
-            proof, summary = self._behind_probe(contender, proof, trial, launched, spare)
+            proof, summary, unrecorded = self._behind_probe(
+                contender, proof, trial, launched, spare
+            )
         where, unseen = self._cpu_samples(contender) if looked_at else (None, None)
         output = stdout if keep_output else None
         metrics: dict[str, float] = {}
@@ -343,6 +346,7 @@ class Runner:
             load=load,
             reported=reported,
             probe=summary,
+            unrecorded=unrecorded,
             cpu_samples=where,
             unseen=unseen,
             output_digest=digest,
@@ -377,17 +381,18 @@ class Runner:
         trial: Trial,
         launched: Launched,
         spare: Spare | None,
-    ) -> tuple[Proof, ProbeSummary | None]:
-        """Reads and deletes the probe's files. Returns the completed proof, and a summary.
+    ) -> tuple[Proof, ProbeSummary | None, dict[str, dict[str, int]]]:
+        """Reads and deletes the probe's files.
 
-        `spare` has the processes that could make no file.
+        Returns the completed proof, a summary, and the processes that the probe could not record,
+        as in `Sample.unrecorded`. `spare` has the processes that could make no file.
 
         The witness only reports that the probe owns malloc. The probe's files complete the proof:
         they name the allocator that the probe calls. The summary is None without --why, and if no
         file of the probe can be read.
         """
         # Imported here: numpy takes longer to load than most programs take to run.
-        from cairn.run.probe_files import gathered
+        from cairn.run.probe_files import gathered, unrecorded
         from cairn.why import profile_summary
 
         found, owners = gathered(self._profiles, spare)
@@ -404,7 +409,7 @@ class Runner:
             probed = profile_summary.summarized(
                 replace(found, tree=tree_of(launched, command, contender))
             )
-        return replace(proof, problem=problem), probed
+        return replace(proof, problem=problem), probed, unrecorded(found, spare)
 
     def _cpu_samples(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:
         """The clock samples of the run that has just ended, or the reason why there are none."""

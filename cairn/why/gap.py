@@ -62,8 +62,9 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cairn import units
 from cairn.findings import slow_operations
@@ -137,6 +138,12 @@ class Why:
     made in most trials of that contender, and is quoted from the trial with the median effect."""
     why_not: str = ""
     """Why there is no answer, as a sentence without a full stop. Empty if there is an answer."""
+    unrecorded: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict)
+    """By contender: the processes of its probed runs that the probe could not record, by program
+    and reason as in `Sample.unrecorded`. Only contenders with such processes are in it."""
+    busy: Mapping[str, float] = field(default_factory=dict)
+    """By contender: CPU time as a share of the life times of all threads. Only contenders for which
+    it is known are in it."""
 
 
 def twin(name: str) -> str:
@@ -177,13 +184,17 @@ def explain(
     pairs = [
         (sides[0][round_], sides[1][round_]) for round_ in sorted(sides[0].keys() & sides[1].keys())
     ]
+    unrecorded = {
+        name: of for name in (contender, baseline) if (of := _unrecorded(its, twin(name)))
+    }
     if not pairs:
         empty = {sample.trial.contender for sample in its if sample.counts and sample.probe is None}
         nothing = [name for name in (contender, baseline) if twin(name) in empty]
         reason = (
             f"the probe saw no allocation under {nothing[0]}" if nothing else "no round is complete"
         )
-        return _none(contender, baseline, workload, reason)
+        why = _none(contender, baseline, workload, reason)
+        return replace(why, unrecorded=unrecorded)
     time = _time(pairs)
     found = [
         (name, raised)
@@ -207,6 +218,7 @@ def explain(
         memory=memory_gap(pairs),
         findings=_slow_operations(pairs, time),
         raised=tuple(found),
+        unrecorded=unrecorded,
     )
 
 
@@ -229,6 +241,16 @@ def accounted(whys: Sequence[Why]) -> tuple[int, int]:
 
 def _none(contender: str, baseline: str, workload: int, why_not: str) -> Why:
     return Why(contender, baseline, workload, 0, None, None, why_not=why_not)
+
+
+def _unrecorded(samples: Sequence[Sample], name: str) -> dict[str, dict[str, int]]:
+    """The processes that the probe could not record in the rounds of a contender, added up."""
+    total: dict[str, Counter[str]] = {}
+    for sample in samples:
+        if sample.counts and sample.trial.contender == name:
+            for program, reasons in sample.unrecorded.items():
+                total.setdefault(program, Counter()).update(reasons)
+    return {program: dict(reasons) for program, reasons in total.items()}
 
 
 def _sides(samples: Sequence[Sample], name: str) -> dict[int, Side]:

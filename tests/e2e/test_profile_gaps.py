@@ -214,3 +214,45 @@ assert run("/usr/bin/env", "sort", "/dev/null") == 0
         assert "env (" in result.err and "Permission denied (EACCES)" in result.err
     else:
         assert missing == {} and {"env", "sort"} & recorded
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["the program continues", "the program ends"])
+def test_a_window_names_the_processes_that_are_missing_in_it(
+    cairn, rights: Path, compiled, tmp_path: Path, ends: bool
+) -> None:
+    """Both ways, a window left them out without a word, and also those that the report read."""
+    out, after = tmp_path / "out.json", "" if ends else "; sleep 3"
+    static = compiled("probe_rights.c", "-static")
+    shutil.copy(static, tmp_path / "early")
+    shutil.copy(static, tmp_path / "unseen")
+    allocates = f"{sys.executable} -S -c 'x = [str(i) for i in range(9999)]'"
+    line = (
+        f"{tmp_path}/early nothing 0; sleep 1; {tmp_path}/unseen nothing 0; "
+        f"{rights} fsize 70 sweep; {allocates}{after}"
+    )
+    window = ("--delay", "0.5s", "--duration", "1min" if ends else "2.5s")
+    result = cairn("profile", *window, "--json", out, "--", "sh", "-c", line)
+    assert result.code == 0, result.err
+    found = json.loads(out.read_text())
+    named = Counter((one["program"], one["why"]) for one in found["missing"])
+    assert named[("unseen", "static")] == 1
+    assert named[(rights.name, "EFBIG")] == 6
+    assert set(named) == {("unseen", "static"), (rights.name, "EFBIG")}
+    assert f"7 of {len(found['processes']) + 7} processes are missing" in " ".join(
+        result.err.split()
+    )
+
+
+def test_a_comparison_names_the_processes_that_its_probed_runs_lack(
+    cairn, rights: Path, forward: Path
+) -> None:
+    """Each child closes the descriptor of the spare memory. One window is left, for 64 of them."""
+    contenders = ("-a", "system", "-a", f"x={forward}")
+    result = cairn("compare", "--why", "-r", 1, *contenders, "--", rights, "fsize", 66, "sweep")
+    assert result.code == 0, result.err
+    text = " ".join(result.out.split())
+    for name in ("system", "x"):
+        assert (
+            f"▲ Of {name}'s runs with the probe, 2 processes are missing: probe_rights could not "
+            "write a profile: File too large (EFBIG)." in text
+        )

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from support.probes import Made, busy, locking
 
+from cairn.model import Unreached
 from cairn.profile import estimates, reader, tables, window
-from cairn.profile.tally import cut_short
+from cairn.profile.tally import Missing, cut_short
 from cairn.report import profile
 from cairn.report.view import View
 
@@ -130,3 +131,25 @@ def test_the_report_says_what_was_counted(tmp_path: Path) -> None:
     text = profile.render(found, View(full=True))
     assert "from 3.00 s on" in text.splitlines()[0]
     assert "counted for" in text
+
+
+def test_a_window_names_the_missing_processes_that_ran_in_it(tmp_path: Path) -> None:
+    """They were named only if the whole life of the program was counted."""
+    alive, dead, later = MINE, 2_000_001, 2_000_003
+    recorded = busy(pid=2_000_002, begin_ns=2, state=1, program="/bin/app")
+    recorded.write(tmp_path)
+    silent = [(2_000_002, Unreached(reason="silent", path="/bin/app"))]
+    before = [
+        *((pid, Unreached(reason="static", path="/bin/busybox")) for pid in (alive, dead)),
+        *silent,
+    ]
+    begin = window.look(tmp_path, unreached=before)
+    busy(pid=2_000_004, begin_ns=begin.at_ns + 1).write(tmp_path)
+    now = [*before, (later, Unreached(reason="static", path="/bin/busybox"))]
+    found = window.since(tmp_path, begin, 0, unreached=now)
+    assert found.missing == (
+        Missing(alive, "busybox", "static"),
+        Missing(later, "busybox", "static"),
+    )
+    text = " ".join(profile.render(found, View("text", False, False, 100), allocator="x").split())
+    assert "2 of 3 processes are missing: busybox (" in text
