@@ -239,6 +239,12 @@ class ProbeSummary:
     """The bytes that the allocator reserved for these blocks beyond the requested bytes."""
     resident_bytes: int | None
     """The largest resident set of that process, without pages of files."""
+    live_counted: bool = False
+    """Whether `live_bytes` was counted. Otherwise it is estimated from a sample of blocks."""
+    spun_ns: float = 0.0
+    """Time waiting for pthread spin locks. Unlike `waiting_ns`, it takes CPU time."""
+    threads_ns: float = 0.0
+    """The life times of all threads, without the time in the probe; 0 if they are not known."""
     findings: tuple[Finding, ...] = ()
     detours_ns: float = 0.0
     """The extra time of system calls because the probe watched them, nearly all of it in the

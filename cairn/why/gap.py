@@ -33,8 +33,9 @@ The gap in memory is the difference between the peaks of the whole process trees
 
     live blocks               bytes requested and not freed, in the process with the most live
                               bytes. The program decides this number, so both contenders get the
-                              same one. It is the median over all trials, because each trial only
-                              has an estimate. No more than the resident memory counts.
+                              same one: the median over the trials in which they were counted. If
+                              they were counted in none, it is the median of the estimates, and the
+                              name of the part says so. No more than the resident memory counts.
     size rounding             usable size of these blocks beyond the requested bytes
     free memory and metadata  all other resident memory of this process that belongs to no file:
                               free and fragmented memory, the allocator's records, and the program's

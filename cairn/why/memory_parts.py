@@ -13,6 +13,7 @@ from cairn.memory import MemoryDivision
 from cairn.why.parts import (
     COPIED,
     LIVE,
+    LIVE_ESTIMATED,
     OTHERS,
     REST,
     REST_AND_SLACK,
@@ -35,12 +36,9 @@ def memory_gap(pairs: Pairs) -> Gap | None:
         or len({memory.method for memory in memories}) > 1
     ):
         return None
-    live = [
-        a.live_bytes
-        for pair in pairs
-        for a in (pair[0].summary, pair[1].summary)
-        if a.live_bytes is not None
-    ]
+    known = [side.summary for pair in pairs for side in pair if side.summary.live_bytes is not None]
+    counted = [a for a in known if a.live_counted]
+    live = [a.live_bytes or 0 for a in counted or known]
     asked = statistics.median(live) if live else None
     if asked is not None:
         asked = min([asked, *(held for pair in pairs for side in pair if (held := _held(side)))])
@@ -58,7 +56,7 @@ def memory_gap(pairs: Pairs) -> Gap | None:
 
     rounding = part_of(SLACK, pairs, slack)
     parts = [
-        part_of(LIVE, pairs, lambda _: asked),
+        part_of(LIVE if counted else LIVE_ESTIMATED, pairs, lambda _: asked),
         rounding,
         part_of(REST_AND_SLACK, pairs, rest)
         if rounding.change is None

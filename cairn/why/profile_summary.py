@@ -21,7 +21,7 @@ def summarized(profile: Profile) -> ProbeSummary:
     for_locks = [one.wait_ns for one in contended]
     inside = faults_inside(profile)
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
-    most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
+    live, slack = _live(profile)
     ticking = clock(tally)
     return ProbeSummary(
         operations=profile.operations,
@@ -52,14 +52,32 @@ def summarized(profile: Profile) -> ProbeSummary:
             process.minor_faults + process.major_faults for process in lasting(profile.processes)
         ),
         faults_inside=inside.value if inside is not None else None,
-        live_bytes=most.live_bytes if most is not None else None,
-        slack_bytes=most.slack_bytes if most is not None else None,
+        live_bytes=live,
+        slack_bytes=slack,
         resident_bytes=max(
             filter(None, (moment.resident_bytes for moment in profile.moments)), default=None
         ),
         findings=find(profile),
         detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
     )
+
+
+def _live(profile: Profile) -> tuple[int | None, int | None]:
+    """The requested bytes of the live blocks at their peak, and the usable ones beyond them.
+
+    If live bytes were not counted, the share of usable bytes is that of the moment with the most of
+    them.
+    """
+    largest = profile.largest
+    most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
+    peak, usable = largest.peak_requested, largest.peak_usable
+    if peak is None:
+        return (most.live_bytes, most.slack_bytes) if most is not None else (None, None)
+    if usable is not None:
+        return peak.bytes, max(0, usable.bytes - peak.bytes)
+    if most is None or most.slack_bytes is None or not most.live_bytes:
+        return peak.bytes, None
+    return peak.bytes, round(peak.bytes * most.slack_bytes / most.live_bytes)
 
 
 def _sees_kernel(profile: Profile) -> bool:

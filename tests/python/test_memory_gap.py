@@ -11,7 +11,15 @@ from cairn.memory import MemoryDivision
 from cairn.model import Sample
 from cairn.report.why import sentences
 from cairn.why.gap import explain
-from cairn.why.parts import COPIED, LIVE, OTHERS, REST, REST_AND_SLACK, SLACK
+from cairn.why.parts import (
+    COPIED,
+    LIVE,
+    LIVE_ESTIMATED,
+    OTHERS,
+    REST,
+    REST_AND_SLACK,
+    SLACK,
+)
 
 
 def test_memory_is_split_into_live_blocks_size_rounding_and_the_rest() -> None:
@@ -30,6 +38,25 @@ def test_live_memory_belongs_to_the_program_and_is_equal_under_both_allocators()
         [*trials("system", live_bytes=60 * MIB), *trials("fast", live_bytes=70 * MIB)], "memory"
     )
     assert part(found, LIVE).own == part(found, LIVE).other == 65 * MIB
+
+
+def test_counted_live_bytes_are_better_than_estimates() -> None:
+    """Under `system` they were counted, and under `fast` they are estimated."""
+    found = gap(
+        [
+            *trials("system", live_bytes=60 * MIB),
+            *trials("fast", live_bytes=70 * MIB, live_counted=False),
+        ],
+        "memory",
+    )
+    assert part(found, LIVE).own == part(found, LIVE).other == 60 * MIB
+
+
+def test_live_bytes_that_were_only_estimated_are_called_an_estimate() -> None:
+    samples = [*trials("system", live_counted=False), *trials("fast", live_counted=False)]
+    found = gap(samples, "memory")
+    assert part(found, LIVE_ESTIMATED).own == 64 * MIB
+    assert LIVE not in [one.name for one in found.parts]
 
 
 def divided(samples: list[Sample], peak_mib: int, **parts: int | None) -> list[Sample]:

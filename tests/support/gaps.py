@@ -39,6 +39,7 @@ def an_account(**more: object) -> ProbeSummary:
         live_bytes=64 * MIB,
         slack_bytes=8 * MIB,
         resident_bytes=100 * MIB,
+        live_counted=True,
     )
     return replace(made, **more)  # type: ignore[arg-type]
 
