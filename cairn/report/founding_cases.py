@@ -84,5 +84,6 @@ def _told(one: Judged) -> str:
         for part in one.causes[:_CAUSES]
         if gap.whole.other
     ]
-    tail = f"; unexplained {amount(gap, gap.unexplained)}" if gap.whole.other else ""
+    rest = "not divided" if gap.unmeasured else "unexplained"
+    tail = f"; {rest} {amount(gap, gap.unexplained)}" if gap.whole.other else ""
     return f"recorded: {one.case.cause}. Found: {'; '.join(found) or 'no part is shown'}{tail}."

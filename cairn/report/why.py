@@ -47,14 +47,14 @@ def _how(why: Why) -> str:
         says.append(f"interrupts: {NOT_MEASURED} ({why.time.merged}); page faults include them")
     for gap, noun in ((why.time, "CPU time"), (why.memory, "memory")):
         if gap is not None:
-            says.append(f"{UNEXPLAINED} {noun} can hold {_holds(gap)}")
+            rest = _NOT_DIVIDED if gap.unmeasured else UNEXPLAINED
+            says.append(f"{rest} {noun} can hold {_holds(gap)}")
     return " · ".join(says)
 
 
 def _holds(gap: Gap) -> str:
     """Returns what the unexplained part can hold, as a noun phrase."""
-    missing = [one.name for one in _missing(gap)]
-    return " and ".join([*missing, gap.holds])
+    return " and ".join([*(one.name for one in gap.unmeasured), gap.holds])
 
 
 def _missing(gap: Gap) -> list[Part]:
@@ -124,7 +124,7 @@ def _board(found: Sequence[Why], title: str) -> Board:
         ),
         footer=footer if known else (),
         failures=tuple(
-            printable(f"{why.contender} against {why.baseline}: {why.why_not}")
+            printable(". ".join((f"{why.contender} against {why.baseline}: {why.why_not}", *told)))
             for why in found
             if why.why_not
             for told in [tuple(_unrecorded(why))]
@@ -146,7 +146,8 @@ def _signed(gap: Gap, number: float | None) -> str:
 
 def _table(why: Why, gap: Gap) -> Table:
     own, other = printable(why.contender), printable(why.baseline)
-    rows = [_row(gap, part, part.name) for part in gap.parts]
+    rows = [_row(gap, part, part.name) for part in gap.parts[:-1]]
+    rows.append(_row(gap, gap.unexplained, _NOT_DIVIDED if gap.unmeasured else UNEXPLAINED))
     rows.append(_row(gap, gap.whole, "total" if gap.of == "time" else "peak"))
     if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
         rows.append(_row(gap, gap.waiting, f"not CPU time: {gap.waiting.name}"))
@@ -352,7 +353,12 @@ def _lead(gap: Gap, whole: str) -> str:
             f"{amount(gap, largest, whole)})"
         )
     if largest.name == UNEXPLAINED:
-        return f"{_unexplained(gap, largest)} is unexplained ({amount(gap, largest, whole)})"
+        much = _unexplained(gap, largest)
+        if gap.unmeasured:
+            names = " and ".join(one.name for one in gap.unmeasured)
+            why = f" ({gap.because})" if gap.because else ""
+            return f"{much} may lie in parts that were not measured: {names}{why}"
+        return f"{much} is unexplained ({amount(gap, largest, whole)})"
     if largest.name in PROGRAMS:
         return f"{_itself(largest)} ({amount(gap, largest, whole)}); {_NOT_KNOWN}"
     first, *others = _leading(gap)
@@ -429,9 +435,10 @@ def _rest(gap: Gap) -> Iterator[str]:
         yield f"Possible, but it needs more rounds: {_listed(gap, undecided)}."
     if contradicted:
         yield f"Contradicted by the number of events: {_listed(gap, contradicted)}."
-    if unknown := [one.name for one in _missing(gap) if one is not rest]:
+    told = gap.unmeasured if rest in named else ()
+    if unknown := [one.name for one in _missing(gap) if one not in told]:
         yield f"{_capital(', '.join(unknown))}: {NOT_MEASURED}."
-    if rest not in named and _is_notable(gap, rest):
+    if rest not in named and not gap.unmeasured and _is_notable(gap, rest):
         yield f"{_capital(UNEXPLAINED)}: {amount(gap, rest)}."
 
 

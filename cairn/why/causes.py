@@ -68,8 +68,11 @@ def _alone(why: Why, contender: str) -> Iterator[Cause]:
 
 
 def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
-    """Yields the program's own part of the gap in CPU time, and the unexplained part."""
-    if why.time is None:
+    """Yields the program's own part of the gap in CPU time, and the unexplained part.
+
+    If a part was not measured, the unexplained part contains it, so it is no cause of its own.
+    """
+    if why.time is None or why.time.unmeasured:
         return
     whole = why.time.whole.own if contender == why.contender else why.time.whole.other
     for part in why.time.parts:

@@ -130,6 +130,16 @@ class Gap:
         """The whole minus all other parts."""
         return self.parts[-1]
 
+    @property
+    def unmeasured(self) -> tuple[Part, ...]:
+        """The parts without a difference. Their difference is in `unexplained`.
+
+        Interrupts and size rounding are left out, because other parts then include them.
+        """
+        return tuple(
+            one for one in self.parts if one.change is None and one.name not in (INTERRUPTS, SLACK)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
