@@ -369,7 +369,9 @@ def clocked(
         return None, f"the clock samples cannot be read: {error.strerror}"
     if found is None:
         return None, why
-    ns = found.ns
+    unseen = found.interrupts_unseen
+    came = dict.fromkeys(Spot, 0.0) if unseen else found.interrupts_ns
+    ns = {place: found.ns[place] - came[place] for place in Spot}
     seen = [place for place in Spot if place is not Spot.PROBE]
     inside = (Spot.OWN, Spot.CALLS, Spot.OWN_FAULTS)
     return ClockRun(
@@ -379,11 +381,13 @@ def clocked(
         own_ns=ns[Spot.OWN],
         calls_ns=ns[Spot.CALLS],
         faults_ns=ns[Spot.OWN_FAULTS],
-        program_ns=ns[Spot.PROGRAM] + ns[Spot.FAULTS] + ns[Spot.OTHERS],
-        probe_ns=ns[Spot.PROBE],
-        unknown_ns=ns[Spot.UNKNOWN] + found.lost_ns,
+        program_ns=sum(found.ns[place] for place in (Spot.PROGRAM, Spot.FAULTS, Spot.OTHERS)),
+        probe_ns=found.ns[Spot.PROBE],
+        unknown_ns=found.ns[Spot.UNKNOWN] + found.lost_ns,
         inside_squares=sum(found.squares[place] for place in inside),
         squares=sum(found.squares[place] for place in seen),
+        interrupts_ns=None if unseen else sum(came[place] for place in inside),
+        interrupts_unseen=unseen,
     ), ""
 
 
@@ -433,6 +437,8 @@ class _Counts:
     """The sum of the squares of these periods."""
     interrupts: Counter[Spot] = field(default_factory=Counter)
     """The samples in interrupts, by the places at which the interrupts came."""
+    interrupts_ns: dict[Spot, float] = field(default_factory=lambda: dict.fromkeys(Spot, 0.0))
+    """The sum of the periods of these samples."""
     chained: Counter[bool] = field(default_factory=Counter)
     """The samples in the kernel, by whether their chains show how the thread came there."""
     lost_ns: float = 0.0
@@ -477,6 +483,8 @@ class _Counts:
     @property
     def interrupts_unseen(self) -> str:
         """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
+        if self.scope == "threads in user mode":
+            return "the clock does not see the kernel"
         _, why = kernel_entries.known()
         if not why and self.chained[False] > _UNCHAINED_MOST * self.chained.total():
             return "the kernel gave no chains of calls"
@@ -497,7 +505,9 @@ class _Counts:
         if in_kernel:
             way = kernel_entries.way(_chain(body))
             self.chained[way is not None] += 1
-            self.interrupts[place] += way is kernel_entries.Way.INTERRUPT
+            if way is kernel_entries.Way.INTERRUPT:
+                self.interrupts[place] += 1
+                self.interrupts_ns[place] += period_ns
         self.ns[place] += period_ns
         self.squares[place] += period_ns * period_ns
 

@@ -72,10 +72,15 @@ class CpuShare:
     probed: bool = True
     """Whether these runs were behind the probe."""
     own: float = 0.0
-    """The part of the share in the allocator's code. The next two fields are the parts in its
-    system calls, and in page faults within it."""
+    """The part of the share in the allocator's code. The next three fields are the parts in its
+    system calls, in page faults within it, and in interrupts that came while it ran."""
     calls: float = 0.0
     faults: float = 0.0
+    interrupts: float | None = None
+    """None if interrupts cannot be told apart. The other parts then contain them, mostly `faults`.
+    """
+    interrupts_unseen: str = ""
+    """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
     probe: float = 0.0
     """The probe's share of the CPU time of the profiled run, which the other shares leave out."""
     unknown: float = 0.0
@@ -173,6 +178,7 @@ def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
     if samples < SAMPLES_LEAST or not known:
         return replace(about, why_not=_too_few(samples))
     share = inside / known
+    unseen = next((run.interrupts_unseen for run in runs if run.interrupts_ns is None), None)
     whole = known + unknown
     ends = _sampled(share, known, runs)
     overlap = (OVERLAP_PROBED_NS if probed else OVERLAP_NS) * profile.operations * len(runs) / known
@@ -184,6 +190,10 @@ def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
         own=sum(run.own_ns for run in runs) / known,
         calls=sum(run.calls_ns for run in runs) / known,
         faults=sum(run.faults_ns for run in runs) / known,
+        interrupts=None
+        if unseen is not None
+        else sum(run.interrupts_ns or 0.0 for run in runs) / known,
+        interrupts_unseen=unseen or "",
         unknown=unknown / whole,
         sampling=(ends.high - ends.low) / 2,
         overlap=overlap,

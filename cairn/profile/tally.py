@@ -423,7 +423,7 @@ class ClockRun:
     calls_ns: float = 0.0
     """In system calls of the allocator."""
     faults_ns: float = 0.0
-    """In page faults and interrupts within the allocator."""
+    """In page faults within the allocator."""
     program_ns: float = 0.0
     """Everywhere else."""
     probe_ns: float = 0.0
@@ -436,11 +436,16 @@ class ClockRun:
     """The sum of the squared periods of all samples outside the probe."""
     cpu_ns: float = 0.0
     """User and system time of the run by the kernel's account; 0 if it is not known."""
+    interrupts_ns: float | None = None
+    """In interrupts that came while the allocator ran. None if interrupts cannot be told apart. The
+    other parts then contain them, mostly `faults_ns`."""
+    interrupts_unseen: str = ""
+    """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
 
     @property
     def inside_ns(self) -> float:
         """The time in the allocator."""
-        return self.own_ns + self.calls_ns + self.faults_ns
+        return self.own_ns + self.calls_ns + self.faults_ns + (self.interrupts_ns or 0.0)
 
     @property
     def whole_ns(self) -> float:

@@ -181,6 +181,8 @@ def _cpu_share(profile: Profile) -> dict[str, Any]:
         "own": found.own if known else None,
         "system_calls": found.calls if known else None,
         "page_faults": found.faults if known else None,
+        "interrupts": found.interrupts if known else None,
+        "interrupts_unseen": found.interrupts_unseen or None,
         "unknown": found.unknown if known else None,
         "sampling_error": found.sampling if known else None,
         "overlap_error": found.overlap if known else None,
@@ -300,7 +302,7 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
         "share_low": ends.low if ends else None,
         "share_high": ends.high if ends else None,
     }
-    for part in ("own", "system_calls", "page_faults", "unknown", "probe"):
+    for part in ("own", "system_calls", "page_faults", "interrupts", "unknown", "probe"):
         yield {"table": "cpu time", "name": part.replace("_", " "), "share": share[part]}
     for function in _functions(profile):
         for one in function["by"]:

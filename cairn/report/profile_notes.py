@@ -232,6 +232,8 @@ def _clocks(found: CpuShare) -> Iterator[str]:
             f"instructions that overlap ± {points(found.overlap)}"
             + (f", not known whose {points(found.unknown)}" if found.unknown >= 0.0005 else "")
         )
+        if found.interrupts_unseen and found.scope != "timers":
+            yield f"interrupts: {NOT_MEASURED} ({found.interrupts_unseen})"
 
 
 _CLOCKS: dict[Scope, str] = {

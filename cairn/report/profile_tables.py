@@ -95,10 +95,13 @@ def _cpu_time(profile: Profile) -> Table:
     ends = found.share.interval
     parts = [("not known whose", found.unknown)] if found.unknown >= _UNKNOWN_LEAST else []
     if found.scope != "timers":
+        kernel = [("page faults and interrupts in it", found.faults)]
+        if found.interrupts is not None:
+            kernel = [("page faults in it", found.faults), ("interrupts in it", found.interrupts)]
         parts = [
             ("the allocator's code", found.own),
             ("its system calls", found.calls),
-            ("page faults in it", found.faults),
+            *kernel,
             *parts,
         ]
     decimals = digits((ends.high - ends.low) / 2)

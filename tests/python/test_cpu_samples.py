@@ -435,6 +435,25 @@ def test_the_probes_own_work_is_a_place_of_its_own(
     assert found.samples == (0 if place == "probe" else 1)
 
 
+def test_interrupts_while_the_allocator_runs_are_a_part_of_its_share(
+    libc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three interrupts come in the allocator: one in its code, and one in its call."""
+    use_ways(monkeypatch, WAYS)
+    in_call = note(IN_KERNEL, MINE + 9, user=C + CALLED, chain=(IN_KERNEL, TIMER + 9, ENTRY + 9))
+    in_code = note(IN_KERNEL, user=MINE + 5, chain=(IN_KERNEL, TIMER + 9))
+    data = notes(libc, in_code, in_call, INTERRUPTED[2], AT_FAULT, note(MINE + 5))
+    found = clocked(tmp_path, data)
+    assert (found.interrupts_ns, found.interrupts_unseen) == (1_000_000, "")
+    assert (found.own_ns, found.calls_ns, found.faults_ns) == (500_000, 0, 500_000)
+    assert (found.inside_ns, found.program_ns) == (2_000_000, 500_000)
+    use_ways(monkeypatch, (), "the kernel hides them")
+    found = clocked(tmp_path, data)
+    assert (found.interrupts_ns, found.interrupts_unseen) == (None, "the kernel hides them")
+    assert (found.own_ns, found.calls_ns, found.faults_ns) == (500_000, 500_000, 1_000_000)
+    assert found.inside_ns == 2_000_000
+
+
 def test_the_call_that_the_probe_makes_for_the_allocator_is_the_allocators(
     libc: str, tmp_path: Path
 ) -> None:

@@ -25,8 +25,9 @@ from cairn.report.view import View
 MIB = 1 << 20
 NAME = "glibc 2.36"
 RUN = ClockRun(
-    probed=True, scope="processors", samples=4_000, own_ns=300e6, calls_ns=40e6, faults_ns=60e6,
+    probed=True, scope="processors", samples=4_000, own_ns=300e6, calls_ns=40e6, faults_ns=50e6,
     program_ns=600e6, probe_ns=200e6, inside_squares=100e12, squares=250e12, cpu_ns=1.2e9,
+    interrupts_ns=10e6,
 )  # fmt: skip
 TREE = Tree(
     command=("./records", "--rows", "100000"), allocator=NAME, wall_ns=1_000_000_000,

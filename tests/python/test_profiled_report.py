@@ -65,8 +65,9 @@ def clocked(found: Profile, *runs: ClockRun, **about: Any) -> Profile:
 
 
 RUN = ClockRun(
-    probed=True, scope="processors", samples=4_000, own_ns=300e6, calls_ns=40e6, faults_ns=60e6,
+    probed=True, scope="processors", samples=4_000, own_ns=300e6, calls_ns=40e6, faults_ns=50e6,
     program_ns=600e6, probe_ns=200e6, inside_squares=100e12, squares=250e12, cpu_ns=1.2e9,
+    interrupts_ns=10e6,
 )  # fmt: skip
 
 
@@ -81,8 +82,20 @@ def test_the_report_begins_with_the_share_of_cpu_time(tmp_path: Path) -> None:
     assert text.count("40.0 %") == 1
     assert row(text, "the allocator's code") == ["the allocator's code", "30.0 %"]
     assert row(text, "its system calls")[1] == "4.0 %"
-    assert row(text, "page faults in it")[1] == "6.0 %"
+    assert row(text, "page faults in it")[1] == "5.0 %"
+    assert row(text, "interrupts in it")[1] == "1.0 %"
     assert "from 4,000 clock samples of this run, by the kernel's clock of each" in text
+
+
+def test_interrupts_that_cannot_be_told_apart_are_said_to_be_among_page_faults(
+    tmp_path: Path,
+) -> None:
+    busy().write(tmp_path)
+    unseen = replace(RUN, faults_ns=60e6, interrupts_ns=None, interrupts_unseen="they are hidden")
+    text = profile.render(clocked(reader.gather(tmp_path), unseen), View(full=True))
+    assert row(text, "page faults and interrupts in it")[1] == "6.0 %"
+    assert "interrupts in it" not in text.replace("page faults and interrupts in it", "")
+    assert "interrupts: not measured (they are hidden)" in text
 
 
 def test_too_few_samples_are_said_before_the_tables(tmp_path: Path) -> None:
