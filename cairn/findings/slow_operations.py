@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from cairn import units
 from cairn.compare import stats
 from cairn.findings.thresholds import large_enough
-from cairn.model import Finding, Interval, ProbeSummary
+from cairn.model import Finding, Interval, Operations, ProbeSummary
 from cairn.profile.estimates import LEVEL, UNTIMED_MAX, Estimate
+from cairn.profile.tally import WAKING
 
 RATIO_LEAST = 1.5
 """An operation is slow if its mean time is this many times that of the other allocator."""
@@ -34,6 +35,9 @@ OUTLYING = 2.0
 trials. A trial times only some thousand operations. In one trial, the host stopped the virtual
 machine during an operation, which the machine's own kernel cannot notice. That operation raised the
 mean from 18 ns to 400 ns."""
+WAITING_MOST = 0.1
+"""If operations wait for other threads for more than this share of their time, their medians count
+instead of their means."""
 SHORTEST_NS = 5.0
 """If the other allocator's mean time is less, a ratio is computed with this time instead. Shorter
 means are too close to the time of reading the clock."""
@@ -56,7 +60,7 @@ class _Kinds:
 
 
 def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds | None:
-    """The number and the total time of the timed operations of a trial.
+    """The number and the total time of the timed operations of a trial, without waiting.
 
     If `names` is given, only these kinds of operations count. Returns None if more than UNTIMED_MAX
     of the operations are of untimed kinds.
@@ -66,7 +70,29 @@ def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds 
     count, known = (sum(one.count for one in of) for of in (found, timed))
     if known < (1 - UNTIMED_MAX) * count:
         return None
-    return _Kinds(known, sum(one.total_ns or 0.0 for one in timed))
+    waits = _waiting_ns(summary) > WAITING_MOST * sum(
+        one.total_ns or 0.0 for one in summary.kinds.values()
+    )
+    return _Kinds(
+        known, sum(_without_waiting(one) if waits else one.total_ns or 0 for one in timed)
+    )
+
+
+def _waiting_ns(summary: ProbeSummary) -> float:
+    """The time in which operations wait for other threads, or wake them."""
+    waiting = (summary.waiting_ns or 0.0) + summary.spun_ns
+    woken = summary.calls.get(WAKING)
+    return waiting + (woken.total_ns or 0.0 if waiting and woken is not None else 0.0)
+
+
+def _without_waiting(of: Operations) -> float:
+    """The total time of operations of which some wait for other threads.
+
+    Waiting has a finding of its own, `queues`. Few operations wait, and each of these takes as long
+    as thousands of others. A sample of operations has too few of them or too many, so their time
+    cannot be subtracted from its sum. The median is that of an operation that does not wait.
+    """
+    return min(of.total_ns or 0.0, of.count * (of.median_ns or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +105,9 @@ class Two:
     """Mean CPU time of the program in a plain run under the judged allocator."""
     most_ns: Estimate
     """How much longer the judged allocator's code takes than the other's, by clock samples or CPU
-    timers. The probe's times only show which operations are slow. They cannot show by how much,
-    because they contain system calls, page faults and waiting, and because they do not contain the
-    time by which an operation slows down the code around it."""
+    timers, and without waiting for spin locks. The probe's times only show which operations are
+    slow. They cannot show by how much, because they contain system calls and page faults, and
+    because they do not contain the time by which an operation slows down the code around it."""
 
     @property
     def longer_ns(self) -> float:

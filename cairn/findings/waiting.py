@@ -21,7 +21,7 @@ SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
 there are PER_THOUSAND_LEAST waits per 1,000 operations, and SHARE_LARGE if there are fewer."""
 
 
-def _thread_ns(profile: Profile) -> float:
+def thread_ns(profile: Profile) -> float:
     """The sum of the life times of all threads in ns, without the probe's part; 0 if not known.
 
     At most half of the sum is subtracted for the probe.
@@ -41,7 +41,7 @@ def queues(profile: Profile) -> Finding | None:
 
     One thread alone cannot queue: `kernel.waits_alone` speaks of its waits.
     """
-    whole = _thread_ns(profile)
+    whole = thread_ns(profile)
     calls = kernel_lines(profile)
     slept = [one for one in calls if one.name in WAITING]
     woken = [one for one in calls if one.name == WAKING]

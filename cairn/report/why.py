@@ -255,7 +255,7 @@ def _findings(why: Why) -> Iterator[str]:
     it comes last.
     """
     effects = {
-        id(one.finding): one.effect
+        id(one.finding): one.rank
         for name in (why.contender, why.baseline)
         for one in causes(why, name)
     }
@@ -269,7 +269,7 @@ def _larger(why: Why, name: str) -> Iterator[str]:
     """Yields a sentence if a part without a known reason is larger than a finding about `name`."""
     found = causes(why, name)
     part = next((one for one in found if one.finding is None), None)
-    less = [one for one in found if part and one.finding and one.effect < part.effect]
+    less = [one for one in found if part and one.finding and one.rank < part.rank]
     largest = why.time.largest if why.time is not None else None
     is_told = part is not None and largest is not None and part.name == largest.name
     if part is not None and less and not is_told:

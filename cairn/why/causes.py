@@ -1,15 +1,16 @@
 """The causes of a difference between two contenders, in the order of their effects.
 
-All effects are in one unit: the share of its own CPU time, thread time or memory that one contender
-would save without the cause. The program's own part and the unexplained part of the gap stand in
-the same list, so that no finding comes before a larger part for which there is no reason. All
-functions are pure.
+An effect is the share of its own CPU time, thread time or memory that one contender would save
+without the cause. The order compares CPU time and thread time in one unit: if there is a cause in
+thread time, a share of CPU time counts as the share of the threads' time that it is. The program's
+own part and the unexplained part of the gap stand in the same list, so that no finding comes before
+a larger part for which there is no reason. All functions are pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cairn.findings.thresholds import LEAST_CPU, LEAST_MEMORY
@@ -30,6 +31,8 @@ class Cause:
     effect: float
     finding: Finding | None = None
     """None for a part of the gap."""
+    rank: float = 0.0
+    """The effect in the unit of the order."""
 
 
 def causes(why: Why, contender: str) -> tuple[Cause, ...]:
@@ -39,7 +42,12 @@ def causes(why: Why, contender: str) -> tuple[Cause, ...]:
     """
     found = [*_compared(why, contender), *_alone(why, contender), *_without_reason(why, contender)]
     kept = [one for one in found if one.effect >= _least(one)]
-    return tuple(sorted(kept, key=lambda one: -one.effect))
+    waits = any(one.of == "thread time" for one in kept)
+    busy = why.busy.get(contender, 1.0) if waits else 1.0
+    ranked = [
+        replace(one, rank=one.effect * busy if one.of == "CPU" else one.effect) for one in kept
+    ]
+    return tuple(sorted(ranked, key=lambda one: -one.rank))
 
 
 def _least(cause: Cause) -> float:

@@ -220,7 +220,19 @@ def explain(
         findings=_slow_operations(pairs, time),
         raised=tuple(found),
         unrecorded=unrecorded,
+        busy={
+            name: share
+            for name, place in ((contender, 0), (baseline, 1))
+            if (share := _busy([pair[place] for pair in pairs])) is not None
+        },
     )
+
+
+def _busy(sides: Sequence[Side]) -> float | None:
+    """CPU time as a share of the life times of all threads; None if these are not known."""
+    lived = statistics.fmean(side.summary.threads_ns for side in sides)
+    took = statistics.fmean(cpu_ns(side.plain) for side in sides)
+    return min(1.0, took / lived) if lived else None
 
 
 def accounted(whys: Sequence[Why]) -> tuple[int, int]:
@@ -361,7 +373,12 @@ def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
         if own.interval is not None
         else []
     )
-    longer = Estimate(abs(own.change or 0.0), Interval(ends[0], ends[1], LEVEL))
+    # A thread that spins takes CPU time in the allocator's code, but it waits and does no work.
+    spun = statistics.fmean(one.spun_ns for one in mine) - statistics.fmean(
+        one.spun_ns for one in theirs
+    )
+    more, low, high = (max(0.0, ns - max(0.0, spun)) for ns in (abs(own.change or 0.0), *ends))
+    longer = Estimate(more, Interval(low, high, LEVEL))
     return slow_operations.find(slow_operations.Two(mine, theirs, took, longer))
 
 

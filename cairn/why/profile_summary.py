@@ -6,6 +6,7 @@ All functions are pure.
 from __future__ import annotations
 
 from cairn.findings import find
+from cairn.findings.waiting import thread_ns
 from cairn.model import Calls, Operations, ProbeSummary
 from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
 from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
@@ -57,6 +58,9 @@ def summarized(profile: Profile) -> ProbeSummary:
         resident_bytes=max(
             filter(None, (moment.resident_bytes for moment in profile.moments)), default=None
         ),
+        live_counted=profile.largest.live_counted,
+        threads_ns=thread_ns(profile),
+        spun_ns=sum(one.wait_ns or 0.0 for one in locks if one.name == SPINNING),
         findings=find(profile),
         detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
     )

@@ -10,6 +10,8 @@ from support.gaps import MS, looked_at, trials, why_run
 
 from cairn.findings.kernel import WAITS_ALONE
 from cairn.model import Calls, Finding, Interval
+from cairn.report.why import sentences
+from cairn.why.causes import causes
 from cairn.why.gap import explain
 
 
@@ -122,3 +124,23 @@ def test_a_single_thread_never_queues() -> None:
     )
     found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
     assert [one.name for _, one in found.raised] == [WAITS_ALONE]
+
+
+def test_shares_of_cpu_time_and_of_thread_time_are_compared_in_one_unit() -> None:
+    """A slow path takes 40 % of the CPU time, and waiting takes 22 % of the time of all threads.
+
+    The threads live for 440 ms together, of which 110 ms are CPU time. So the slow path takes 10 %
+    of their time.
+    """
+    waits = Finding("queues", "Threads wait", "thread time", 0.22, "another")
+    calls = Finding("returns-what-it-needs", "It returns", "CPU", 0.4, "another")
+    known = {"findings": (waits, calls), "threads_ns": 440.0 * MS}
+    samples = [*trials("system", **known), *trials("fast", 80.0)]
+    found = explain(why_run("fast"), samples, "fast", "system")
+    ordered = [(one.name, one.effect) for one in causes(found, "system") if one.finding]
+    assert ordered == [("queues", 0.22), ("returns-what-it-needs", 0.4)]
+    told = [text for text in sentences(found) if text.startswith("▲")]
+    assert ["wait" in text for text in told] == [True, False]
+    alone = [*trials("system", **(known | {"findings": (calls,)})), *trials("fast", 80.0)]
+    only, *_ = causes(explain(why_run("fast"), alone, "fast", "system"), "system")
+    assert only.rank == only.effect == 0.4
