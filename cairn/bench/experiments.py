@@ -27,6 +27,7 @@ from cairn.allocators.tool_runner import Progress, build_environment, find_tool,
 from cairn.errors import CairnError
 from cairn.model import Settings, StopRule, Workload
 from cairn.why.ill_allocators import HEALTHY, ILL
+from cairn.why.prediction_score import CALIBRATING
 
 _LIBGIT2 = Source(
     allocator="",
@@ -52,7 +53,9 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-Report = Literal["comparison", "standings", "scenarios", "founding", "calibration", "findings"]
+Report = Literal[
+    "comparison", "standings", "scenarios", "founding", "calibration", "findings", "predictions"
+]
 """The kind of report that a run gets:
 
 - comparison: each workload by itself.
@@ -62,6 +65,7 @@ Report = Literal["comparison", "standings", "scenarios", "founding", "calibratio
   the causes that this run found.
 - calibration: the costs of each allocator.
 - findings: how often the cause of a known illness was found (see `cairn.why.ill_allocators`).
+- predictions: how often predicted savings were right (see `cairn.why.prediction_score`).
 """
 
 
@@ -116,6 +120,9 @@ class Experiment:
     ill: bool = False
     """True if the ill allocators of `cairn.why.ill_allocators` compete, each on its own programs.
     The contenders of the sizes are then the healthy ones."""
+    programs: bool = False
+    """True if the workloads of the suite run, too, and the programs of `cairn.bench.real_programs`.
+    """
     prepare: Callable[[Progress], Settings] | None = None
     """Fetches and builds the material of the experiment, and returns the settings of its run. None:
     the experiment runs built-in workloads."""
@@ -335,6 +342,11 @@ def _findings(*, quick: bool = False) -> tuple[Variant, ...]:
     )
 
 
+def _predictions() -> tuple[Variant, ...]:
+    """The workloads of a calibration, with names by which `prediction_score` knows them."""
+    return tuple(replace(one, name=CALIBRATING + one.name) for one in _calibration())
+
+
 def _founding() -> tuple[Variant, ...]:
     return tuple(
         Variant(name, program, arguments, 0.7, 512 << 20)
@@ -430,6 +442,15 @@ EXPERIMENTS = (
         report="findings",
         why=True,
         ill=True,
+    ),
+    Experiment(
+        name="predictions",
+        title="how exact predicted savings are",
+        full=Size(rounds(6), variants=_predictions()),
+        quick=Size(rounds(2), _QUICK_CONTENDERS, variants=_predictions()),
+        report="predictions",
+        why=True,
+        programs=True,
     ),
     Experiment(
         name="suite",

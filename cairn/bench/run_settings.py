@@ -19,7 +19,7 @@ from cairn import native, units
 from cairn.allocators import discover
 from cairn.allocators.contenders import default_contenders, left_out
 from cairn.allocators.tool_runner import Progress
-from cairn.bench import experiments, ill_libraries
+from cairn.bench import experiments, ill_libraries, real_programs
 from cairn.bench.experiments import EXPERIMENTS, SUITE, Experiment, Report, Size, Variant
 from cairn.compare import ranking, rounds_needed, standings
 from cairn.doctor import machine
@@ -72,7 +72,7 @@ class Chosen:
     experiment: Experiment
     size: Size
     workloads: tuple[workloads.BuiltIn, ...] = ()
-    """Entries of the catalog. If the tuple is empty, the variants of the size are run."""
+    """Entries of the catalog. They run after the variants of the size."""
 
     def of(self, variants: Sequence[Variant]) -> Chosen:
         """The same run, restricted to the workloads with the names of `variants`."""
@@ -98,7 +98,7 @@ class Chosen:
         of_catalog = tuple(
             Variant(w.name, w.program, w.suite, w.seconds, w.memory << 20) for w in self.workloads
         )
-        return of_catalog or self.size.variants
+        return self.size.variants + of_catalog
 
     def expected_s(self, contenders: int, rule: StopRule, *, instructions: bool = False) -> float:
         """Expected seconds for the warm-up round and `rule.min_rounds` rounds.
@@ -116,9 +116,10 @@ class Chosen:
             return runs * 2 * len(self.workloads) * _COUNT_S
         if self.experiment.cpu_s is not None:
             return self.experiment.cpu_s / _cpus() * 1.1 * runs
-        return runs * sum(
-            _DURATION_FACTOR * variant.seconds + _OVERHEAD_S for variant in self.variants
-        )
+        seconds = [variant.seconds for variant in self.variants]
+        if self.experiment.programs:
+            seconds += [real_programs.SECONDS] * len(real_programs.PROGRAMS)
+        return runs * sum(_DURATION_FACTOR * one + _OVERHEAD_S for one in seconds)
 
 
 def named(name: str) -> Experiment | None:
@@ -144,7 +145,7 @@ def chosen(names: Sequence[str], quick: bool) -> tuple[Chosen, ...]:
         size = experiment.quick if quick else experiment.full
         catalog = (
             [entry for entry in workloads.load() if entry.quick or not quick]
-            if name == SUITE
+            if name == SUITE or experiment.programs
             else []
         )
         found.append(Chosen(experiment, size, tuple(catalog)))
@@ -174,8 +175,8 @@ def counted(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
         entries |= {
             e.name: e for e in choice.workloads or workloads.load() if e.program in programs
         }
-    size = replace(choices[0].size, rule=experiments.rounds(1))
-    return (Chosen(choices[0].experiment, replace(size, beside=()), tuple(entries.values())),)
+    size = replace(choices[0].size, rule=experiments.rounds(1), beside=(), variants=())
+    return (Chosen(choices[0].experiment, size, tuple(entries.values())),)
 
 
 def report_of(run: Run) -> Report:
@@ -311,6 +312,7 @@ def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Se
         return replace(choice.experiment.prepare(say), why=choice.experiment.why)
     variants = fitting(choice.variants, say)
     groups = {entry.name: entry.group for entry in choice.workloads}
+    others = real_programs.workloads(say) if choice.experiment.programs else ()
     return Settings(
         workloads=tuple(
             Workload(
@@ -318,9 +320,9 @@ def settings(choice: Chosen, say: Progress, *, instructions: bool = False) -> Se
                 groups.get(v.name, ""),
             )
             for v in variants
-        ),
+        ) + others,
         folder="/",
-        reports=True,
+        reports=not others,
         why=choice.experiment.why,
         only=_ill_only(choice.of(variants)) if choice.experiment.ill else {},
         timeout_s=max(

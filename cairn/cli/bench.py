@@ -207,6 +207,7 @@ def _plan(
 
     Fails with the same errors as the run itself.
     """
+    from cairn.bench import real_programs
     from cairn.bench import run_settings as benching
     from cairn.run import preflight
 
@@ -215,6 +216,8 @@ def _plan(
         choice = choice.of(benching.fitting(choice.variants, note))
     seconds = choice.expected_s(len(named), rule, instructions=instructions)
     names = [variant.name for variant in choice.variants]
+    if choice.experiment.programs:
+        names += [one.name for one in real_programs.workloads(note)]
     count = len(named)
     title = (
         "instructions per operation, counted by valgrind"

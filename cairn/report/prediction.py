@@ -6,14 +6,15 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from cairn import units
+from cairn.model import Interval
+from cairn.profile.estimates import LEVEL, Estimate
 from cairn.report.formatting import printable
+from cairn.report.profile_numbers import about
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
 from cairn.why.prediction import Costs, Prediction
+from cairn.why.prediction_score import claim
 
-TELL_FROM = 0.05
-"""The least share of CPU time that is worth a change of the allocator. No smaller saving is named.
-"""
 _KINDS = ("new", "reused", "calloc", "realloc", "free, local", "free, remote")
 _MIB = 1 << 20
 
@@ -22,25 +23,45 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yields the sentence about the best predicted allocator; nothing without predictions."""
     if not predictions:
         return
-    best = next((one for one in predictions if one.saves >= TELL_FROM and one.low > 0), None)
     among = f"of {len(predictions)} measured on this machine"
-    if best is None:
-        yield f"No other allocator {among} is expected to save 5 % of CPU time or more."
+    best = predictions[0]
+    says = claim(predictions)
+    if says == "saves":
+        parts = (
+            ("allocator code", best.own),
+            ("allocator system calls", best.kernel),
+            ("page faults", best.faults),
+        )
+        told = ", ".join(
+            f"{name} {units.percent(share)}" for name, share in parts if abs(share) >= 0.01
+        )
+        ends = Estimate(best.saves, Interval(best.low, best.high, LEVEL))
+        yield (
+            f"{best.allocator}, the best {among}, is expected to save {about(ends)} of the CPU "
+            f"time ({told}); {_LAYOUT}. 'cairn compare' tests the prediction."
+        )
         return
-    ends = f"[{best.low * 100:.0f}, {best.high * 100:.0f}]"
-    parts = (
-        ("allocator code", best.own),
-        ("allocator system calls", best.kernel),
-        ("page faults", best.faults),
-    )
-    told = ", ".join(
-        f"{name} {units.percent(share)}" for name, share in parts if abs(share) >= 0.01
-    )
+    if says == "saves nothing":
+        most = max(one.high for one in predictions)
+        yield (
+            f"No other allocator {among} is expected to save 5 % of the CPU time: at most "
+            f"{_percent(most)} %, although {_LAYOUT}."
+        )
+        return
     yield (
-        f"{best.allocator}, the best {among}, is expected to save about "
-        f"{units.percent(best.saves, signed=False)} of CPU time {ends}: {told}. "
-        "'cairn compare' tests the prediction."
+        f"Whether another allocator saves 5 % of the CPU time is not known: the best {among}, "
+        f"{best.allocator}, is expected to save between {_percent(best.low)} and "
+        f"{_percent(best.high)} %, and {_LAYOUT}. 'cairn compare' measures it."
     )
+
+
+_LAYOUT = "how another allocator's blocks lie cannot be predicted"
+"""What a prediction leaves out. Its interval holds for programs in which this matters as little as
+in those on which it was validated."""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}".replace("-", "−")
 
 
 def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Board:

@@ -30,7 +30,9 @@ from cairn.report.view import View
 from cairn.why import gap
 from cairn.why.gap import Why
 
-Kind = Literal["comparison", "standings", "scenarios", "calibration", "founding", "findings"]
+Kind = Literal[
+    "comparison", "standings", "scenarios", "calibration", "founding", "findings", "predictions"
+]
 """The kind of report that a run gets. A run of a user's own program is a comparison."""
 
 _OURS = "cairn"
@@ -150,6 +152,8 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
             return _founding(measured, found, whys, view)
         case "findings":
             return _findings(measured, found, whys, view)
+        case "predictions":
+            return _predictions(measured, found, view)
     text = _by_workload(measured.run, found, view)
     return "\n".join([text, whys_rendered(measured.run, whys, view)]) if whys else text
 
@@ -339,3 +343,16 @@ def _findings(
     if view.full:
         parts += [_by_workload(run, found, view), whys_rendered(run, whys, view)]
     return "\n".join(parts)
+
+
+def _predictions(measured: Measured, found: Sequence[Comparison], view: View) -> str:
+    """Returns how often predicted savings were right. The full view also has each workload."""
+    from cairn.report import markdown, terminal
+    from cairn.report.prediction_score import board as drawn_up
+    from cairn.why import prediction_score
+
+    run = measured.run
+    board = drawn_up(prediction_score.score(run, measured.samples))
+    md = view.form == "md"
+    text = markdown.board(run, board) if md else terminal.drawn(board, view)
+    return "\n".join([text, _by_workload(run, found, view)]) if view.full else text

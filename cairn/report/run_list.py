@@ -86,6 +86,8 @@ def _verdict(measured: Measured) -> str:
             return "The founding cases were measured."
         case "findings":
             return "The causes of known illnesses were looked for."
+        case "predictions":
+            return "Predicted savings were compared with measured ones."
     found = [" ".join(says(one.judged).advice) for one in comparisons(measured)]
     if len(found) == 1:
         return found[0]

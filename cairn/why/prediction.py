@@ -14,13 +14,13 @@ a profiled program has three terms:
                      saving is the current allocator's time minus this product.
     program code     stays the same, because the effect of another placement of blocks is not known
 
-Each workload of the calibration gives another ratio. The range of the prediction reaches over these
-ratios. For allocator code, the range leaves out the smallest and the largest ratio if there are
-five workloads or more.
+Each workload of the calibration gives another ratio, and the median is used. The interval is that
+of the ratio of the two CPU times. It is the wider, the more time can change (`Prediction.scale`).
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,9 +38,16 @@ PLAIN = ("reused", "free, local", "free, remote")
 """Kinds that rarely make a system call and do not touch new pages."""
 SHORTEST_NS = 2.0
 """Shorter mean times enter a ratio as this time: the clock cannot distinguish them from 0."""
-_WITHOUT_ENDS = 5
-"""From this many workloads on, the range leaves out the smallest and the largest ratio. A workload
-with an extreme ratio has other block sizes than the program."""
+SCALE_LEAST = 0.1
+"""The least `Prediction.scale`. Where the blocks lie can change the time of a program that hardly
+allocates."""
+SHORTER, LONGER = 0.96, 1.30
+"""The errors of predictions: the natural logarithm of the measured ratio of CPU times to the
+predicted one, as a multiple of `Prediction.scale`, lies between -SHORTER and LONGER in nine of ten
+cases. 'cairn bench predictions' measures them:
+docs/decisions/0037-prediction-intervals-from-measured-errors.md."""
+LEFT_LEAST = 0.05
+"""The least share of CPU time that a program is predicted to take under another allocator."""
 KNOWN_LEAST = 0.9
 """Both allocators must have costs for kinds of operations that make up this share of the program's
 time in the allocator."""
@@ -77,11 +84,15 @@ class Prediction:
     time."""
     low: float
     high: float
+    """The interval of the saving of CPU time, also of what the layout of the blocks changes."""
     own: float
     """The part of `saves` in allocator code. The next two fields are the parts of `saves` in system
     calls and in page faults."""
     kernel: float
     faults: float
+    scale: float
+    """The time in the allocator, in its system calls and in page faults, under the one of the two
+    allocators that takes more of it. Errors of predictions are proportional to it."""
 
 
 def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
@@ -194,7 +205,11 @@ def _peak(trial: _Trial) -> float:
 
 
 def predict(
-    summary: ProbeSummary, system_ns: float, faults: int, allocator: str, known: Mapping[str, Costs]
+    summary: ProbeSummary,
+    system_ns: float,
+    faults: int,
+    allocator: str,
+    known: Mapping[str, Costs],
 ) -> tuple[Prediction, ...]:
     """Predicts every other allocator for a program that ran under `allocator`; the best is first.
 
@@ -231,39 +246,25 @@ def predict(
     own_ns = max(0.0, inside_ns - kernel_ns - in_faults)
     found = []
     for name, theirs in known.items():
-        scales = _scales(summary, mine, theirs) if name != allocator else ()
-        if not scales or not theirs.kernel.keys() & theirs.faults.keys():
+        scale = _scale(summary, mine, theirs) if name != allocator else None
+        if scale is None or not theirs.kernel or not theirs.faults:
             continue
         kernel, fault = (
             statistics.median(theirs.kernel.values()) * peak,
             statistics.median(theirs.faults.values()) * peak,
         )
         in_kernel, in_fault = (kernel_ns - kernel) / program_ns, (other_ns - fault) / program_ns
-        worst, middle, best = (
-            own_ns * (1 - scale) / program_ns for scale in sorted(scales, reverse=True)
-        )
-        least, most = (
-            (kernel_ns + other_ns - ns * peak) / program_ns for ns in _in_the_kernel(theirs)
-        )
-        saves = middle + in_kernel + in_fault
-        found.append(
-            Prediction(name, saves, worst + least, best + most, middle, in_kernel, in_fault)
-        )
+        in_own = own_ns * (1 - scale) / program_ns
+        saves = in_own + in_kernel + in_fault
+        now = (own_ns + kernel_ns + other_ns) / program_ns
+        most, left = max(SCALE_LEAST, now, now - saves), max(LEFT_LEAST, 1 - saves)
+        low, high = 1 - left * math.exp(LONGER * most), 1 - left * math.exp(-SHORTER * most)
+        found.append(Prediction(name, saves, low, high, in_own, in_kernel, in_fault, most))
     return tuple(sorted(found, key=lambda one: -one.saves))
 
 
-def _in_the_kernel(of: Costs) -> tuple[float, float]:
-    """Largest and smallest time in system calls and page faults, in ns per byte of the peak.
-
-    The range is over all workloads, even the extreme ones, because a single workload may show how
-    an allocator treats large blocks.
-    """
-    both = [of.kernel[place] + of.faults[place] for place in of.kernel.keys() & of.faults.keys()]
-    return max(both), min(both)
-
-
-def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, ...]:
-    """The smallest, median and largest factor for the time in allocator code; empty if unknown."""
+def _scale(summary: ProbeSummary, mine: Costs, theirs: Costs) -> float | None:
+    """The median factor for the time in allocator code; None if it is not known."""
     each = {kind: _each_ns(kind, one) for kind, one in summary.kinds.items()}
     times = {kind: one.count * (each[kind] or 0.0) for kind, one in summary.kinds.items()}
     ratios: dict[str, dict[int, float]] = {}
@@ -273,7 +274,7 @@ def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, .
             ratios[kind] = of
     weight = sum(times[kind] for kind in ratios)
     if not weight or weight < KNOWN_LEAST * sum(times.values()):
-        return ()
+        return None
     usual = {kind: statistics.median(of.values()) for kind, of in ratios.items()}
     places = {place for of in ratios.values() for place in of}
     timers = _by_timers(mine, theirs)
@@ -284,9 +285,7 @@ def _scales(summary: ProbeSummary, mine: Costs, theirs: Costs) -> tuple[float, .
         * timers.get(place, all_of_them)
         for place in places
     ]
-    outermost = 1 if len(scales) >= _WITHOUT_ENDS else 0
-    scales.sort()
-    return scales[outermost], statistics.median(scales), scales[-1 - outermost]
+    return statistics.median(scales)
 
 
 def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:

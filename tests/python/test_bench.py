@@ -16,7 +16,7 @@ from support.widths import at_all_widths
 from cairn import native
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found, load_catalog
-from cairn.bench import experiments, run_settings
+from cairn.bench import experiments, real_programs, run_settings
 from cairn.cli import bench_list
 from cairn.compare import comparison, instructions, rounds_needed
 from cairn.doctor import machine
@@ -25,6 +25,7 @@ from cairn.model import ACTIVE, Contender, Reported, Sample, Settings, StopRule,
 from cairn.report import terminal
 from cairn.report.view import View
 from cairn.run import measure, workloads
+from cairn.why.prediction_score import CALIBRATING, PROGRAMS
 
 GIB = 1 << 30
 SUITE_RULE = experiments.EXPERIMENTS[-1].full.rule
@@ -364,3 +365,27 @@ def test_an_experiment_without_a_verdict_of_its_own_keeps_its_rounds() -> None:
         for quick in (False, True):
             (choice,) = run_settings.chosen([name], quick)
             assert run_settings.rule(choice, None, 20) == choice.size.rule
+
+
+def test_predictions_are_tried_on_a_calibration_the_suite_and_other_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(real_programs, "find_tool", lambda tool: None if tool == "tclsh" else tool)
+    with_memory(monkeypatch, 64 * GIB)
+    (choice,) = run_settings.chosen(["predictions"], quick=False)
+    said: list[str] = []
+    settings = run_settings.settings(choice, said.append)
+    names = [workload.name for workload in settings.workloads]
+    calibrating = [name for name in names if name.startswith(CALIBRATING)]
+    assert len(calibrating) == 8 and names[:8] == calibrating
+    others = [one for one in settings.workloads if one.group == PROGRAMS]
+    assert len(names) == 8 + len(workloads.load()) + len(others)
+    assert [one.name for one in others] == [
+        one.name for one in real_programs.PROGRAMS if one.name != "tcl"
+    ]
+    assert said == ["programs that are not installed here are left out: tclsh."]
+    # The programs report no checksum and no numbers of their own.
+    assert settings.why and not settings.reports
+    (script,) = [one.command[-1] for one in others if one.name == "cmake"]
+    assert Path(script).read_text() and Path(script).is_relative_to(tmp_path)

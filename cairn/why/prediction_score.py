@@ -1,0 +1,119 @@
+"""How often the predictions of `cairn profile` are right, by the experiment `predictions`.
+
+The experiment runs the workloads of a calibration, those of the suite, and other programs. The
+first of these are a calibration. From it, the change from one allocator to another is predicted for
+each of the others, and compared with the measured change.
+
+The intervals are tried on allocators from which they do not come. Each allocator is left out once:
+the interval then comes from the errors in which that allocator has no part, and the predictions in
+which it has one are judged. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn.model import Run, Sample
+from cairn.why import prediction
+from cairn.why.prediction import Prediction
+from cairn.why.prediction_error import AllocatorChange, changes, ends
+
+CALIBRATING = "calibration: "
+"""The begin of the names of the workloads that are the calibration."""
+PROGRAMS = "programs"
+"""The group of the programs that are no workloads of the suite."""
+TOLD_FROM = 0.05
+"""The least saving that a user is told."""
+
+Claim = Literal["saves", "saves nothing", "not known"]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedChange:
+    """A prediction, judged by an interval that does not come from one of its allocators."""
+
+    change: AllocatorChange
+    left_out: str
+    low: float
+    high: float
+    """The interval of the saving."""
+    is_program: bool
+    """Whether the program is no workload of the suite."""
+
+    @property
+    def covered(self) -> bool:
+        """Whether the measured saving lies in the interval."""
+        return self.low <= self.change.saved <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The sentence that a user reads about one program under one allocator."""
+
+    claim: Claim
+    is_right: bool
+    """Whether the named allocator saves TOLD_FROM, or no allocator does. True if not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How often predictions were right."""
+
+    judged: tuple[JudgedChange, ...]
+    claimed: tuple[Claimed, ...]
+    ends: tuple[float, float] | None
+    """The errors that give the interval, as `prediction.SHORTER` and LONGER; None if none is known.
+    The first one is negative."""
+
+
+def score(run: Run, samples: Sequence[Sample]) -> Score:
+    """Judges the predictions of a run of the experiment."""
+    names = [workload.name for workload in run.settings.workloads]
+    places = {place for place, name in enumerate(names) if name.startswith(CALIBRATING)}
+    costs = prediction.costs(run, [one for one in samples if one.trial.workload in places])
+    others = [one for one in samples if one.trial.workload not in places]
+    found = tuple(changes(run, others, costs))
+    programs = {place for place, one in enumerate(run.settings.workloads) if one.group == PROGRAMS}
+    judged = []
+    for name in costs:
+        known = ends([one for one in found if name not in (one.before, one.after)])
+        if known is not None:
+            judged += [
+                JudgedChange(one, name, *_interval(one.told, *known), one.workload in programs)
+                for one in found
+                if name in (one.before, one.after)
+            ]
+    return Score(tuple(judged), _claimed(found), ends(found))
+
+
+def _interval(told: Prediction, shorter: float, longer: float) -> tuple[float, float]:
+    """The interval of a saving by the errors that bound it."""
+    left = max(prediction.LEFT_LEAST, 1 - told.saves)
+    return 1 - left * math.exp(longer * told.scale), 1 - left * math.exp(shorter * told.scale)
+
+
+def claim(predictions: Sequence[Prediction]) -> Claim:
+    """What is said of the predictions for one program. The best comes first, and there is one."""
+    best = predictions[0]
+    if best.saves >= TOLD_FROM and best.low > 0:
+        return "saves"
+    if max(one.high for one in predictions) < TOLD_FROM:
+        return "saves nothing"
+    return "not known"
+
+
+def _claimed(found: Sequence[AllocatorChange]) -> tuple[Claimed, ...]:
+    """The sentences about each program and allocator."""
+    by_program: dict[tuple[int, str], list[AllocatorChange]] = {}
+    for one in found:
+        by_program.setdefault((one.workload, one.before), []).append(one)
+    told = []
+    for each in by_program.values():
+        each.sort(key=lambda one: -one.told.saves)
+        says = claim([one.told for one in each])
+        saved = {"saves": each[0].saved >= TOLD_FROM, "not known": True}
+        told.append(Claimed(says, saved.get(says, max(one.saved for one in each) < TOLD_FROM)))
+    return tuple(told)
