@@ -247,8 +247,7 @@ class ProbeSummary:
     """The life times of all threads, without the time in the probe; 0 if they are not known."""
     findings: tuple[Finding, ...] = ()
     detours_ns: float = 0.0
-    """The extra time of system calls because the probe watched them, nearly all of it in the
-    kernel."""
+    """The extra time of system calls that the probe watched, nearly all of it in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +328,8 @@ class Sample:
     probe: ProbeSummary | None = None
     """The probe's results, if `Settings.why` is set and this contender runs with the probe."""
     unrecorded: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """The processes that the probe could not record: by program and reason, their number. The
-    reason is that of `profile.tally.Missing`. The program is "" if it is not known."""
+    """The number of processes that the probe could not record, by program ("" if not known) and by
+    the reason of `profile.tally.Missing`."""
     cpu_samples: CpuSamples | None = None
     """The clock samples, if `Settings.why` is set and this contender runs without the probe."""
     unseen: str | None = None

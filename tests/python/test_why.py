@@ -27,7 +27,6 @@ from cairn.profile.tally import WAKING
 from cairn.report import markdown, run_json, terminal
 from cairn.report.view import View
 from cairn.report.why import boards, sentences, summary
-from cairn.why.causes import causes
 from cairn.why.gap import Why, accounted, explain
 from cairn.why.parts import CALLING, FAULTS, INTERRUPTS, KERNEL, OWN, PROGRAM, WAITING
 
@@ -750,54 +749,3 @@ def test_spinning_is_no_slow_work_of_the_allocators_code() -> None:
 def test_a_difference_that_may_be_noise_is_no_finding() -> None:
     mine = [*slow(free=8.0)[:1], *slow()[:7]]
     assert find(Two(mine, slow(), 100.0 * MS, longer(50.0))) == ()
-
-
-def test_processes_that_the_probe_could_not_record_are_named() -> None:
-    """A comparison left them out without a word."""
-    fast = [
-        replace(one, unrecorded={"server": {"EFBIG": 2}, "": {"": 1}} if one.probe else {})
-        for one in trials("fast")
-    ]
-    found = explain(why_run("fast"), [*trials("system"), *fast], "fast", "system")
-    assert found.unrecorded == {"fast": {"server": {"EFBIG": 16}, "": {"": 8}}}
-    (told,) = [text for text in sentences(found) if "missing" in text]
-    assert told == (
-        "▲ Of fast's runs with the probe, 24 processes are missing: server could not write a "
-        "profile: File too large (EFBIG); and others. The operations, system calls and findings "
-        "here do not contain them."
-    )
-    none = [replace(one, probe=None) if one.probe else one for one in fast]
-    (board,) = boards(
-        why_run("fast"), [explain(why_run("fast"), [*trials("system"), *none], "fast", "system")]
-    )
-    (failure,) = board.failures
-    assert failure.startswith(
-        "fast against system: the probe saw no allocation under fast. ▲ Of fast's runs with the "
-        "probe, 24 processes are missing: server could not write"
-    )
-
-
-def test_parts_that_were_not_measured_are_not_called_unexplained() -> None:
-    """A short server had fewer clock samples and timer samples than needed.
-
-    The report said that 102 % of the difference is unexplained, although nothing had divided it.
-    """
-    few = {"own": 2, "calls": 0, "faults": 1, "interrupts": 0, "others": 0, "program": 2}
-    timers = {"samples": 3, "samples_inside": 1, "samples_probe": 0}
-    samples = [
-        *looked_at(trials("system", **timers), **few),
-        *looked_at(trials("fast", 300.0, **timers), **few),
-    ]
-    found = explain(why_run("fast"), samples, "fast", "system")
-    first, *others = sentences(found)
-    assert first == (
-        "fast takes 2.9 times the CPU time of system: all of the difference may lie in parts "
-        "that were not measured: allocator code and program code (only 40 clock samples of fast "
-        "(100 needed); use more rounds (-r) or a longer run)."
-    )
-    assert not any("nexplained" in text or "not known" in text for text in others)
-    assert causes(found, "fast") == ()
-    (board,) = boards(why_run("fast"), [found])
-    rows = [row[0].text.strip() for row in board.tables[0].rows]
-    assert "not divided" in rows and "unexplained" not in rows
-    assert "not divided CPU time can hold allocator code and program code and" in board.footer[0]
