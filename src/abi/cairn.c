@@ -251,6 +251,11 @@ void names_tell(enum options_statistics how)
     errno = saved;
 }
 
+static bool never(void)
+{
+    return false;
+}
+
 /* Reads the options at load. The C library may not have set `environ` yet. The environment then
  * comes from the constructor's argument, which only glibc passes. */
 __attribute__((constructor)) static void begin_with_options(int argc, char **argv,
@@ -269,6 +274,8 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
         learning_trace();
     if (options_purge_lazily(environment))
         page_heap_purge_lazily();
+    if (options_never_move(environment))
+        large_may_move = never;
     if (options_background(environment))
         background_want();
     size_t bytes;

@@ -3,7 +3,8 @@
  * With that flag, a plugin looks for free() in its own libraries first, and finds libc's. But the
  * blocks that the program passes to the plugin are ours. So Debian's php crashes at its start under
  * every other preloaded allocator. A plugin that needs the flag for names of its own gets it with
- * CAIRN_KEEP_DEEPBIND=1.
+ * CAIRN_KEEP_DEEPBIND=1. The flag is passed on where it does no harm: if nothing is loaded, and for
+ * a namespace other than the program's, whose libraries call a malloc of their own anyway.
  *
  * The loader looks at the return address to see which object called, and searches that object's
  * RUNPATH. So each function here calls the loader's function last, by a jump, which keeps the
@@ -15,12 +16,15 @@
 
 #include <dlfcn.h>
 
-static int masked(int flags) __attribute__((noinline));
+static int masked(const char *path, int flags) __attribute__((noinline));
 static void *next(const char *name) __attribute__((noinline));
 
-static int masked(int flags)
+static int masked(const char *path, int flags)
 {
-    return (flags & RTLD_DEEPBIND) == 0 || options_keep_deepbind() ? flags : flags & ~RTLD_DEEPBIND;
+    bool loads = path != NULL && (flags & RTLD_NOLOAD) == 0;
+    if ((flags & RTLD_DEEPBIND) == 0 || !loads || options_keep_deepbind())
+        return flags;
+    return flags & ~RTLD_DEEPBIND;
 }
 
 /* Returns the next definition of `name`. The definition is looked up at each call. A lookup takes
@@ -34,12 +38,12 @@ static void *next(const char *name)
 EXPORT void *dlopen(const char *path, int flags)
 {
     void *(*real)(const char *, int) = (void *(*)(const char *, int))next("dlopen");
-    return real != NULL ? real(path, masked(flags)) : NULL;
+    return real != NULL ? real(path, masked(path, flags)) : NULL;
 }
 
 EXPORT void *dlmopen(Lmid_t space, const char *path, int flags)
 {
     void *(*real)(Lmid_t, const char *, int) =
         (void *(*)(Lmid_t, const char *, int))next("dlmopen");
-    return real != NULL ? real(space, path, masked(flags)) : NULL;
+    return real != NULL ? real(space, path, space == LM_ID_BASE ? masked(path, flags) : flags) : NULL;
 }

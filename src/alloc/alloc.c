@@ -103,6 +103,10 @@ static void *reuse_any(size_t size, size_t alignment)
 static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
                                                       const void *caller)
 {
+    /* Checked here, because otherwise the thread would give back all its free memory before the
+     * request fails. */
+    if (UNLIKELY(large_is_impossible(size) || large_is_impossible(alignment)))
+        return NULL;
     void *p = reuse_any(size, alignment);
     bool hit = p != NULL;
     if (hit)
@@ -311,7 +315,7 @@ void *alloc_realloc_small(void *p, size_t size)
 /* A block that moves counts as a new block of the call site of `caller`. */
 void *alloc_realloc_large(void *p, size_t size, const void *caller)
 {
-    if (p == NULL)
+    if (p == NULL || UNLIKELY(large_is_impossible(size)))
         return alloc_malloc_slow(size, caller);
     struct slab *slab = run_of(p);
     if (resize(slab, p, size))

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <link.h>
 #include <signal.h>
-#include <sys/prctl.h>
 
 enum {
     PERIOD_MS = 260, /* a little more than EPOCH_MS of purge.c */
@@ -15,7 +14,7 @@ enum {
     STACK_BYTES = 1 << 20, /* must also hold the program's thread-local data */
 };
 
-_Atomic bool background_due;
+_Atomic int background_due;
 background_create *(*background_next_create)(void);
 
 static bool failure_reported; /* a forked child inherits the value */
@@ -25,7 +24,6 @@ static bool failure_reported; /* a forked child inherits the value */
 static void *body(void *nothing)
 {
     unsigned period = PERIOD_MS;
-    prctl(PR_SET_NAME, "cairn-purge", 0, 0, 0);
     for (;;) {
         os_sleep_ms(period);
         heap_sweep();
@@ -42,7 +40,7 @@ static void *body(void *nothing)
 /* A forked child does not have the thread, so the thread is due again. */
 static void after_fork_in_child(void)
 {
-    atomic_store_explicit(&background_due, true, memory_order_relaxed);
+    atomic_store_explicit(&background_due, 1, memory_order_relaxed);
 }
 
 void background_want(void)
@@ -52,7 +50,7 @@ void background_want(void)
         heap->runs.most = 0;
     purge_is_watched();
     if (pthread_atfork(NULL, NULL, after_fork_in_child) == 0)
-        atomic_store_explicit(&background_due, true, memory_order_relaxed);
+        atomic_store_explicit(&background_due, 1, memory_order_relaxed);
 }
 
 /* Called by dl_iterate_phdr() for its first object, which is the program. Sets `*found` if body()
@@ -109,7 +107,7 @@ void background_begin(void)
         "when the program frees or allocates\n";
     int saved = errno;
     if (page_heap_level().use.used >= CHUNK_SLICES &&
-        atomic_exchange_explicit(&background_due, false, memory_order_relaxed) && !begin() &&
+        atomic_exchange_explicit(&background_due, 0, memory_order_relaxed) && !begin() &&
         !failure_reported) {
         failure_reported = true;
         os_say(line, sizeof line - 1);

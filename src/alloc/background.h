@@ -19,8 +19,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* True if the thread is wanted and has not begun. */
-extern _Atomic bool background_due __attribute__((visibility("hidden")));
+/* 1 if the thread is wanted and has not begun, else 0. An int, because RISC-V exchanges no bytes. */
+extern _Atomic int background_due __attribute__((visibility("hidden")));
 
 /* Asks for the thread. Called before the program has a second thread. */
 void background_want(void);

@@ -18,14 +18,9 @@ static void *make_block(size_t index, size_t slices, size_t slack)
     return region_address(index);
 }
 
-static bool too_large(size_t bytes)
-{
-    return bytes > (size_t)REGION_SLICES_MAX << SLICE_SHIFT;
-}
-
 void *large_allocate(size_t size, size_t alignment, bool *zero)
 {
-    if (too_large(size) || too_large(alignment))
+    if (large_is_impossible(size) || large_is_impossible(alignment))
         return NULL;
     size_t slices = size == 0 ? 1 : large_slices(size);
     size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
@@ -47,7 +42,7 @@ void *large_reuse(struct slab *run, size_t slack)
 
 void *large_allocate_to_grow(size_t size)
 {
-    if (too_large(size))
+    if (large_is_impossible(size))
         return NULL;
     bool zero;
     size_t slices = large_slices(size);
@@ -64,6 +59,13 @@ enum {
 };
 
 static _Atomic uint32_t moved_count;
+
+bool (*large_may_move)(void);
+
+static bool may_move(void)
+{
+    return large_may_move == NULL || large_may_move();
+}
 
 /* Counts one more moved block. Returns false if there are MOVED_MAX already. */
 static bool count_moved(void)
@@ -88,8 +90,8 @@ void *large_move(struct slab *slab, size_t size)
     size_t have = slab->slices;
     size_t want = large_slices(size);
     bool zero;
-    if (have < MOVE_SLICES_MIN || too_large(size) || os_page_bytes() > SLICE_BYTES ||
-        !count_moved())
+    if (have < MOVE_SLICES_MIN || large_is_impossible(size) || os_page_bytes() > SLICE_BYTES ||
+        !may_move() || !count_moved())
         return NULL;
     size_t to = page_heap_allocate(want, want, &zero);
     enum os_moved moved = to == 0 ? OS_NOT_MOVED_TO_LOST
@@ -140,7 +142,7 @@ static bool extend(struct slab *slab, size_t index, size_t more)
 {
     bool zero;
     size_t have = slab->slices;
-    if (!page_heap_extend(index, have, more, &zero))
+    if ((slab->moved && !may_move()) || !page_heap_extend(index, have, more, &zero))
         return false;
     if (!slab->moved)
         return true;

@@ -11,6 +11,12 @@
 
 #include "alloc/run_cache.h"
 
+/* Returns whether a size or an alignment is larger than any region. */
+static inline bool large_is_impossible(size_t bytes)
+{
+    return bytes > (size_t)REGION_SLICES_MAX << SLICE_SHIFT;
+}
+
 /* Returns a block of at least `size` bytes at a multiple of `alignment`, a power of two. `*zero` is
  * set to true if the whole block reads as zero. Returns NULL if there is no memory, or if the size
  * or the alignment is larger than the region. */
@@ -20,6 +26,10 @@ void *large_allocate(size_t size, size_t alignment, bool *zero);
  * expected to grow. If possible, as many free slices as the block has lie behind it. A block that
  * grows step by step then moves once per doubling. */
 void *large_allocate_to_grow(size_t size);
+
+/* Says whether pages may be moved with mremap(), for which a sandbox may kill the process. NULL
+ * means that they may. Set before the program has a second thread. */
+extern bool (*large_may_move)(void)__attribute__((visibility("hidden")));
 
 /* Moves the pages of a block to a new place with room for `size` bytes and for more growth. `size`
  * is larger than the block, and the block belongs to no heap. Returns the new block. Returns NULL

@@ -101,6 +101,11 @@ bool options_trace(char **environment)
     return is_in(environment, "CAIRN_TRACE=", "1");
 }
 
+bool options_never_move(char **environment)
+{
+    return is_in(environment, "CAIRN_MOVE=", "0");
+}
+
 bool options_keep_deepbind(void)
 {
     return is("CAIRN_KEEP_DEEPBIND", "1");

@@ -12,6 +12,7 @@
  *     CAIRN_PURGE=free           gives memory back only when the kernel needs it (MADV_FREE)
  *     CAIRN_POLICY=frozen        learns nothing of the program (learning_control.h)
  *     CAIRN_TRACE=1              writes each change of a learnt value to stderr
+ *     CAIRN_MOVE=0               lets realloc() copy blocks, never move their pages with mremap()
  *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/deepbind.c)
  *
  * All options are ignored in a program that has other rights than its caller (set-uid,
@@ -47,6 +48,7 @@ bool options_background(char **environment);
 bool options_purge_lazily(char **environment);
 bool options_policy_frozen(char **environment);
 bool options_trace(char **environment);
+bool options_never_move(char **environment);
 
 bool options_keep_deepbind(void);
 

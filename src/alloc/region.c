@@ -9,12 +9,21 @@ enum {
     PLACES_TRIED = 64,           /* random bases tried in each window */
     SKIPS_MAX = 1024,            /* occupied chunks that one growth skips: 2 GiB */
     PIECE_CHUNKS_MAX = 32,       /* 64 MiB */
+    GAPS_MAX = 64,               /* gaps that the region knows of */
+    ALIGNED_PLACES_TRIED = 8,    /* by region_grow_aligned() */
     RECORD_STEP_BYTES = 1 << 16, /* a multiple of every OS page size */
 };
 
 struct region region;
 
 static size_t slices_max; /* of the window that was chosen */
+
+/* Slices below the end of the region that region_grow_aligned() left out. Nothing is mapped there
+ * except their records, which are zero. `from` == `to` if an entry is unused. */
+static struct gap {
+    size_t from;
+    size_t to;
+} gaps[GAPS_MAX];
 
 /* Ends of the mapped records of slices and chunks. */
 static uintptr_t slice_records_end;
@@ -37,19 +46,22 @@ static const struct window windows[] = {
     /* 47 bits: 12 to 15 TiB. */
     {UINT64_C(0x0c0000000000), UINT64_C(0x0f0000000000), REGION_SLICES_MAX},
 
+    /* 42 bits, as aarch64 has with OS pages of 64 KiB: 1 to 2.5 TiB. */
+    {UINT64_C(0x010000000000), UINT64_C(0x028000000000), REGION_SLICES_MAX},
+
     /* 39 bits: 32 to 192 GiB, for a region of at most 16 GiB. */
     {UINT64_C(0x000800000000), UINT64_C(0x003000000000), 1 << 20},
 };
 
-/* Maps records from `*end` up to `wanted`. Returns false if the machine refuses; a part may then be
- * mapped, and `*end` says so. */
+/* Maps records from `*end` up to `wanted`. Returns false if the machine refuses. */
 static bool map_records(uintptr_t *end, uintptr_t wanted)
 {
-    while (*end < wanted) {
-        if (os_claim((void *)*end, RECORD_STEP_BYTES) != OS_CLAIMED)
-            return false;
-        *end += RECORD_STEP_BYTES;
-    }
+    if (*end >= wanted)
+        return true;
+    size_t bytes = (wanted - *end + RECORD_STEP_BYTES - 1) / RECORD_STEP_BYTES * RECORD_STEP_BYTES;
+    if (os_claim((void *)*end, bytes) != OS_CLAIMED)
+        return false;
+    *end += bytes;
     return true;
 }
 
@@ -110,6 +122,51 @@ static bool place(void)
     return place_in(&below, &random);
 }
 
+/* Maps a piece of the region and its records. The piece is mapped first: if the machine refuses
+ * it, no records for it have taken memory. If the machine refuses the records, the piece is
+ * unmapped again. */
+static enum os_claimed claim(size_t first, size_t slices)
+{
+    enum os_claimed claimed = os_claim(region_address(first), slices << SLICE_SHIFT);
+    if (claimed != OS_CLAIMED || records_up_to(first + slices))
+        return claimed;
+    os_unmap(region_address(first), slices << SLICE_SHIFT);
+    return OS_REFUSED;
+}
+
+/* Maps at least `chunks` chunks from slice `*from` on, below slice `to`. Tries `piece` chunks
+ * first. Returns the number of the first chunk, and sets `*got` to the number of chunks. Increases
+ * `*from` by the slices that were mapped or skipped. If it fails, `*got` stays 0. */
+static size_t grow_between(size_t *from, size_t to, size_t piece, size_t chunks, size_t *got)
+{
+    for (int skipped = 0; skipped <= SKIPS_MAX;) {
+        if (chunks > (to - *from) / CHUNK_SLICES)
+            return 0;
+        if (piece > (to - *from) / CHUNK_SLICES)
+            piece = chunks;
+        enum os_claimed claimed = claim(*from, piece * CHUNK_SLICES);
+        if (claimed == OS_CLAIMED) {
+            *got = piece;
+            *from += piece * CHUNK_SLICES;
+            return *from / CHUNK_SLICES - piece;
+        }
+        if (piece > chunks) {
+            /* A smaller piece may succeed, whatever the reason of the refusal was. */
+            piece = chunks + (piece - chunks) / 2;
+            if (piece - chunks < 1 || claimed == OS_OCCUPIED)
+                piece = chunks;
+        } else if (claimed == OS_OCCUPIED && records_up_to(*from + CHUNK_SLICES)) {
+            /* Skips the chunk forever. Its records stay zero, so no address in it counts as an
+             * address of this allocator. */
+            *from += CHUNK_SLICES;
+            skipped++;
+        } else {
+            return 0;
+        }
+    }
+    return 0;
+}
+
 size_t region_grow(size_t chunks, size_t *got)
 {
     *got = 0;
@@ -121,37 +178,42 @@ size_t region_grow(size_t chunks, size_t *got)
         piece = PIECE_CHUNKS_MAX;
     if (piece < chunks)
         piece = chunks;
-    for (int skipped = 0; skipped <= SKIPS_MAX;) {
-        if (chunks > (slices_max - end) / CHUNK_SLICES)
+    for (struct gap *gap = gaps; gap < gaps + GAPS_MAX; gap++) {
+        size_t first = grow_between(&gap->from, gap->to, piece, chunks, got);
+        if (*got != 0)
+            return first;
+    }
+    size_t first = grow_between(&end, slices_max, piece, chunks, got);
+    atomic_store_explicit(&region.slices, end, memory_order_relaxed);
+    return first;
+}
+
+/* Remembers a gap, in place of the smallest one if there are too many. */
+static void add_gap(size_t from, size_t to)
+{
+    struct gap *smallest = gaps;
+    for (struct gap *gap = gaps; gap < gaps + GAPS_MAX; gap++)
+        if (gap->to - gap->from < smallest->to - smallest->from)
+            smallest = gap;
+    if (to - from > smallest->to - smallest->from)
+        *smallest = (struct gap){from, to};
+}
+
+size_t region_grow_aligned(size_t chunks, size_t unit)
+{
+    size_t end = atomic_load_explicit(&region.slices, memory_order_relaxed);
+    size_t index = end + (unit - (region.base / SLICE_BYTES + end) % unit) % unit;
+    for (int tried = 0; tried < ALIGNED_PLACES_TRIED; tried++, index += unit) {
+        if (index >= slices_max || chunks > (slices_max - index) / CHUNK_SLICES)
             return 0;
-        if (piece > (slices_max - end) / CHUNK_SLICES)
-            piece = chunks;
-        if (!records_up_to(end + piece * CHUNK_SLICES)) {
-            if (piece == chunks)
-                return 0;
-            piece = chunks;
+        enum os_claimed claimed = claim(index, chunks * CHUNK_SLICES);
+        if (claimed == OS_REFUSED)
+            return 0;
+        if (claimed == OS_OCCUPIED)
             continue;
-        }
-        enum os_claimed claimed = os_claim(region_address(end), piece * CHUNK_BYTES);
-        if (claimed == OS_CLAIMED) {
-            *got = piece;
-            atomic_store_explicit(&region.slices, end + piece * CHUNK_SLICES, memory_order_relaxed);
-            return end / CHUNK_SLICES;
-        }
-        if (piece > chunks) {
-            /* A smaller piece may succeed, whatever the reason of the refusal was. */
-            piece = chunks + (piece - chunks) / 2;
-            if (piece - chunks < 1 || claimed == OS_OCCUPIED)
-                piece = chunks;
-        } else if (claimed == OS_OCCUPIED) {
-            /* Skips the chunk forever. Its records stay zero, so no address in it counts as an
-             * address of this allocator. */
-            end += CHUNK_SLICES;
-            atomic_store_explicit(&region.slices, end, memory_order_relaxed);
-            skipped++;
-        } else {
-            return 0;
-        }
+        add_gap(end, index);
+        atomic_store_explicit(&region.slices, index + chunks * CHUNK_SLICES, memory_order_relaxed);
+        return index;
     }
     return 0;
 }

@@ -8,7 +8,7 @@
  * calls from there lie below this address. */
 #if defined(__x86_64__)
 register uintptr_t cpu_stack __asm__("rsp");
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) || defined(__riscv)
 register uintptr_t cpu_stack __asm__("sp");
 #endif
 
@@ -19,6 +19,8 @@ static inline void cpu_relax(void)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
+#elif defined(__riscv)
+    __asm__ volatile(".4byte 0x0100000f"); /* PAUSE; processors without it do nothing */
 #endif
 }
 

@@ -8,8 +8,8 @@
  * the fork.
  *
  * While glibc says that the process has only one thread, the lock uses no atomic exchange, because
- * an atomic exchange takes as long as twenty other instructions. No thread may be created while a
- * lock is held.
+ * an atomic exchange takes as long as twenty other instructions. Other C libraries do not say it,
+ * so there the lock always uses one. No thread may be created while a lock is held.
  */
 #ifndef CAIRN_OS_LOCK_H
 #define CAIRN_OS_LOCK_H
@@ -17,7 +17,13 @@
 #include "os/os.h"
 
 #include <stdatomic.h>
+
+#if __has_include(<sys/single_threaded.h>) /* glibc 2.32 */
 #include <sys/single_threaded.h>
+#define LOCK_IS_ALONE __libc_single_threaded
+#else
+#define LOCK_IS_ALONE false
+#endif
 
 struct lock {
     _Atomic uint32_t state; /* 0: free, 1: taken, 2: taken, and a thread may wait */
@@ -30,7 +36,7 @@ void lock_wait(struct lock *lock) __attribute__((cold));
 static inline bool lock_try(struct lock *lock)
 {
     uint32_t free = 0;
-    if (__libc_single_threaded) {
+    if (LOCK_IS_ALONE) {
         bool is_free = atomic_load_explicit(&lock->state, memory_order_relaxed) == 0;
         if (LIKELY(is_free))
             atomic_store_explicit(&lock->state, 1, memory_order_relaxed);
@@ -48,7 +54,7 @@ static inline void lock_take(struct lock *lock)
 
 static inline void lock_drop(struct lock *lock)
 {
-    if (__libc_single_threaded &&
+    if (LOCK_IS_ALONE &&
         LIKELY(atomic_load_explicit(&lock->state, memory_order_relaxed) == 1))
         atomic_store_explicit(&lock->state, 0, memory_order_relaxed);
     else if (UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2))

@@ -4,7 +4,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,9 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Operations of futex(2). The compiler of musl does not find the header linux/futex.h. */
+enum { FUTEX_WAIT_OF_PROCESS = 0 | 128, FUTEX_WAKE_OF_PROCESS = 1 | 128 };
 
 #ifndef MADV_COLLAPSE /* Linux 6.1 */
 #define MADV_COLLAPSE 25
@@ -192,7 +194,7 @@ uint64_t os_random(void)
 static void wait_for(_Atomic uint32_t *word, uint32_t value, const struct timespec *time)
 {
     int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, time, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT_OF_PROCESS, value, time, NULL, 0);
     errno = saved;
 }
 
@@ -215,7 +217,7 @@ void os_wait_ms(_Atomic uint32_t *word, uint32_t value, unsigned ms)
 void os_wake(_Atomic uint32_t *word)
 {
     int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE_OF_PROCESS, 1, NULL, NULL, 0);
     errno = saved;
 }
 

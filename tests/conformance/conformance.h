@@ -7,6 +7,7 @@
 #ifndef CAIRN_CONFORMANCE_H
 #define CAIRN_CONFORMANCE_H
 
+#include <cairn/cairn.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -30,6 +31,37 @@ static inline void *named(const char *name)
     }
     return found;
 }
+
+#ifndef __GLIBC__
+
+/* What the programs use of glibc's malloc.h, for another C library. */
+static inline void *pvalloc(size_t size)
+{
+    return ((void *(*)(size_t))named("pvalloc"))(size);
+}
+
+struct mallinfo2 {
+    size_t arena, uordblks, hblkhd;
+};
+
+static inline struct mallinfo2 mallinfo2(void)
+{
+    void (*gather)(struct cairn_stats *) =
+        (void (*)(struct cairn_stats *))named("cairn_statistics");
+    struct cairn_stats stats;
+    gather(&stats);
+    return (struct mallinfo2){.arena = stats.resident_bytes,
+                              .uordblks = stats.live_bytes - stats.large_bytes,
+                              .hblkhd = stats.large_bytes};
+}
+
+static inline int malloc_trim(size_t pad)
+{
+    ((void (*)(void))named("cairn_collect"))();
+    return ((size_t(*)(size_t))named("cairn_purge"))(pad) > 0;
+}
+
+#endif
 
 /* Ends the program if malloc is not Cairn's. Cairn's usable sizes are multiples of 16. glibc's
  * usable sizes are 8 bytes above a multiple of 16. */

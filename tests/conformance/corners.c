@@ -3,6 +3,15 @@
 #include "conformance.h"
 #include "test.h"
 
+/* Names that only glibc has. With another C library, the usual name stands for each of them. */
+#ifdef __GLIBC__
+#define LIBC(name)            named("__libc_" name)
+#define LIBC_OLD(name, usual) named(name)
+#else
+#define LIBC(name)            named(name)
+#define LIBC_OLD(name, usual) named(usual)
+#endif
+
 static const size_t too_large[] = {
     SIZE_MAX,        SIZE_MAX - 1,     SIZE_MAX - 15,    SIZE_MAX - 16,       SIZE_MAX - 4095,
     SIZE_MAX - 4096, SIZE_MAX - 65535, SIZE_MAX / 2 + 1, SIZE_MAX / 2 + 4096, PTRDIFF_MAX,
@@ -22,12 +31,12 @@ static bool refused(const void *p)
 
 TEST(every_function_refuses_an_impossible_size)
 {
-    void *(*libc_malloc)(size_t) = (void *(*)(size_t))named("__libc_malloc");
-    void *(*libc_calloc)(size_t, size_t) = (void *(*)(size_t, size_t))named("__libc_calloc");
-    void *(*libc_realloc)(void *, size_t) = (void *(*)(void *, size_t))named("__libc_realloc");
-    void *(*libc_memalign)(size_t, size_t) = (void *(*)(size_t, size_t))named("__libc_memalign");
-    void *(*libc_valloc)(size_t) = (void *(*)(size_t))named("__libc_valloc");
-    void *(*libc_pvalloc)(size_t) = (void *(*)(size_t))named("__libc_pvalloc");
+    void *(*libc_malloc)(size_t) = (void *(*)(size_t))LIBC("malloc");
+    void *(*libc_calloc)(size_t, size_t) = (void *(*)(size_t, size_t))LIBC("calloc");
+    void *(*libc_realloc)(void *, size_t) = (void *(*)(void *, size_t))LIBC("realloc");
+    void *(*libc_memalign)(size_t, size_t) = (void *(*)(size_t, size_t))LIBC("memalign");
+    void *(*libc_valloc)(size_t) = (void *(*)(size_t))LIBC("valloc");
+    void *(*libc_pvalloc)(size_t) = (void *(*)(size_t))LIBC("pvalloc");
     for (size_t i = 0; i < COUNT(too_large); i++) {
         size_t size = too_large[i];
         errno = 0;
@@ -335,15 +344,15 @@ TEST(successful_calls_keep_errno)
 
 TEST(blocks_can_be_freed_by_any_name)
 {
-    void (*frees[])(void *) = {free, (void (*)(void *))named("cfree"),
-                               (void (*)(void *))named("__libc_free"),
+    void (*frees[])(void *) = {free, (void (*)(void *))LIBC_OLD("cfree", "free"),
+                               (void (*)(void *))LIBC("free"),
                                (void (*)(void *))named("cairn_free")};
     void (*sized)(void *, size_t) = (void (*)(void *, size_t))named("free_sized");
     void (*aligned_sized)(void *, size_t, size_t) =
         (void (*)(void *, size_t, size_t))named("free_aligned_sized");
-    void *(*libc_malloc)(size_t) = (void *(*)(size_t))named("__libc_malloc");
-    void *(*libc_calloc)(size_t, size_t) = (void *(*)(size_t, size_t))named("__libc_calloc");
-    void *(*libc_realloc)(void *, size_t) = (void *(*)(void *, size_t))named("__libc_realloc");
+    void *(*libc_malloc)(size_t) = (void *(*)(size_t))LIBC("malloc");
+    void *(*libc_calloc)(size_t, size_t) = (void *(*)(size_t, size_t))LIBC("calloc");
+    void *(*libc_realloc)(void *, size_t) = (void *(*)(void *, size_t))LIBC("realloc");
     void *(*cairn_malloc)(size_t) = (void *(*)(size_t))named("cairn_malloc");
     size_t live = mallinfo2().uordblks + mallinfo2().hblkhd;
     for (size_t size = 1; size < 200000; size = size * 3 + 1) {

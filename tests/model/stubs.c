@@ -256,7 +256,7 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
     return false;
 }
 
-_Atomic bool background_due;
+_Atomic int background_due;
 
 void background_begin(void)
 {

@@ -97,17 +97,25 @@ static void in_39_bits(void)
     EXPECT(region.base < (uintptr_t)1 << 38);
 }
 
-TEST(there_is_a_place_on_machines_with_39_bit_addresses)
+static void in_42_bits(void)
 {
-    CHECK(!HAS_39_BITS || holds(in_39_bits));
+    fake_os.addresses_end = (uintptr_t)1 << 42;
+    serve();
+    EXPECT(region.base > (uintptr_t)1 << 40 && region.base < (uintptr_t)1 << 42);
 }
 
-/* Simulates an emulator: all 64 tries in each of the two usual windows fail, and the region is
+TEST(there_is_a_place_on_machines_with_39_or_42_bit_addresses)
+{
+    CHECK(!HAS_39_BITS || holds(in_39_bits));
+    CHECK(!HAS_WINDOWS || !HAS_ABOVE || holds(in_42_bits));
+}
+
+/* Simulates an emulator: all 64 tries in each of the three usual windows fail, and the region is
  * placed below the address at which the kernel places a mapping. */
 static void out_of_reach(void)
 {
     fake_os.occupied_first = 1;
-    fake_os.occupied_last = 128;
+    fake_os.occupied_last = 192;
     serve();
     size_t first = fill(64 * MIB);
     EXPECT(first <= 4 * GIB && first >= 3 * GIB);
@@ -130,8 +138,8 @@ static void nowhere(void)
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     unsigned calls = fake_os.call_count;
     /* Now the kernel also refuses to map memory at an address that it chooses itself. The allocator
-     * tries this after 128 random addresses. */
-    fake_os.refuse_after = calls + 128;
+     * tries this after 192 random addresses. */
+    fake_os.refuse_after = calls + 192;
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
     fake_os.refuse_after = calls; /* now nothing can be mapped at all */
     EXPECT(large_allocate(MIB, 1, &zero) == NULL);
@@ -182,6 +190,89 @@ static void a_chunk_at_a_time(void)
 TEST(when_less_memory_is_available_the_region_grows_by_less)
 {
     CHECK(holds(a_chunk_at_a_time));
+}
+
+static void no_records(void)
+{
+    serve();
+    size_t records = page_heap_statistics().record_bytes;
+    bool zero;
+    fake_os.limit_bytes = fake_os.claimed_bytes + 10 * GIB;
+    EXPECT(large_allocate(11 * GIB, 1, &zero) == NULL);
+    EXPECT(page_heap_statistics().record_bytes == records);
+    fake_os.limit_bytes = 0;
+    serve();
+}
+
+/* The records of a piece were once mapped before the piece, in steps of 64 KiB. One request beyond
+ * a limit then used up all address space below the limit. */
+TEST(a_piece_that_is_refused_leaves_no_records)
+{
+    CHECK(holds(no_records));
+}
+
+/* --- large alignments ------------------------------------------------------------------------- */
+
+static char *aligned(size_t size, size_t alignment)
+{
+    bool zero;
+    char *p = large_allocate(size, alignment, &zero);
+    EXPECT(p != NULL && (uintptr_t)p % alignment == 0 && zero);
+    p[0] = p[size - 1] = 1;
+    page_heap_check();
+    return p;
+}
+
+static void far_apart(void)
+{
+    serve();
+    size_t mapped = page_heap_statistics().mapped_slices;
+    char *first = aligned(MIB, 4 * GIB);
+    char *second = aligned(3 * MIB, 4 * GIB);
+    EXPECT(first != second);
+    /* Only the chunks of the two blocks were mapped, and not the addresses between them. */
+    EXPECT(page_heap_statistics().mapped_slices == mapped + 3 * CHUNK_SLICES);
+    EXPECT(!region_has(region_index(first - GIB)) || slab_at(region_index(first - GIB))->kind == 0);
+    serve();
+    large_free(slab_at(region_index(first)));
+    large_free(slab_at(region_index(second)));
+    page_heap_check();
+    bool zero;
+    char *again = large_allocate(MIB, 4 * GIB, &zero); /* the place is used again */
+    EXPECT(again == first || again == second);
+}
+
+static void gaps_are_filled_first(void)
+{
+    serve();
+    aligned(MIB, 4 * GIB);
+    size_t end = atomic_load(&region.slices);
+    bool zero;
+    char *p = large_allocate(GIB / 2, 1, &zero);
+    EXPECT(p != NULL && region_index(p) < end && atomic_load(&region.slices) == end);
+    large_free(slab_at(region_index(p)));
+    page_heap_check();
+}
+
+static void occupied_places_are_passed_over(void)
+{
+    serve();
+    fake_os.occupied_chunks = 2;
+    char *p = aligned(MIB, 4 * GIB);
+    EXPECT(region_index(p) << SLICE_SHIFT >= 8 * GIB);
+    fake_os.occupied_chunks = 1000;
+    bool zero;
+    EXPECT(large_allocate(MIB, 4 * GIB, &zero) == NULL);
+    fake_os.occupied_chunks = 0;
+    EXPECT(large_allocate(MIB, 256 * GIB, &zero) == NULL);
+    serve();
+}
+
+TEST(a_large_alignment_maps_only_the_block_and_leaves_a_gap_that_others_use)
+{
+    CHECK(!HAS_WINDOWS || !HAS_ABOVE || holds(far_apart));
+    CHECK(!HAS_WINDOWS || !HAS_ABOVE || holds(gaps_are_filled_first));
+    CHECK(!HAS_WINDOWS || !HAS_ABOVE || holds(occupied_places_are_passed_over));
 }
 
 int main(int argc, char **argv)
