@@ -5,6 +5,7 @@
  *     32, 2000, …    pairs of malloc and free of that many bytes
  *     mixed          each operation frees one of 64 blocks of 16 to 1,024 bytes and allocates
  *                    another in its place
+ *     far            pairs of memalign, for 100 bytes at a multiple of 4 GiB, and free
  *     remote         the main thread frees blocks of 64 bytes that another thread allocated, while
  *                    that thread waits; if OF is "nothing", the blocks stay allocated
  */
@@ -46,6 +47,12 @@ static void mixed(size_t count)
     }
     for (size_t i = 0; i < SLOTS; i++)
         give(slots[i]);
+}
+
+static void far(size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        give(take == malloc ? memalign((size_t)1 << 32, 100) : take(100));
 }
 
 static void **blocks;
@@ -91,6 +98,8 @@ int main(int argc, char **argv)
     size_t count = strtoul(argv[3], NULL, 10);
     if (strcmp(argv[1], "mixed") == 0)
         mixed(count);
+    else if (strcmp(argv[1], "far") == 0)
+        far(count);
     else if (strcmp(argv[1], "remote") == 0)
         remote(count);
     else

@@ -1,6 +1,7 @@
 /* sandbox.c - confines the process by seccomp to the system calls that docs/allocator-reference.md
  * lists. Any other call ends the process. Each argument, madvise or mremap, names a listed call
- * that fails with EPERM. After that the program allocates, frees, resizes and trims, in the main
+ * that fails with EPERM. With the argument deadly-mremap, mremap ends the process, too. After that
+ * the program allocates, frees, resizes and trims, in the main
  * thread and in threads that began before the confinement. */
 #include "conformance.h"
 
@@ -56,12 +57,15 @@ int main(int argc, char **argv)
     struct sock_filter code[2 * COUNT(allowed) + 8];
     size_t length = 0;
     code[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
-    for (int i = 1; i < argc; i++) {
+    bool is_deadly = argc > 1 && strcmp(argv[1], "deadly-mremap") == 0;
+    for (int i = 1; i < argc && !is_deadly; i++) {
         unsigned refused = strcmp(argv[i], "madvise") == 0 ? SYS_madvise : SYS_mremap;
         code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refused, 0, 1);
         code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
     }
     for (size_t i = 0; i < COUNT(allowed); i++) {
+        if (is_deadly && allowed[i] == SYS_mremap)
+            continue;
         code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
         code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     }

@@ -53,7 +53,15 @@ def instructions(program: Program, what: str, of: str) -> float:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("what", "most"),
-    [("32", 64), ("mixed", 66), ("2000", 74), (str(300 << 10), 98), ("remote", 100)],
+    [
+        ("32", 64),
+        ("mixed", 66),
+        ("2000", 74),
+        (str(300 << 10), 98),
+        ("remote", 100),
+        (str((1 << 63) - 1), 60),  # fails: no block has this size
+        ("far", 600),
+    ],
 )
 def test_an_operation_takes_few_instructions(
     program: Callable[..., Program], mode: str, what: str, most: float

@@ -1,0 +1,20 @@
+/* asks_deepbind.c - opens libraries with RTLD_DEEPBIND in several ways. shown_flags.c prints the
+ * flags. */
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(void)
+{
+    int flags = RTLD_NOW | RTLD_DEEPBIND;
+    printf("plugin ");
+    dlopen("plugin.so", flags);
+    printf("program ");
+    dlopen(NULL, flags);
+    printf("noload ");
+    dlopen("plugin.so", flags | RTLD_NOLOAD);
+    printf("namespace ");
+    dlmopen(LM_ID_NEWLM, "plugin.so", flags);
+    printf("base ");
+    dlmopen(LM_ID_BASE, "plugin.so", flags);
+    return 0;
+}

@@ -1,0 +1,187 @@
+"""Tests of the allocator in processes that may do little.
+
+The process has little address space, many mappings, no /proc, or a filter for system calls.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import MODES, Library, Program
+
+in_both = pytest.mark.parametrize("mode", MODES)
+MIB = 1 << 20
+LIMITS = [resource.RLIMIT_AS, resource.RLIMIT_DATA]
+KINDS = ["address space", "data"]
+
+
+def never_moves(mode: str) -> dict[str, str]:
+    """The environment in which realloc() must not call mremap().
+
+    The shared library notices a filter by itself. An archive has to be told.
+    """
+    return {"CAIRN_MOVE": "0"} if mode == "archive" else {}
+
+
+def calls(run: Program, trace: Path, names: str, *arguments: object, **environment: str) -> list[str]:
+    """Runs a program under strace, and returns the lines of these system calls."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not here")
+    given = dict(environment)
+    if run.preload is not None:
+        given["LD_PRELOAD"] = str(run.preload)
+    words = [word for name, value in given.items() for word in ("-E", f"{name}={value}")]
+    command = ["strace", "-f", "-qq", "-e", f"trace={names}", "-o", str(trace), *words]
+    done = subprocess.run(
+        [*command, str(run.path), *map(str, arguments)], capture_output=True, check=False
+    )
+    if b"PTRACE" in done.stderr or b"not permitted" in done.stderr:
+        pytest.skip("strace is not allowed here")
+    assert done.returncode == 0, done.stderr
+    return trace.read_text().splitlines()
+
+
+# --- filters for system calls ---
+
+
+@in_both
+def test_a_filter_that_the_program_installs_may_kill_it_for_mremap(
+    program: Callable[..., Program], mode: str
+) -> None:
+    run = program("sandbox.c", mode)
+    said = run.succeed("deadly-mremap", **never_moves(mode)).strip()
+    if said == "not allowed":
+        pytest.skip("a filter is not allowed here")
+    assert said == "confined"
+
+
+@in_both
+def test_an_inherited_filter_may_kill_the_program_for_mremap(
+    program: Callable[..., Program], compiled_here: Callable[..., Path], mode: str
+) -> None:
+    grown = program("grown.c", mode)
+    said = grown.succeed(under=[str(compiled_here("confine.c"))], **never_moves(mode)).strip()
+    if said == "not allowed":
+        pytest.skip("a filter is not allowed here")
+    assert said == "grown"
+
+
+@in_both
+def test_without_a_filter_pages_are_moved_unless_the_option_forbids_it(
+    program: Callable[..., Program], tmp_path: Path, mode: str
+) -> None:
+    grown = program("grown.c", mode)
+    assert len(calls(grown, tmp_path / "free", "mremap")) >= 3
+    assert calls(grown, tmp_path / "never", "mremap", CAIRN_MOVE="0") == []
+    read = calls(grown, tmp_path / "read", "openat")
+    assert sum("/proc/self/status" in line for line in read) == (mode == "preloaded")
+
+
+@in_both
+def test_a_program_whose_blocks_do_not_move_reads_no_file(
+    program: Callable[..., Program], tmp_path: Path, mode: str
+) -> None:
+    read = calls(program("alignment.c", mode), tmp_path / "trace", "openat")
+    assert not any("/proc" in line for line in read)
+
+
+@in_both
+def test_the_allocator_never_calls_prctl(
+    program: Callable[..., Program], tmp_path: Path, mode: str
+) -> None:
+    background = program("background.c", mode)
+    lines = calls(background, tmp_path / "trace", "prctl", CAIRN_BACKGROUND="1")
+    assert [line for line in lines if "prctl(" in line] == []
+
+
+# --- limits ---
+
+
+@in_both
+@pytest.mark.parametrize("size", [16, 1000, 40_000, 1_000_000])
+@pytest.mark.parametrize("kind", LIMITS, ids=KINDS)
+def test_in_64_mebibytes_most_of_the_memory_can_be_used(
+    program: Callable[..., Program], mode: str, size: int, kind: int
+) -> None:
+    """RLIMIT_DATA counts private memory that can be written, as vm.overcommit_memory=2 does."""
+    said = program("exhausted.c", mode).succeed(size, limits={kind: 64 * MIB})
+    first, second = map(int, said.split())
+    assert first > 0.7 * 64 * MIB, f"only {first:,} bytes could be used"
+    assert second > 0.95 * first
+
+
+@in_both
+@pytest.mark.parametrize("kind", LIMITS, ids=KINDS)
+def test_requests_that_no_limit_allows_take_nothing_from_those_that_follow(
+    program: Callable[..., Program], mode: str, kind: int
+) -> None:
+    """The records of a refused block once stayed mapped: 40 MiB for a request of 20 GiB."""
+    assert int(program("tight.c", mode).succeed(64, limits={kind: 64 * MIB})) >= 45
+
+
+@in_both
+def test_sixty_thousand_mappings_leave_room_for_the_allocator(
+    program: Callable[..., Program], mode: str
+) -> None:
+    said = program("mappings.c", mode).succeed().strip()
+    if said == "not allowed":
+        pytest.skip("the system allows fewer than 60,000 mappings")
+    assert int(said) >= 60_000
+
+
+@in_both
+def test_a_program_without_proc_allocates(program: Callable[..., Program], mode: str) -> None:
+    """The program runs in a mount namespace in which /proc is empty."""
+    hide = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
+    emptied = 'mount -t tmpfs none /proc && test ! -e /proc/self && exec "$0" "$@"'
+    if subprocess.run([*hide, emptied, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("a mount namespace is not allowed here")
+    for source, arguments in (("grown.c", ()), ("random_calls.c", (80, 100_000, 4, "fork"))):
+        run = program(source, mode)
+        preload = [] if run.preload is None else ["env", f"LD_PRELOAD={run.preload}"]
+        plain = Program(run.path, None)
+        assert plain.succeed(*arguments, under=[*hide, emptied, *preload])
+
+
+# --- addresses ---
+
+
+@in_both
+def test_a_large_alignment_takes_no_addresses_but_those_of_the_records(
+    program: Callable[..., Program], tmp_path: Path, mode: str
+) -> None:
+    """A block at a multiple of 4 GiB once took 4 GiB, 256 system calls and half a millisecond."""
+    run = program("aligned_far.c", mode)
+    assert int(run.succeed()) < 1 << 20, "kilobytes: at most 256 GiB / 256 of records"
+    lines = calls(run, tmp_path / "trace", "mmap,munmap,madvise")
+    begun = next(i for i, line in enumerate(lines) if "MAP_FIXED_NOREPLACE" in line)
+    assert len(lines[begun:]) <= 3 + 5 * 3, "\n".join(lines[begun:])
+
+
+# --- RTLD_DEEPBIND ---
+
+
+def test_deepbind_is_dropped_only_where_a_plugin_could_free_our_blocks(
+    library: Library, compiled_here: Callable[..., Path]
+) -> None:
+    """The next dlopen in the loader's order prints the flags that reach it."""
+    shown = compiled_here("shown_flags.c", "-shared", "-fPIC")
+    asks = compiled_here("asks_deepbind.c")
+    preload = f"LD_PRELOAD={library.shared} {shown}"
+    said = Program(asks, None).succeed(under=["env", preload])
+    kept = Program(asks, None).succeed(under=["env", preload, "CAIRN_KEEP_DEEPBIND=1"])
+    assert re.findall(r"(\w+) (\w+)", said) == [
+        ("plugin", "dropped"),
+        ("program", "kept"),
+        ("noload", "kept"),
+        ("namespace", "kept"),
+        ("base", "dropped"),
+    ]
+    assert "dropped" not in kept
