@@ -65,6 +65,11 @@ _ENVIRONMENT = (
     ),
     ("CAIRN_POLICY", "frozen: the allocator cairn does not adapt to the program"),
     ("CAIRN_TRACE", "1: the allocator cairn prints on standard error what it has learnt"),
+    (
+        "CAIRN_MOVE",
+        "0: the allocator cairn copies blocks instead of calling mremap; 1: it calls mremap also "
+        "in a sandbox",
+    ),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 

@@ -256,6 +256,11 @@ static bool never(void)
     return false;
 }
 
+static bool always(void)
+{
+    return true;
+}
+
 /* Reads the options at load. The C library may not have set `environ` yet. The environment then
  * comes from the constructor's argument, which only glibc passes. */
 __attribute__((constructor)) static void begin_with_options(int argc, char **argv,
@@ -274,8 +279,9 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
         learning_trace();
     if (options_purge_lazily(environment))
         page_heap_purge_lazily();
-    if (options_never_move(environment))
-        large_may_move = never;
+    enum options_move move = options_move(environment);
+    if (move != OPTIONS_MOVE_AUTO)
+        large_may_move = move == OPTIONS_MOVE_NEVER ? never : always;
     if (options_background(environment))
         background_want();
     size_t bytes;

@@ -45,5 +45,6 @@ EXPORT void *dlmopen(Lmid_t space, const char *path, int flags)
 {
     void *(*real)(Lmid_t, const char *, int) =
         (void *(*)(Lmid_t, const char *, int))next("dlmopen");
-    return real != NULL ? real(space, path, space == LM_ID_BASE ? masked(path, flags) : flags) : NULL;
+    return real != NULL ? real(space, path, space == LM_ID_BASE ? masked(path, flags) : flags)
+                        : NULL;
 }

@@ -90,10 +90,9 @@ static bool is_confined(void)
     size_t matched = 0;
     long got = -1;
     char mode = '0';
-    long file = next_syscall(SYS_openat, AT_FDCWD, (long)"/proc/self/status",
-                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
-    while (file >= 0 &&
-           (got = next_syscall(SYS_read, file, (long)text, sizeof text, 0, 0, 0)) > 0)
+    long file = next_syscall(SYS_openat, AT_FDCWD, (long)"/proc/self/status", O_RDONLY | O_CLOEXEC,
+                             0, 0, 0);
+    while (file >= 0 && (got = next_syscall(SYS_read, file, (long)text, sizeof text, 0, 0, 0)) > 0)
         for (long i = 0; i < got; i++)
             if (matched == sizeof name - 1) {
                 mode = text[i];
@@ -112,9 +111,8 @@ static bool may_move(void)
         int saved = errno;
         int unknown = UNKNOWN;
         bool confined = is_confined();
-        atomic_compare_exchange_strong_explicit(&sandbox, &unknown,
-                                                confined ? CONFINED : OPEN, memory_order_relaxed,
-                                                memory_order_relaxed);
+        atomic_compare_exchange_strong_explicit(&sandbox, &unknown, confined ? CONFINED : OPEN,
+                                                memory_order_relaxed, memory_order_relaxed);
         errno = saved;
     }
     return atomic_load_explicit(&sandbox, memory_order_relaxed) == OPEN;

@@ -29,7 +29,7 @@ void *large_allocate_to_grow(size_t size);
 
 /* Says whether pages may be moved with mremap(), for which a sandbox may kill the process. NULL
  * means that they may. Set before the program has a second thread. */
-extern bool (*large_may_move)(void)__attribute__((visibility("hidden")));
+extern bool (*large_may_move)(void) __attribute__((visibility("hidden")));
 
 /* Moves the pages of a block to a new place with room for `size` bytes and for more growth. `size`
  * is larger than the block, and the block belongs to no heap. Returns the new block. Returns NULL

@@ -101,9 +101,14 @@ bool options_trace(char **environment)
     return is_in(environment, "CAIRN_TRACE=", "1");
 }
 
-bool options_never_move(char **environment)
+enum options_move options_move(char **environment)
 {
-    return is_in(environment, "CAIRN_MOVE=", "0");
+    const char *given = given_in(environment, "CAIRN_MOVE=");
+    if (given == NULL)
+        return OPTIONS_MOVE_AUTO;
+    if (strcmp(given, "0") == 0)
+        return OPTIONS_MOVE_NEVER;
+    return strcmp(given, "1") == 0 ? OPTIONS_MOVE_ALWAYS : OPTIONS_MOVE_AUTO;
 }
 
 bool options_keep_deepbind(void)

@@ -54,8 +54,7 @@ static inline void lock_take(struct lock *lock)
 
 static inline void lock_drop(struct lock *lock)
 {
-    if (LOCK_IS_ALONE &&
-        LIKELY(atomic_load_explicit(&lock->state, memory_order_relaxed) == 1))
+    if (LOCK_IS_ALONE && LIKELY(atomic_load_explicit(&lock->state, memory_order_relaxed) == 1))
         atomic_store_explicit(&lock->state, 0, memory_order_relaxed);
     else if (UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2))
         os_wake(&lock->state);

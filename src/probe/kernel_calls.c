@@ -29,7 +29,6 @@
 
 static enum profile_dispatch how = PROFILE_UNSEEN;
 static uint64_t cost_ticks;
-static bool calibrating;
 static struct sigaction theirs = {.sa_handler = SIG_DFL};
 
 /* --- kinds of calls --------------------------------------------------------------------------- */
@@ -92,12 +91,6 @@ static enum profile_call kind_of(long number, const long arguments[3])
     default:
         return PROFILE_OTHER;
     }
-}
-
-/* Returns true for calls in which the thread may wait without using a processor. */
-static bool waits(enum profile_call kind)
-{
-    return kind == PROFILE_FUTEX_WAIT || kind == PROFILE_SCHED_YIELD || kind == PROFILE_SLEEP;
 }
 
 /* --- mappings that a call changes ------------------------------------------------------------- */
@@ -206,6 +199,14 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
 /* --- dispatch --------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
+
+static bool calibrating;
+
+/* Returns true for calls in which the thread may wait without using a processor. */
+static bool waits(enum profile_call kind)
+{
+    return kind == PROFILE_FUTEX_WAIT || kind == PROFILE_SCHED_YIELD || kind == PROFILE_SLEEP;
+}
 
 /* The kernel's layout of struct sigaction. */
 struct kernel_action {

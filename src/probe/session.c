@@ -196,7 +196,7 @@ static struct first *create(void)
      * there is no other. */
     if ((in_spare || spare_note_unrecorded(own_process(), (uint32_t)-made, program)) &&
         !direct_forbidden)
-        direct_call3(SYS_unlink, (long)path, 0, 0);
+        direct_call3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
     return spare;
 }
 
@@ -326,7 +326,8 @@ static void begin_image(void)
         owners_unused();
     session.timers = !session_option_is("CAIRN_PROBE_TIMER", "off");
     spare_open(session_option("CAIRN_PROBE_SPARE"));
-    direct_call3(SYS_readlink, (long)"/proc/self/exe", (long)program, sizeof program - 1);
+    direct_call(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)program, sizeof program - 1,
+                0, 0);
     const char *executed = (const char *)getauxval(AT_EXECFN);
     if (program[0] == '\0' && executed != NULL) /* without /proc */
         copy_path(program, executed);

@@ -7,7 +7,6 @@
 #ifndef CAIRN_CONFORMANCE_H
 #define CAIRN_CONFORMANCE_H
 
-#include <cairn/cairn.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -34,6 +33,8 @@ static inline void *named(const char *name)
 
 #ifndef __GLIBC__
 
+#include <cairn/cairn.h>
+
 /* What the programs use of glibc's malloc.h, for another C library. */
 static inline void *pvalloc(size_t size)
 {
@@ -58,7 +59,7 @@ static inline struct mallinfo2 mallinfo2(void)
 static inline int malloc_trim(size_t pad)
 {
     ((void (*)(void))named("cairn_collect"))();
-    return ((size_t(*)(size_t))named("cairn_purge"))(pad) > 0;
+    return ((size_t (*)(size_t))named("cairn_purge"))(pad) > 0;
 }
 
 #endif

@@ -30,7 +30,9 @@ def never_moves(mode: str) -> dict[str, str]:
     return {"CAIRN_MOVE": "0"} if mode == "archive" else {}
 
 
-def calls(run: Program, trace: Path, names: str, *arguments: object, **environment: str) -> list[str]:
+def calls(
+    run: Program, trace: Path, names: str, *arguments: object, **environment: str
+) -> list[str]:
     """Runs a program under strace, and returns the lines of these system calls."""
     if not shutil.which("strace"):
         pytest.skip("strace is not here")

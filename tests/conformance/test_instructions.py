@@ -59,8 +59,8 @@ def instructions(program: Program, what: str, of: str) -> float:
         ("2000", 74),
         (str(300 << 10), 98),
         ("remote", 100),
-        (str((1 << 63) - 1), 60),  # fails: no block has this size
-        ("far", 600),
+        (str((1 << 63) - 1), 75),  # fails: no block has this size
+        ("far", 4000),
     ],
 )
 def test_an_operation_takes_few_instructions(

@@ -73,7 +73,12 @@ class Machine:
         return [f"qemu-{self.name}", *pages, "-L", f"/usr/{self.name}-linux-gnu", *given]
 
     def run(
-        self, mode: str, page_bytes: int | None, source: str, *arguments: object, timeout: float = 600
+        self,
+        mode: str,
+        page_bytes: int | None,
+        source: str,
+        *arguments: object,
+        timeout: float = 600,
     ) -> str:
         """Runs a program of tests/conformance with libcairn. Returns its output.
 

@@ -66,7 +66,7 @@ def test_the_allocator_holds_with_musl_for_longer(
 def test_the_library_for_musl_defines_no_name_of_glibc(
     machine: Callable[[str], Machine], name: str
 ) -> None:
-    """musl's own archive defines __libc_malloc(), and the linker would refuse a second one."""
+    """Musl's own archive defines __libc_malloc(), and the linker would refuse a second one."""
     library = machine("musl").libraries / name
     dynamic = ["-D"] if name.endswith(".0") else ["--extern-only"]
     said = subprocess.run(
