@@ -1,6 +1,7 @@
 #include "alloc/chunk.h"
 
 #include "alloc/broken.h"
+#include "os/os.h"
 
 enum {
     CHANGED = 1, /* the list of changed chunks */
@@ -141,6 +142,16 @@ size_t chunk_find(size_t slices)
             return lists[word * 64 + (unsigned)__builtin_ctzll(filled)];
     }
     return CHUNK_NONE;
+}
+
+bitmap_wide chunk_whole_pages(bitmap_wide slices)
+{
+    if (LIKELY(os_page_bytes() <= SLICE_BYTES))
+        return slices;
+    unsigned count = (unsigned)(os_page_bytes() / SLICE_BYTES);
+    uint64_t page = (UINT64_C(1) << count) - 1;
+    uint64_t every = UINT64_MAX / page; /* the lowest bit of each page */
+    return (bitmap_starts(slices, count) & ((bitmap_wide)every << 64 | every)) * page;
 }
 
 void chunk_check(size_t number)

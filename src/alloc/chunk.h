@@ -89,6 +89,11 @@ unsigned chunk_exactly(size_t number);
  * CHUNK_NONE. If there are several, returns one of the most densely used. */
 size_t chunk_find(size_t slices);
 
+/* Returns those of the slices that make up whole OS pages. If an OS page is larger than a slice,
+ * the kernel would also take the rest of the page in which the last slice lies, even if that rest
+ * is in use. */
+bitmap_wide chunk_whole_pages(bitmap_wide slices);
+
 /* Asserts the contract of one chunk. */
 void chunk_check(size_t number);
 

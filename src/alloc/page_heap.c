@@ -541,10 +541,9 @@ static void cut_off(size_t index, size_t slices, bool zero)
     }
 }
 
-/* Allocates a run at a multiple of `unit` slices. Looks at each such place in the region, and then
- * maps chunks at the next such place behind it. So the slices in between need not be allocated and
- * freed again, which for an alignment of 4 GiB would take a tenth of a millisecond. Returns 0 if the
- * machine refuses memory. */
+/* Allocates a run at a multiple of `unit` slices: at the first such place that is free, or on new
+ * chunks at the next one. For large units, this is quicker than to allocate the slices in between
+ * and free them again. Returns 0 if the machine refuses memory. */
 static size_t allocate_far(size_t slices, size_t unit, bool *zero)
 {
     if (chunk_end() == 0 && !grow(1))
@@ -670,19 +669,6 @@ static bool give_back(size_t index, size_t slices)
     return done;
 }
 
-/* Returns those of the slices that make up whole OS pages. If an OS page is larger than a slice,
- * the kernel would also take the rest of the page in which the last slice lies, even if that rest
- * is in use. */
-static bitmap_wide whole_pages(bitmap_wide slices)
-{
-    if (LIKELY(os_page_bytes() <= SLICE_BYTES))
-        return slices;
-    unsigned count = (unsigned)(os_page_bytes() / SLICE_BYTES);
-    uint64_t page = (UINT64_C(1) << count) - 1;
-    uint64_t every = UINT64_MAX / page; /* the lowest bit of each page */
-    return (bitmap_starts(slices, count) & ((bitmap_wide)every << 64 | every)) * page;
-}
-
 /* Gives back all of an empty chunk with a huge page, in which even slices that are not dirty are
  * resident. Returns false if the machine refuses. */
 static bool purge_huge(size_t number)
@@ -703,7 +689,8 @@ static bool purge_chunk(size_t number)
     if (chunk->used_count == 0 && chunk->huge && bitmap_load(&chunk->dirty) != 0)
         return purge_huge(number);
     for (;;) {
-        bitmap_wide idle = whole_pages(bitmap_load(&chunk->dirty) & ~bitmap_load(&chunk->used));
+        bitmap_wide idle =
+            chunk_whole_pages(bitmap_load(&chunk->dirty) & ~bitmap_load(&chunk->used));
         if (idle == 0)
             return true;
         unsigned first = bitmap_lowest(idle);

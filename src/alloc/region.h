@@ -23,8 +23,8 @@
  *     slice 0 is never used: index 0 means "none"
  *     region_index(p) >= slices for every address p outside the region
  *
- * region_grow() and region_grow_aligned() are called under the page heap's lock. Any thread may call the other functions,
- * unless their comment says otherwise.
+ * region_grow() and region_grow_aligned() are called under the page heap's lock. Any thread may
+ * call the other functions, unless their comment says otherwise.
  */
 #ifndef CAIRN_ALLOC_REGION_H
 #define CAIRN_ALLOC_REGION_H
@@ -88,17 +88,18 @@ static inline void *region_address(size_t index)
     return (void *)(region.base + (index << SLICE_SHIFT));
 }
 
-/* Maps at least `chunks` more adjacent chunks, which are untouched and read as zero, in a gap or at
- * the end of the region. Returns the
- * number of the first new chunk, and sets `*got` to the number of new chunks. If the machine
- * refuses memory or the region is full, returns 0 and sets `*got` to 0. The first growth returns 0,
- * the number of the first chunk, and sets `*got` above 0. The caller must never use slice 0. */
+/* Maps at least `chunks` more adjacent chunks, in a gap or at the end of the region. They are
+ * untouched and read as zero. Returns the number of the first new chunk, and sets `*got` to the
+ * number of new chunks. If the machine refuses memory or the region is full, returns 0 and sets
+ * `*got` to 0. The first growth returns 0, the number of the first chunk, and sets `*got` above 0.
+ * The caller must never use slice 0. */
 size_t region_grow(size_t chunks, size_t *got);
 
-/* Maps `chunks` more chunks behind the end of the region, at a multiple of `unit` slices, a power
- * of two of at least CHUNK_SLICES. Returns the index of the first slice, or 0 if the machine refuses
- * memory or the region is full. The slices in between become a gap, which counts as skipped.
- * region_grow() maps chunks in gaps before it extends the region. The region is not empty. */
+/* Maps `chunks` more chunks behind the end of the region, at an address that is a multiple of
+ * `unit` slices, a power of two of at least CHUNK_SLICES. Returns the index of the first slice, or
+ * 0 if the machine refuses memory or the region is full. The slices in between become a gap, which
+ * counts as skipped. region_grow() maps chunks in gaps before it extends the region. The region
+ * must not be empty. */
 size_t region_grow_aligned(size_t chunks, size_t unit);
 
 /* Returns the bytes of address space that are mapped for records. The caller holds the page heap's

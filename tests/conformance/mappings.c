@@ -1,9 +1,9 @@
 /* mappings.c - allocates in a process that has nearly as many mappings as the kernel allows.
  *
- * First makes 60,000 mappings, allocates, frees and resizes blocks, and then makes mappings until the
- * kernel refuses another one. From then on a block may be refused with ENOMEM, but blocks that exist
- * stay as they are, and freed memory can be allocated again. At the end, after the mappings are gone,
- * every request succeeds. Prints the number of mappings that the process had. */
+ * First makes 60,000 mappings, allocates, frees and resizes blocks, and then makes mappings until
+ * the kernel refuses another one. From then on a block may be refused with ENOMEM, but blocks that
+ * exist stay as they are, and freed memory can be allocated again. At the end, after the mappings
+ * are gone, every request succeeds. Prints the number of mappings that the process had. */
 #include "conformance.h"
 
 #include <sys/mman.h>

@@ -73,6 +73,7 @@ C_ORDER: dict[str, list[str]] = {
         "glibc",
         "cairn",
         "deepbind",
+        "sandbox",
         "background_shared",
         "cxx_shared",
         "cxx_archive",
