@@ -2,6 +2,7 @@
 
 #include "alloc/background.h"
 #include "alloc/broken.h"
+#include "alloc/emergency.h"
 #include "alloc/large.h"
 #include "alloc/site.h"
 
@@ -12,6 +13,12 @@
 static bool has_heap(void)
 {
     return thread_heap != &heap_none && thread_heap != &heap_gone;
+}
+
+/* Returns true if this thread must take blocks from emergency.h, because it must not take locks. */
+static inline bool is_emergency(void)
+{
+    return lock_is_unsafe() && !thread_adopt_child();
 }
 
 /* Called when an allocation found no memory, before its second and last attempt. Gives the kept
@@ -107,6 +114,10 @@ static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignm
      * request fails. */
     if (UNLIKELY(large_is_impossible(size) || large_is_impossible(alignment)))
         return NULL;
+    if (is_emergency()) {
+        *zero = true;
+        return emergency_allocate(size, alignment);
+    }
     void *p = reuse_any(size, alignment);
     bool hit = p != NULL;
     if (hit)
@@ -127,6 +138,8 @@ void *alloc_malloc_slow(size_t size, const void *caller)
     unsigned class = size_class(size);
     if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class)))
         return heap_pop_checked(heap, class);
+    if (is_emergency())
+        return emergency_allocate(size, 1);
     if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
         heap = thread_birth();
         if (heap == NULL)
@@ -175,12 +188,16 @@ void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
 
 /* --- freeing ---------------------------------------------------------------------------------- */
 
-/* Returns the record of the run in use that `p` lies in. Ends the program if `p` is no block. */
+/* Returns the record of the run in use that `p` lies in. Returns NULL if `p` is a block of
+ * emergency.h. Ends the program if `p` is no block. */
 static struct slab *run_of(const void *p)
 {
     size_t index = region_index(p);
-    if (!region_has(index))
+    if (!region_has(index)) {
+        if (emergency_owns(p))
+            return NULL;
         broken("a pointer that this allocator never handed out", p);
+    }
     struct slab *slab = slab_at(index);
     if (slab->kind == RUN_TAIL)
         slab -= slab->back;
@@ -199,6 +216,8 @@ static struct slab *run_of(const void *p)
  * block, or the thread's run cache did not take the block's run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
+    if (lock_is_unsafe())
+        return; /* the block stays allocated */
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (UNLIKELY(keeper != NULL)) {
         if (!site_keeps(keeper))
@@ -227,6 +246,8 @@ void alloc_free_slow(void *p)
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
+    if (slab == NULL)
+        return;
     if (slab->kind == RUN_LARGE) /* made by another thread after the first check */
         free_large(slab);
     else
@@ -270,13 +291,16 @@ static size_t usable_bytes(struct slab *slab)
 
 size_t alloc_usable_size(const void *p)
 {
-    return p == NULL ? 0 : usable_bytes(run_of(p));
+    if (p == NULL)
+        return 0;
+    struct slab *slab = run_of(p);
+    return slab != NULL ? usable_bytes(slab) : emergency_bytes(p);
 }
 
 static bool resize(struct slab *slab, void *p, size_t size)
 {
     if (slab->kind == RUN_LARGE)
-        return size > SIZE_CLASS_BYTES_MAX && large_resize(slab, size);
+        return size > SIZE_CLASS_BYTES_MAX && !lock_is_unsafe() && large_resize(slab, size);
     const struct block *block = p;
     if (UNLIKELY(slab_is_marked(block)))
         broken("a block is resized after it was freed", p);
@@ -286,7 +310,8 @@ static bool resize(struct slab *slab, void *p, size_t size)
 
 bool alloc_resize(void *p, size_t size)
 {
-    return resize(run_of(p), p, size);
+    struct slab *slab = run_of(p);
+    return slab != NULL && resize(slab, p, size);
 }
 
 /* Copies the block `p`, of `have` bytes, to the block `moved`, of `size` bytes. Frees `p` and
@@ -307,6 +332,8 @@ void *alloc_realloc_small(void *p, size_t size)
     if (p == NULL)
         return alloc_malloc(size);
     struct slab *slab = run_of(p);
+    if (UNLIKELY(slab == NULL))
+        return replace_block(p, emergency_bytes(p), alloc_malloc(size), size);
     if (resize(slab, p, size))
         return p;
     return replace_block(p, usable_bytes(slab), alloc_malloc(size), size);
@@ -318,6 +345,8 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
     if (p == NULL || UNLIKELY(large_is_impossible(size)))
         return alloc_malloc_slow(size, caller);
     struct slab *slab = run_of(p);
+    if (UNLIKELY(slab == NULL || is_emergency()))
+        return replace_block(p, alloc_usable_size(p), alloc_malloc_slow(size, caller), size);
     if (resize(slab, p, size))
         return p;
     size_t have = usable_bytes(slab);

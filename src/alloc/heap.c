@@ -350,6 +350,8 @@ void heap_event(struct heap *heap, struct slab *slab)
     enum remote_state state = remote_state(slab);
     if (state == REMOTE_CURRENT)
         return; /* the owner will allocate from the empty slab */
+    if (lock_is_unsafe())
+        return; /* the slab stays on its list */
     lock_take(&heap->lock);
     uint32_t *list = list_of(heap, slab);
     unsigned class = slab->class; /* read under the lock: later, the slab may be gone */
@@ -393,7 +395,7 @@ static struct heap *lock_owner(struct slab *slab)
 
 void heap_post(struct slab *slab, struct block *block)
 {
-    if (LIKELY(remote_post(slab, block) == REMOTE_POSTED))
+    if (LIKELY(remote_post(slab, block) == REMOTE_POSTED) || lock_is_unsafe())
         return;
     struct heap *owner = lock_owner(slab);
     bool claimed = false;
@@ -778,6 +780,14 @@ void heap_lock_all(void)
         lock_take(&heap->turn);
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
         lock_take(&heap->lock);
+}
+
+bool heap_has_taken_lock(void)
+{
+    bool taken = lock_is_taken(&heaps_lock);
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        taken |= lock_is_taken(&heap->turn) || lock_is_taken(&heap->lock);
+    return taken;
 }
 
 void heap_unlock_all(void)

@@ -102,7 +102,7 @@ static inline int32_t heap_hot(unsigned class)
 }
 
 /* (owner only) Handles a slab whose `until` has reached 0: parks it, keeps it as the one empty slab
- * of its class, or gives its run back. */
+ * of its class, or gives its run back. Does nothing if lock_is_unsafe(). */
 void heap_event(struct heap *heap, struct slab *slab);
 
 /* (owner only) Frees a block of one of the heap's slabs. `last` is slab_key(block, NULL). */
@@ -162,7 +162,7 @@ void *heap_pop_checked(struct heap *heap, unsigned class);
 void *heap_refill(struct heap *heap, unsigned class);
 
 /* Frees a block of another owner's slab after remote_post_quick() has failed. Any thread may call
- * this function. */
+ * this function. If lock_is_unsafe() and the post needs a lock, the block stays allocated. */
 void heap_post(struct slab *slab, struct block *block);
 
 /* Returns a heap for a thread: one whose thread has ended, with its slabs, or a new heap. If
@@ -216,6 +216,9 @@ uint64_t heap_posts_gone(void);
  * blocks are all posted. */
 void heap_lock_all(void);
 void heap_unlock_all(void);
+
+/* Returns whether a thread has taken a lock of this module. */
+bool heap_has_taken_lock(void);
 
 /* Returns true if no thread can change the heap's lists between heap_lock_all() and
  * heap_unlock_all(). */

@@ -765,6 +765,11 @@ void page_heap_lock(void)
     lock_take(&lock);
 }
 
+bool page_heap_has_taken_lock(void)
+{
+    return lock_is_taken(&lock);
+}
+
 void page_heap_unlock(void)
 {
     lock_drop(&lock);

@@ -146,6 +146,9 @@ struct page_heap_statistics page_heap_statistics(void);
 void page_heap_lock(void);
 void page_heap_unlock(void);
 
+/* Returns whether a thread is within a function of this module, or between these two calls. */
+bool page_heap_has_taken_lock(void);
+
 /* Asserts the contract. Takes the lock. */
 void page_heap_check(void);
 

@@ -201,6 +201,11 @@ void site_lock(void)
     lock_take(&lock);
 }
 
+bool site_has_taken_lock(void)
+{
+    return lock_is_taken(&lock);
+}
+
 void site_unlock(void)
 {
     lock_drop(&lock);

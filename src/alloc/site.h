@@ -125,6 +125,9 @@ void site_resize(struct slab *slab, size_t before);
 void site_lock(void);
 void site_unlock(void);
 
+/* Returns whether a thread has taken the lock. */
+bool site_has_taken_lock(void);
+
 /* The caller of the following three functions holds the lock (site_lock()). site_next() walks the
  * sites in order of `bytes`, the largest first: it returns the first site for NULL, and NULL after
  * the last site. site_others() returns the last row of the table, and site_count() the number of

@@ -36,37 +36,129 @@ static void on_exit_of_thread(void *value)
     heap_leave((struct heap *)((uintptr_t)value - round));
 }
 
+/* --- fork ------------------------------------------------------------------------------------- */
+
+/* The locks of glibc's list of all streams. A thread holds the list's lock while it waits for a
+ * stream (fflush(NULL)), and the holder of a stream may wait for malloc. So the list is locked
+ * before our locks. fork() itself locks the list after our locks, which the same thread may do. */
+void _IO_list_lock(void) __attribute__((weak));
+void _IO_list_unlock(void) __attribute__((weak));
+void _IO_list_resetlock(void) __attribute__((weak));
+
+static bool streams_locked; /* these three belong to the thread that forks */
+static bool handlers_locked;
+static unsigned depth; /* forks in progress: a handler may fork, too */
+
+static struct lock handlers_lock;
+
+enum { REGISTERING_MS = 1000 };
+
+void thread_begin_registering(void)
+{
+    lock_acquire(&handlers_lock);
+}
+
+void thread_end_registering(void)
+{
+    lock_release(&handlers_lock);
+}
+
+static bool has_taken_lock(void)
+{
+    return lock_is_taken(&setup_lock) || lock_is_taken(&late_lock) || heap_has_taken_lock() ||
+           page_heap_has_taken_lock() || site_has_taken_lock();
+}
+
+/* Only the calling thread lives in the child. The heaps of the other threads keep their memory. */
+static void lose_other_threads(void)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        heap->has_thread = heap == thread_heap;
+    lock_reset(&handlers_lock);
+    lock_set_mark();
+}
+
+bool thread_adopt_child(void)
+{
+    if (lock_is_held())
+        return false;
+    bool may = !has_taken_lock() && !atomic_load_explicit(&lock_was_ignored, memory_order_relaxed);
+    if (may && lock_is_in_new_child())
+        lose_other_threads();
+    return may || !lock_is_in_new_child(); /* another thread of the child may have done it */
+}
+
+/* The order of the locks is: streams, registering, and then as heap.h says.
+ *
+ * No lock is taken if a signal handler forks while its thread holds one of them. The child then
+ * takes memory from emergency.h, until the interrupted function has dropped the lock.
+ *
+ * Before glibc 2.36, the caller holds the lock of glibc's table of handlers, for which the thread
+ * that registers a handler may wait. The wait for that thread is therefore limited. */
 static void before_fork(void)
 {
+    if (lock_is_forking()) {
+        depth++;
+        return;
+    }
+    if (lock_is_unsafe() && !thread_adopt_child())
+        return;
+    bool has_streams = _IO_list_lock != NULL && _IO_list_unlock != NULL;
+    bool alone = __libc_single_threaded;
+    if (has_streams && !alone)
+        _IO_list_lock();
+    bool waited = lock_acquire_within(&handlers_lock, REGISTERING_MS);
     lock_take(&setup_lock);
     lock_take(&late_lock);
     heap_lock_all();
     page_heap_lock();
     site_lock();
+    streams_locked = has_streams && !alone;
+    handlers_locked = waited;
+    depth = 1;
+    lock_begin_fork();
 }
 
-static void after_fork(void)
+static void drop_locks(void)
 {
+    bool handlers = handlers_locked;
+    lock_end_fork();
     site_unlock();
     page_heap_unlock();
     heap_unlock_all();
     lock_drop(&late_lock);
     lock_drop(&setup_lock);
+    lock_hold_none();
+    if (handlers)
+        lock_release(&handlers_lock);
 }
 
-/* Only the calling thread lives in the child. The heaps of the other threads keep their memory. */
+static void after_fork(void)
+{
+    if (!lock_is_forking() || --depth > 0)
+        return;
+    bool streams = streams_locked;
+    drop_locks();
+    if (streams)
+        _IO_list_unlock();
+}
+
 static void after_fork_in_child(void)
 {
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        heap->has_thread = heap == thread_heap;
-    after_fork();
+    if (!lock_is_forking())
+        return;
+    bool streams = streams_locked;
+    lose_other_threads();
+    drop_locks();
+    if (streams && _IO_list_resetlock != NULL)
+        _IO_list_resetlock();
 }
 
-/* Runs once in a process: when the library is initialised, or when the first heap is made, if that
- * is earlier. A process without a heap needs the fork handlers, too: large blocks take the page
- * heap's lock, which a fork must not leave taken. The functions called here may allocate, so no
- * lock is held. */
-__attribute__((constructor)) static void set_up_process(void)
+/* Runs once in a process: when the library is initialised, when the first heap is made, or when the
+ * program registers its first fork handler, whichever comes first. A process without a heap needs
+ * the fork handlers, too: large blocks take the page heap's lock, which a fork must not leave
+ * taken. The functions called here may allocate, so no lock is held. */
+__attribute__((constructor(101))) void thread_set_up(void)
 {
     lock_take(&setup_lock);
     bool first = !set_up;
@@ -95,7 +187,9 @@ struct heap *thread_birth(void)
     if (heap == NULL)
         return NULL;
     thread_heap = heap;
-    set_up_process();
+    thread_set_up();
+    if (!__libc_single_threaded)
+        lock_watch_forks();
     if (has_key)
         pthread_setspecific(key, heap);
     return heap;

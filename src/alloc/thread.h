@@ -28,4 +28,18 @@ struct heap *thread_birth(void) __attribute__((cold));
  * there is no memory. */
 void *thread_late(size_t size) __attribute__((cold));
 
+/* The caller is in the state of lock_is_unsafe(). Returns true if the caller may take locks from
+ * now on: the process is the child of a fork that ran no fork handlers, and no thread of the parent
+ * held a lock. In that case, the heaps of the other threads become heaps without a thread. */
+bool thread_adopt_child(void) __attribute__((cold));
+
+/* Registers this allocator's fork handlers, unless that was done before. */
+void thread_set_up(void);
+
+/* Between these two calls no other thread forks, unless a fork has waited for a second. The calling
+ * thread registers fork handlers of the program: libc then holds the lock of its table of handlers,
+ * and calls malloc to enlarge the table. */
+void thread_begin_registering(void);
+void thread_end_registering(void);
+
 #endif

@@ -4,8 +4,21 @@
 
 enum { SPINS = 100 };
 
+static _Atomic uint32_t never_forked = 1;
+
+_Thread_local volatile uint32_t lock_count;
+_Atomic(volatile uint32_t *) lock_forker;
+_Atomic(_Atomic uint32_t *) lock_mark = &never_forked;
+_Atomic bool lock_was_ignored;
+
 void lock_wait(struct lock *lock)
 {
+    if (lock_is_forking())
+        return;
+    if (lock_is_in_new_child()) {
+        atomic_store_explicit(&lock_was_ignored, true, memory_order_relaxed);
+        return;
+    }
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(&lock->state, memory_order_relaxed) == 0 && lock_try(lock))
             return;
@@ -13,4 +26,29 @@ void lock_wait(struct lock *lock)
     }
     while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0)
         os_wait(&lock->state, 2);
+}
+
+bool lock_acquire_within(struct lock *lock, unsigned ms)
+{
+    for (; !lock_try(lock); ms--) {
+        if (ms == 0)
+            return false;
+        os_wait_ms(&lock->state, 1, 1);
+    }
+    return true;
+}
+
+void lock_watch_forks(void)
+{
+    _Atomic uint32_t *none = &never_forked;
+    if (atomic_load_explicit(&lock_mark, memory_order_relaxed) != none)
+        return;
+    _Atomic uint32_t *mark = os_map_for_one_process();
+    if (mark == NULL)
+        return;
+    atomic_store_explicit(mark, 1, memory_order_relaxed);
+    /* Release order publishes the 1 to lock_is_in_new_child(). */
+    if (!atomic_compare_exchange_strong_explicit(&lock_mark, &none, mark, memory_order_release,
+                                                 memory_order_relaxed))
+        os_unmap(mark, os_page_bytes());
 }

@@ -10,6 +10,14 @@
  * While glibc says that the process has only one thread, the lock uses no atomic exchange, because
  * an atomic exchange takes as long as twenty other instructions. Other C libraries do not say it,
  * so there the lock always uses one. No thread may be created while a lock is held.
+ *
+ * Each thread counts the locks that it holds or waits for. A signal handler may interrupt a thread
+ * while it holds a lock, and may then call malloc, for example in the child of a fork. The handler
+ * would wait forever for a lock of its own thread, so it asks lock_is_held() first.
+ *
+ * A thread that is about to fork takes all locks of the allocator, and then calls
+ * lock_begin_fork(). Until it calls lock_end_fork(), also in the child, its own calls of
+ * lock_take() and lock_drop() do nothing. So fork handlers may allocate while all locks are taken.
  */
 #ifndef CAIRN_OS_LOCK_H
 #define CAIRN_OS_LOCK_H
@@ -29,8 +37,31 @@ struct lock {
     _Atomic uint32_t state; /* 0: free, 1: taken, 2: taken, and a thread may wait */
 };
 
-/* Takes a lock that is not free: spins for a while, then waits in the kernel. */
+/* The number of locks that the calling thread holds or waits for, without lock_acquire(). A signal
+ * handler of the thread reads the same value. The variable's address identifies the thread. */
+extern _Thread_local volatile uint32_t lock_count
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+/* The thread that called lock_begin_fork(), as the address of its lock_count; else NULL. */
+extern _Atomic(volatile uint32_t *) lock_forker __attribute__((visibility("hidden")));
+
+/* Points to a word that is 1. In the child of a fork the word is 0 until the child sets it to 1
+ * again, if the parent called lock_watch_forks() before. A child of vfork() shares the word with
+ * its parent, like all memory. */
+extern _Atomic(_Atomic uint32_t *) lock_mark __attribute__((visibility("hidden")));
+
+/* True if lock_wait() returned without the lock in the child of a fork. The data that the lock
+ * guards may be damaged. */
+extern _Atomic bool lock_was_ignored __attribute__((visibility("hidden")));
+
+/* Takes a lock that is not free: spins for a while, then waits in the kernel. Returns at once if
+ * the caller is the thread of lock_begin_fork(), or if the process is the child of a fork that set
+ * no mark. The lock's holder does not exist in such a child. */
 void lock_wait(struct lock *lock) __attribute__((cold));
+
+/* From now on `lock_mark` shows whether the process has forked. If the kernel refuses, the mark is
+ * always 1. Called when the process has a second thread. Any thread may call this function. */
+void lock_watch_forks(void) __attribute__((cold));
 
 /* Takes the lock if it is free. Returns false if it is not. */
 static inline bool lock_try(struct lock *lock)
@@ -46,13 +77,15 @@ static inline bool lock_try(struct lock *lock)
                                                    memory_order_relaxed);
 }
 
-static inline void lock_take(struct lock *lock)
+/* Like lock_take() and lock_drop(), for a lock that is held while the thread calls malloc. The
+ * thread does not count the lock. */
+static inline void lock_acquire(struct lock *lock)
 {
     if (UNLIKELY(!lock_try(lock)))
         lock_wait(lock);
 }
 
-static inline void lock_drop(struct lock *lock)
+static inline void lock_release(struct lock *lock)
 {
     if (LOCK_IS_ALONE && LIKELY(atomic_load_explicit(&lock->state, memory_order_relaxed) == 1))
         atomic_store_explicit(&lock->state, 0, memory_order_relaxed);
@@ -60,10 +93,92 @@ static inline void lock_drop(struct lock *lock)
         os_wake(&lock->state);
 }
 
+/* Like lock_acquire(), but gives up after about `ms` milliseconds. Returns whether the lock is
+ * taken. */
+bool lock_acquire_within(struct lock *lock, unsigned ms);
+
+/* Returns whether the calling thread holds or waits for a lock that it counts. */
+static inline bool lock_is_held(void)
+{
+    return lock_count != 0;
+}
+
+/* Returns whether the calling thread is between lock_begin_fork() and lock_end_fork(). */
+static inline bool lock_is_forking(void)
+{
+    return atomic_load_explicit(&lock_forker, memory_order_relaxed) == &lock_count;
+}
+
+static inline void lock_take(struct lock *lock)
+{
+    lock_count++; /* before the lock is taken, for a signal in between */
+    atomic_signal_fence(memory_order_seq_cst);
+    lock_acquire(lock);
+}
+
+static inline void lock_drop(struct lock *lock)
+{
+    if (LIKELY(!lock_is_forking()))
+        lock_release(lock);
+    atomic_signal_fence(memory_order_seq_cst);
+    lock_count--;
+}
+
+/* Called after the thread has taken all locks of the allocator. */
+static inline void lock_begin_fork(void)
+{
+    atomic_store_explicit(&lock_forker, &lock_count, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    lock_count = 0;
+}
+
+/* Called before the thread drops all locks of the allocator. */
+static inline void lock_end_fork(void)
+{
+    lock_count = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&lock_forker, NULL, memory_order_relaxed);
+}
+
+/* Called after the thread has dropped all locks of the allocator. Their number is not the number
+ * that it took, if a fork handler made a new lock. */
+static inline void lock_hold_none(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    lock_count = 0;
+}
+
+/* Returns whether the process is the child of a fork and has not called lock_set_mark() yet. */
+static inline bool lock_is_in_new_child(void)
+{
+    _Atomic uint32_t *mark = atomic_load_explicit(&lock_mark, memory_order_relaxed);
+    return atomic_load_explicit(mark, memory_order_relaxed) == 0;
+}
+
+/* Returns whether the calling thread must not wait for a lock now: it holds one itself, or a thread
+ * that only the parent process has may hold one. */
+static inline bool lock_is_unsafe(void)
+{
+    return UNLIKELY(lock_is_held() || lock_is_in_new_child()) && (lock_is_held() || !lock_is_forking());
+}
+
+/* Ends the state of lock_is_in_new_child(). */
+static inline void lock_set_mark(void)
+{
+    _Atomic uint32_t *mark = atomic_load_explicit(&lock_mark, memory_order_relaxed);
+    atomic_store_explicit(mark, 1, memory_order_relaxed);
+}
+
 /* Makes the lock free in the child of a fork, whichever thread held it in the parent. */
 static inline void lock_reset(struct lock *lock)
 {
     atomic_store_explicit(&lock->state, 0, memory_order_relaxed);
+}
+
+/* Returns whether any thread has taken the lock. */
+static inline bool lock_is_taken(struct lock *lock)
+{
+    return atomic_load_explicit(&lock->state, memory_order_relaxed) != 0;
 }
 
 #endif

@@ -33,6 +33,10 @@ enum os_claimed {
 };
 enum os_claimed os_claim(void *start, size_t bytes);
 
+/* Maps one OS page that reads as zero. In the child of a fork the page reads as zero again. Returns
+ * NULL if the kernel refuses, or is older than Linux 4.14. */
+void *os_map_for_one_process(void);
+
 /* Unmaps memory that os_map() or os_claim() mapped, or any part of it. Returns false if the kernel
  * would have to split a mapping and the process has the most mappings it may have. */
 bool os_unmap(void *start, size_t bytes);

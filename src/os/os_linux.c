@@ -18,6 +18,9 @@ enum { FUTEX_WAIT_OF_PROCESS = 0 | 128, FUTEX_WAKE_OF_PROCESS = 1 | 128 };
 #ifndef MADV_COLLAPSE /* Linux 6.1 */
 #define MADV_COLLAPSE 25
 #endif
+#ifndef MADV_WIPEONFORK /* Linux 4.14 */
+#define MADV_WIPEONFORK 18
+#endif
 
 size_t os_page_bytes(void)
 {
@@ -79,6 +82,16 @@ static bool advise(void *start, size_t bytes, int advice)
 bool os_give_back(void *start, size_t bytes)
 {
     return advise(start, bytes, MADV_DONTNEED);
+}
+
+void *os_map_for_one_process(void)
+{
+    void *page = map(os_page_bytes());
+    if (page != NULL && !advise(page, os_page_bytes(), MADV_WIPEONFORK)) {
+        os_unmap(page, os_page_bytes());
+        page = NULL;
+    }
+    return page;
 }
 
 bool os_offer(void *start, size_t bytes)
