@@ -36,7 +36,9 @@ static __attribute__((noinline, cold)) void reclaim(void)
  * empty. Returns NULL if there is no memory. */
 static void *allocate_small(struct heap *heap, unsigned class)
 {
+    lock_enter();
     void *block = heap_refill(heap, class);
+    lock_leave();
     if (UNLIKELY(block == NULL)) {
         reclaim();
         block = heap_refill(heap, class);
@@ -180,8 +182,15 @@ void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
         return LIKELY(p != NULL) ? p : alloc_malloc_slow(size, caller);
     }
     unsigned class = size_class_aligned(size, alignment);
-    if (class < SIZE_CLASS_COUNT)
-        return alloc_malloc(size_class_bytes(class));
+    if (class < SIZE_CLASS_COUNT) {
+        size_t bytes = size_class_bytes(class);
+        void *p = alloc_malloc_quick(bytes);
+        if (LIKELY(p != NULL))
+            return p;
+        /* Not in alloc_malloc_slow(), which does not know the alignment. */
+        return is_emergency() ? emergency_allocate(size, alignment)
+                              : alloc_malloc_slow(bytes, caller);
+    }
     bool zero;
     return allocate_large(size, alignment, &zero, caller);
 }
@@ -226,10 +235,13 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
             site_give_back(slab);
     }
     background_look();
-    if (LIKELY(has_heap()) || thread_birth() != NULL)
-        heap_free_large(thread_heap, slab);
-    else
+    if (UNLIKELY(!has_heap()) && thread_birth() == NULL) {
         large_free(slab);
+        return;
+    }
+    lock_enter();
+    heap_free_large(thread_heap, slab);
+    lock_leave();
 }
 
 static inline void free_large(struct slab *slab)

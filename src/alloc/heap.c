@@ -370,8 +370,11 @@ void heap_event(struct heap *heap, struct slab *slab)
             link(&heap->partial[class], slab);
     }
     lock_drop(&heap->lock);
-    if (over)
+    if (over) {
+        lock_enter();
         end_and_keep_run(heap, slab);
+        lock_leave();
+    }
     if (live == 0)
         cool(heap, class);
 }

@@ -109,10 +109,23 @@ static inline bool lock_is_forking(void)
     return atomic_load_explicit(&lock_forker, memory_order_relaxed) == &lock_count;
 }
 
+/* lock_enter() counts a lock without taking one, for code that no signal handler of the thread must
+ * interrupt and call again. lock_leave() ends that. */
+static inline void lock_enter(void)
+{
+    lock_count++;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void lock_leave(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    lock_count--;
+}
+
 static inline void lock_take(struct lock *lock)
 {
-    lock_count++; /* before the lock is taken, for a signal in between */
-    atomic_signal_fence(memory_order_seq_cst);
+    lock_enter(); /* before the lock is taken, for a signal in between */
     lock_acquire(lock);
 }
 
@@ -120,8 +133,7 @@ static inline void lock_drop(struct lock *lock)
 {
     if (LIKELY(!lock_is_forking()))
         lock_release(lock);
-    atomic_signal_fence(memory_order_seq_cst);
-    lock_count--;
+    lock_leave();
 }
 
 /* Called after the thread has taken all locks of the allocator. */
@@ -159,7 +171,8 @@ static inline bool lock_is_in_new_child(void)
  * that only the parent process has may hold one. */
 static inline bool lock_is_unsafe(void)
 {
-    return UNLIKELY(lock_is_held() || lock_is_in_new_child()) && (lock_is_held() || !lock_is_forking());
+    return UNLIKELY(lock_is_held() || lock_is_in_new_child()) &&
+           (lock_is_held() || !lock_is_forking());
 }
 
 /* Ends the state of lock_is_in_new_child(). */

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from .conftest import MODES, Library, Program
+from .conftest import HERE, MODES, Library, Program
 
 in_both = pytest.mark.parametrize("mode", MODES)
 SHARED = ("-shared", "-fPIC")
@@ -32,6 +33,72 @@ def test_ten_thousand_children_end(
     program: Callable[..., Program], mode: str, forkers: int
 ) -> None:
     assert program("fork.c", mode).succeed(10_000, forkers, timeout=1200) == "0 children failed\n"
+
+
+WAYS_TO_FORK = re.findall(r'^    \{"(.+?)", ', (HERE / "forks.c").read_text(), re.MULTILINE)
+"""The states in which forks.c forks."""
+
+
+def without_glibc_s_own_hangs(ways: Sequence[str]) -> list[str]:
+    """Returns the ways under which glibc's own malloc is safe.
+
+    In the child of a signal handler, glibc's malloc may find its heap half changed. Beside other
+    threads it waits forever for a lock of the interrupted thread.
+    """
+    allocating = ("handler", "handler exec", "handler twice", "handler _Fork")
+    return [way for way in ways if way not in allocating and "handler busy" not in way]
+
+
+def forks_well(run: Program, way: str, count: int, timeout: float = 120) -> None:
+    said = run.succeed(way, count, timeout=timeout)
+    assert re.fullmatch(r"0 of \d+ failed\n", said) and int(said.split()[2]) >= count
+
+
+@in_both
+@pytest.mark.parametrize("way", WAYS_TO_FORK)
+def test_a_fork_hangs_in_no_state(program: Callable[..., Program], mode: str, way: str) -> None:
+    """The children of a fork in a signal handler, and beside busy threads, allocate and end."""
+    forks_well(program("forks.c", mode), way, 12)
+
+
+@pytest.mark.long
+@in_both
+@pytest.mark.parametrize("way", WAYS_TO_FORK)
+def test_three_hundred_runs_hang_in_no_state(
+    program: Callable[..., Program], mode: str, way: str
+) -> None:
+    run = program("forks.c", mode)
+    for _ in range(300):
+        forks_well(run, way, 34)  # 10,200 forks
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", without_glibc_s_own_hangs(WAYS_TO_FORK))
+def test_the_same_forks_work_under_glibc(compiled_here: Callable[..., Path], way: str) -> None:
+    """Otherwise a failure under Cairn would say nothing about Cairn."""
+    run = Program(compiled_here("forks.c", "-rdynamic"), None)
+    for _ in range(300):
+        forks_well(run, way, 34)
+
+
+def early(compiled_here: Callable[..., Path], *archive: Path) -> Program:
+    """Returns early_handlers_main.c, linked with a library that registers fork handlers first."""
+    library = compiled_here("early_handlers.c", *SHARED, name="libearly.so")
+    path = compiled_here("early_handlers_main.c", library, *archive, f"-Wl,-rpath,{library.parent}")
+    return Program(path, None)
+
+
+@pytest.mark.parametrize("runs", [1, pytest.param(300, marks=pytest.mark.long)])
+def test_fork_handlers_of_a_library_that_comes_before_the_archive_may_allocate(
+    library: Library, compiled_here: Callable[..., Path], runs: int
+) -> None:
+    """The handlers are registered before a constructor of the program can run.
+
+    They allocate, and take a lock that another thread holds while it allocates.
+    """
+    for run in (early(compiled_here, library.archive), early(compiled_here)):
+        for _ in range(runs):
+            assert run.succeed(30) == "0 of 30 failed\n"
 
 
 def test_fork_handlers_registered_before_ours_may_allocate(

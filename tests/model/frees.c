@@ -12,6 +12,7 @@
  *     e         acquires a heap that has to be empty, and releases it
  *     s         sweeps all heaps
  *     F         forks: goes on as the child, in which no other thread exists
+ *     U         the same without fork handlers, so that an absent thread may hold a lock
  *
  * After every execution each block is in exactly one place, each slab is on the list that belongs
  * to its state, and no slab is stranded: see check().
@@ -137,6 +138,15 @@ static void fork_thread(unsigned self)
     forker = self;
 }
 
+/* The locks stay as they are, as after _Fork(). */
+static void fork_without_handlers(unsigned self)
+{
+    model_checker_stop_others();
+    stubs.new_child = true;
+    forked = true;
+    forker = self;
+}
+
 static void release_empty(struct heap *heap)
 {
     unsigned class = size_class(row_size());
@@ -176,6 +186,9 @@ static void body(unsigned self)
             break;
         case 'F':
             fork_thread(self);
+            break;
+        case 'U':
+            fork_without_handlers(self);
             break;
         default:
             model_checker_fail("unknown command in the script %s", row->scripts[self]);
@@ -373,8 +386,24 @@ static void check_child(void)
     stubs_end_thread();
 }
 
+/* Checks that a child of a fork without handlers can allocate and free. No lock is waited for, and
+ * no block is handed out twice. */
+static void check_new_child(void)
+{
+    stubs_as(forker);
+    for (unsigned i = 0; i < 2 * row_capacity(); i++)
+        stubs_malloc(row_size());
+    free_all();
+    for (unsigned i = 0; i < row_capacity(); i++)
+        stubs_malloc(row_size());
+}
+
 static void check(void)
 {
+    if (forked && stubs.new_child) {
+        check_new_child();
+        return;
+    }
     if (forked) {
         check_child();
         return;
@@ -545,6 +574,15 @@ TEST(a_fork_during_all_operations)
             {PARKED, 2, {"Ff1", "f0"}}, {PARKED_BY_POST, 3, {"f0", "f1", "Ff2"}},
             {CURRENT, 8, {"m", "f0", "Ff1"}}, {PARKED, 2, {"x", "f0", "Ff1"}},
             {ENDED, 2, {"Ff0", "f1", "m"}});
+}
+
+TEST(a_child_of_a_fork_without_handlers_waits_for_no_lock)
+{
+    EXPLORE({PARKED, 2, {"f0", "Uf1"}}, {CURRENT, 8, {"m", "Uf1"}}, {PARKED, 2, {"x", "Uf1"}},
+            {PARKED, 2, {"f0", "Um"}}, {FULL, 8, {"f0", "Umf1"}},
+            {PARKED_BY_POST, 2, {"f0", "Uf1"}}, {FULL, 8, {"Umf0", "f1", "f2"}},
+            {PARKED, 2, {"Uf1m", "f0"}}, {PARKED_BY_POST, 3, {"f0", "f1", "Uf2"}},
+            {CURRENT, 8, {"Umf1", "f0", "m"}}, {ENDED, 2, {"", "m", "Umf0"}});
 }
 
 TEST(remote_frees_cross_an_eighth_during_the_owners_event)

@@ -614,6 +614,12 @@ void __tsan_init(void)
 {
 }
 
+void __tsan_atomic_signal_fence(int order);
+void __tsan_atomic_signal_fence(int order)
+{
+    (void)order;
+}
+
 void __tsan_func_entry(void *caller);
 void __tsan_func_entry(void *caller)
 {

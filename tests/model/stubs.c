@@ -1,6 +1,7 @@
 #include "stubs.h"
 
 #include "alloc/broken.h"
+#include "alloc/emergency.h"
 #include "alloc/huge_page_collapse.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
@@ -16,6 +17,9 @@ enum { SLICES_EACH = 128, SLICES = SLICES_EACH * (MODEL_CHECKER_THREADS_MAX + 1)
 
 struct stubs stubs;
 
+enum { EMERGENCY_BYTES = 1 << 20 };
+static char *emergency; /* memory for blocks of emergency.h */
+
 struct region region;
 const struct heap heap_none;
 const struct heap heap_gone;
@@ -29,7 +33,8 @@ void stubs_make(void)
     size_t content_bytes = (size_t)SLICES * SLICE_BYTES;
     char *start = mmap(NULL, REGION_SLICE_SPAN + content_bytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (start == MAP_FAILED ||
+    emergency = malloc(EMERGENCY_BYTES);
+    if (emergency == NULL || start == MAP_FAILED ||
         mprotect(start, SLICES * RECORD_BYTES, PROT_READ | PROT_WRITE) != 0 ||
         mprotect(start + REGION_SLICE_SPAN, content_bytes, PROT_READ | PROT_WRITE) != 0) {
         perror("no memory for a model");
@@ -161,6 +166,44 @@ void stubs_free(void *p)
     stubs.blocks[number].out = false; /* from here on another thread may get it */
     memory_touch(p, sizeof(struct block), true);
     subject_free(p);
+}
+
+/* --- children of a fork without handlers ------------------------------------------------------ */
+
+bool lock_is_unsafe(void)
+{
+    return stubs.new_child;
+}
+
+/* Like the function of thread.c, which also looks at the locks of the modules that a model lacks. */
+bool thread_adopt_child(void)
+{
+    if (heap_has_taken_lock())
+        return false;
+    stubs.new_child = false;
+    return true;
+}
+
+void *emergency_allocate(size_t size, size_t alignment)
+{
+    if (!stubs.new_child)
+        model_checker_fail("emergency_allocate() is called, although locks may be taken");
+    size_t bytes = (size + 15) & ~(size_t)15;
+    if (alignment > 1 || bytes > EMERGENCY_BYTES - stubs.emergency_used)
+        model_checker_fail("emergency_allocate() has too little memory");
+    stubs.emergency_used += bytes;
+    return emergency + stubs.emergency_used - bytes;
+}
+
+bool emergency_owns(const void *p)
+{
+    return (uintptr_t)p - (uintptr_t)emergency < EMERGENCY_BYTES;
+}
+
+size_t emergency_bytes(const void *p)
+{
+    (void)p;
+    model_checker_fail("a thread of a model asks for the size of a block");
 }
 
 /* --- the page heap ---------------------------------------------------------------------------- */

@@ -37,6 +37,9 @@ struct stubs {
     unsigned block_count;
     struct heap *heaps[MODEL_CHECKER_THREADS_MAX]; /* the first heap of each thread */
     struct heap *now[MODEL_CHECKER_THREADS_MAX];   /* the thread_heap of each thread */
+    /* The process is the child of a fork without handlers, and has not been adopted. */
+    bool new_child;
+    size_t emergency_used; /* bytes of blocks of emergency.h */
 };
 extern struct stubs stubs;
 

@@ -15,4 +15,21 @@ struct lock {
 void lock_take(struct lock *lock);
 void lock_drop(struct lock *lock);
 
+/* Implemented in stubs.c: true in the child of a fork without handlers (stubs.h). */
+bool lock_is_unsafe(void);
+
+/* No signal interrupts a thread of a model. */
+static inline void lock_enter(void)
+{
+}
+
+static inline void lock_leave(void)
+{
+}
+
+static inline bool lock_is_taken(struct lock *lock)
+{
+    return lock->holder != 0;
+}
+
 #endif
