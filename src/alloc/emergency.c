@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 enum {
-    ALIGNMENT = 16, /* least alignment of a block; also the size of its header */
+    ALIGNMENT = 16, /* of a block, and size of its header */
     MAPPING_BYTES = 1 << 18,
 };
 

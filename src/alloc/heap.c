@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static struct lock heaps_lock;
+struct lock heaps_lock;
 static struct heap *_Atomic heaps;
 static struct heap *heap_left; /* heap of the last heap_leave(), or NULL */
 /* The heap that became idle last comes first: its memory is the warmest. */
@@ -348,10 +348,8 @@ void *heap_refill(struct heap *heap, unsigned class)
 void heap_event(struct heap *heap, struct slab *slab)
 {
     enum remote_state state = remote_state(slab);
-    if (state == REMOTE_CURRENT)
+    if (state == REMOTE_CURRENT || lock_is_unsafe())
         return; /* the owner will allocate from the empty slab */
-    if (lock_is_unsafe())
-        return; /* the slab stays on its list */
     lock_take(&heap->lock);
     uint32_t *list = list_of(heap, slab);
     unsigned class = slab->class; /* read under the lock: later, the slab may be gone */
@@ -783,14 +781,6 @@ void heap_lock_all(void)
         lock_take(&heap->turn);
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
         lock_take(&heap->lock);
-}
-
-bool heap_has_taken_lock(void)
-{
-    bool taken = lock_is_taken(&heaps_lock);
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        taken |= lock_is_taken(&heap->turn) || lock_is_taken(&heap->lock);
-    return taken;
 }
 
 void heap_unlock_all(void)

@@ -217,8 +217,17 @@ uint64_t heap_posts_gone(void);
 void heap_lock_all(void);
 void heap_unlock_all(void);
 
+/* Guards the lists of all heaps. Only heap.c takes it. */
+extern struct lock heaps_lock __attribute__((visibility("hidden")));
+
 /* Returns whether a thread has taken a lock of this module. */
-bool heap_has_taken_lock(void);
+static inline bool heap_has_taken_lock(void)
+{
+    bool taken = lock_is_taken(&heaps_lock);
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        taken |= lock_is_taken(&heap->turn) || lock_is_taken(&heap->lock);
+    return taken;
+}
 
 /* Returns true if no thread can change the heap's lists between heap_lock_all() and
  * heap_unlock_all(). */

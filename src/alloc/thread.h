@@ -6,8 +6,8 @@
  * well. Later allocations of the thread come from thread_late(): one shared heap for all such
  * threads.
  *
- * This pointer and lock_count (lock.h) are the allocator's only static thread-local storage. A library that is linked with
- * this allocator can therefore still be opened by dlopen().
+ * This pointer and lock_count (os/lock.h) are the allocator's only static thread-local storage. A
+ * library that is linked with this allocator can therefore still be opened by dlopen().
  */
 #ifndef CAIRN_ALLOC_THREAD_H
 #define CAIRN_ALLOC_THREAD_H

@@ -1,5 +1,6 @@
-/* early_handlers_main.c - early_handlers_main COUNT: forks COUNT times, while a thread allocates under the lock of early_handlers.c. The
- * library is linked, so that its constructor runs before those of the program. */
+/* early_handlers_main.c - early_handlers_main COUNT: forks COUNT times, while a thread allocates
+ * under the lock of early_handlers.c. The program is linked with that library, whose constructor
+ * therefore runs before those of the program. */
 #include "conformance.h"
 
 #include <pthread.h>

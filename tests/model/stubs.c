@@ -175,7 +175,7 @@ bool lock_is_unsafe(void)
     return stubs.new_child;
 }
 
-/* Like the function of thread.c, which also looks at the locks of the modules that a model lacks. */
+/* Like the function of thread.c, which also looks at the locks of other modules. */
 bool thread_adopt_child(void)
 {
     if (heap_has_taken_lock())

@@ -33,6 +33,8 @@
 #define os_collapse         real_collapse
 #define os_want_small_pages real_want_small_pages
 #include "../../src/os/os_linux.c"
+
+#include "../../src/os/lock.c"
 #undef os_page_bytes
 #undef os_map
 #undef os_unmap
@@ -45,7 +47,6 @@
 #undef os_touch
 #undef os_collapse
 #undef os_want_small_pages
-#include "../../src/os/lock.c"
 
 #include <signal.h>
 #include <stdio.h>
