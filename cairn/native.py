@@ -36,6 +36,11 @@ def probe() -> Path:
     return _part("libcairn-probe.so")
 
 
+def misuse() -> Path:
+    """The program of `cairn bench misuse`, which misuses malloc's memory."""
+    return _part("cairn-misuse")
+
+
 def allocator() -> Path:
     """The allocator cairn, as a library to preload."""
     return _part("lib/libcairn.so.0")

@@ -86,17 +86,24 @@ def bench(
       cairn bench larson -a system,jemalloc
       cairn bench suite --why -a system,mimalloc
       cairn bench suite --instructions   instructions per operation
+      cairn bench misuse                 which misuse of memory is caught, and which does damage
 
     Exit codes: 0 success, 1 cairn failed, 2 usage, 3 a workload fails under the baseline, 4 a
     workload fails under another contender only, or no contender is installed, 130 interrupted
     (continue with --resume last).
     """
+    from cairn.bench import misuse as misuses
     from cairn.bench import run_settings as benching
     from cairn.run import preflight
 
     console = stderr(color)
     output = output_of(form, full, color, out, force)
     where = results or store.root()
+    if misuses.NAME in names:
+        from cairn.cli import misuse
+
+        misuse.bench(console, names, _split(specs), runs, output)
+        return
     if resume is not None:
         making.refuse_beside_resume()
         run, folder = making.resumed(where, resume, bench=names)

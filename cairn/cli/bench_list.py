@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn import units
-from cairn.bench import run_settings
+from cairn.bench import misuse, run_settings
 from cairn.report.terminal import Screen
 from cairn.report.view import View
 from cairn.run import workloads
@@ -15,7 +15,11 @@ def render(here: int, view: View) -> str:
     `here` is the number of allocators on this machine that an experiment takes by default.
     """
     entries = workloads.load()
-    names = (*(e.name for e in run_settings.EXPERIMENTS), *(entry.name for entry in entries))
+    names = (
+        *(e.name for e in run_settings.EXPERIMENTS),
+        misuse.NAME,
+        *(entry.name for entry in entries),
+    )
     width = max(len(name) for name in names)
     screen = Screen(view)
     screen.line(
@@ -26,6 +30,8 @@ def render(here: int, view: View) -> str:
         full, quick = (_duration(experiment.name, here, is_quick) for is_quick in (False, True))
         took = f"{full} ({quick})"
         screen.entry(((f"  {experiment.name}", width + 3, ""), (took, 17, "")), experiment.title)
+    took = f"{units.time(misuse.SECONDS * 1e9)} each"
+    screen.entry(((f"  {misuse.NAME}", width + 3, ""), (took, 17, "")), misuse.TITLE)
     for group in workloads.GROUPS:
         screen.line(f"\nworkloads: {workloads.GROUP_TITLES[group]}")
         for entry in (entry for entry in entries if entry.group == group):

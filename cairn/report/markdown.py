@@ -74,16 +74,26 @@ def board(run: Run, board: Board) -> str:
     return _board(run, board)
 
 
+def plain_board(board: Board, origin: str) -> str:
+    """Returns a board that belongs to no run. `origin` is the last line."""
+    lines = [f"# {escape(board.title)}", "", *_parts_of(board, ()), "", escape(origin)]
+    return "\n".join(lines) + "\n"
+
+
 def _board(run: Run, board: Board) -> str:
     return "\n".join([f"# {escape(board.title)}", "", *_body(run, board), "", _origin(run)]) + "\n"
 
 
 def _body(run: Run, board: Board) -> Iterator[str]:
+    yield from _parts_of(board, run.notes)
+
+
+def _parts_of(board: Board, notes: Sequence[str]) -> Iterator[str]:
     for place, sentence in enumerate(board.says):
         yield escape(sentence) if place else f"**{escape(sentence)}**  "
     for table in board.tables:
         yield from ("", *_drawn(table))
-    yield from ("", *(f"- {escape(line)}" for line in (*board.footer, *run.notes, *board.failures)))
+    yield from ("", *(f"- {escape(line)}" for line in (*board.footer, *notes, *board.failures)))
 
 
 def _origin(run: Run) -> str:

@@ -29,6 +29,7 @@ C_MAY_SEE: dict[str, set[str]] = {
     "witness": {"base", "record", "witness"},
     "record": {"base", "record"},
     "probe": {"base", "record", "probe"},
+    "misuse": {"misuse"},
 }
 
 C_ORDER: dict[str, list[str]] = {
@@ -123,6 +124,7 @@ C_ORDER: dict[str, list[str]] = {
         *("account", "interpose", "operators", "locks", "signals", "sandbox"),
         "interpose_nonallocating",
     ],
+    "misuse": ["live", "scenarios", "frees", "overruns", "accesses", "misuse"],
 }
 """The files of each folder of src in their order. A file sees only files before it."""
 
