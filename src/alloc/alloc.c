@@ -205,18 +205,18 @@ static struct slab *run_of(const void *p)
     if (!region_has(index)) {
         if (emergency_owns(p))
             return NULL;
-        broken("a pointer that this allocator never handed out", p);
+        slab_misused("a pointer that this allocator never handed out", p);
     }
     struct slab *slab = slab_at(index);
     if (slab->kind == RUN_TAIL)
         slab -= slab->back;
     if (slab->kind == RUN_LARGE) {
         if (p != slab_start(slab))
-            broken("a pointer into the middle of a large block", p);
+            slab_misused("a pointer into the middle of a large block", p);
     } else if (slab->kind != RUN_SLAB) {
-        broken("a pointer to no live block: freed before, or never allocated", p);
+        slab_misused("a pointer to no live block: freed before, or never allocated", p);
     } else if (!slab_has_block(slab, p)) {
-        broken("a pointer that is not the start of a block", p);
+        slab_misused("a pointer that is not the start of a block", p);
     }
     return slab;
 }
@@ -263,7 +263,7 @@ void alloc_free_slow(void *p)
     if (slab->kind == RUN_LARGE) /* made by another thread after the first check */
         free_large(slab);
     else
-        broken("a block is freed twice", p);
+        slab_misused("a block is freed twice", p);
 }
 
 /* Frees a small block that another heap owns, or a block of this thread that begins behind the
@@ -301,21 +301,29 @@ static size_t usable_bytes(struct slab *slab)
     return slab->kind == RUN_LARGE ? large_bytes(slab) : size_class_bytes(slab->class);
 }
 
+/* Ends the program if `p`, a block of this run, is marked as free. `what` is said on stderr. */
+static void refuse_freed(const struct slab *slab, const void *p, const char *what)
+{
+    if (slab->kind != RUN_LARGE && UNLIKELY(slab_is_marked(p)))
+        slab_misused(what, p);
+}
+
 size_t alloc_usable_size(const void *p)
 {
     if (p == NULL)
         return 0;
     struct slab *slab = run_of(p);
-    return slab != NULL ? usable_bytes(slab) : emergency_bytes(p);
+    if (slab == NULL)
+        return emergency_bytes(p);
+    refuse_freed(slab, p, "the size of a block is asked after it was freed");
+    return usable_bytes(slab);
 }
 
 static bool resize(struct slab *slab, void *p, size_t size)
 {
     if (slab->kind == RUN_LARGE)
         return size > SIZE_CLASS_BYTES_MAX && !lock_is_unsafe() && large_resize(slab, size);
-    const struct block *block = p;
-    if (UNLIKELY(slab_is_marked(block)))
-        broken("a block is resized after it was freed", p);
+    refuse_freed(slab, p, "a block is resized after it was freed");
     size_t have = usable_bytes(slab);
     return size <= have && (size > have / 2 || have <= 32);
 }

@@ -3,16 +3,36 @@
 #include "base/text.h"
 #include "os/os.h"
 
+static void add_what(struct text *text, const char *what, const void *pointer)
+{
+    text_add(text, "cairn: ");
+    text_add(text, what);
+    if (pointer != NULL) {
+        text_add(text, ": ");
+        text_add_hex(text, (uintptr_t)pointer);
+    }
+}
+
 void broken(const char *what, const void *pointer)
 {
     char line[256];
     struct text text = text_over(line, sizeof line);
-    text_add(&text, "cairn: ");
-    text_add(&text, what);
-    if (pointer != NULL) {
-        text_add(&text, ": ");
-        text_add_hex(&text, (uintptr_t)pointer);
-    }
+    add_what(&text, what, pointer);
     text_add(&text, "\n");
+    os_die(line, text.length);
+}
+
+void broken_by_misuse(const char *what, const void *pointer, const char *where, size_t bytes)
+{
+    char line[256];
+    struct text text = text_over(line, sizeof line);
+    add_what(&text, what, pointer);
+    if (where != NULL) {
+        text_add(&text, ", ");
+        text_add(&text, where);
+        text_add(&text, " ");
+        text_add_unsigned(&text, bytes);
+    }
+    text_add(&text, BROKEN_NEXT_STEP "\n");
     os_die(line, text.length);
 }

@@ -1,9 +1,9 @@
 /* broken.h - ends the program when its heap is corrupt: one line on stderr, and abort().
  *
- * Any thread may call broken(). It is async-signal-safe and allocates nothing. Hot paths call it
- * only in branches that they need for another reason. CHECK_THAT serves the functions that assert a
- * contract (page_heap_check …). Those functions run in tests, and in programs that call
- * cairn_check().
+ * Any thread may call the functions here. They are async-signal-safe and allocate nothing. Hot
+ * paths call them only in branches that they need for another reason. CHECK_THAT serves the
+ * functions that assert a contract (page_heap_check …). Those functions run in tests, and in
+ * programs that call cairn_check().
  */
 #ifndef CAIRN_ALLOC_BROKEN_H
 #define CAIRN_ALLOC_BROKEN_H
@@ -13,6 +13,15 @@
 /* Writes "cairn: WHAT: POINTER", or "cairn: WHAT" if `pointer` is NULL, and aborts. `what` is a
  * clause such as "a block is freed twice". */
 _Noreturn void broken(const char *what, const void *pointer) __attribute__((cold));
+
+/* The end of the line about a misuse, which names the next step. It is empty as long as the command
+ * has no such option; then it is "; cairn run --hardened finds where". */
+#define BROKEN_NEXT_STEP ""
+
+/* Like broken(), for a misuse by the program. The line also says `where` the pointer lies, for
+ * example "size class", and the `bytes` of that place. If `where` is NULL, it says neither. */
+_Noreturn void broken_by_misuse(const char *what, const void *pointer, const char *where,
+                                size_t bytes) __attribute__((cold));
 
 #define CHECK_THAT(condition)                                                                      \
     do {                                                                                           \

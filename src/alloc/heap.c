@@ -223,7 +223,7 @@ void *heap_pop_checked(struct heap *heap, unsigned class)
 {
     struct block *block = heap->list[class];
     if (UNLIKELY(!slab_is_marked(block)))
-        broken("a free block was written to", block);
+        slab_misused("a free block was written to", block);
     return heap_pop(heap, class, block);
 }
 
@@ -243,7 +243,7 @@ static struct block *cool_slab(struct heap *heap, struct block *first)
     struct block *next = first;
     do {
         if (UNLIKELY(!slab_is_marked(next)))
-            broken("a free block was written to", next);
+            slab_misused("a free block was written to", next);
         last = next;
         next = next->next;
     } while (++count < until && next != NULL && (uintptr_t)next - start < bytes);
@@ -284,7 +284,7 @@ static void *refill(struct heap *heap, unsigned class)
             uint32_t count;
             struct block *first = slab_steal(slab, &count);
             if (first == NULL)
-                first = collect(heap, slab, &count);
+                first = slab_second_first(collect(heap, slab, &count));
             if (first == NULL) {
                 /* `room` does not count carved blocks. A block that is freed while carved blocks
                  * are on the list is therefore pushed in front of them and handed out next. So no
@@ -380,13 +380,14 @@ void heap_event(struct heap *heap, struct slab *slab)
 /* --- the other threads' side ------------------------------------------------------------------ */
 
 /* Takes the lock of the heap that owns the slab, and returns the heap. The owner does not change
- * while the lock is held. */
-static struct heap *lock_owner(struct slab *slab)
+ * while the lock is held. Ends the program if the slab has no owner, because `block`, which is
+ * being freed, was freed before. */
+static struct heap *lock_owner(struct slab *slab, const struct block *block)
 {
     for (;;) {
         struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
         if (UNLIKELY(owner == NULL || site_keeps(owner)))
-            broken("a block is freed twice, the last time by another thread", slab_start(slab));
+            slab_misused("a block is freed twice, the last time by another thread", block);
         lock_take(&owner->lock);
         if (atomic_load_explicit(&slab->owner, memory_order_acquire) == owner)
             return owner;
@@ -398,7 +399,7 @@ void heap_post(struct slab *slab, struct block *block)
 {
     if (LIKELY(remote_post(slab, block) == REMOTE_POSTED) || lock_is_unsafe())
         return;
-    struct heap *owner = lock_owner(slab);
+    struct heap *owner = lock_owner(slab, block);
     bool claimed = false;
     enum remote_post came = remote_post_locked(slab, block);
     if (came == REMOTE_LAST && remote_has_all(slab)) {

@@ -7,14 +7,14 @@ enum {
     SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS
 };
 
-/* Returns the result of posting one more block to a slab whose word is `word`. Ends the program if
- * the slab is CLAIMED. */
-static enum remote_post wants(struct slab *slab, uint64_t word)
+/* Returns the result of posting `block` to a slab whose word is `word`. Ends the program if the
+ * slab is CLAIMED. */
+static enum remote_post wants(struct slab *slab, const struct block *block, uint64_t word)
 {
     if (remote_is_plain(slab, word))
         return REMOTE_POSTED;
     if (remote_state_of(word) == REMOTE_CLAIMED)
-        broken("a block is freed twice, the last time by another thread", slab_start(slab));
+        slab_misused("a block is freed twice, the last time by another thread", block);
     return remote_count_of(word) + 1 >= slab_live(slab) ? REMOTE_LAST : REMOTE_WAKES;
 }
 
@@ -37,7 +37,7 @@ enum remote_post remote_post(struct slab *slab, struct block *block)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_acquire);
     for (;;) {
-        enum remote_post wanted = wants(slab, word);
+        enum remote_post wanted = wants(slab, block, word);
         if (wanted != REMOTE_POSTED || push(slab, block, &word))
             return wanted;
     }
@@ -47,7 +47,7 @@ enum remote_post remote_post_locked(struct slab *slab, struct block *block)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_acquire);
     for (;;) {
-        enum remote_post wanted = wants(slab, word);
+        enum remote_post wanted = wants(slab, block, word);
         if (push(slab, block, &word))
             return wanted;
     }

@@ -33,13 +33,28 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     return slab;
 }
 
+void slab_misused(const char *what, const void *p)
+{
+    size_t index = region_index(p);
+    if (!region_has(index))
+        broken_by_misuse(what, p, NULL, 0);
+    const struct slab *slab = slab_at(index);
+    if (slab->kind == RUN_TAIL)
+        slab -= slab->back;
+    if (slab->kind == RUN_SLAB)
+        broken_by_misuse(what, p, "size class", size_class_bytes(slab->class));
+    if (slab->kind == RUN_LARGE || slab->kind == RUN_CACHED)
+        broken_by_misuse(what, p, "bytes", (size_t)slab->slices << SLICE_SHIFT);
+    broken_by_misuse(what, p, NULL, 0);
+}
+
 void slab_is_free(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(slab->class);
     const char *end = slab_start(slab) + slab->end;
     for (const char *at = slab_start(slab); at < end; at += bytes)
         if (UNLIKELY(!slab_is_marked((const struct block *)at)))
-            broken("a free block was written to, or one was freed twice", at);
+            slab_misused("a free block was written to, or one was freed twice", at);
 }
 
 void slab_destroy(struct slab *slab)

@@ -120,6 +120,11 @@ static inline char *slab_start(const struct slab *slab)
  * block is carved yet. `zero` is true if the run reads as zero. */
 struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool zero);
 
+/* Ends the program, which has misused the memory at `p`, with one line on stderr and abort(). The
+ * line says `what` happened, the address, and the size class of the slab there, or the bytes of the
+ * large block or kept run that begins there. Any thread may call this function with any `p`. */
+_Noreturn void slab_misused(const char *what, const void *p) __attribute__((cold));
+
 /* Ends the program unless every carved block is marked as free. Called for a slab without live
  * blocks before its run is given back: if the program wrote to a free block, the counts can be
  * wrong, and a block may still be in use. */
@@ -134,18 +139,6 @@ static inline uint32_t slab_live(struct slab *slab)
 {
     return atomic_load_explicit(&slab->until, memory_order_acquire) +
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
-}
-
-/* (owner only) Takes all blocks of `free` from a CURRENT slab, so that all carved blocks count as
- * live. Returns the first of the taken blocks and sets `*count` to their number. The key of a block
- * is not checked here, but when the block is handed out. */
-static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
-{
-    struct block *first = slab->free;
-    *count = slab->carved - atomic_load_explicit(&slab->until, memory_order_relaxed);
-    slab->free = NULL;
-    atomic_store_explicit(&slab->until, slab->carved, memory_order_relaxed);
-    return first;
 }
 
 /* (owner only) Carves blocks and links them in address order. They count as live. Returns the first
@@ -179,6 +172,34 @@ static inline void slab_mark(struct block *block, struct block *next)
 {
     block->next = next;
     block->key = slab_key(block, next);
+}
+
+/* Returns a list with its first two blocks exchanged. Returns `first` if it is NULL or the only
+ * block. If the program wrote to one of the two, they stay as they are, so that the check before
+ * the block is handed out finds the write. */
+static inline struct block *slab_second_first(struct block *first)
+{
+    if (first == NULL || !slab_is_marked(first) || first->next == NULL ||
+        !slab_is_marked(first->next))
+        return first;
+    struct block *second = first->next;
+    slab_mark(first, second->next);
+    slab_mark(second, first);
+    return second;
+}
+
+/* (owner only) Takes all blocks of `free` from a CURRENT slab, so that all carved blocks count as
+ * live. Returns the first of the taken blocks and sets `*count` to their number. The key of a block
+ * is not checked here, but when the block is handed out. If there are two blocks or more, the block
+ * that was freed last is not the first of them: a program that still uses it after its free then
+ * does not share it with the next block. */
+static inline struct block *slab_steal(struct slab *slab, uint32_t *count)
+{
+    struct block *first = slab_second_first(slab->free);
+    *count = slab->carved - atomic_load_explicit(&slab->until, memory_order_relaxed);
+    slab->free = NULL;
+    atomic_store_explicit(&slab->until, slab->carved, memory_order_relaxed);
+    return first;
 }
 
 /* The next two functions are slab_is_marked() and slab_mark() for a caller that knows `last` ==

@@ -447,6 +447,13 @@ static void resized_in_place_after_free(void)
     keep(r, place->size);
 }
 
+static void sized_after_free(void)
+{
+    unsigned char *p = take();
+    free(p);
+    keep(p, malloc_usable_size(p));
+}
+
 static const struct kind {
     const char *name;
     void (*run)(void);
@@ -485,6 +492,7 @@ static const struct kind {
     {"written-before-a-trim", written_before_a_trim},
     {"resized-after-free", resized_after_free},
     {"resized-in-place-after-free", resized_in_place_after_free},
+    {"sized-after-free", sized_after_free},
 };
 
 /* --- running ---------------------------------------------------------------------------------- */

@@ -410,6 +410,12 @@ void broken(const char *what, const void *pointer)
     model_checker_fail("%s", what);
 }
 
+void broken_by_misuse(const char *what, const void *pointer, const char *where, size_t bytes)
+{
+    (void)pointer, (void)where, (void)bytes;
+    model_checker_fail("%s", what);
+}
+
 /* --- names ------------------------------------------------------------------------------------ */
 
 const char *model_checker_thread_name(unsigned thread)

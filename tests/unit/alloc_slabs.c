@@ -241,9 +241,59 @@ TEST(the_second_free_itself_is_noticed)
     take_many();
     full_slab_first();
     char words[100];
-    snprintf(words, sizeof words, "cairn: a block is freed twice: %p\n", block[0]);
+    snprintf(words, sizeof words, "cairn: a block is freed twice: %p, size class %zu", block[0],
+             alloc_usable_size(block[0]));
     for (frees_between = 0; frees_between < IN_A_SLAB - 1; frees_between++)
         CHECK(dies(free_twice, words));
+    for (unsigned i = 0; i < MANY; i++)
+        alloc_free(block[i]);
+}
+
+static void ask_size_after_free(void)
+{
+    alloc_free(block[0]);
+    alloc_usable_size(block[0]);
+}
+
+static void resize_after_free(void)
+{
+    alloc_free(block[0]);
+    alloc_realloc(block[0], BYTES);
+}
+
+TEST(a_freed_block_has_no_size_and_cannot_be_resized)
+{
+    take_many();
+    CHECK(dies(ask_size_after_free, "is asked after it was freed"));
+    CHECK(dies(resize_after_free, "is resized after it was freed"));
+    for (unsigned i = 0; i < MANY; i++)
+        alloc_free(block[i]);
+}
+
+static void *free_two(void *argument)
+{
+    alloc_free(block[0]);
+    alloc_free(block[1]);
+    return argument;
+}
+
+/* After heap_collect() freed blocks go to their slab, and not to the list of the heap. So the next
+ * allocation takes the slow path. */
+TEST(a_slow_path_does_not_hand_out_the_block_that_was_freed_last)
+{
+    take_many();
+    full_slab_first();
+    heap_collect(thread_heap);
+    free_two(NULL);
+    void *next = alloc_malloc(BYTES);
+    CHECK(next == block[0]);
+    CHECK(alloc_malloc(BYTES) == block[1]);
+    heap_collect(thread_heap);
+    in_thread(free_two, NULL);
+    next = alloc_malloc(BYTES);
+    CHECK(next == block[0]);
+    CHECK(alloc_malloc(BYTES) == block[1]);
+    heap_check(thread_heap);
     for (unsigned i = 0; i < MANY; i++)
         alloc_free(block[i]);
 }
