@@ -172,10 +172,13 @@ unsigned char *live_pair(size_t size, bool behind, unsigned char **other)
         for (size_t k = 0; k < count; k++) {
             const struct live *low = &blocks[i];
             const struct live *high = &blocks[k];
-            if (low->size != size || high->size != size || low->start >= high->start ||
-                (uintptr_t)(high->start - low->start) >= least)
+            if (low->size != size || high->size != size || low->start >= high->start)
                 continue;
-            least = (uintptr_t)(high->start - low->start);
+            uintptr_t gap = (uintptr_t)(high->start - low->start);
+            bool is_first = best == NULL || (behind ? low->start < best : high->start > best);
+            if (gap > least || (gap == least && !is_first))
+                continue;
+            least = gap;
             best = behind ? low->start : high->start;
             *other = behind ? high->start : low->start;
         }

@@ -55,11 +55,17 @@ def nothing_is_caught(trusting: str, blocks: tuple[int, ...]) -> None:
 
 
 def test_no_cell_is_exploitable_if_the_allocator_catches_everything(catching: str) -> None:
-    all_is_caught(catching, (24, 40_000))
+    all_is_caught(catching, (24,))
 
 
 def test_every_cell_is_exploitable_if_the_allocator_believes_every_pointer(trusting: str) -> None:
-    nothing_is_caught(trusting, (100, 5000))
+    nothing_is_caught(trusting, (5000,))
+
+
+@pytest.mark.long
+def test_the_command_measures_all_contenders_of_this_machine(cairn: Command) -> None:
+    done = cairn("bench", "misuse", "--full", timeout=3600)
+    assert done.code == 0 and "of 168 cells are exploitable." in done.out.splitlines()[0], done
 
 
 @pytest.mark.long
@@ -68,27 +74,20 @@ def test_the_known_allocators_have_their_cells_with_all_sizes(catching: str, tru
     nothing_is_caught(trusting, BLOCKS)
 
 
-def test_the_table_has_28_scenarios_and_168_cells_and_few_are_exploitable_under_cairn() -> None:
-    table = measured("cairn")
-    assert len(table.scenarios) == 28 and len(table.cells) == 168
-    assert table.count("cairn", EXPLOITABLE) <= EXPLOITABLE_MOST, [
-        cell for cell in table.cells if cell.verdict == EXPLOITABLE
-    ]
-    for scenario in table.scenarios:
-        if scenario.name.startswith(("double-free", "free-", "realloc-", "size-")):
-            assert verdicts(table, scenario.name) == {CAUGHT}, scenario.name
+def test_few_of_168_cells_are_exploitable_under_cairn(cairn: Command) -> None:
+    done = cairn("bench", "misuse", "-a", "cairn", "--csv", timeout=600)
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert len(rows) == 168 and len({row["scenario"] for row in rows}) == 28
+    exploitable = [row for row in rows if row["verdict"] == EXPLOITABLE]
+    assert len(exploitable) <= EXPLOITABLE_MOST, exploitable
+    wrong_calls = ("double-free", "free-", "realloc-", "size-")
+    called = [row for row in rows if row["scenario"].startswith(wrong_calls)]
+    assert {row["verdict"] for row in called} == {CAUGHT}
 
 
 def test_an_allocator_that_cannot_serve_the_program_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ContenderFailed, match="there is no such file"):
+    with pytest.raises(ContenderFailed, match="no such file"):
         measured(str(tmp_path / "libnone.so"))
-
-
-def test_the_command_writes_one_row_of_csv_for_each_cell(cairn: Command) -> None:
-    done = cairn("bench", "misuse", "-a", "cairn", "--csv")
-    rows = list(csv.DictReader(io.StringIO(done.out)))
-    assert len(rows) == 168
-    assert {row["verdict"] for row in rows} <= {CAUGHT, NEUTRAL, EXPLOITABLE}
 
 
 @pytest.mark.parametrize("words", [["--quick"], ["--plan"], ["--why"], ["suite"], ["--seed", "1"]])
