@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from cairn import native
+
 PAIRS, KEPT = 20_000, 100
 """Blocks of each child and of the parent; see probe_rights.c."""
 
@@ -213,6 +215,12 @@ assert run("/usr/bin/env", "sort", "/dev/null") == 0
         assert missing == {"env": "EACCES"}
         assert "env (" in result.err and "Permission denied (EACCES)" in result.err
     else:
+        # The home of root may be closed to that user, and with it the probe in it.
+        look = subprocess.run(
+            ["cat", native.probe()], user=65534, group=65534, check=False, capture_output=True
+        )
+        if look.returncode != 0:
+            pytest.skip("another user may not read the probe here")
         assert missing == {} and {"env", "sort"} & recorded
 
 

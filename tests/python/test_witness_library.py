@@ -750,6 +750,7 @@ def test_the_witness_calls_no_allocator_function(witness: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_the_witness_costs_less_than_three_percent_of_fifty_milliseconds(bench: Bench) -> None:
     """The cost is the median of paired differences.
 
