@@ -14,6 +14,7 @@ from signal import Signals
 from typing import Literal
 
 from cairn.memory import Memory
+from cairn.own_settings import OwnSettings
 from cairn.verdict import Verdict
 
 SCHEMA = 2
@@ -580,6 +581,7 @@ class Workload:
     load: str = ""
     """The load on the server that `command` starts, as a line for /bin/sh; empty without one.
     {port} stands for the port of the trial here, in `command`, and in the lines of the settings."""
+    own: OwnSettings = field(default_factory=OwnSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,6 +638,8 @@ class Settings:
 
     These runs provide evidence and are never ranked.
     """
+    by_cell: bool = False
+    """Whether a failure ends only its cell (program and contender), and rounds are whole."""
     only: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By contender: the indexes of its workloads. A contender that is not here runs on all."""
 

@@ -54,8 +54,9 @@ _OPTIONS = (
 
 
 Report = Literal[
-    "comparison", "standings", "scenarios", "founding", "calibration", "findings", "predictions"
-]
+    "comparison", "standings", "scenarios", "founding", "calibration", "findings", "predictions",
+    "matrix",
+]  # fmt: skip
 """The kind of report that a run gets:
 
 - comparison: each workload by itself.
@@ -66,6 +67,7 @@ Report = Literal[
 - calibration: the costs of each allocator.
 - findings: how often the cause of a known illness was found (see `cairn.why.ill_allocators`).
 - predictions: how often predicted savings were right (see `cairn.why.prediction_score`).
+- matrix: programs × contenders, divided by the baseline (see `cairn.compare.matrix`).
 """
 
 

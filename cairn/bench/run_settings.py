@@ -24,9 +24,10 @@ from cairn.bench.experiments import EXPERIMENTS, SUITE, Experiment, Report, Size
 from cairn.compare import ranking, rounds_needed, standings
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.matrix.runs import EXPERIMENT
 from cairn.model import Comparison, Run, Settings, StopRule, Workload
+from cairn.report import matrix_board, matrix_charts, standings_charts
 from cairn.report import pictures as drawing
-from cairn.report import standings_charts
 from cairn.run import workloads
 from cairn.run.store import Folder
 from cairn.why.ill_allocators import ILL
@@ -185,6 +186,8 @@ def report_of(run: Run) -> Report:
     A run of an older version may have an experiment that is now unknown. Its report is a
     comparison.
     """
+    if (run.experiment or "").partition(" ")[0] == EXPERIMENT:
+        return "matrix"
     if run.experiment == experiments.SINGLE.name and len(run.settings.workloads) > 1:
         return experiments.SEVERAL.report
     experiment = experiments.find(run.experiment or "")
@@ -407,7 +410,7 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
     title = (
         experiment.title
         if experiment is not None
-        else ", ".join(w.name for w in run.settings.workloads)
+        else _plan_of(run) or ", ".join(w.name for w in run.settings.workloads)
     )
     drawn: dict[str, Callable[[str], bytes]] = {}
     match report_of(run):
@@ -426,12 +429,22 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
             drawn["percentiles"] = lambda form: standings_charts.percentiles(
                 run, ranks, title=title, form=form
             )
+        case "matrix":
+            report = matrix_board.of_runs([(run, folder.samples(), folder.stopped())])
+            for name, chart in matrix_charts.CHARTS.items():
+                drawn[name] = functools.partial(chart, report, f"plan {title}")
         case "comparison":
             drawn = _bars(run, comparisons, title)
     for name, draw in drawn.items():
         for form in ("svg", "png"):
             folder.write(f"{name}.{form}", draw(form))
     return [folder.path / f"{name}.{form}" for name in drawn for form in ("svg", "png")]
+
+
+def _plan_of(run: Run) -> str:
+    """The name of the plan of a run; empty if it is no run of a plan."""
+    kind, _, name = (run.experiment or "").partition(" ")
+    return name if kind == EXPERIMENT else ""
 
 
 def _bars(

@@ -25,6 +25,7 @@ from cairn.cli import (
     completion,
     doctor,
     explain,
+    matrix,
     profile,
     report,
     run,
@@ -46,13 +47,14 @@ __all__ = [
     "doctor",
     "explain",
     "main",
+    "matrix",
     "profile",
     "report",
     "run",
     "sites",
 ]
 
-_MEASURING = {"compare", "bench", "calibrate"}
+_MEASURING = {"compare", "bench", "calibrate", "matrix"}
 """The commands that measure a run."""
 
 

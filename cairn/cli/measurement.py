@@ -137,7 +137,6 @@ def new_run(
 
     Raises CairnError if doctor finds an obstacle or a contender is missing.
     """
-    from cairn.doctor import machine
     from cairn.run import preflight
 
     before = replace(settings, stdin=stdin or settings.stdin)
@@ -154,12 +153,30 @@ def new_run(
         }
         settings = replace(settings, only={**settings.only, **only})
         contenders += twins
+    return described(
+        settings, contenders, ready.baseline, rule, seed, ready.notes, experiment=experiment
+    )
+
+
+def described(
+    settings: Settings,
+    contenders: tuple[Contender, ...],
+    baseline: str,
+    rule: StopRule,
+    seed: int | None,
+    notes: tuple[str, ...],
+    *,
+    experiment: str | None = None,
+) -> Run:
+    """Returns the description of a new run, with a new id and, without `seed`, a random seed."""
+    from cairn.doctor import machine
+
     now = time.time()
     return Run(
         schema=SCHEMA, id=store.new_id(now), created_at=now, cairn=cairn.__version__,
-        settings=settings, contenders=contenders, baseline=ready.baseline, rule=rule,
+        settings=settings, contenders=contenders, baseline=baseline, rule=rule,
         seed=secrets.randbelow(1_000_000) if seed is None else seed, host=machine.host(),
-        notes=ready.notes, experiment=experiment,
+        notes=notes, experiment=experiment,
     )  # fmt: skip
 
 
@@ -322,19 +339,22 @@ def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
     predicts: see Measured; None finds it.
     """
     from cairn.bench import experiments, run_settings
+    from cairn.matrix.runs import groups_of
     from cairn.report.run import Measured
 
     run = stored.run()
     experiment = experiments.find(run.experiment or "")
+    kind = "comparison" if run.experiment is None else run_settings.report_of(run)
     return Measured(
         run=run,
         samples=stored.samples(),
         stopped=stored.stopped(),
         name=_found_by(stored),
-        kind="comparison" if run.experiment is None else run_settings.report_of(run),
+        kind=kind,
         pairs=experiment.compared if experiment is not None else (),
         bench=" ".join(_named(run)) or None,
         predicts=_predicts(stored) if predicts is None else predicts,
+        groups=groups_of(run.competing) if kind == "matrix" else {},
     )
 
 

@@ -17,7 +17,7 @@ from cairn.compare.plan import WARM_UP
 from cairn.compare.rounds_needed import FORECAST_FROM, LIKELY_FROM
 from cairn.model import Sample, StopRule, Trial
 from cairn.report.formatting import message, printable
-from cairn.run.measure import Progress as Standing
+from cairn.run.observer import Progress as Standing
 
 _QUIET_EVERY_S = 30.0
 _PLANNED_AT = (FORECAST_FROM, LIKELY_FROM)

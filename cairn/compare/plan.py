@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 
-from cairn.model import Trial
+from cairn.model import Settings, Trial
+from cairn.own_settings import OwnSettings
 
 WARM_UP = 0
 """The number of the warm-up round. Its trials do not count."""
@@ -14,6 +16,18 @@ WARM_UP = 0
 Only = Mapping[str, tuple[int, ...]]
 """By contender: the indexes of the workloads on which it runs. Others run on all."""
 _ALL: Only = {}
+
+
+_SHARED = tuple(
+    each.name for each in fields(OwnSettings) if each.name in Settings.__dataclass_fields__
+)
+
+
+def settings_of(settings: Settings, workload: int) -> Settings:
+    """The settings of the run, with those that this workload has of its own."""
+    own = settings.workloads[workload].own
+    different = {name: value for name in _SHARED if (value := getattr(own, name)) is not None}
+    return replace(settings, **different) if different else settings
 
 
 def runs_on(only: Only, contender: str, workload: int) -> bool:

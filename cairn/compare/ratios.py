@@ -175,15 +175,15 @@ class Column:
         """Finds the apparent best of two or more contenders after subtracting each round's pace."""
         import numpy as np
 
-        pace = np.median(logs - _centre(logs), axis=1, keepdims=True)
+        pace = np.median(logs - centre(logs), axis=1, keepdims=True)
         free = logs - pace
-        best = int(np.argmin(_centre(free)))
+        best = int(np.argmin(centre(free)))
         rounds = len(logs)
         distances = logs - logs[:, [best]]
-        behind = np.maximum(_centre(distances), 0.0)
+        behind = np.maximum(centre(distances), 0.0)
         if rounds == 1:
             return Column(contenders, logs, best, behind, None, 0.0, alpha)
-        error = _error(distances)
+        error = standard_error(distances)
         error[best] = max(
             0.0, float(np.max(np.delete(error - behind / student(rounds - 1, alpha), best)))
         )
@@ -266,9 +266,12 @@ def mean_difference(columns: Sequence[Column], name: str, other: str) -> Differe
         c.logs[:, [c.contenders.index(name)]] - c.logs[:, [c.contenders.index(other)]]
         for c in columns
     ]
-    estimate = math.fsum(float(_centre(d)[0]) for d in distances) / len(distances)
+    estimate = math.fsum(float(centre(d)[0]) for d in distances) / len(distances)
     spread = _pooled(
-        [_Spread(float(_error(d)[0]), len(d) - 1) if len(d) > 1 else None for d in distances]
+        [
+            _Spread(float(standard_error(d)[0]), len(d) - 1) if len(d) > 1 else None
+            for d in distances
+        ]
     )
     return Difference(math.exp(estimate), _interval(estimate, estimate, spread, columns[0].alpha))
 
@@ -295,7 +298,7 @@ def _interval(below: float, above: float, spread: _Spread | None, alpha: float) 
     return Interval(math.exp(below - reach), math.exp(above + reach), 1 - alpha)
 
 
-def _centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def centre(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Hodges-Lehmann estimate along the first axis: the median of all (x_i + x_j) / 2, i <= j."""
     import numpy as np
 
@@ -315,7 +318,7 @@ def _centres_without(x: NDArray[np.float64]) -> NDArray[np.float64]:
     rounds = len(x)
     others = np.array([[i for i in range(rounds) if i != round_] for round_ in range(rounds)])
     slabs = np.array_split(others, math.ceil(rounds / 16))
-    return np.concatenate([_centre(np.moveaxis(x[slab], 1, 0)) for slab in slabs])
+    return np.concatenate([centre(np.moveaxis(x[slab], 1, 0)) for slab in slabs])
 
 
 def _luck(free: NDArray[np.float64], best: int) -> float:
@@ -335,7 +338,7 @@ def _luck(free: NDArray[np.float64], best: int) -> float:
     total = 0.0
     for mask in range(1, masks):
         odd = np.array([(i & mask).bit_count() % 2 == 1 for i in range(rounds)])
-        halves = (_centre(free[odd]), _centre(free[~odd]))
+        halves = (centre(free[odd]), centre(free[~odd]))
         for half, other, size in zip(
             halves, halves[::-1], (odd.sum(), rounds - odd.sum()), strict=True
         ):
@@ -343,7 +346,7 @@ def _luck(free: NDArray[np.float64], best: int) -> float:
     return max(0.0, total / (masks - 1))
 
 
-def _error(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def standard_error(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """The jackknife standard error of the centre, for at least two rounds.
 
     For two and three rounds the error is the textbook's s / sqrt(n). From four rounds on, a single
@@ -391,3 +394,9 @@ def _within(angle: float, freedom: int) -> float:
         total += term
         term *= (k - 1) / k * math.cos(angle) ** 2
     return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+
+def student_p(t: float, freedom: float) -> float:
+    """The probability that |T| exceeds |t|, by Student's distribution; see `student`."""
+    whole = max(1, min(1_000, math.floor(freedom + 1e-9)))
+    return max(0.0, 1.0 - _within(math.atan(abs(t) / math.sqrt(whole)), whole))

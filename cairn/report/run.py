@@ -5,9 +5,9 @@ The report after measuring and that of `cairn report` are the same, because both
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from cairn.compare import load_output, plan, standings, suitability
 from cairn.compare import ranking as ranks
@@ -30,9 +30,13 @@ from cairn.report.view import View
 from cairn.why import gap
 from cairn.why.gap import Why
 
+if TYPE_CHECKING:
+    from cairn.report.matrix_board import MatrixReport
+
 Kind = Literal[
-    "comparison", "standings", "scenarios", "calibration", "founding", "findings", "predictions"
-]
+    "comparison", "standings", "scenarios", "calibration", "founding", "findings", "predictions",
+    "matrix",
+]  # fmt: skip
 """The kind of report that a run gets. A run of a user's own program is a comparison."""
 
 _OURS = "cairn"
@@ -58,6 +62,8 @@ class Measured:
     """The arguments of 'cairn bench' that repeat the run; None for a user's own program."""
     predicts: bool = False
     """Whether 'cairn profile' predicts from this run."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By name of a group of allocators: its contenders, for the means of a plan."""
 
 
 def comparisons(measured: Measured) -> tuple[Comparison, ...]:
@@ -69,7 +75,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
         Metric(f"metric:{one.name}", one.name, "", Direction.UNKNOWN)
         for one in run.settings.patterns
     ]
-    if run.settings.reports:
+    if any(plan.settings_of(run.settings, w).reports for w in range(len(run.settings.workloads))):
         own += _reported(samples)
     found = []
     for index in range(len(run.settings.workloads)):
@@ -92,7 +98,9 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 beside=measured.pairs,
                 bench=measured.bench,
                 under_load=bool(run.settings.workloads[index].load),
-                unsuited=suitability.sentences(its, run.baseline, run.settings, index),
+                unsuited=suitability.sentences(
+                    its, run.baseline, plan.settings_of(run.settings, index), index
+                ),
             )
         )
     return tuple(found)
@@ -136,6 +144,10 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
     if measured.run.settings.instructions:
         return _instructions(measured, view)
     match measured.kind:
+        case "matrix":
+            from cairn.report import matrix_report
+
+            return matrix_report.rendered(plan_report([measured]), view)
         case "scenarios":
             return _scenarios(measured, found, view)
         case "standings":
@@ -156,6 +168,20 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
             return _predictions(measured, found, view)
     text = _by_workload(measured.run, found, view)
     return "\n".join([text, whys_rendered(measured.run, whys, view)]) if whys else text
+
+
+def plan_report(
+    measured: Sequence[Measured],
+    *,
+    between: tuple[str, str] | None = None,
+    programs: Sequence[str] | None = None,
+) -> MatrixReport:
+    """Returns the report of one or more runs of a plan; see `matrix_board.of_runs`."""
+    from cairn.report import matrix_board
+
+    runs = [(one.run, one.samples, one.stopped) for one in measured]
+    groups = measured[0].groups
+    return matrix_board.of_runs(runs, between=between, programs=programs, groups=groups)
 
 
 def explained(measured: Measured) -> tuple[Why, ...]:

@@ -73,13 +73,13 @@ def ratios(run: Run, found: Standings, *, title: str, form: str, memory: bool = 
         row[0].set_yticks(range(len(names)), names, fontsize=7, parse_math=False)
     panels[0][0].set_ylim(len(names) - 0.5, -0.5)
     what = "peak memory" if memory else "time"
-    _framed(
+    framed(
         figure, run, title,
         f"{what} ÷ best of each workload · dot: estimate, line: {_percent(found.level)} interval "
         "· filled: shown to be worse than the best, hollow: may be the best, diamond: apparent "
         "best · band: interval of the geometric mean",
     )  # fmt: skip
-    return _drawn(figure, form)
+    return drawn_as(figure, form)
 
 
 def _cut(ratios: Sequence[float]) -> float:
@@ -198,7 +198,7 @@ def time_against_memory(run: Run, found: Standings, *, title: str, form: str) ->
     drawn = [
         (place, place.time, place.memory) for place in found.places if place.time and place.memory
     ]
-    style = _styles([place.contender for place in found.places])
+    style = styles([place.contender for place in found.places])
     points = []
     for place, time, memory in drawn:
         assert time is not None
@@ -235,9 +235,9 @@ def time_against_memory(run: Run, found: Standings, *, title: str, form: str) ->
         printable(place.contender) for place in found.places if not (place.time and place.memory)
     ]
     note = f" · not shown, because they have no mean: {', '.join(absent)}" if absent else ""
-    _framed(figure, run, title, f"crosses: {_percent(found.level)} intervals{note}")
-    _label(figure, axes, [("best everywhere", 1.0, 1.0), *points])
-    return _drawn(figure, form)
+    framed(figure, run, title, f"crosses: {_percent(found.level)} intervals{note}")
+    label_points(figure, axes, [("best everywhere", 1.0, 1.0), *points])
+    return drawn_as(figure, form)
 
 
 def _ticks(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
@@ -253,7 +253,7 @@ def _ticks(axes: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
 
 
 @without_glyph_warnings()
-def _label(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
+def label_points(figure: Figure, axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
     """Writes names near their points so that they cover neither each other nor a point.
 
     Each name takes the first free place around its point. Nearer places are tried before others. A
@@ -357,8 +357,8 @@ def percentiles(run: Run, found: Ranking, *, title: str, form: str) -> bytes:
         if rounds
         else "nothing measured"
     )
-    _framed(figure, run, title, f"time of an operation, {runs} · best median on top")
-    return _drawn(figure, form)
+    framed(figure, run, title, f"time of an operation, {runs} · best median on top")
+    return drawn_as(figure, form)
 
 
 _QUANTILES = (("median", "o", "#332288"), ("P95", "s", "#ddaa33"), ("P99", "D", "#cc6677"))
@@ -409,7 +409,7 @@ def _times_axis(axes: Axes, entries: Sequence[Entry]) -> None:
     axes.minorticks_off()
 
 
-def _styles(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+def styles(names: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     """Returns a colour and a marker for each name.
 
     Colours and markers depend on the set of names, not on the ranking.
@@ -428,7 +428,7 @@ def _percent(level: float) -> str:
     return f"{100 * level:g} %"
 
 
-def _framed(figure: Figure, run: Run, title: str, says: str) -> None:
+def framed(figure: Figure, run: Run, title: str, says: str) -> None:
     """Adds a title, and a footer with the explanation `says` and the machine."""
     host = run.host
     machine = ", ".join(filter(None, (host.cpu_model, f"{host.cpus} CPUs", host.libc, host.kernel)))
@@ -438,7 +438,7 @@ def _framed(figure: Figure, run: Run, title: str, says: str) -> None:
 
 
 @without_glyph_warnings()
-def _drawn(figure: Figure, form: str) -> bytes:
+def drawn_as(figure: Figure, form: str) -> bytes:
     """Returns the picture's bytes. A fixed salt makes the names in an SVG the same each time."""
     import matplotlib
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from cairn.binary import elf
 from cairn.binary.library import loaded_with
 from cairn.binary.program import behind_env, inspect_program
+from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, ProgramMissing, UsageError
 from cairn.model import Build, Contender, Settings
 
@@ -52,9 +53,10 @@ def _of_contenders(contenders: Sequence[Contender]) -> Iterator[tuple[str, str, 
 def _of_programs(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yields (name, path, part) for the programs of all workloads, their scripts and libraries."""
     seen = set()
-    for workload in settings.workloads:
-        words = _words(workload.command[0]) if settings.shell else list(workload.command)
-        if settings.shell:
+    for index, workload in enumerate(settings.workloads):
+        shell = settings_of(settings, index).shell
+        words = _words(workload.command[0]) if shell else list(workload.command)
+        if shell:
             yield from _of_program("/bin/sh", settings.folder)
         _, behind = behind_env(words)
         if not behind:
@@ -65,7 +67,7 @@ def _of_programs(settings: Settings) -> Iterator[tuple[str, str, str]]:
                 yield from _of_program(behind[0], settings.folder)
             except CairnError:
                 # The first word of a shell's line need not be a program.
-                if not settings.shell:
+                if not shell:
                     raise
         script = _script(behind, settings.folder)
         if script is not None:

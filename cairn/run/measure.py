@@ -9,9 +9,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from cairn import units
 from cairn.compare import comparison, endings, plan, rounds_needed, stats, suitability
@@ -31,8 +30,9 @@ from cairn.model import (
     value,
 )
 from cairn.run import batches, builds, time_budget
+from cairn.run.observer import Observer, Progress
 from cairn.run.proof import unproven
-from cairn.run.runner import Runner
+from cairn.run.runner import Runner, failed_before
 from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
 
@@ -58,55 +58,6 @@ _LOOKS_GROWTH = 1.05
 grown by this factor; see _look()."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The state of a run after a round."""
-
-    rounds: int
-    """The number of complete rounds of the slowest workload.
-
-    The slowest workload is the one that needs the most further rounds.
-    """
-    rounds_expected: int
-    """The estimated number of complete rounds at which the slowest workload is finished."""
-    rounds_range: tuple[int, int] | None
-    """The range of that number, if the rounds so far are too few for an estimate; else None."""
-    seconds_range: tuple[float, float] | None
-    """The range of the time that all workloads still need; None exactly if `rounds_range` is."""
-    seconds_left: float | None
-    """The estimated time that all workloads still need."""
-    half_width: float | None
-    """Half the length of the slowest workload's widest confidence interval; None before the first.
-    """
-    leading: str | None
-    """The contender that is furthest ahead of the baseline.
-
-    None while the baseline leads, and in a run of several workloads.
-    """
-
-
-class Observer(Protocol):
-    """A receiver of events. It is called between trials, never during one."""
-
-    def trial_begins(self, trial: Trial) -> None:
-        """The next trial is about to start."""
-
-    def trial_ended(self, sample: Sample, /) -> None:
-        """A trial was measured and stored."""
-
-    def contender_failed(self, name: str, why: str) -> None:
-        """The contender `name` failed and takes no further part."""
-
-    def told(self, sentence: str) -> None:
-        """`sentence` is a message for the user. The event that it reports changes no result."""
-
-    def warmed(self, size: int) -> None:
-        """From now on, `size` bytes of memory are touched before each round."""
-
-    def round_ended(self, progress: Progress) -> None:
-        """A round has ended."""
-
-
 _AGAIN_SHORT = 3
 """The number of additional runs of the baseline after a failure of a contender, if they are short.
 
@@ -125,6 +76,8 @@ class Measurement:
             settings = replace(settings, stdin=folder.stdin())
         self._runner = Runner(settings, run.contenders, scratch)
         self._observer = observer
+        self._by_cell = settings.by_cell or settings.reports
+        """Whether a failure ends only its cell, and the others go on."""
         self._samples: list[Sample] = []
         self._of: list[list[Sample]] = [[] for _ in run.settings.workloads]
         """By workload: its samples, whose wall time excludes deliberate sleep; see _judged()."""
@@ -181,12 +134,12 @@ class Measurement:
 
         Raises ProgramFailed when the baseline fails, ContenderFailed when nothing is left to
         compare or the baseline has no proof of load, and Interrupted on ctrl-C. All trials before
-        the error are stored. In a run of built-in workloads, the run continues after a failure: a
+        the error are stored. A run of built-in workloads or of a plan continues after a failure: a
         failed baseline ends only its workload, and another contender leaves only this workload.
         """
         settings = self._run.settings
         for workload, name in sorted(self._failed):
-            if name == self._run.baseline and not settings.reports:
+            if name == self._run.baseline and not self._by_cell:
                 raise ProgramFailed(
                     f"this run has already failed under {self._run.baseline}; begin a new run"
                 )
@@ -262,14 +215,16 @@ class Measurement:
 
         Raises UsageError if the numbers would mean nothing at all.
         """
-        settings = self._run.settings
         competing = {one.name for one in self._run.competing}
         for workload, of in enumerate(self._of):
+            settings = self._settings_of(workload)
             its = [sample for sample in of if sample.trial.contender in competing]
             for one in judged(its, self._run.baseline, settings, workload):
-                if one.hopeless:
+                if one.hopeless and not settings.by_cell:
                     self._folder.mark_stopped("before the first round")
                     raise UsageError(one.sentence)
+                if one.hopeless:
+                    self._settled[workload] = "cannot be compared"
                 several = len(self._of) > 1
                 where = f"{settings.workloads[workload].name}: " if several else ""
                 self._observer.told(where + one.sentence)
@@ -341,7 +296,19 @@ class Measurement:
             because = None if workload in self._settled else self._enough(workload)
             if because is not None:
                 self._settled[workload] = because
+        if self._run.settings.by_cell and not self._room_for_round():
+            self._settled |= dict.fromkeys(self._unsettled(), TIME_BUDGET)
         return len(self._settled) == len(self._of)
+
+    def _room_for_round(self) -> bool:
+        """Whether the budget has room for a whole round of a plan; True before the first."""
+        left = self._unsettled()
+        if any(not self._complete(w, self._ratios(w)) for w in left):
+            return True
+        return self._budget.has_room(sum(self._round_s(w) for w in left))
+
+    def _settings_of(self, workload: int) -> Settings:
+        return plan.settings_of(self._run.settings, workload)
 
     def _carry_out(self, trials: Sequence[Trial], *, watch: bool = False) -> None:
         """Runs the trials, without finished workloads and without contenders that failed in them.
@@ -370,11 +337,16 @@ class Measurement:
     def _take(self, trial: Trial, *, watch: bool = False) -> None:
         self._observer.trial_begins(trial)
         number = 1 if watch else self._repeats(trial)
-        sample, trace = (
-            self._runner.trial(trial, watch=watch)
-            if number == 1
-            else self._runner.batch(trial, number)
-        )
+        try:
+            sample, trace = (
+                self._runner.trial(trial, watch=watch)
+                if number == 1
+                else self._runner.batch(trial, number)
+            )
+        except UsageError as error:
+            if not self._run.settings.by_cell:
+                raise
+            sample, trace = failed_before(trial, time.time(), str(error))
         self._watch.refuse_changed()
         self._check_environment(sample)
         sample = self._beside_successes(self._judged_by_endings(self._verified(sample)))
@@ -409,7 +381,7 @@ class Measurement:
 
     def _may_be_the_program(self, sample: Sample) -> bool:
         """Whether the program itself may fail now and then, or print something new each time."""
-        settings = self._run.settings
+        settings = self._settings_of(sample.trial.workload)
         return (
             sample.trial.contender != self._run.baseline
             and (sample.signal, sample.timed_out) == (None, False)
@@ -494,7 +466,7 @@ class Measurement:
         the whole output must be the same. For built-in workloads, the checksum in the report must
         be the same.
         """
-        settings = self._run.settings
+        settings = self._settings_of(sample.trial.workload)
         first = self._first.get((sample.trial.workload, self._run.baseline), sample)
         if sample.failure is None and first.load and not sample.load:
             why = (
@@ -512,7 +484,8 @@ class Measurement:
         )
         if settings.reports:
             return replace(sample, failure=f"computed another checksum {other}")
-        return replace(sample, failure=f"printed something else {other} (--verify same-output)")
+        option = "" if settings.by_cell else " (--verify same-output)"
+        return replace(sample, failure=f"printed something else {other}{option}")
 
     def _judged_by_endings(self, sample: Sample) -> Sample:
         """The sample, marked as failed if its processes ended otherwise than under the baseline.
@@ -555,17 +528,19 @@ class Measurement:
 
     def _report_unchecked(self) -> None:
         """Tells the observer which workloads have no checksum. Their results are not compared."""
-        if self._run.settings.reports:
-            settings = self._run.settings
-            without = sorted(
-                {cell[0] for cell, sample in self._first.items() if sample.output_digest is None}
+        without = sorted(
+            {
+                workload
+                for (workload, _), sample in self._first.items()
+                if sample.output_digest is None and self._settings_of(workload).reports
+            }
+        )
+        if without:
+            names = ", ".join(self._run.settings.workloads[workload].name for workload in without)
+            self._observer.told(
+                f"the results of {names} are not compared: "
+                "with --seconds the work differs from run to run"
             )
-            if without:
-                names = ", ".join(settings.workloads[workload].name for workload in without)
-                self._observer.told(
-                    f"the results of {names} are not compared: "
-                    "with --seconds the work differs from run to run"
-                )
 
     def _fail(self, sample: Sample, errors: str) -> None:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
@@ -576,7 +551,7 @@ class Measurement:
             for one in suitability.before_rounds(
                 [replace(sample, failure=None)], name, settings, workload
             ):
-                if one.hopeless:
+                if one.hopeless and not settings.by_cell:
                     raise UsageError(one.sentence)
         several = len(settings.workloads) > 1
         where = f" on {settings.workloads[workload].name}" if several else ""
@@ -584,7 +559,7 @@ class Measurement:
         if settings.instructions:
             return
         if name == self._run.baseline:
-            if settings.reports:
+            if self._by_cell:
                 self._settled[workload] = f"fails under {name}"
                 return
             if (problem := unproven(sample)) is not None:
@@ -601,7 +576,7 @@ class Measurement:
             (workload, one) in self._failed for one in competing if one != self._run.baseline
         ):
             self._settled[workload] = "nothing left to compare"
-            if settings.reports or len(self._settled) < len(settings.workloads):
+            if self._by_cell or len(self._settled) < len(settings.workloads):
                 return
             raise ContenderFailed(
                 f"nothing is left to compare {self._run.baseline} with{where}: {name} {why}"
@@ -618,6 +593,8 @@ class Measurement:
                 return look.because or "stopped"
         elif done >= (rule.max_rounds if rule.precision is None else rule.min_rounds):
             return units.counted(done, "round")
+        if rule.budget_s is None or self._run.settings.by_cell:
+            return None
         left = sum(self._round_s(w) for w in self._unsettled())
         return TIME_BUDGET if done >= 1 and not self._budget.has_room(left) else None
 

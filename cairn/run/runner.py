@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 import os
 import re
@@ -23,6 +22,7 @@ import msgspec
 from cairn import native, units
 from cairn.allocators.contenders import carryable, is_another_build
 from cairn.compare import instructions, load_output, suitability
+from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.memory import Memory, MemoryDivision
 from cairn.model import (
@@ -31,15 +31,15 @@ from cairn.model import (
     CpuSamples,
     ProbeSummary,
     Proof,
-    Reported,
     Sample,
     Settings,
     Trial,
     signal_name,
 )
-from cairn.run import batches, workloads
+from cairn.run import batches, outputs
 from cairn.run.endings import endings
 from cairn.run.idle_server import IdleServer
+from cairn.run.outputs import last_line
 from cairn.run.proof import another_build, judge, lost_preload, not_behind, without_proof
 from cairn.run.server import Session
 
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from cairn.profile.spare import Spare
     from cairn.profile.tally import Tree
 
-_TAIL_BYTES = 4096
-"""The number of bytes at the end of stderr that are kept."""
 _POLL_S = 0.05
 """The interval at which the witness's file of a watched trial is read."""
 _GRACE_S = 1.0
@@ -180,6 +178,8 @@ class Runner:
 
     def __init__(self, settings: Settings, contenders: Sequence[Contender], scratch: Path) -> None:
         self._settings = settings
+        self._of = [settings_of(settings, index) for index in range(len(settings.workloads))]
+        """By workload: the settings of its trials."""
         self._contenders = {contender.name: carried(contender, scratch) for contender in contenders}
         for contender in contenders:
             for path in contender.preload:
@@ -216,7 +216,7 @@ class Runner:
 
     def _trial(self, trial: Trial, watch: bool, spare: Spare | None) -> tuple[Sample, Trace]:
         """The same as trial(). `spare` is the spare memory of a trial with the probe."""
-        settings = self._settings
+        settings, own = self._of[trial.workload], self._settings.workloads[trial.workload].own
         contender = self._contenders[trial.contender]
         session = self._session(trial.workload)
         command = command_line(settings, trial.workload)
@@ -236,7 +236,9 @@ class Runner:
             or session
         )
         looked_at = settings.why and not contender.probed and not settings.instructions
-        environment = preload_environment(contender, self._witness, report, os.environ)
+        environment = dict(own.environment) | preload_environment(
+            contender, self._witness, report, os.environ
+        )
         if contender.probed:
             environment |= {"CAIRN_PROBE": str(self._profiles)}
         if spare is not None:
@@ -267,10 +269,10 @@ class Runner:
         )
 
         witness = report.read_bytes()
-        errors = _tail(stderr)
+        errors = outputs.tail(stderr)
         counted = None
         if settings.instructions:
-            counted, errors = _counted(_tail(stderr, _VALGRIND_BYTES))
+            counted, errors = outputs.counted(outputs.tail(stderr, _VALGRIND_BYTES))
         proof = judge(witness, contender, launched.pid, seen_by(contender))
         summary = None
         unrecorded: dict[str, dict[str, int]] = {}
@@ -289,7 +291,7 @@ class Runner:
                 launched.signal,
                 launched.left_behind,
                 settings.ok_exit,
-                last_line(errors) or last_line(_tail(stdout)),
+                last_line(errors) or last_line(outputs.tail(stdout)),
             )
             if failure is None and proof.problem is not None:
                 failure = without_proof(proof.problem)
@@ -297,9 +299,12 @@ class Runner:
         load = load_output.read(loaded.output) if loaded is not None else {}
         if failure is None and output is not None:
             metrics, failure = self._search((output, stderr), loaded.output if loaded else None)
-            digest = _digest(output) if settings.verify_output else None
+            if settings.verify_output:
+                files = (output, *map(Path, own.written))
+                digest, problem = outputs.digest_of(files)
+                failure = failure or problem
         if failure is None and settings.reports:
-            reported, digest, failure = _reported(stdout)
+            reported, digest, failure = outputs.reported(stdout)
         if failure is None and load_output.failed_share(load) > _FAILED_REQUESTS_MOST:
             failure = (
                 f"failed in {units.percent(load_output.failed_share(load), signed=False)} of the "
@@ -368,7 +373,7 @@ class Runner:
 
     def _session(self, workload: int) -> Session | None:
         """The session of a server, for one trial; None if the program is not a server."""
-        settings = self._settings
+        settings = self._of[workload]
         load = settings.workloads[workload].load
         if not load:
             return None
@@ -405,7 +410,7 @@ class Runner:
         if found is None or not self._settings.why:
             probed = None
         else:
-            command = tuple(command_line(self._settings, trial.workload))
+            command = tuple(command_line(self._of[trial.workload], trial.workload))
             probed = profile_summary.summarized(
                 replace(found, tree=tree_of(launched, command, contender))
             )
@@ -438,9 +443,10 @@ class Runner:
                     os.killpg(process.pid, signal.SIGTERM)
                 raise
         if status != 0:
-            tail = last_line(_tail(errors_file))
+            tail = last_line(outputs.tail(errors_file))
+            option = name if self._settings.by_cell else f"--{name}"
             raise UsageError(
-                f"the --{name} command failed with {ending(status)}" + (f": {tail}" if tail else "")
+                f"the {option} command failed with {ending(status)}" + (f": {tail}" if tail else "")
             )
 
     def touch(self, size: int) -> None:
@@ -524,7 +530,7 @@ class Runner:
         gave no proof, the failure of the program is returned.
         """
         unproven = None if problem is None else without_proof(problem)
-        settings = self._settings
+        settings = self._of[trial.workload]
         why = f": {last_line(errors)}" if last_line(errors) else ""
         if launched.exec_errno is not None:
             command = settings.workloads[trial.workload].command
@@ -580,6 +586,16 @@ class Runner:
             except (ValueError, AttributeError):
                 return found, f"printed {number!r} where --metric {pattern.name} expects a number"
         return found, None
+
+
+def failed_before(trial: Trial, started_at: float, why: str) -> tuple[Sample, Trace]:
+    """The failed sample of a trial that could not begin, because its preparation failed."""
+    return Sample(
+        trial=trial, started_at=started_at, exit_code=None, signal=None, timed_out=False,
+        wall_ns=0, user_ns=0, system_ns=0, minor_faults=0, major_faults=0, voluntary_switches=0,
+        involuntary_switches=0, memory=Memory("not measured", None, None, None),
+        proof=Proof(processes=0, loaded=0, owner=None), failure=f"cannot be run: {why}",
+    ), Trace(witness=b"", stderr_tail=why)  # fmt: skip
 
 
 def memory_of(launched: Launched, proof: Proof, *, workload: bool) -> Memory:
@@ -669,12 +685,6 @@ def _lost(status: int) -> str:
     )
 
 
-def last_line(text: str) -> str:
-    """The last non-empty line, at most 200 characters of it; empty if there is none."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
-
-
 def carried(contender: Contender, scratch: Path) -> Contender:
     """The contender with paths that LD_PRELOAD can carry. A probed contender preloads the probe.
 
@@ -712,48 +722,6 @@ def carried_witness(scratch: Path) -> Path:
     """The witness's library by a path that LD_PRELOAD can carry."""
     (path,) = carryable([str(native.witness())], scratch)
     return Path(path)
-
-
-def _tail(path: Path, limit: int = _TAIL_BYTES) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - limit))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _reported(path: Path) -> tuple[Reported | None, str | None, str | None]:
-    """A workload's report and its digest, or the failure if there is no valid report.
-
-    The digest must be the same under every contender; see workloads.digest().
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - workloads.LINE_MAX_BYTES))
-            found = workloads.reported(file.read())
-    except OSError as error:
-        return None, None, f"left no readable report: {error.strerror}"
-    except workloads.NotReported as error:
-        return None, None, str(error)
-    return found, workloads.digest(found), None
-
-
-def _counted(errors: str) -> tuple[float | None, str]:
-    """Returns callgrind's count of the command's instructions, and the command's own stderr.
-
-    The count covers all threads of the command. It is None if callgrind printed no count.
-    """
-    counts = re.findall(r"^==\d+== Collected : (\d+)$", errors, re.MULTILINE)
-    own_errors = re.sub(r"^==\d+==.*\n?", "", errors, flags=re.MULTILINE)
-    return (float(counts[-1]) if counts else None), own_errors[-_TAIL_BYTES:]
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _watch(pipe: int, report: Path | None, launcher: int) -> tuple[str | None, str | None]:

@@ -10,7 +10,7 @@ from support.comparisons import a_sample
 
 from cairn.cli import progress
 from cairn.model import StopRule, Trial
-from cairn.run.measure import Progress
+from cairn.run.observer import Progress
 
 
 def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(

@@ -17,7 +17,8 @@ from cairn.compare import comparison
 from cairn.doctor import machine
 from cairn.errors import CairnError
 from cairn.model import SCHEMA, Contender, Run, Sample, Settings, StopRule, Trial, Workload
-from cairn.run.measure import Measurement, Progress
+from cairn.run.measure import Measurement
+from cairn.run.observer import Progress
 from cairn.run.store import Folder
 
 SIZES = 70_000

@@ -128,7 +128,7 @@ C_ORDER: dict[str, list[str]] = {
 }
 """The files of each folder of src in their order. A file sees only files before it."""
 
-GROUND = ("__init__", "errors", "verdict", "memory", "model", "units", "native")
+GROUND = ("__init__", "errors", "verdict", "memory", "own_settings", "model", "units", "native")
 """The modules outside the folders. Each sees only those before it."""
 
 PYTHON_LAYERS: dict[str, set[str]] = {
@@ -141,8 +141,9 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "doctor": {"ground", "binary", "profile"},
     "why": {"ground", "compare", "profile", "findings"},
     "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
+    "matrix": {"ground", "binary", "compare", "allocators", "doctor", "run"},
     "report": {"ground", "compare", "profile", "findings", "why"},
-    "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "report"},
+    "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "matrix", "report"},
     "cli": {
         "ground",
         "binary",
@@ -152,6 +153,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
         "doctor",
         "why",
         "run",
+        "matrix",
         "report",
         "bench",
     },

@@ -1,0 +1,360 @@
+"""cairn matrix: many programs under many contenders, by a plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from cairn import units
+from cairn.cli import measurement as making
+from cairn.cli import options
+from cairn.cli.console import check_out, given, output_of, say, stderr, wants_color, width_of
+from cairn.cli.root_command import cli
+from cairn.errors import CairnError, UsageError
+from cairn.model import BENCH_ROUNDS_MOST
+from cairn.report.formatting import printable
+from cairn.report.view import WIDTH, Form, View
+from cairn.run import store
+
+if TYPE_CHECKING:
+    from cairn.matrix.programs import Examination
+    from cairn.matrix.runs import NamedPlan
+
+_FORMS: dict[str, Form] = {
+    ".txt": "text", "": "text", ".md": "md", ".csv": "csv", ".json": "json", ".tex": "tex",
+}  # fmt: skip
+_PICTURES = {".svg": "svg", ".png": "png"}
+_CHARTS = ("time", "memory", "plane", "heat")
+
+_ALLOCATORS = click.option(
+    "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
+    help="Use these contenders instead of the plan's own; written as for 'cairn compare'.",
+)  # fmt: skip
+_ROUNDS = click.option(
+    "-r", "--rounds", type=click.IntRange(1, BENCH_ROUNDS_MOST), metavar="N",
+    help="Number of rounds. Default: that of the plan.",
+)  # fmt: skip
+_ONLY = click.option(
+    "--only", multiple=True, metavar="PROGRAM",
+    help="Take only this program of the plan; repeat it for more.",
+)  # fmt: skip
+
+
+@cli.group()
+def matrix() -> None:
+    """Measure many programs under many contenders, by a plan.
+
+    A plan is a file in TOML that names programs, contenders and rounds; docs/matrix.md describes
+    it. The plans 'founding', 'suite' and 'unseen' come with cairn.
+
+    \b
+      cairn matrix check plan.toml           what is missing, and how long a run takes
+      cairn matrix run plan.toml             measure, and show the table
+      cairn matrix report last -o table.tex  show it again: text, Markdown, CSV, JSON, LaTeX, SVG
+      cairn matrix status                    how far a run has come
+    """
+
+
+@matrix.command()
+@click.argument("plan", metavar="PLAN")
+@_ALLOCATORS
+@_ROUNDS
+@_ONLY
+@options.COLOR
+def check(
+    plan: str, specs: tuple[str, ...], rounds: int | None, only: tuple[str, ...], color: str
+) -> None:
+    """Check a plan; run nothing.
+
+    Prints every mistake with its line and its reason. If there is none: which programs and
+    allocators are missing here, what each program cannot show, and about how long a run takes.
+
+    Exit codes: 0 something can be measured, 2 the plan has mistakes, 3 no program can be measured,
+    4 there is nothing to compare.
+    """
+    from cairn.matrix import programs, runs
+    from cairn.report.terminal import Screen
+
+    named = runs.load(plan)
+    found = runs.examine(named, only)
+    screen = Screen(output_of("text", False, color, None, False).view)
+    width = max(len(one.program.name) for one in found) + 2
+    for one in found:
+        sign, says, style = _state(one)
+        screen.entry(((sign, 1, style), (printable(one.program.name), width, "")), printable(says))
+    here = [one.program for one in found if one.runs]
+    competing = runs.competing(*_contenders(named, specs))
+    screen.line()
+    for sentence in competing.absent:
+        screen.line(f"▲ {printable(sentence)}", "yellow")
+    number = rounds or named.plan.rounds
+    names = ", ".join(printable(one.name) for one in competing.contenders)
+    screen.line(
+        f"{len(here)} of {units.counted(len(found), 'program')}, "
+        f"{len(competing.contenders)} contenders: {names}"
+    )
+    if here:
+        seconds, unknown = programs.expected_s(here, len(competing.contenders), number)
+        budget = named.plan.budget_s
+        most = f", {units.duration(budget)} at most" if budget is not None else ""
+        guessed = (
+            f" ({units.counted(unknown, 'program')} without 'seconds' counted as "
+            f"{programs.UNKNOWN_S:g} s)"
+            if unknown
+            else ""
+        )
+        screen.line(
+            f"about {units.duration(seconds)} for {units.counted(number, 'round')} and the "
+            f"warm-up{most}{guessed}"
+        )
+    click.echo(screen.text(), nl=False, color=True)
+    runs.runnable(found)
+
+
+def _state(one: Examination) -> tuple[str, str, str]:
+    """Returns a sign, a description and a style."""
+    program = one.program
+    if not one.runs:
+        return "✘", one.why_not, "red"
+    about = f"{program.kind}, {program.seconds:g} s a run" if program.seconds else program.kind
+    if program.unchecked:
+        about += f"; its output is not compared: {program.unchecked}"
+    if one.warnings:
+        return "▲", f"{about}. {' '.join(one.warnings)}", "yellow"
+    return "✔", about, "green"
+
+
+def _contenders(named: NamedPlan, specs: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Returns the contenders as written for -a, and the baseline's name."""
+    from cairn.allocators.contenders import parse_contender, split_contenders
+
+    given_ = tuple(part for spec in specs for part in split_contenders(spec))
+    chosen = given_ or named.plan.contenders
+    if not chosen:
+        raise UsageError("the plan names no contenders; name them with -a system,jemalloc")
+    names = [parse_contender(spec).name for spec in chosen]
+    baseline = named.plan.baseline or "system"
+    if baseline not in names:
+        baseline = "system" if given_ and "system" in names else names[0]
+    return chosen, baseline
+
+
+@matrix.command()
+@click.argument("plan", metavar="[PLAN]", required=False)
+@_ALLOCATORS
+@_ROUNDS
+@click.option(
+    "--budget", type=options.SOME_TIME, metavar="DURATION",
+    help="End after this time, with whole rounds only. Default: that of the plan.",
+)  # fmt: skip
+@_ONLY
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N",
+    help="Seed of the random order of runs. Default: that of the plan, else a random one.",
+)  # fmt: skip
+@click.option(
+    "--resume", metavar="RUN",
+    help="Continue an interrupted run: 'last', an id or a path. Its plan stays as it was.",
+)  # fmt: skip
+@click.option("--full", is_flag=True, help="Show the intervals of all ratios, too.")
+@options.RESULTS
+@options.COLOR
+def run(
+    plan: str | None, specs: tuple[str, ...], rounds: int | None, budget: float | None,
+    only: tuple[str, ...], seed: int | None, resume: str | None, full: bool,
+    results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Measure a plan: every contender once on every program in each round, in random order.
+
+    Programs that are missing are named and left out. The inputs are made once, from their seeds.
+    All contenders must print the same as the baseline. A contender that fails on a program loses
+    this cell and its means; the others go on.
+
+    \b
+      cairn matrix run founding --rounds 10
+      cairn matrix run unseen --budget 2h -a system,jemalloc,mimalloc3
+      cairn matrix run --resume last
+
+    Exit codes: 0 success, 1 cairn failed, 2 usage or a broken plan, 3 a program fails under the
+    baseline, 4 one fails under another contender only, 130 interrupted (continue with --resume).
+    """
+    console = stderr(color)
+    output = output_of("text", full, color, None, False)
+    where = results or store.root()
+    if resume is not None:
+        making.refuse_beside_resume()
+        of, folder = making.resumed(where, resume)
+        if not _is_plan(of.experiment):
+            raise UsageError(f"{resume} is no run of a plan; continue it with the command it had")
+        making.conduct(console, of, folder, "cairn matrix run", output)
+        return
+    if plan is None:
+        raise UsageError("which plan? For example: cairn matrix run suite")
+    from cairn.matrix import inputs, programs, runs
+
+    named = runs.load(plan)
+    found = runs.examine(named, only)
+    here = runs.runnable(found)
+    competing = runs.competing(*_contenders(named, specs))
+    for one in found:
+        if not one.runs:
+            say(console, "▲", f"{one.program.name} is left out: {one.why_not}")
+    for sentence in competing.absent:
+        say(console, "▲", f"left out: {sentence}")
+    for program in here:
+        inputs.make(program, lambda text: say(console, "prepare", text))
+    named.folder.mkdir(parents=True, exist_ok=True)
+    left_out = [one for one in found if not one.runs]
+    notes = [*programs.notes_of(named.plan, here)]
+    if left_out:
+        notes.append(f"not measured here: {', '.join(one.program.name for one in left_out)}")
+    of = making.described(
+        programs.settings_of(here, named.folder), competing.contenders, competing.baseline,
+        runs.rule(named.plan, rounds, budget), named.plan.seed if seed is None else seed,
+        tuple(notes), experiment=f"{runs.EXPERIMENT} {named.name}",
+    )  # fmt: skip
+    making.conduct(console, of, store.Folder.create(where, of), "cairn matrix run", output)
+
+
+def _is_plan(experiment: str | None) -> bool:
+    from cairn.matrix.runs import EXPERIMENT
+
+    return (experiment or "").partition(" ")[0] == EXPERIMENT
+
+
+@matrix.command()
+@click.argument("names", metavar="[RUN]…", nargs=-1)
+@click.option(
+    "--between", nargs=2, metavar="OLD NEW",
+    help="Divide contender NEW by contender OLD, such as two versions of one allocator.",
+)  # fmt: skip
+@_ONLY
+@click.option(
+    "--chart", type=click.Choice(_CHARTS), default="time", show_default=True, metavar="NAME",
+    help="Picture that -o FILE.svg or FILE.png holds: dots with intervals (time, memory), the "
+    "time-memory plane (plane), or a heat map (heat).",
+)  # fmt: skip
+@click.option("--full", is_flag=True, help="Show the intervals of all ratios, too.")
+@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each cell.")
+@click.option("--md", "form", flag_value="md", help="Print Markdown.")
+@click.option("--latex", "form", flag_value="tex", help="Print two tables in LaTeX (booktabs).")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write to FILE. Its ending chooses the form: .txt .md .csv .json .tex .svg .png.",
+)  # fmt: skip
+@options.FORCE
+@options.RESULTS
+@options.COLOR
+def report(
+    names: tuple[str, ...], between: tuple[str, str] | None, only: tuple[str, ...], chart: str,
+    full: bool, form: Form | None, out: Path | None, force: bool, results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Show runs of a plan: RUN is 'last', an id, a folder or a run file.
+
+    Several runs are merged: ratios are formed within each run, and then combined. So runs on other
+    machines, or of other days, are compared with nothing but themselves.
+
+    \b
+      cairn matrix report last --full
+      cairn matrix report RUN1 RUN2 -o table.tex
+      cairn matrix report last --between mimalloc3@3.1.5 mimalloc3@3.3.2
+      cairn matrix report last --chart plane -o plane.svg
+    """
+    from cairn.report import matrix_charts, matrix_report
+    from cairn.report.run import plan_report
+
+    view, picture = _form(form, full, out, force, color)
+    where = results or store.root()
+    found = []
+    for name in names or ("last",):
+        one = making.measured(store.find(where, name))
+        if one.kind != "matrix":
+            raise UsageError(f"{name} is no run of a plan; 'cairn report {name}' shows it")
+        found.append(one)
+    if len({one.run.id for one in found}) < len(found):
+        raise UsageError("a run is given twice; merging counts each run once")
+    made = plan_report(found, between=between, programs=_programs(only))
+    if picture is None:
+        _emit(matrix_report.rendered(made, view), out, force)
+        return
+    if not made.result.whole_rounds:
+        raise CairnError("there is no complete round yet, so there is nothing to draw")
+    title = f"plan {(made.run.experiment or '').partition(' ')[2]}"
+    _emit(matrix_charts.CHARTS[chart](made, title, picture), out, force)
+
+
+def _programs(only: Sequence[str]) -> Sequence[str] | None:
+    return only or None
+
+
+def _emit(content: str | bytes, out: Path | None, force: bool) -> None:
+    from cairn.cli.console import emit
+
+    emit(content, out, force)
+
+
+def _form(
+    form: Form | None, full: bool, out: Path | None, force: bool, color: str
+) -> tuple[View, str | None]:
+    """Returns the view of a text, and the form of a picture, which is None for a text."""
+    import sys
+
+    picture = None
+    if out is not None and form is None:
+        picture = _PICTURES.get(out.suffix)
+        if picture is None and out.suffix not in _FORMS:
+            raise UsageError(
+                f"the ending of {out} chooses no form; use .txt, .md, .csv, .json, .tex, .svg or "
+                ".png"
+            )
+        form = _FORMS.get(out.suffix, "text")
+    if picture is None and "--chart" in set(given(set())):
+        raise UsageError("--chart chooses a picture; write it with -o FILE.svg or FILE.png")
+    check_out(out, force)
+    colored = wants_color(color, sys.stdout) and (out is None or color == "always")
+    width = WIDTH if out is not None else width_of(sys.stdout)
+    return View(form or "text", full, colored, width), picture
+
+
+@matrix.command()
+@click.argument("name", metavar="[RUN]", default="last")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@options.RESULTS
+@options.COLOR
+def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
+    """Show how far a run of a plan has come, which cells failed, and how long the rest takes.
+
+    RUN is 'last', an id or a folder. The run itself goes on undisturbed.
+    """
+    import json
+
+    from cairn.matrix import progress
+    from cairn.report.terminal import Screen
+
+    stored = store.find(results or store.root(), name)
+    run_ = stored.run()
+    if not _is_plan(run_.experiment):
+        raise UsageError(f"{name} is no run of a plan; 'cairn report {name}' shows it")
+    runs_now = stored.path.is_dir() and store.is_measured(stored.path)
+    now = progress.of(run_, stored.samples(), stored.stopped(), runs_now=runs_now)
+    if as_json:
+        click.echo(json.dumps(progress.document(run_, now), indent=1))
+        return
+    screen = Screen(output_of("text", False, color, None, False).view)
+    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run_.created_at))
+    screen.line(f"{run_.id} · plan {printable(now.plan)} · begun {began} · {now.state}", "bold")
+    left = f" · about {units.duration(now.seconds_left)} left" if now.seconds_left else ""
+    screen.line(
+        f"{now.rounds} of {units.counted(now.planned, 'round')} complete · {now.done} of "
+        f"{now.trials} runs{left}"
+    )
+    for sentence in now.failures:
+        screen.line(f"✘ {printable(sentence)}", "red", hanging=2)
+    if now.resumable:
+        screen.line(f"Next: cairn matrix run --resume {run_.id}")
+    click.echo(screen.text(), nl=False, color=True)

@@ -1,0 +1,431 @@
+"""Programs × contenders: ratios to the baseline, geometric means, and who wins where.
+
+A comparison (`compare`) judges one program. Standings judge allocators by the best of each
+workload. A matrix is the table of a paper: every contender of a plan divided by one baseline, on
+every program, in time and in memory. It can be made from several runs of the same plan, such as
+runs on several machines.
+
+Always true here:
+
+- Ratios are formed within a round of one run, and combined over runs afterwards. A run counts by
+  the number of its rounds.
+- A contender that failed on a program has no ratio there, and no mean. The others lose nothing.
+- A program that failed under the baseline has no ratios, and is in no mean.
+- All means of a measure are over the same programs and the same whole rounds.
+- The interval of a ratio is at 95 % by itself. A ratio counts as proven only if Holm's procedure
+  over the contenders of its program says so, and if it is outside ±margin.
+
+All functions are pure. `bootstrap` explains the intervals of means.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cairn.compare import bootstrap, ratios, stats
+from cairn.compare.bootstrap import Layer
+from cairn.compare.load_output import REQUEST_TIME
+from cairn.compare.ratios import MEMORY_KEYS, Rounds
+from cairn.model import ACTIVE, PEAK, Interval, Run, Sample, value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Measure = Literal["time", "memory"]
+MEASURES: tuple[Measure, ...] = ("time", "memory")
+
+Outcome = Literal["less", "more", "same", "open"]
+"""Proven to be less or more than the baseline; proven to be within the margin; none of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRatio:
+    """A contender's number divided by the baseline's, on one program; 0.9 is a tenth less."""
+
+    estimate: float
+    interval: Interval | None
+    """None for a single round."""
+    outcome: Outcome
+    rounds: int
+    """The number of complete rounds, over all runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRatios:
+    """One contender on one program. None means not measured."""
+
+    time: PairedRatio | None
+    memory: PairedRatio | None
+    time_ns: float | None
+    """The median over complete rounds; of several runs, that of the first."""
+    memory_bytes: float | None
+    failure: str | None = None
+    """The contender's first failure here, as the rest of a sentence."""
+
+    def of(self, measure: Measure) -> PairedRatio | None:
+        """The ratio of this measure."""
+        return self.time if measure == "time" else self.memory
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricMean:
+    """The geometric mean of ratios over programs, with its bootstrap interval."""
+
+    estimate: float
+    interval: Interval | None
+    """None with fewer than two whole rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """On how many programs a contender is proven better or worse than the baseline."""
+
+    wins: int
+    ties: int
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """Everything that a report of a plan needs, made from stored samples alone."""
+
+    baseline: str
+    contenders: tuple[str, ...]
+    """Those that are divided by the baseline, in the order of the plan."""
+    programs: tuple[str, ...]
+    cells: Mapping[tuple[str, str], ProgramRatios]
+    """By program and contender, the baseline included."""
+    rounds: Mapping[str, int]
+    """By program: the number of complete rounds, over all runs."""
+    over: Mapping[Measure, tuple[str, ...]]
+    """By measure: the programs over which the means are taken."""
+    whole_rounds: int
+    """The number of rounds in which every program of the means of time was complete."""
+    means: Mapping[tuple[Measure, str], GeometricMean]
+    """By measure and contender; a contender that failed on any program is absent."""
+    groups: Mapping[tuple[Measure, str], GeometricMean]
+    """By measure and group: the mean over the contenders of a group."""
+    rivals: Mapping[Measure, tuple[str, ...]]
+    """By measure: the contender with the least mean, then those not proven to be behind it."""
+    runs: int
+    method: str | None
+    """How memory was measured; None if not at all, or in several ways."""
+    level: float = 1 - stats.ALPHA
+
+    def score(self, measure: Measure, contender: str) -> Score:
+        """The wins, ties and losses over the programs on which the contender has a ratio."""
+        found = [self.cells[program, contender].of(measure) for program in self.programs]
+        outcomes = [ratio.outcome for ratio in found if ratio is not None]
+        wins, losses = outcomes.count("less"), outcomes.count("more")
+        return Score(wins, len(outcomes) - wins - losses, losses)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One program in one run."""
+
+    rounds: Rounds
+    keys: Mapping[Measure, str]
+
+
+def result(
+    runs: Sequence[tuple[Run, Sequence[Sample]]],
+    *,
+    baseline: str,
+    contenders: Sequence[str] | None = None,
+    programs: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+) -> PlanResult:
+    """The result of one or more runs.
+
+    contenders: None for all except the baseline. programs: None for all.
+    groups: by name of a group its contenders, for means over groups.
+    """
+    known = list(dict.fromkeys(one.name for run, _ in runs for one in run.competing))
+    names = [baseline, *(name for name in contenders or known if name != baseline)]
+    wanted = list(dict.fromkeys(w.name for run, _ in runs for w in run.settings.workloads))
+    wanted = [name for name in wanted if programs is None or name in programs]
+    margin = runs[0][0].rule.margin
+    parts = {
+        program: [
+            (number, _Part(ratios.complete(samples, names, index), _keys(samples, index)))
+            for number, (run, samples) in enumerate(runs)
+            for index, workload in enumerate(run.settings.workloads)
+            if workload.name == program
+        ]
+        for program in wanted
+    }
+    cells = {}
+    for program in wanted:
+        cells.update(_row(program, [part for _, part in parts[program]], names, margin))
+    others = names[1:]
+    failed = {
+        name
+        for name in others
+        for program in wanted
+        if cells[program, name].failure is not None and cells[program, baseline].failure is None
+    }
+    standing = [name for name in others if name not in failed]
+    over: dict[Measure, tuple[str, ...]] = {}
+    means: dict[tuple[Measure, str], GeometricMean] = {}
+    of_groups: dict[tuple[Measure, str], GeometricMean] = {}
+    rivals: dict[Measure, tuple[str, ...]] = {}
+    whole = 0
+    for measure in MEASURES:
+        over[measure] = tuple(
+            program
+            for program in wanted
+            if all(cells[program, name].of(measure) is not None for name in standing)
+            and cells[program, baseline].failure is None
+            and standing
+        )
+        layers = _layers(parts, over[measure], measure, baseline, standing, len(runs))
+        if measure == "time":
+            whole = sum(len(layer.logs) for layer in layers)
+        if not layers:
+            over[measure] = ()
+            continue
+        centres, draws = bootstrap.means(layers), bootstrap.drawn_means(layers)
+        for place, name in enumerate(standing):
+            means[measure, name] = _mean(centres, draws, [place], layers)
+        rivals[measure] = _rivals(standing, centres, draws, layers)
+        for group, members in (groups or {}).items():
+            places = [standing.index(name) for name in members if name in standing]
+            if places:
+                of_groups[measure, group] = _mean(centres, draws, places, layers)
+    methods = {m for of in parts.values() for _, part in of for m in part.rounds.methods()}
+    return PlanResult(
+        baseline=baseline,
+        contenders=tuple(others),
+        programs=tuple(wanted),
+        cells=cells,
+        rounds={
+            program: sum(len(part.rounds.rounds) for _, part in of) for program, of in parts.items()
+        },
+        over=over,
+        whole_rounds=whole,
+        means=means,
+        groups=of_groups,
+        rivals=rivals,
+        runs=len(runs),
+        method=methods.pop() if len(methods) == 1 else None,
+    )
+
+
+def _keys(samples: Sequence[Sample], workload: int) -> dict[Measure, str]:
+    """The keys of the numbers that are compared: a server's time is that of a request."""
+    counted = [one for one in samples if one.trial.workload == workload and one.counts]
+    served = bool(counted) and all(value(one, REQUEST_TIME.key) is not None for one in counted)
+    return {"time": REQUEST_TIME.key if served else ACTIVE.key, "memory": PEAK.key}
+
+
+def _logs(part: _Part, measure: Measure, names: Sequence[str]) -> NDArray[np.float64] | None:
+    """The logarithms of the numbers, rounds × names; None if one is missing or not above 0."""
+    import numpy as np
+
+    key = part.keys[measure]
+    if not part.rounds.rounds or any(name not in part.rounds.runs for name in names):
+        return None
+    if key in MEMORY_KEYS and len(part.rounds.methods()) != 1:
+        return None
+    numbers = [[value(one, key) for one in part.rounds.runs[name]] for name in names]
+    if any(number is None or number <= 0 for of in numbers for number in of):
+        return None
+    return np.log(np.array(numbers, dtype=np.float64)).T
+
+
+def _row(
+    program: str, parts: Sequence[_Part], names: Sequence[str], margin: float
+) -> dict[tuple[str, str], ProgramRatios]:
+    """The cells of one program."""
+    baseline = names[0]
+    failures = {
+        name: next((p.rounds.failures[name] for p in parts if name in p.rounds.failures), None)
+        for name in names
+    }
+    found: dict[Measure, dict[str, PairedRatio]] = {"time": {}, "memory": {}}
+    for measure in MEASURES:
+        if failures[baseline] is None:
+            alive = [name for name in names[1:] if failures[name] is None]
+            found[measure] = _ratios(parts, measure, baseline, alive, margin)
+    return {
+        (program, name): ProgramRatios(
+            time=found["time"].get(name),
+            memory=found["memory"].get(name),
+            time_ns=_median(parts, "time", name),
+            memory_bytes=_median(parts, "memory", name),
+            failure=failures[name],
+        )
+        for name in names
+    }
+
+
+def _median(parts: Sequence[_Part], measure: Measure, name: str) -> float | None:
+    for part in parts:
+        known = part.rounds.numbers(part.keys[measure]).get(name)
+        if known:
+            return statistics.median(known)
+    return None
+
+
+def _ratios(
+    parts: Sequence[_Part], measure: Measure, baseline: str, names: Sequence[str], margin: float
+) -> dict[str, PairedRatio]:
+    """The ratios of one program, by contender; outcomes are adjusted over these contenders."""
+    made: dict[str, tuple[float, float | None, float, int]] = {}
+    for name in names:
+        estimates = []
+        for part in parts:
+            logs = _logs(part, measure, (baseline, name))
+            if logs is not None:
+                differences = logs[:, [1]] - logs[:, [0]]
+                rounds = len(differences)
+                error = float(ratios.standard_error(differences)[0]) if rounds > 1 else None
+                estimates.append((float(ratios.centre(differences)[0]), error, rounds))
+        if estimates:
+            made[name] = _over_runs(estimates)
+    p_values = {
+        name: _p(centre, error, freedom)
+        for name, (centre, error, freedom, _) in made.items()
+        if error is not None
+    }
+    rejected = _holm(p_values, stats.ALPHA)
+    result = {}
+    for name, (centre, error, freedom, rounds) in made.items():
+        interval = None
+        if error is not None:
+            reach = ratios.student(freedom, stats.ALPHA) * error
+            interval = Interval(math.exp(centre - reach), math.exp(centre + reach), 1 - stats.ALPHA)
+        outcome = _outcome(centre, interval, proven=name in rejected, margin=margin)
+        result[name] = PairedRatio(math.exp(centre), interval, outcome, rounds)
+    return result
+
+
+def _over_runs(
+    estimates: Sequence[tuple[float, float | None, int]],
+) -> tuple[float, float | None, float, int]:
+    """Combines (centre, error, rounds) of several runs: centre, error, degrees of freedom, rounds.
+
+    Weights are the numbers of rounds. Weights from the errors would be as uncertain as the errors.
+    """
+    total = sum(rounds for _, _, rounds in estimates)
+    centre = math.fsum(of * rounds / total for of, _, rounds in estimates)
+    known = [(error, rounds) for _, error, rounds in estimates if error is not None]
+    if len(known) < len(estimates):
+        return centre, None, 1.0, total
+    parts = [(error * rounds / total) ** 2 for error, rounds in known]
+    whole = math.fsum(parts)
+    if whole == 0:
+        return centre, 0.0, float(total - len(known)), total
+    uncertain = math.fsum(
+        (part / whole) ** 2 / (rounds - 1) for part, (_, rounds) in zip(parts, known, strict=True)
+    )
+    return centre, math.sqrt(whole), 1 / uncertain, total
+
+
+def _p(centre: float, error: float, freedom: float) -> float:
+    if error == 0:
+        return 0.0 if centre else 1.0
+    return ratios.student_p(centre / error, freedom)
+
+
+def _holm(p_values: Mapping[str, float], alpha: float) -> set[str]:
+    """The names whose "no difference" is rejected by Holm's procedure."""
+    rejected: set[str] = set()
+    for place, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        if p > alpha / (len(p_values) - place):
+            break
+        rejected.add(name)
+    return rejected
+
+
+def _outcome(centre: float, interval: Interval | None, *, proven: bool, margin: float) -> Outcome:
+    if interval is None:
+        return "open"
+    if 1 - margin <= interval.low and interval.high <= 1 + margin:
+        return "same"
+    if proven:
+        return "less" if centre < 0 else "more"
+    return "open"
+
+
+def _layers(
+    parts: Mapping[str, Sequence[tuple[int, _Part]]],
+    programs: Sequence[str],
+    measure: Measure,
+    baseline: str,
+    names: Sequence[str],
+    runs: int,
+) -> list[Layer]:
+    """The whole rounds of each run: those in which all of its programs are complete."""
+    import numpy as np
+
+    layers = []
+    for number in range(runs):
+        own = {
+            place: part
+            for place, program in enumerate(programs)
+            for of, part in parts[program]
+            if of == number
+        }
+        whole = (
+            sorted(set.intersection(*(set(p.rounds.rounds) for p in own.values()))) if own else []
+        )
+        if not whole or not names:
+            continue
+        logs = np.full((len(whole), len(programs), len(names)), np.nan)
+        for place, part in own.items():
+            found = _logs(part, measure, (baseline, *names))
+            if found is not None:
+                at = [part.rounds.rounds.index(round_) for round_ in whole]
+                logs[:, place, :] = found[at][:, 1:] - found[at][:, [0]]
+        layers.append(Layer(logs))
+    known = np.array([~np.isnan(layer.logs).all(axis=(0, 2)) for layer in layers])
+    return layers if layers and known.any(axis=0).all() else []
+
+
+def _mean(
+    centres: NDArray[np.float64],
+    draws: NDArray[np.float64] | None,
+    places: Sequence[int],
+    layers: Sequence[Layer],
+) -> GeometricMean:
+    centre = float(centres[list(places)].mean())
+    if draws is None:
+        return GeometricMean(math.exp(centre), None)
+    of_group = draws[:, list(places)].mean(axis=1)
+    low, high = bootstrap.interval(centre, of_group, layers, stats.ALPHA)
+    interval = Interval(math.exp(low), math.exp(high), 1 - stats.ALPHA)
+    return GeometricMean(math.exp(centre), interval)
+
+
+def _rivals(
+    names: Sequence[str],
+    centres: NDArray[np.float64],
+    draws: NDArray[np.float64] | None,
+    layers: Sequence[Layer],
+) -> tuple[str, ...]:
+    """The contender with the least mean, then those that are not proven to be behind it.
+
+    The first is chosen in the same data, so each of the others is tested at a part of the error.
+    """
+    first = int(centres.argmin())
+    rivals = [names[first]]
+    for place in sorted(range(len(names)), key=lambda place: float(centres[place])):
+        if place == first:
+            continue
+        if draws is None:
+            rivals.append(names[place])
+            continue
+        low, _ = bootstrap.interval(
+            float(centres[place] - centres[first]), draws[:, place] - draws[:, first], layers,
+            stats.ALPHA / (len(names) - 1),
+        )  # fmt: skip
+        if low <= 0:
+            rivals.append(names[place])
+    return tuple(rivals)

@@ -1,0 +1,1 @@
+"""Plans: many programs under many contenders, as one run; docs/matrix.md describes them."""

@@ -1,0 +1,218 @@
+"""Finds out which programs of a plan can run here, and turns them into workloads of a run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.binary.program import behind_env
+from cairn.doctor.program_checks import diagnose
+from cairn.errors import CairnError
+from cairn.matrix import inputs
+from cairn.matrix.plan import MeasurementPlan, PlannedProgram
+from cairn.model import NO_INPUT, Check, Settings, Workload
+from cairn.own_settings import OwnSettings
+from cairn.run import workloads
+
+_PLACE = re.compile(r"(?<!\$)\{(threads|data|work)\}")
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*=")
+_OVERHEAD_S = 0.06
+"""Seconds of a run beside the program: the launcher, the cgroup, reading the proof."""
+_FACTOR = 1.25
+"""The expected duration under the average contender, as a multiple of that under the baseline."""
+UNKNOWN_S = 1.0
+"""The duration that is assumed for a program whose plan names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """A program of the plan on this machine."""
+
+    program: PlannedProgram
+    missing: tuple[str, ...] = ()
+    """The programs and files that are not here."""
+    obstacle: str | None = None
+    """Why no preloaded allocator can work in it; None if one can."""
+    warnings: tuple[str, ...] = ()
+    """The limits of a result of this program, as sentences."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the program can be measured here."""
+        return not self.missing and self.obstacle is None
+
+    @property
+    def why_not(self) -> str:
+        """Why it cannot be measured, with the next step; empty if it can."""
+        if self.missing:
+            what = " and ".join(self.missing)
+            verb = "is" if len(self.missing) == 1 else "are"
+            names = " ".join(self.program.packages)
+            step = f"; Debian: apt-get install {names}" if names else ""
+            return f"{what} {verb} not installed{step}"
+        return self.obstacle or ""
+
+
+def examined(program: PlannedProgram, folder: Path) -> Examination:
+    """Looks for the program's files and asks doctor; runs nothing.
+
+    folder: the folder in which the programs run.
+    """
+    if program.workload:
+        return Examination(program)
+    words = _first_words(program)
+    missing = [
+        name for name in dict.fromkeys((*words, *program.needs)) if not _is_here(name, folder)
+    ]
+    if missing:
+        return Examination(program, tuple(missing))
+    environment = {**os.environ, **dict(_filled_environment(program))}
+    try:
+        found = diagnose((words[0],) if program.shell else _command(program), environment)
+    except CairnError as error:
+        return Examination(program, obstacle=str(error))
+    if found.obstacle is not None:
+        return Examination(program, obstacle=_sentence(found.obstacle))
+    return Examination(program, warnings=tuple(_sentence(check) for check in found.warnings))
+
+
+def _sentence(check: Check) -> str:
+    return f"{check.says}. {check.next_step}" if check.next_step else check.says
+
+
+def _first_words(program: PlannedProgram) -> list[str]:
+    """The programs that the lines start: the command itself, and the load of a server."""
+    found = []
+    for line in filter(None, (program.command, program.load)):
+        try:
+            words = [word for word in shlex.split(line) if not _ASSIGNS.match(word)]
+        except ValueError:
+            words = line.split()
+        _, behind = behind_env(words) if words else ((), ())
+        if behind:
+            found.append(behind[0])
+    return found
+
+
+def _is_here(name: str, folder: Path) -> bool:
+    if "{" in name:
+        return True  # an input, which is made before the run
+    return (folder / name).exists() if "/" in name else shutil.which(name) is not None
+
+
+def _places(program: PlannedProgram) -> Mapping[str, str]:
+    return {
+        "threads": str(program.threads or 1),
+        "data": str(inputs.data_folder(program)),
+        "work": str(inputs.work_folder(program)),
+    }
+
+
+def _filled(program: PlannedProgram, text: str, *, quoted: bool = False) -> str:
+    """The text with what stands in braces replaced. `quoted`: for a line of a shell."""
+    places = _places(program)
+    return _PLACE.sub(
+        lambda found: shlex.quote(places[found[1]]) if quoted else places[found[1]], text
+    )
+
+
+def _filled_environment(program: PlannedProgram) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _filled(program, value)) for name, value in program.environment)
+
+
+def _command(program: PlannedProgram) -> tuple[str, ...]:
+    if program.shell:
+        return (_filled(program, program.command, quoted=True),)
+    return tuple(_filled(program, word) for word in shlex.split(program.command))
+
+
+def workload_of(program: PlannedProgram, cpus: int) -> Workload:
+    """The workload of a run, with the settings of its own."""
+    if program.workload:
+        entry = workloads.named(program.workload)
+        assert entry is not None  # the plan was checked
+        arguments = program.arguments if program.arguments is not None else entry.suite
+        arguments = (
+            arguments.replace("{threads}", str(program.threads)) if program.threads else (arguments)
+        )
+        made = entry.workload(arguments, cpus, name=program.name, group=program.kind)
+        own = OwnSettings(
+            reports=True, verify_output=False, ok_exit=(0,), timeout_s=program.timeout_s,
+            environment=_filled_environment(program),
+        )  # fmt: skip
+        return Workload(made.name, made.command, made.group, own=own)
+    own = OwnSettings(
+        shell=program.shell,
+        stdin=_filled(program, program.stdin) or NO_INPUT,
+        prepare=_prepare(program),
+        ready=_filled(program, program.ready, quoted=True) or None,
+        ok_exit=program.ok_exit,
+        verify_output=not program.unchecked and not program.load,
+        reports=False,
+        timeout_s=program.timeout_s,
+        environment=_filled_environment(program),
+        written=tuple(_filled(program, path) for path in program.written),
+    )
+    return Workload(
+        program.name, _command(program), program.kind,
+        load=_filled(program, program.load, quoted=True), own=own,
+    )  # fmt: skip
+
+
+def _prepare(program: PlannedProgram) -> str | None:
+    """The line before each run: it empties the working folder, then does the plan's own."""
+    steps = []
+    if any("{work}" in line for line in program.lines):
+        work = shlex.quote(str(inputs.work_folder(program)))
+        steps.append(f"rm -rf {work} && mkdir -p {work}")
+    if program.prepare:
+        steps.append(_filled(program, program.prepare, quoted=True))
+    return " && ".join(steps) or None
+
+
+def settings_of(programs: Sequence[PlannedProgram], folder: Path) -> Settings:
+    """The settings of a run of these programs."""
+    cpus = len(os.sched_getaffinity(0))
+    return Settings(
+        workloads=tuple(workload_of(program, cpus) for program in programs),
+        folder=str(folder),
+        by_cell=True,
+        timeout_s=max(program.timeout_s for program in programs),
+    )
+
+
+def expected_s(
+    programs: Sequence[PlannedProgram], contenders: int, rounds: int
+) -> tuple[float, int]:
+    """The expected seconds of a run with its warm-up, and how many durations had to be guessed."""
+    unknown = sum(program.seconds is None for program in programs)
+    one = sum(_FACTOR * (program.seconds or UNKNOWN_S) + _OVERHEAD_S for program in programs)
+    return one * contenders * (rounds + 1), unknown
+
+
+def notes_of(plan: MeasurementPlan, programs: Sequence[PlannedProgram]) -> tuple[str, ...]:
+    """Sentences about the programs that a reader of the report must know."""
+    found = list(plan.notes)
+    for program in programs:
+        first = program.threads is None or not any(
+            one.table == program.table for one in programs[: programs.index(program)]
+        )
+        if not first:
+            continue
+        if program.original:
+            found.append(f"{program.table} stands for {program.original}: {_note(program)}")
+        elif program.kind == "kernel":
+            found.append(f"{program.table} is a kernel: {program.note}")
+        if program.unchecked:
+            found.append(f"the output of {program.table} is not compared: {program.unchecked}")
+    return tuple(found)
+
+
+def _note(program: PlannedProgram) -> str:
+    kind = "a kernel" if program.kind == "kernel" else "a real program"
+    return f"{kind}, {program.note}" if program.note else kind

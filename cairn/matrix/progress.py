@@ -1,0 +1,103 @@
+"""How far a run of a plan has come, from its stored samples alone. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cairn.model import INTERRUPTED, SCHEMA, Run, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProgress:
+    """The state of a run of a plan."""
+
+    plan: str
+    state: str
+    """"running", "complete", "interrupted", "not finished", or why measuring ended."""
+    rounds: int
+    """Whole rounds: those in which every cell that has not failed was run."""
+    planned: int
+    done: int
+    """Runs that count, so far."""
+    trials: int
+    """Runs that count, in all planned rounds; cells that failed are left out."""
+    seconds_left: float | None
+    """The expected time of the rest; None if nothing is left, or nothing is known."""
+    failures: tuple[str, ...]
+    resumable: bool
+
+
+def of(
+    run: Run, samples: Sequence[Sample], stopped: Sequence[str], *, runs_now: bool
+) -> PlanProgress:
+    """The state of the run with these samples.
+
+    runs_now: whether a process is measuring it.
+    """
+    names = [workload.name for workload in run.settings.workloads]
+    failures: dict[tuple[int, str], str] = {}
+    times: dict[tuple[int, str], list[float]] = {}
+    rounds: dict[tuple[int, str], set[int]] = {}
+    for sample in samples:
+        cell = sample.trial.workload, sample.trial.contender
+        if sample.failure is not None:
+            failures.setdefault(cell, sample.failure)
+        else:
+            times.setdefault(cell, []).append(sample.wall_ns / 1e9)
+            if sample.counts:
+                rounds.setdefault(cell, set()).add(sample.trial.round)
+    lost = {workload for workload, name in failures if name == run.baseline}
+    cells = [
+        (workload, contender.name)
+        for workload in range(len(names))
+        for contender in run.competing
+        if workload not in lost and (workload, contender.name) not in failures
+    ]
+    planned = run.rule.max_rounds
+    whole = set.intersection(*(rounds.get(cell, set()) for cell in cells)) if cells else set()
+    missing = [planned - len(rounds.get(cell, ())) for cell in cells]
+    known = [statistics.fmean(times[cell]) for cell in cells if cell in times]
+    each = statistics.fmean(known) if known else 0.0
+    left = sum(
+        number * (statistics.fmean(times[cell]) if cell in times else each)
+        for cell, number in zip(cells, missing, strict=True)
+    )
+    state = _state(stopped, runs_now=runs_now)
+    ended = bool(stopped) and INTERRUPTED not in stopped and not runs_now
+    return PlanProgress(
+        plan=(run.experiment or "").partition(" ")[2],
+        state=state,
+        rounds=len(whole),
+        planned=planned,
+        done=sum(len(rounds.get(cell, ())) for cell in cells),
+        trials=planned * len(cells),
+        seconds_left=left if left and not ended and known else None,
+        failures=tuple(
+            f"{name} {why} on {names[workload]}" for (workload, name), why in failures.items()
+        ),
+        resumable=not ended and not runs_now,
+    )
+
+
+def _state(stopped: Sequence[str], *, runs_now: bool) -> str:
+    if runs_now:
+        return "running"
+    if not stopped:
+        return "not finished"
+    if INTERRUPTED in stopped:
+        return INTERRUPTED
+    budget = [reason for reason in stopped if "budget" in reason]
+    return budget[0] if budget else "complete"
+
+
+def document(run: Run, now: PlanProgress) -> dict[str, Any]:
+    """The state as a document for JSON."""
+    return {
+        "schema": SCHEMA, "run": run.id, "plan": now.plan, "state": now.state,
+        "rounds": now.rounds, "rounds_planned": now.planned, "runs": now.done,
+        "runs_planned": now.trials, "seconds_left": now.seconds_left,
+        "failures": list(now.failures),
+    }  # fmt: skip

@@ -1,0 +1,147 @@
+"""Finds a plan, and decides which of its programs and contenders take part in a run here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.allocators import discover
+from cairn.allocators.contenders import parse_contender, refuse_duplicates, resolve
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
+from cairn.matrix import inputs, programs
+from cairn.matrix.plan import MeasurementPlan, PlannedProgram, read
+from cairn.matrix.programs import Examination
+from cairn.model import Contender, StopRule
+from cairn.run.stored_run import cannot
+
+PLANS = Path(__file__).parent.parent / "bench" / "plans"
+"""The folder of the plans that come with Cairn."""
+EXPERIMENT = "matrix"
+"""The beginning of `Run.experiment` of a run of a plan; the name of the plan follows."""
+_LARGEST = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPlan:
+    """A plan with its name and the folder in which its programs run."""
+
+    name: str
+    plan: MeasurementPlan
+    folder: Path
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the plans that come with Cairn."""
+    return tuple(sorted(path.stem for path in PLANS.glob("*.toml")))
+
+
+def load(name: str) -> NamedPlan:
+    """The plan with this name, or in this file. Raises UsageError; BrokenPlan lists mistakes."""
+    if "/" not in name and not name.endswith(".toml") and name in shipped():
+        return NamedPlan(name, read(_text(PLANS / f"{name}.toml"), name), inputs.home())
+    path = Path(name)
+    if not path.exists():
+        close = difflib.get_close_matches(name, shipped(), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(
+            f"there is no plan {name}: neither a file nor one of {', '.join(shipped())}{hint}"
+        )
+    return NamedPlan(path.stem, read(_text(path), path.name), path.absolute().parent)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder; a plan is a file that ends in .toml")
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"{path} is too large for a plan")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text in UTF-8, so it is no plan") from None
+    except OSError as error:
+        raise cannot("read", path, error) from error
+
+
+def examine(named: NamedPlan, only: Sequence[str]) -> tuple[Examination, ...]:
+    """Examines the chosen programs of the plan, in its order."""
+    return tuple(programs.examined(one, named.folder) for one in named.plan.only(only))
+
+
+@dataclass(frozen=True, slots=True)
+class Competing:
+    """The contenders that take part, and those that do not."""
+
+    contenders: tuple[Contender, ...]
+    baseline: str
+    absent: tuple[str, ...]
+    """Why each other contender does not take part, as sentences."""
+
+
+def competing(specs: Sequence[str], baseline: str) -> Competing:
+    """Finds the libraries of the contenders.
+
+    A contender that is not here is left out. Raises ContenderFailed if the baseline is not here, or
+    if no other contender is.
+    """
+    found = discover.discover()
+    parsed = [parse_contender(spec) for spec in specs]
+    refuse_duplicates(parsed)
+    here: list[Contender] = []
+    absent = []
+    for spec in parsed:
+        try:
+            here.append(resolve(spec, found))
+        except CairnError as error:
+            if spec.name == baseline:
+                raise
+            absent.append(str(error).rstrip("."))
+    if baseline not in {one.name for one in here}:
+        raise UsageError(f"the baseline {baseline} is none of the contenders")
+    if len(here) < 2:
+        raise ContenderFailed(
+            f"only {baseline} is here, so there is nothing to compare: {'; '.join(absent)}"
+        )
+    return Competing(tuple(here), baseline, tuple(absent))
+
+
+def runnable(found: Sequence[Examination]) -> tuple[PlannedProgram, ...]:
+    """The programs that can be measured. Raises ProgramFailed if there is none."""
+    here = tuple(one.program for one in found if one.runs)
+    if not here:
+        reasons = "; ".join(f"{one.program.name}: {one.why_not}" for one in found)
+        raise ProgramFailed(f"no program of the plan can be measured here: {reasons}")
+    return here
+
+
+def rule(plan: MeasurementPlan, rounds: int | None, budget_s: float | None) -> StopRule:
+    """The rule of a run: a fixed number of whole rounds, or fewer if the budget ends."""
+    number = rounds if rounds is not None else plan.rounds
+    return StopRule(
+        precision=None, min_rounds=number, max_rounds=number,
+        budget_s=budget_s if budget_s is not None else plan.budget_s, judged="active",
+    )  # fmt: skip
+
+
+def groups_of(contenders: Sequence[Contender]) -> dict[str, tuple[str, ...]]:
+    """The contenders by layout and by hardening, if the run has contenders of both kinds."""
+    known = discover.known_catalog()
+    layouts: dict[str, list[str]] = {}
+    hardened: dict[str, list[str]] = {}
+    for one in contenders:
+        entry = known.find(one.allocator)
+        if entry is None:
+            continue
+        if entry.layout is not None:
+            layouts.setdefault(entry.layout, []).append(one.name)
+        if entry.hardened is not None:
+            hardened.setdefault("hardened" if entry.hardened else "not hardened", []).append(
+                one.name
+            )
+    return {
+        name: tuple(names)
+        for groups in (layouts, hardened)
+        if len(groups) > 1
+        for name, names in groups.items()
+    }

@@ -1,0 +1,331 @@
+"""The report of a plan as a board: who needs least time and memory, and every ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cairn import units
+from cairn.compare import matrix
+from cairn.compare.matrix import GeometricMean, Measure, PairedRatio, PlanResult
+from cairn.errors import UsageError
+from cairn.model import TIME_BUDGET, Run, Sample
+from cairn.report import formatting
+from cairn.report.standings import FAILED, UNKNOWN, Board
+from cairn.report.tables import Cell, Table, name_of
+
+NOUNS: Mapping[Measure, str] = {"time": "time", "memory": "peak memory"}
+_LEAST: Mapping[Measure, tuple[str, str]] = {
+    "time": ("Fastest", "faster"),
+    "memory": ("Leanest", "to take less peak memory"),
+}
+_SIGNS = {"less": "▼", "more": "▲", "same": "≈", "open": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixReport:
+    """The result of a plan with everything that its report needs."""
+
+    result: PlanResult
+    real: PlanResult | None
+    """The result over the real programs alone; None if all are real, or none is."""
+    titles: Mapping[str, str]
+    """By contender: name and version."""
+    kinds: Mapping[str, str]
+    """By program: "program", "kernel" or "workload"."""
+    run: Run
+    """The newest of the runs."""
+    cut: str | None = None
+    """Why there are fewer rounds than planned, as a sentence without a full stop; else None."""
+    notes: tuple[str, ...] = field(default=())
+
+    def title(self, contender: str) -> str:
+        """The printed name of a contender."""
+        return name_of(self.titles[contender], contender)
+
+    def label(self, program: str) -> str:
+        """The printed name of a program; a kernel is never shown as the application."""
+        text = formatting.printable(program)
+        return f"{text} (kernel)" if self.kinds.get(program) == "kernel" else text
+
+
+def of_runs(
+    runs: Sequence[tuple[Run, Sequence[Sample], Sequence[str]]],
+    *,
+    between: tuple[str, str] | None = None,
+    programs: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+) -> MatrixReport:
+    """Makes the report of one or more runs, given with their samples and why they ended.
+
+    between: two contenders, of which the second is divided by the first; None divides all by the
+    baseline. Raises UsageError if the runs cannot be merged or have no such contender.
+    """
+    titles: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    for run, _, _ in runs:
+        for one in run.competing:
+            if titles.setdefault(one.name, one.title) != one.title:
+                raise UsageError(
+                    f"the runs have different versions of {one.name}: {titles[one.name]} and "
+                    f"{one.title}; merge runs with the same versions"
+                )
+        kinds.update((w.name, w.group) for w in run.settings.workloads)
+    bases = {run.baseline for run, _, _ in runs}
+    for name in between or ():
+        if name not in titles:
+            raise UsageError(f"there is no contender {name}; there are {', '.join(titles)}")
+    if between is not None and between[0] == between[1]:
+        raise UsageError(f"{between[0]} cannot be compared with itself")
+    if between is None and len(bases) > 1:
+        raise UsageError(
+            f"the runs have different baselines: {', '.join(sorted(bases))}; choose two "
+            "contenders with --between"
+        )
+    for name in programs or ():
+        if name not in kinds:
+            raise UsageError(f"there is no program {name}; there are {', '.join(kinds)}")
+    baseline = between[0] if between else runs[0][0].baseline
+    contenders = (between[1],) if between else None
+    data = [(run, samples) for run, samples, _ in runs]
+    wanted = [name for name in kinds if programs is None or name in programs]
+    real = [name for name in wanted if kinds[name] == "program"]
+
+    def result(names: Sequence[str]) -> PlanResult:
+        return matrix.result(
+            data, baseline=baseline, contenders=contenders, programs=names,
+            groups=None if between else groups,
+        )  # fmt: skip
+
+    whole = result(wanted)
+    return MatrixReport(
+        result=whole,
+        real=result(real) if 0 < len(real) < len(wanted) else None,
+        titles=titles,
+        kinds=kinds,
+        run=runs[-1][0],
+        cut=_cut(runs, whole),
+        notes=tuple(dict.fromkeys(note for run, _, _ in runs for note in run.notes)),
+    )
+
+
+def _cut(
+    runs: Sequence[tuple[Run, Sequence[Sample], Sequence[str]]], found: PlanResult
+) -> str | None:
+    planned = sum(run.rule.max_rounds for run, _, _ in runs)
+    rounds = f"{found.whole_rounds} of {units.counted(planned, 'round')}"
+    if any(TIME_BUDGET in stopped for _, _, stopped in runs):
+        return f"{TIME_BUDGET}: {rounds} fitted into it"
+    if any(not stopped or "interrupted" in stopped for _, _, stopped in runs):
+        return f"not finished: {rounds} complete; 'cairn matrix run --resume' continues"
+    return None
+
+
+def board(report: MatrixReport, *, full: bool = False) -> Board:
+    """Returns the board; `full` adds a table of intervals for each measure."""
+    found = report.result
+    tables = [_means(report, found, "geometric mean")]
+    if report.real is not None:
+        tables.append(_means(report, report.real, "over real programs alone"))
+    tables.append(_groups(found))
+    for measure in matrix.MEASURES:
+        tables.append(_ratios(report, measure))
+        if full:
+            tables.append(_intervals(report, measure))
+    programs = units.counted(len(found.programs), "program")
+    contenders = units.counted(len(found.contenders) + 1, "contender")
+    return Board(
+        title=f"{contenders} on {programs}",
+        says=tuple(_says(report)),
+        tables=tuple(table for table in tables if table.rows),
+        footer=tuple(_footer(report)),
+        failures=tuple(_failures(report)),
+    )
+
+
+def _says(report: MatrixReport) -> Iterator[str]:
+    found = report.result
+    base = formatting.printable(found.baseline)
+    if report.cut is not None and not found.whole_rounds:
+        yield f"There is no complete round yet, so there is no mean ({report.cut})."
+    for measure in matrix.MEASURES:
+        least, less = _LEAST[measure]
+        means = [name for name in found.contenders if (measure, name) in found.means]
+        if not means:
+            continue
+        over = units.counted(len(found.over[measure]), "program")
+        first, *others = found.rivals[measure]
+        mean = found.means[measure, first]
+        if mean.interval is None or mean.interval.high >= 1:
+            yield f"Over {over}, no contender is proven {less} than {base}."
+            continue
+        yield (
+            f"{least} over {over}: {formatting.printable(first)}, {_mean(mean)} times the "
+            f"{NOUNS[measure]} of {base}."
+        )
+        if others:
+            names = formatting.printable(", ".join(others))
+            behind = "slower" if measure == "time" else "to take more"
+            yield f"Not proven {behind} than it: {names}."
+    without = [name for name in found.contenders if _failed(found, name)]
+    if without:
+        names = formatting.printable(", ".join(without))
+        yield f"Without a mean, because a program failed under it: {names}."
+
+
+def _failed(found: PlanResult, name: str) -> bool:
+    return any(
+        found.cells[program, name].failure is not None
+        and found.cells[program, found.baseline].failure is None
+        for program in found.programs
+    )
+
+
+def _mean(mean: GeometricMean | None) -> str:
+    if mean is None:
+        return UNKNOWN
+    return f"{formatting.times(mean.estimate)} {formatting.times_interval(mean.interval)}"
+
+
+def ordered(found: PlanResult) -> list[str]:
+    """The contenders by their mean time, the least first; those without a mean come last."""
+
+    def key(name: str) -> tuple[bool, float]:
+        mean = found.means.get(("time", name))
+        return mean is None, mean.estimate if mean is not None else 0.0
+
+    return sorted(found.contenders, key=key)
+
+
+def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
+    base = formatting.printable(found.baseline)
+    level = f"[{100 * found.level:g} %]"
+    rows = []
+    for name in ordered(found):
+        cells = [Cell(report.title(name))]
+        for measure in matrix.MEASURES:
+            if not found.over[measure]:
+                continue
+            mean, score = found.means.get((measure, name)), found.score(measure, name)
+            cells.append(Cell("failed" if _failed(found, name) else _mean(mean), _good_mean(mean)))
+            cells.append(Cell(f"{score.wins}/{score.ties}/{score.losses}"))
+        rows.append(tuple(cells))
+    heads = [title]
+    parts = []
+    for measure in matrix.MEASURES:
+        if found.over[measure]:
+            number = len(found.over[measure])
+            heads += [f"{NOUNS[measure]} ÷ {base} {level}, {number}", "win/tie/loss"]
+            parts.append(2)
+    if not parts:
+        return Table("", (), ())
+    return Table("", tuple(heads), tuple(rows), parts=tuple(parts))
+
+
+def _good_mean(mean: GeometricMean | None) -> bool | None:
+    if mean is None or mean.interval is None:
+        return None
+    return True if mean.interval.high < 1 else False if mean.interval.low > 1 else None
+
+
+def _groups(found: PlanResult) -> Table:
+    names = dict.fromkeys(group for _, group in found.groups)
+    rows = tuple(
+        (
+            Cell(formatting.printable(name)),
+            *(Cell(_mean(found.groups.get((measure, name)))) for measure in matrix.MEASURES),
+        )
+        for name in names
+    )
+    base = formatting.printable(found.baseline)
+    return Table("", ("mean of a group", f"time ÷ {base}", f"peak memory ÷ {base}"), rows)
+
+
+def _ratios(report: MatrixReport, measure: Measure) -> Table:
+    """Returns programs × contenders. The second column has the baseline's own numbers."""
+    found = report.result
+    base = formatting.printable(found.baseline)
+    names = ordered(found)
+    written = units.time if measure == "time" else units.size
+    rows = []
+    for program in found.programs:
+        own = found.cells[program, found.baseline]
+        number = own.time_ns if measure == "time" else own.memory_bytes
+        first = Cell(FAILED, good=False) if own.failure else Cell(UNKNOWN)
+        if number is not None and own.failure is None:
+            first = Cell(written(number))
+        cells = [_cell(found, program, name, measure) for name in names]
+        rows.append((Cell(report.label(program)), first, *cells))
+    heads = (f"{NOUNS[measure]} ÷ {base}", base, *map(formatting.printable, names))
+    if not any(found.cells[p, n].of(measure) for p in found.programs for n in names):
+        return Table("", (), ())
+    return Table("", heads, tuple(rows), tight=True)
+
+
+def _cell(found: PlanResult, program: str, name: str, measure: Measure) -> Cell:
+    cell = found.cells[program, name]
+    if cell.failure is not None:
+        return Cell(FAILED, good=False)
+    ratio = cell.of(measure)
+    if ratio is None:
+        return Cell(UNKNOWN)
+    return Cell(_SIGNS[ratio.outcome] + formatting.times(ratio.estimate), good_ratio(ratio))
+
+
+def good_ratio(ratio: PairedRatio) -> bool | None:
+    """Whether the ratio is proven good news, bad news, or neither."""
+    return {"less": True, "more": False}.get(ratio.outcome)
+
+
+def _intervals(report: MatrixReport, measure: Measure) -> Table:
+    found = report.result
+    names = ordered(found)
+    rows = tuple(
+        (
+            Cell(report.label(program)),
+            *(
+                Cell(formatting.times_interval(ratio.interval) if ratio else UNKNOWN)
+                for name in names
+                for ratio in [found.cells[program, name].of(measure)]
+            ),
+        )
+        for program in found.programs
+    )
+    heads = (f"{NOUNS[measure]}, intervals", *map(formatting.printable, names))
+    return Table("", heads, rows, tight=True)
+
+
+def _footer(report: MatrixReport) -> Iterator[str]:
+    found = report.result
+    if report.cut is not None:
+        yield report.cut
+    rounds = sorted(set(found.rounds.values()))
+    ran = units.counted(rounds[-1], "round") if rounds else "0 rounds"
+    if rounds and rounds[0] != rounds[-1]:
+        ran = f"{rounds[0]} to {rounds[-1]} rounds"
+    merged = f" of {found.runs} runs, compared within each" if found.runs > 1 else ""
+    method = f" · peak: anonymous + shared, {found.method}" if found.method else ""
+    yield f"{ran} of each program in random order{merged}{formatting.printable(method)}"
+    yield (
+        f"▼ proven less · ▲ proven more (Holm over the contenders of a program, beyond ±"
+        f"{units.percent(report.run.rule.margin, signed=False)}) · ≈ equal within that margin · "
+        f"no sign: not proven · {FAILED} failed · {UNKNOWN} not measured"
+    )
+    yield (
+        f"ratios: paired Hodges–Lehmann · means: geometric, {100 * found.level:g} % bootstrap "
+        "intervals (programs fixed, rounds resampled), each by itself · a contender that failed on "
+        "a program has no mean"
+    )
+
+
+def _failures(report: MatrixReport) -> Iterator[str]:
+    found = report.result
+    for program in found.programs:
+        own = found.cells[program, found.baseline].failure
+        if own is not None:
+            yield formatting.printable(f"{program} is in no mean: under {found.baseline} it {own}")
+            continue
+        for name in found.contenders:
+            failure = found.cells[program, name].failure
+            if failure is not None:
+                yield formatting.printable(f"{name} {failure} on {program}")

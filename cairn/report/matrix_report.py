@@ -1,0 +1,27 @@
+"""The report of a plan in every form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cairn.report.matrix_board import MatrixReport, board
+from cairn.report.view import View
+
+
+def rendered(report: MatrixReport, view: View) -> str:
+    """Returns the report in the form of `view`."""
+    from cairn.report import formatting, markdown, matrix_export, terminal
+
+    match view.form:
+        case "csv":
+            return matrix_export.as_csv(report)
+        case "json":
+            return matrix_export.as_json(report)
+        case "tex":
+            return matrix_export.as_latex(report)
+    made = board(report, full=view.full)
+    run = replace(report.run, notes=report.notes)
+    if view.form == "md":
+        return markdown.board(run, made)
+    notes = tuple(formatting.printable(note) for note in report.notes)
+    return terminal.drawn(replace(made, footer=(*made.footer, *notes)), view, answer_first=True)
