@@ -109,7 +109,7 @@ class PlanResult:
     means: Mapping[tuple[Measure, str], GeometricMean]
     """By measure and contender; a contender that failed on any program is absent."""
     groups: Mapping[tuple[Measure, str], GeometricMean]
-    """By measure and group: the mean over the contenders of a group."""
+    """By measure and group, with the number of its contenders: the mean over these contenders."""
     rivals: Mapping[Measure, tuple[str, ...]]
     """By measure: the contender with the least mean, then those not proven to be behind it."""
     runs: int
@@ -197,7 +197,8 @@ def result(
         for group, members in (groups or {}).items():
             places = [standing.index(name) for name in members if name in standing]
             if places:
-                of_groups[measure, group] = _mean(centres, draws, places, layers)
+                label = f"{group} ({len(places)})"
+                of_groups[measure, label] = _mean(centres, draws, places, layers)
     methods = {m for of in parts.values() for _, part in of for m in part.rounds.methods()}
     return PlanResult(
         baseline=baseline,

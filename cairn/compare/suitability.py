@@ -193,11 +193,16 @@ def _short(
             "Give it more requests.",
         )
         return
+    advice = (
+        "Give the program more work."
+        if settings.by_cell
+        else "Give the program more work, or use --repeat auto: then each number is the mean of "
+        "several runs."
+    )
     yield Unsuited(
         f"A run takes only {units.time(statistics.median(walls))}, and the start of the process is "
         "part of that.",
-        "Give the program more work, or use --repeat auto: then each number is the mean of several "
-        "runs.",
+        advice,
     )
 
 

@@ -244,8 +244,8 @@ class _Reader:
             return None
         try:
             seconds = units.parse_duration(text)
-        except ValueError as error:
-            self._wrong(path, str(error))
+        except ValueError:
+            self._wrong(path, f"{text!r} is not a duration; write for example 90s, 10min, 1h")
             return None
         if seconds <= 0:
             self._wrong(path, f"'{path[-1]}' must be longer than 0 s")
@@ -254,7 +254,7 @@ class _Reader:
     def _contenders(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         path = ("plan", "contenders")
         if "contenders" not in values:
-            if path not in self._lines:
+            if ("plan",) in self._lines and path not in self._lines:
                 self._wrong(("plan",), '\'contenders\' is missing, such as ["system", "jemalloc"]')
             return ()
         specs = self._texts(path, values["contenders"])
@@ -351,7 +351,7 @@ class _Reader:
             load=values.get("load", ""), ready=values.get("ready", ""),
             timeout_s=self._duration((*path, "timeout"), values.get("timeout")) or TIMEOUT_S,
         )  # fmt: skip
-        self._check_places(path, made, "threads" in table)
+        self._check_places(path, made, table)
         return self._with_threads(path, made, values)
 
     def _check_what_runs(
@@ -471,16 +471,17 @@ class _Reader:
             return (0,)
         return tuple(codes)
 
-    def _check_places(self, path: KeyPath, made: PlannedProgram, threaded: bool) -> None:
+    def _check_places(self, path: KeyPath, made: PlannedProgram, table: Mapping[str, Any]) -> None:
+        threaded, fed = "threads" in table, "input" in table or "file" in table
         used = {name for line in made.lines for name in _PLACE.findall(line)}
         arguments = made.arguments or ""
         if "threads" in used and not threaded:
             self._wrong(path, "{threads} needs a list, such as threads = [1, 2]")
         if threaded and "threads" not in used | set(_PLACE.findall(arguments)):
             self._wrong((*path, "threads"), "'threads' has no effect: no line has {threads}")
-        if "data" in used and not (made.inputs or made.files):
+        if "data" in used and not fed:
             self._wrong(path, "{data} needs an 'input' or a 'file'")
-        if (made.inputs or made.files) and "data" not in used:
+        if fed and "data" not in used:
             self._wrong(path, "its inputs have no effect: no line has {data}")
         if "port" in used and not made.load:
             self._wrong(path, "{port} belongs to a server, which has a 'load'")

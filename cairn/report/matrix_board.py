@@ -126,7 +126,7 @@ def board(report: MatrixReport, *, full: bool = False) -> Board:
     found = report.result
     tables = [_means(report, found, "geometric mean")]
     if report.real is not None:
-        tables.append(_means(report, report.real, "over real programs alone"))
+        tables.append(_means(report, report.real, "real programs"))
     tables.append(_groups(found))
     for measure in matrix.MEASURES:
         tables.append(_ratios(report, measure))
@@ -208,17 +208,19 @@ def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
                 continue
             mean, score = found.means.get((measure, name)), found.score(measure, name)
             cells.append(Cell("failed" if _failed(found, name) else _mean(mean), _good_mean(mean)))
-            cells.append(Cell(f"{score.wins}/{score.ties}/{score.losses}"))
+            text = f"{score.wins}/{score.ties}/{score.losses}"
+            cells.append(Cell(UNKNOWN if _failed(found, name) else text))
         rows.append(tuple(cells))
-    heads = [title]
+    numbers = {len(found.over[measure]) for measure in matrix.MEASURES if found.over[measure]}
+    if not numbers:
+        return Table("", (), ())
+    heads = [f"{title} ({numbers.pop()})" if len(numbers) == 1 else title]
     parts = []
     for measure in matrix.MEASURES:
         if found.over[measure]:
-            number = len(found.over[measure])
-            heads += [f"{NOUNS[measure]} ÷ {base} {level}, {number}", "win/tie/loss"]
+            number = f" ({len(found.over[measure])})" if numbers else ""
+            heads += [f"{NOUNS[measure]} ÷ {base} {level}{number}", "win/tie/loss"]
             parts.append(2)
-    if not parts:
-        return Table("", (), ())
     return Table("", tuple(heads), tuple(rows), parts=tuple(parts))
 
 
@@ -230,6 +232,8 @@ def _good_mean(mean: GeometricMean | None) -> bool | None:
 
 def _groups(found: PlanResult) -> Table:
     names = dict.fromkeys(group for _, group in found.groups)
+    if len(names) < 2:
+        return Table("", (), ())
     rows = tuple(
         (
             Cell(formatting.printable(name)),

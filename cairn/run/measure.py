@@ -198,6 +198,8 @@ class Measurement:
         self._report_few_rounds()
         self._decide_warm_memory()
         number = max((sample.trial.round for sample in self._samples), default=0)
+        if self._run.settings.by_cell:
+            self._carry_out(self._rest_of(number))
         while not self._settle():
             number += 1
             if self._warm_bytes:
@@ -206,6 +208,20 @@ class Measurement:
             if number == 1:
                 self._judge(suitability.after_round)
             self._observer.round_ended(self._progress())
+
+    def _rest_of(self, number: int) -> list[Trial]:
+        """The trials of an interrupted round of a plan that have not run yet.
+
+        So a resumed run has exactly the trials of a run that was not interrupted. Without them, the
+        last rounds of the programs at the end of the round would be lost.
+        """
+        if number == plan.WARM_UP:
+            return []
+        names = [contender.name for contender in self._run.contenders]
+        workloads = range(len(self._run.settings.workloads))
+        done = {_cell(sample) for sample in self._samples if sample.trial.round == number}
+        planned = plan.one_round(number, names, self._run.seed, workloads, self._run.settings.only)
+        return [trial for trial in planned if (trial.workload, trial.contender) not in done]
 
     def _judge(
         self,

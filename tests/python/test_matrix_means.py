@@ -1,0 +1,219 @@
+"""Tests of the result of a plan: ratios, outcomes, geometric means and their intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.plans import MIB, a_plan_run, a_trial, noisy
+
+from cairn.compare import bootstrap, matrix
+from cairn.compare.bootstrap import Layer
+from cairn.compare.matrix import PlanResult
+from cairn.memory import Memory
+from cairn.model import Run, Sample
+
+TWO = {"a": "program", "b": "program"}
+
+
+def of(run: Run, samples: list[Sample], **more: object) -> PlanResult:
+    return matrix.result([(run, samples)], baseline=run.baseline, **more)  # type: ignore[arg-type]
+
+
+def test_a_known_ratio_is_found_and_proven_in_time_and_memory() -> None:
+    run = a_plan_run(TWO, ("system", "fast", "same"), rounds=8)
+    truth = {(w, "fast"): (0.8, 1.5) for w in (0, 1)}
+    found = of(run, noisy(run, truth, seed=1))
+    cell = found.cells["a", "fast"]
+    assert cell.time is not None and cell.memory is not None
+    assert cell.time.estimate == pytest.approx(0.8, rel=0.03)
+    assert (cell.time.outcome, cell.memory.outcome) == ("less", "more")
+    assert found.score("time", "fast") == matrix.Score(wins=2, ties=0, losses=0)
+    assert found.score("memory", "fast") == matrix.Score(wins=0, ties=0, losses=2)
+    assert found.means["time", "fast"].estimate == pytest.approx(0.8, rel=0.02)
+    assert found.rivals["time"][0] == "fast" and found.rivals["memory"][0] == "same"
+
+
+def test_the_mean_is_geometric_over_programs() -> None:
+    run = a_plan_run(TWO, ("system", "odd"), rounds=3)
+    truth = {(0, "odd"): (0.5, 1.0), (1, "odd"): (2.0, 1.0)}
+    found = of(run, noisy(run, truth, seed=2, noise=0.0))
+    assert found.means["time", "odd"].estimate == pytest.approx(1.0)
+
+
+def test_a_contender_that_fails_has_no_mean_and_costs_the_others_nothing() -> None:
+    run = a_plan_run(TWO, ("system", "good", "bad"), rounds=6)
+    samples = noisy(run, {}, seed=3)
+    last = next(s for s in reversed(samples) if s.trial.contender == "bad")
+    samples[samples.index(last)] = replace(last, failure="was killed by signal 11 (SIGSEGV)")
+    found = of(run, samples)
+    assert found.cells["b", "bad"].failure is not None and found.cells["b", "bad"].time is None
+    assert ("time", "bad") not in found.means
+    assert found.over["time"] == ("a", "b") and found.whole_rounds == 6
+    assert found.cells["a", "bad"].time is not None
+
+
+def test_a_program_that_fails_under_the_baseline_is_in_no_mean() -> None:
+    run = a_plan_run(TWO, ("system", "other"), rounds=6)
+    samples = noisy(run, {}, seed=4)
+    samples[0] = replace(samples[0], failure="failed with exit code 1")
+    found = of(run, samples)
+    assert found.over["time"] == ("b",)
+    assert found.cells["a", "other"].time is None
+
+
+def test_a_program_without_memory_is_only_in_the_means_of_time() -> None:
+    run = a_plan_run(TWO, ("system", "other"), rounds=6)
+    samples = [
+        replace(s, memory=Memory("not measured", None, None, None)) if s.trial.workload else s
+        for s in noisy(run, {}, seed=5)
+    ]
+    found = of(run, samples)
+    assert found.over["time"] == ("a", "b") and found.over["memory"] == ("a",)
+
+
+def test_means_are_over_whole_rounds_alone() -> None:
+    run = a_plan_run(TWO, ("system", "other"), rounds=6)
+    samples = [s for s in noisy(run, {}, seed=6) if (s.trial.round, s.trial.workload) != (6, 1)]
+    found = of(run, samples)
+    assert found.whole_rounds == 5
+    assert (found.rounds["a"], found.rounds["b"]) == (6, 5)
+
+
+def test_one_round_gives_estimates_without_intervals() -> None:
+    run = a_plan_run(TWO, ("system", "other"), rounds=1)
+    found = of(run, noisy(run, {}, seed=7))
+    cell = found.cells["a", "other"].time
+    assert cell is not None and cell.interval is None and cell.outcome == "open"
+    assert found.means["time", "other"].interval is None
+
+
+def test_no_complete_round_gives_no_ratio() -> None:
+    run = a_plan_run(TWO, ("system", "other"))
+    found = of(run, [a_trial(0, "system", 1, 100, MIB)])
+    assert found.means == {} and found.whole_rounds == 0
+
+
+def test_equal_numbers_within_the_margin_are_the_same() -> None:
+    run = a_plan_run(TWO, ("system", "other"), rounds=10)
+    cell = of(run, noisy(run, {}, seed=8, noise=0.002)).cells["a", "other"].time
+    assert cell is not None and cell.outcome == "same"
+
+
+def test_runs_are_compared_within_themselves_and_count_by_their_rounds() -> None:
+    slow = a_plan_run(TWO, ("system", "fast"), rounds=6, number=1)
+    quick = a_plan_run(TWO, ("system", "fast"), rounds=12, number=2)
+    truth = {(w, "fast"): (0.9, 1.0) for w in (0, 1)}
+    one = noisy(slow, truth, seed=9)
+    other = [replace(s, wall_ns=s.wall_ns // 7) for s in noisy(quick, truth, seed=10)]
+    found = matrix.result([(slow, one), (quick, other)], baseline="system")
+    cell = found.cells["a", "fast"].time
+    assert found.runs == 2 and found.whole_rounds == 18
+    assert cell is not None and cell.rounds == 18
+    assert cell.estimate == pytest.approx(0.9, rel=0.02)
+    alone = of(slow, one).means["time", "fast"].interval
+    both = found.means["time", "fast"].interval
+    assert alone is not None and both is not None
+    assert both.high - both.low < alone.high - alone.low
+
+
+def test_runs_with_different_programs_are_merged_by_program() -> None:
+    first = a_plan_run({"a": "program"}, ("system", "fast"), number=1)
+    second = a_plan_run({"b": "program"}, ("system", "fast"), number=2)
+    truth = {(0, "fast"): (0.9, 1.0)}
+    found = matrix.result(
+        [(first, noisy(first, truth, seed=1)), (second, noisy(second, truth, seed=2))],
+        baseline="system",
+    )
+    assert found.over["time"] == ("a", "b")
+    assert found.means["time", "fast"].estimate == pytest.approx(0.9, rel=0.02)
+
+
+def test_two_versions_are_compared_with_each_other() -> None:
+    run = a_plan_run(TWO, ("system", "old", "new"), rounds=8)
+    truth = {(w, n): (t, 1.0) for w in (0, 1) for n, t in (("old", 0.8), ("new", 0.72))}
+    found = matrix.result([(run, noisy(run, truth, seed=3))], baseline="old", contenders=["new"])
+    assert found.contenders == ("new",)
+    assert found.means["time", "new"].estimate == pytest.approx(0.9, rel=0.02)
+
+
+def test_a_group_has_the_mean_of_its_contenders() -> None:
+    run = a_plan_run(TWO, ("system", "x", "y"), rounds=6)
+    truth = {(w, n): (t, 1.0) for w in (0, 1) for n, t in (("x", 0.5), ("y", 2.0))}
+    samples = noisy(run, truth, seed=4, noise=0.0)
+    found = of(run, samples, groups={"all": ("x", "y"), "first": ("x",)})
+    assert found.groups["time", "all (2)"].estimate == pytest.approx(1.0)
+    assert found.groups["time", "first (1)"].estimate == pytest.approx(0.5)
+
+
+def covered(plans: int, seed: int) -> tuple[float, float]:
+    """Returns how often the interval of a mean covers, and its width by that of the normal one.
+
+    Plans have 6 to 12 rounds and 2 to 30 programs. The noise of a program has heavy tails in every
+    second plan, and every third plan has noise that all programs of a round share.
+    """
+    rng = np.random.default_rng(seed)
+    hits, widths, normal = 0, 0.0, 0.0
+    for number in range(plans):
+        rounds, programs = int(rng.integers(6, 13)), int(rng.integers(2, 31))
+        truth = rng.normal(0, 0.1, programs)
+        spread = 0.01 * np.exp(rng.normal(0, 0.5, programs))
+        shape = (rounds, programs)
+        noise = (
+            rng.standard_t(4, shape) / math.sqrt(2) if number % 2 else rng.standard_normal(shape)
+        )
+        shared = 0.01 * rng.standard_normal((rounds, 1)) if number % 3 == 0 else 0.0
+        logs = truth + spread * noise + shared
+        layers = [Layer(logs[:, :, None])]
+        draws = bootstrap.drawn_means(layers, 299)
+        assert draws is not None
+        centre = float(bootstrap.means(layers)[0])
+        low, high = bootstrap.interval(centre, draws[:, 0], layers, 0.05)
+        hits += low <= truth.mean() <= high
+        widths += high - low
+        normal += 2 * 1.96 * float(logs.mean(axis=1).std(ddof=1)) / math.sqrt(rounds)
+    return hits / plans, widths / normal
+
+
+def test_intervals_of_means_cover_and_are_not_wide() -> None:
+    """A short form of the long test below, with the limits that 120 plans can show."""
+    share, width = covered(120, seed=1)
+    assert share >= 0.90
+    assert width <= 1.5
+
+
+@pytest.mark.long
+def test_intervals_of_means_cover_in_93_of_100_plans() -> None:
+    share, width = covered(500, seed=2)
+    assert share >= 0.93
+    assert width <= 1.5
+
+
+@pytest.mark.long
+def test_the_difference_of_two_runs_of_a_plan_holds_no_difference() -> None:
+    """Two runs of the same plan: the interval of the difference of a cell holds 0."""
+    held = cells = 0
+    for seed in range(60):
+        pair = []
+        for number in (1, 2):
+            run = a_plan_run(
+                {f"p{place}": "program" for place in range(6)}, ("system", "fast"), rounds=8
+            )
+            truth = {(w, "fast"): (0.9 + 0.02 * w, 1.0) for w in range(6)}
+            pair.append(of(run, noisy(run, truth, seed=1000 * number + seed)))
+        for program in pair[0].programs:
+            one, other = (found.cells[program, "fast"].time for found in pair)
+            assert one and other and one.interval and other.interval
+            difference = math.log(one.estimate / other.estimate)
+            reach = math.hypot(
+                *(
+                    math.log(c.interval.high / c.interval.low) / 2
+                    for c in (one, other)
+                    if c.interval
+                )
+            )
+            held += abs(difference) <= reach
+            cells += 1
+    assert held / cells >= 0.93

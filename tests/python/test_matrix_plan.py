@@ -1,0 +1,252 @@
+"""Tests of plans: every mistake is told with its line and its reason, and inputs are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import CairnError, UsageError
+from cairn.matrix import inputs, programs, recipes, runs
+from cairn.matrix.plan import BrokenPlan, MeasurementPlan, read
+from cairn.matrix.toml_lines import lines_of
+
+HEAD = '[plan]\ncontenders = ["system", "jemalloc"]\n'
+"""Lines 1 and 2 of most plans here."""
+
+
+def plan(text: str) -> MeasurementPlan:
+    return read(textwrap.dedent(text), "plan.toml")
+
+
+def program(*lines: str) -> str:
+    """Returns a plan with one program; its own lines begin with line 4."""
+    return HEAD + "[program.p]\n" + "\n".join(lines) + "\n"
+
+
+BROKEN = {
+    "not TOML": (HEAD + "rounds =\n", 3, "not TOML"),
+    "a table is unknown": (program('command = "true"') + "[programs.q]\n", 5, "did you mean"),
+    "no head": ('[program.p]\ncommand = "true"\n', 1, "[plan] is missing"),
+    "no program": (HEAD, 1, "has no program"),
+    "a key is unknown": (HEAD + 'round = 3\n[program.p]\ncommand = "true"\n', 3, "'rounds'?"),
+    "rounds are a text": (HEAD + 'rounds = "3"\n[program.p]\ncommand = "true"\n', 3, "whole number"),
+    "too many rounds": (HEAD + 'rounds = 9999\n[program.p]\ncommand = "true"\n', 3, "between 1"),
+    "no contenders": ('[plan]\nrounds = 3\n[program.p]\ncommand = "true"\n', 1, "'contenders' is"),
+    "one contender": (
+        '[plan]\ncontenders = ["system"]\n[program.p]\ncommand = "true"\n', 2, "nothing to be",
+    ),
+    "a contender twice": (
+        '[plan]\ncontenders = ["system", "jemalloc", "jemalloc"]\n[program.p]\ncommand = "true"\n',
+        2, "two contenders",
+    ),
+    "an unknown contender": (
+        '[plan]\ncontenders = ["system", "jemaloc"]\n[program.p]\ncommand = "true"\n', 2, "jemaloc",
+    ),
+    "another baseline": (
+        HEAD + 'baseline = "hoard"\n[program.p]\ncommand = "true"\n', 3, "none of the contenders",
+    ),
+    "the budget": (HEAD + 'budget = "soon"\n[program.p]\ncommand = "true"\n', 3, "duration"),
+    "no command": (program('note = "x"'), 3, "no 'command'"),
+    "command and workload": (program('command = "true"', 'workload = "larson"'), 5, "exclude"),
+    "an unknown workload": (program('workload = "larsen"'), 4, "did you mean 'larson'?"),
+    "an open quote": (program("command = \"echo 'a\""), 4, "split into words"),
+    "a shell's operator": (program('command = "sort a | uniq"'), 4, "shell = true"),
+    "an empty command": (program('command = " "'), 4, "empty"),
+    "threads without a list": (program('command = "p -p{threads}"'), 3, "threads = [1, 2]"),
+    "threads without effect": (program('command = "p"', "threads = [1, 2]"), 5, "no effect"),
+    "threads that are none": (program('command = "p{threads}"', "threads = [0]"), 5, "numbers"),
+    "data without an input": (program('command = "sort {data}/x"'), 3, "needs an 'input'"),
+    "an input without effect": (
+        program('command = "sort"', 'input = { x = "generate text 1K seed=1" }'), 3, "no line has",
+    ),
+    "an unknown recipe": (
+        program('command = "sort {data}/x"', 'input = { x = "generate prose 1K seed=1" }'),
+        5, "the kinds are",
+    ),
+    "a recipe without a seed": (
+        program('command = "sort {data}/x"', 'input = { x = "generate text 1K" }'), 5, "seed=N",
+    ),
+    "a recipe that writes nothing": (
+        program('command = "sort {data}/x"', 'input = { x = "run date" }'), 5, "{out}",
+    ),
+    "a file name with a slash": (
+        program('command = "sort {data}/x"', 'input = { "a/b" = "generate text 1K seed=1" }'),
+        5, "no file name",
+    ),
+    "a load without a port": (program('command = "s"', 'load = "bench"'), 5, "{port}"),
+    "ready without a load": (program('command = "s"', 'ready = "ping"'), 5, "has a 'load'"),
+    "another output": (program('command = "p"', 'output = "none"'), 5, "'unchecked'"),
+    "a kernel without a source": (program('command = "p"', 'kind = "kernel"'), 3, "'note'"),
+    "an unknown kind": (program('command = "p"', 'kind = "toy"'), 5, "kernel or workload"),
+    "exit codes": (program('command = "p"', "ok_exit = [999]"), 5, "0 to 255"),
+    "our own variable": (
+        program('command = "p"', 'environment = { LD_PRELOAD = "x" }'), 5, "LD_PRELOAD",
+    ),
+    "a misspelt place": (program('command = "p -t{thread}"'), 3, "did you mean {threads}?"),
+    "the name of a program": (HEAD + '[program."a b"]\ncommand = "p"\n', 3, "no name"),
+    "the timeout": (program('command = "p"', 'timeout = "never"'), 5, "duration"),
+}  # fmt: skip
+"""By name: a broken plan, the line of the mistake, and a part of its reason."""
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_mistake_is_told_with_its_line_and_reason(name: str) -> None:
+    text, line, reason = BROKEN[name]
+    with pytest.raises(BrokenPlan) as caught:
+        read(text, "plan.toml")
+    (mistake,) = caught.value.mistakes
+    assert (mistake.line, reason in mistake.says) == (line, True), mistake
+    assert f"plan.toml:{line}: " in str(caught.value)
+
+
+def test_all_mistakes_of_a_plan_are_told_at_once() -> None:
+    text = """\
+        [plan]
+        contenders = ["system", "jemalloc"]
+        round = 3
+        [program.one]
+        command = "sort {data}/x"
+        [program.two]
+        comand = "true"
+        """
+    with pytest.raises(BrokenPlan) as caught:
+        plan(text)
+    assert [one.line for one in caught.value.mistakes] == [3, 4, 6, 7]
+    assert "the plan has 4 mistakes" in str(caught.value)
+
+
+def test_a_plan_is_read_with_its_programs_threads_and_workloads() -> None:
+    found = plan(
+        """\
+        [plan]
+        title = "a table"
+        contenders = ["system", "jemalloc", "lazy=jemalloc:MALLOC_CONF=dirty_decay_ms:-1"]
+        rounds = 7
+        budget = "3h"
+        workloads = "quick"
+
+        [program.pbzip2]
+        command = "pbzip2 -p{threads} -kc {data}/text"
+        threads = [1, 2]
+        seconds = 1.5
+        packages = ["pbzip2"]
+        environment = { OMP_NUM_THREADS = "{threads}" }
+        input = { text = "generate text 1MiB seed=1" }
+        file = { "more.txt" = '''
+        [program.not_a_table]
+        ''' }
+        """
+    )
+    assert (found.baseline, found.rounds, found.budget_s) == ("system", 7, 10_800)
+    own = [one for one in found.programs if one.kind == "program"]
+    assert [one.name for one in own] == ["pbzip2/1", "pbzip2/2"]
+    assert len(found.programs) > 10
+    assert [one.name for one in found.only(["pbzip2"])] == ["pbzip2/1", "pbzip2/2"]
+    assert [one.name for one in found.only(["pbzip2/2"])] == ["pbzip2/2"]
+    with pytest.raises(UsageError, match="did you mean pbzip2"):
+        found.only(["pbzip"])
+
+
+def test_lines_are_found_around_texts_and_lists_of_several_lines() -> None:
+    text = '[a]\nx = [\n  "y = 1", # ]\n]\nz = """\nw = 1\n"""\n[a.b]\n"c d" = 2\n'
+    lines = lines_of(text)
+    assert lines == {
+        ("a",): 1, ("a", "x"): 2, ("a", "z"): 5, ("a", "b"): 8, ("a", "b", "c d"): 9,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(recipes.KINDS))
+def test_a_recipe_gives_the_same_bytes_each_time_and_others_for_another_seed(kind: str) -> None:
+    one = recipes.parse(f"generate {kind} 20K seed=1")
+    made = b"".join(recipes.content(one))
+    assert made == b"".join(recipes.content(one))
+    assert made != b"".join(recipes.content(recipes.parse(f"generate {kind} 20K seed=2")))
+    assert 0.7 * one.size <= len(made) <= 1.6 * one.size + 60_000
+    if kind in ("text", "bytes", "csv"):
+        assert len(made) == one.size
+
+
+def test_the_bytes_of_a_recipe_never_change() -> None:
+    """If this fails, raise recipes.GENERATION: inputs with the old bytes are then made again."""
+    digest = hashlib.sha256()
+    for kind in sorted(recipes.KINDS):
+        for part in recipes.content(recipes.parse(f"generate {kind} 10K seed=7")):
+            digest.update(part)
+    assert recipes.GENERATION == 1
+    assert digest.hexdigest() == SUM
+
+
+SUM = "89548773e12b44b569a02f44aed82f1d59724bb40177270b93f334134dec9f30"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_an_input_is_made_once_and_made_again_after_a_change(cache: Path) -> None:
+    (one,) = plan(
+        program('command = "sort {data}/x"', 'input = { x = "generate text 1K seed=1" }')
+    ).programs
+    told: list[str] = []
+    first = inputs.make(one, told.append)
+    assert told == ["making the input x (1.00 KiB)"]
+    assert inputs.make(one, told.append) == first and len(told) == 1
+    file = inputs.data_folder(one) / "x"
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == first["x"]
+    file.chmod(0o644)
+    file.write_bytes(b"changed")
+    assert inputs.make(one, told.append) == first
+    assert "was changed" in told[1] and file.stat().st_size == 1024
+
+
+def test_a_recipe_that_fails_is_told_with_its_message(cache: Path) -> None:
+    (one,) = plan(
+        program('command = "sort {data}/x"', 'input = { x = "run echo no >&2; false {out}" }')
+    ).programs
+    with pytest.raises(CairnError, match="made no file: no"):
+        inputs.make(one, lambda _: None)
+
+
+def test_a_missing_program_names_its_packages(tmp_path: Path) -> None:
+    (one,) = plan(
+        program('command = "no-such-tool -x"', 'packages = ["no-such", "other"]')
+    ).programs
+    found = programs.examined(one, tmp_path)
+    assert not found.runs
+    assert found.why_not == ("no-such-tool is not installed; Debian: apt-get install no-such other")
+
+
+def test_the_settings_of_a_program_are_its_own(cache: Path, tmp_path: Path) -> None:
+    one, other = plan(
+        program(
+            'command = "sh -c \'exit 3\'"', "ok_exit = [3]", 'unchecked = "time stamps"',
+            "[program.q]", 'command = "cp {data}/x {work}/y"', 'writes = ["{work}/y"]',
+            'file = { x = "text" }', 'timeout = "5s"',
+        )
+    ).programs  # fmt: skip
+    settings = programs.settings_of((one, other), tmp_path)
+    first, second = (workload.own for workload in settings.workloads)
+    assert (first.ok_exit, first.verify_output, first.prepare) == ((3,), False, None)
+    assert (second.ok_exit, second.verify_output, second.timeout_s) == ((0,), True, 5.0)
+    assert second.written == (f"{inputs.work_folder(other)}/y",)
+    assert second.prepare is not None and "mkdir -p" in second.prepare
+    assert settings.by_cell
+
+
+@pytest.mark.parametrize("name", runs.shipped())
+def test_a_plan_that_comes_with_cairn_has_no_mistake(name: str) -> None:
+    found = runs.load(name).plan
+    assert found.title and found.rounds >= 6
+    for one in found.programs:
+        assert one.seconds is not None, one.name
+        assert one.workload or one.packages, one.name
+
+
+def test_the_name_of_a_plan_is_suggested() -> None:
+    with pytest.raises(UsageError, match="did you mean suite"):
+        runs.load("siute")

@@ -1,0 +1,180 @@
+"""Tests of the reports of plans: text, Markdown, CSV, JSON, LaTeX and pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from support.comparisons import EVIL
+from support.plans import a_plan_run, noisy
+from support.widths import words_of
+
+from cairn.errors import UsageError
+from cairn.model import Run, Sample
+from cairn.report import matrix_charts, matrix_export, matrix_report
+from cairn.report.matrix_board import MatrixReport, of_runs
+from cairn.report.view import View
+
+PROGRAMS = {
+    "sqlite3": "program", "gcc": "program", "pbzip2/1": "program", "pbzip2/2": "program",
+    "dedup": "kernel", "larson": "workload",
+}  # fmt: skip
+CONTENDERS = (
+    "system", "cairn", "jemalloc", "mimalloc3", "rpmalloc", "snmalloc", "tcmalloc", "hoard",
+)  # fmt: skip
+GROUPS = {
+    "size-segregated": ("cairn", "jemalloc", "mimalloc3", "rpmalloc", "snmalloc", "tcmalloc"),
+    "sequential": ("hoard",),
+}
+
+
+def measured(seed: int = 5) -> tuple[Run, list[Sample]]:
+    """Returns a run with wins, losses, ties, a failed cell and a program that fails."""
+    run = a_plan_run(PROGRAMS, CONTENDERS, rounds=8)
+    host = replace(
+        run.host, cpu_model="a processor", cpus=2, libc="glibc 2.36", kernel="Linux 6.1",
+        system="Debian 12", architecture="x86_64",
+    )  # fmt: skip
+    run = replace(run, host=host, notes=("dedup stands for dedup: a kernel, pattern assumed",))
+    truth = {}
+    for place, name in enumerate(CONTENDERS[1:]):
+        for workload in range(len(PROGRAMS)):
+            truth[workload, name] = (
+                0.88 + 0.03 * place + 0.02 * workload * (place % 3 - 1),
+                0.9 + 0.12 * place,
+            )
+    truth[4, "hoard"] = (2.4, 31.0)
+    samples = noisy(run, truth, seed=seed)
+    for at, sample in enumerate(samples):
+        cell = sample.trial.workload, sample.trial.contender
+        if cell == (3, "snmalloc") and sample.trial.round == 5:
+            samples[at] = replace(sample, failure="was killed by signal 11 (SIGSEGV)")
+        if cell == (5, "system"):
+            samples[at] = replace(sample, failure="failed with exit code 1")
+    return run, samples
+
+
+def report(**more: object) -> MatrixReport:
+    run, samples = measured()
+    return of_runs([(run, samples, ("8 rounds",))], groups=GROUPS, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_golden_of_the_table(golden: Callable[[str, str], None], width: int) -> None:
+    text = matrix_report.rendered(report(), View(width=width))
+    golden(f"matrix-{width}", text)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_number_and_no_name_is_cut_at_any_width(width: int) -> None:
+    whole = words_of(matrix_report.rendered(report(), View(full=True, width=2000)))
+    text = matrix_report.rendered(report(), View(full=True, width=width))
+    assert whole <= words_of(text)
+    colored = matrix_report.rendered(report(), View(full=True, width=width, color=True))
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text
+
+
+def test_golden_of_latex_and_markdown(golden: Callable[[str, str], None]) -> None:
+    golden("matrix-latex", matrix_report.rendered(report(), View("tex")))
+    golden("matrix-md", matrix_report.rendered(report(), View("md")))
+
+
+def test_golden_of_two_versions(golden: Callable[[str, str], None]) -> None:
+    golden(
+        "matrix-between",
+        matrix_report.rendered(report(between=("jemalloc", "cairn")), View(width=80)),
+    )
+
+
+def test_the_csv_has_a_line_for_every_cell_and_mean() -> None:
+    rows = list(csv.DictReader(io.StringIO(matrix_report.rendered(report(), View("csv")))))
+    cells = [row for row in rows if row["program"] != matrix_export.MEAN]
+    assert len(cells) == 2 * len(PROGRAMS) * len(CONTENDERS)
+    (cell,) = [
+        row
+        for row in cells
+        if (row["measure"], row["program"], row["contender"]) == ("time", "gcc", "cairn")
+    ]
+    assert float(cell["low"]) < float(cell["estimate"]) < float(cell["high"])
+    assert cell["rounds"] == "8" and cell["outcome"] == "less" and cell["failure"] == ""
+    (bad,) = [r for r in cells if r["failure"].startswith("was killed") and r["measure"] == "time"]
+    assert bad["estimate"] == "" and bad["contender"] == "snmalloc"
+    means = [row for row in rows if row["program"] == matrix_export.MEAN]
+    assert {row["contender"] for row in means} == set(CONTENDERS) - {"system", "snmalloc"}
+
+
+def test_the_document_has_the_rows_of_the_csv_and_the_scores() -> None:
+    document = json.loads(matrix_report.rendered(report(), View("json")))
+    assert document["plan"] == "invented" and document["whole_rounds"] == 8
+    rows = list(csv.DictReader(io.StringIO(matrix_report.rendered(report(), View("csv")))))
+    assert len(document["rows"]) == len(rows)
+    scores = {(s["measure"], s["contender"]): s for s in document["scores"]}
+    assert scores["memory", "hoard"]["losses"] == 5
+
+
+@pytest.mark.parametrize("chart", matrix_charts.CHARTS)
+@pytest.mark.parametrize(("form", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_every_picture_is_made_in_either_form(chart: str, form: str, head: bytes) -> None:
+    made = matrix_charts.CHARTS[chart](report(), "plan invented", form)
+    assert made.startswith(head) and len(made) > 5_000
+
+
+def test_the_same_data_give_the_same_picture() -> None:
+    draw = matrix_charts.CHARTS["plane"]
+    assert draw(report(), "plan", "svg") == draw(report(), "plan", "svg")
+
+
+def test_the_front_has_the_points_that_no_other_beats_in_both() -> None:
+    points = {"system": (1.0, 1.0), "quick": (0.8, 1.5), "lean": (1.1, 0.7), "bad": (1.2, 1.2)}
+    assert matrix_charts.pareto(points) == ["quick", "system", "lean"]
+
+
+def test_hostile_names_are_printable_in_every_form() -> None:
+    run = a_plan_run({EVIL: "program"}, ("system", f"x{EVIL}"), rounds=3)
+    found = of_runs([(run, noisy(run, {}, seed=1), ("3 rounds",))])
+    for form in ("text", "md", "tex"):
+        text = matrix_report.rendered(found, View(form))  # type: ignore[arg-type]
+        assert "\x1b" not in text and "\u202e" not in text
+    assert b"<script>" not in matrix_charts.CHARTS["time"](found, EVIL, "svg")
+    assert r"\textbackslash{}" in matrix_report.rendered(found, View("tex"))
+
+
+def test_a_run_without_a_complete_round_says_so() -> None:
+    run = a_plan_run(PROGRAMS, CONTENDERS, rounds=4)
+    text = matrix_report.rendered(of_runs([(run, [], ("interrupted",))]), View(width=80))
+    assert text.startswith("There is no complete round yet, so there is no mean")
+    assert "0 of 4 rounds" in text
+
+
+def test_runs_with_other_versions_are_not_merged() -> None:
+    one, other = measured(), measured(6)
+    changed = replace(other[0].contenders[1], title="cairn 9.9")
+    second = replace(other[0], contenders=(other[0].contenders[0], changed), id="another")
+    with pytest.raises(UsageError, match=r"different versions of cairn"):
+        of_runs([(*one, ()), (second, other[1], ())])
+
+
+def test_a_contender_or_program_that_is_not_there_is_told() -> None:
+    run, samples = measured()
+    with pytest.raises(UsageError, match="no contender scudo"):
+        of_runs([(run, samples, ())], between=("system", "scudo"))
+    with pytest.raises(UsageError, match="with itself"):
+        of_runs([(run, samples, ())], between=("cairn", "cairn"))
+    with pytest.raises(UsageError, match="no program php"):
+        of_runs([(run, samples, ())], programs=["php"])
+
+
+def test_two_runs_are_merged_in_one_table() -> None:
+    (first, one), (second, other) = measured(), measured(6)
+    second = replace(second, id="20260102-000000-0001")
+    text = matrix_report.rendered(
+        of_runs([(first, one, ("8 rounds",)), (second, other, ("8 rounds",))]), View(width=100)
+    )
+    assert "16 rounds of each program in random order of 2 runs" in text

@@ -1,0 +1,217 @@
+"""Tests of the measurement of a plan, with a runner that runs nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.plans import MIB, a_plan_run, a_trial
+
+from cairn.errors import Interrupted, UsageError
+from cairn.matrix import progress
+from cairn.model import Run, Sample, Trial
+from cairn.run import builds, measure
+from cairn.run.observer import Progress
+from cairn.run.runner import Trace
+from cairn.run.store import Folder
+
+PROGRAMS = {"a": "program", "b": "program", "c": "kernel"}
+CONTENDERS = ("system", "x", "y", "z")
+Outcome = Callable[[Trial], Sample]
+
+
+def fine(trial: Trial) -> Sample:
+    sample = a_trial(trial.workload, trial.contender, trial.round, 100 + trial.position, MIB)
+    return replace(sample, trial=trial, started_at=time.time())
+
+
+class Quiet:
+    """An observer that does nothing."""
+
+    def trial_begins(self, _: Trial) -> None:
+        """Does nothing."""
+
+    def trial_ended(self, _: Sample) -> None:
+        """Does nothing."""
+
+    def told(self, _: str) -> None:
+        """Does nothing."""
+
+    def warmed(self, _: int) -> None:
+        """Does nothing."""
+
+    def contender_failed(self, name: str, why: str) -> None:
+        """Does nothing."""
+
+    def round_ended(self, _: Progress) -> None:
+        """Does nothing."""
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Folder]:
+    """Returns measured(run, outcome, stop_at), which measures a run, new or interrupted."""
+    monkeypatch.setattr(builds, "of_run", lambda *_: ())
+
+    def conduct(run: Run, outcome: Outcome = fine, stop_at: int | None = None) -> Folder:
+        count = 0
+
+        class Fake:
+            def __init__(self, *_: object) -> None:
+                """Needs nothing."""
+
+            def trial(self, trial: Trial, **_: object) -> tuple[Sample, Trace]:
+                nonlocal count
+                count += 1
+                if stop_at is not None and count > stop_at:
+                    raise KeyboardInterrupt
+                return outcome(trial), Trace(b"", "")
+
+        monkeypatch.setattr(measure, "Runner", Fake)
+        path = tmp_path / "results" / run.id
+        if path.exists():
+            folder = Folder(path)
+            folder.mark_resumed()
+        else:
+            folder = Folder.create(tmp_path / "results", run)
+        try:
+            measure.Measurement(folder.run(), folder, tmp_path, Quiet()).measure()
+        except Interrupted:
+            assert stop_at is not None
+        # The process that measures a run holds its lock until it ends.
+        assert folder._lock is not None
+        os.close(folder._lock)
+        folder._lock = None
+        return folder
+
+    return conduct
+
+
+def trials(folder: Folder) -> list[Trial]:
+    return [sample.trial for sample in folder.samples()]
+
+
+def a_run(number: int = 0, rounds: int = 4) -> Run:
+    run = a_plan_run(PROGRAMS, CONTENDERS, rounds=rounds, number=number)
+    return replace(run, host=replace(run.host, virtual=False))
+
+
+@pytest.mark.parametrize("stop_at", [1, 11, 12, 13, 17, 24, 30, 47, 59])
+def test_a_resumed_run_has_exactly_the_plan_of_an_uninterrupted_one(
+    measured: Callable[..., Folder], stop_at: int
+) -> None:
+    whole = trials(measured(a_run(1)))
+    assert len(whole) == 12 * 5
+    measured(a_run(2), stop_at=stop_at)
+    resumed = trials(measured(a_run(2)))
+    assert resumed == whole
+
+
+def test_a_run_that_is_interrupted_twice_has_it_too(measured: Callable[..., Folder]) -> None:
+    whole = trials(measured(a_run(1)))
+    for stop_at in (20, 9):
+        measured(a_run(2), stop_at=stop_at)
+    assert trials(measured(a_run(2))) == whole
+
+
+def test_every_round_has_every_cell_once_and_another_order(
+    measured: Callable[..., Folder],
+) -> None:
+    found = [one for one in trials(measured(a_run())) if one.round]
+    orders = set()
+    for round_ in (1, 2, 3, 4):
+        own = [(one.workload, one.contender) for one in found if one.round == round_]
+        assert len(set(own)) == len(own) == 12
+        orders.add(tuple(own))
+    assert len(orders) == 4
+
+
+def test_a_failure_ends_its_cell_alone(measured: Callable[..., Folder]) -> None:
+    def outcome(trial: Trial) -> Sample:
+        bad = (trial.workload, trial.contender) == (1, "y") and trial.round == 2
+        return (
+            replace(fine(trial), failure="was killed by signal 11", signal=11)
+            if bad
+            else fine(trial)
+        )
+
+    folder = measured(a_run(), outcome)
+    found = [one for one in trials(folder) if one.round]
+    cells = dict.fromkeys(((w, n) for w in range(3) for n in CONTENDERS), 0)
+    for one in found:
+        cells[one.workload, one.contender] += 1
+    assert cells.pop((1, "y")) == 2
+    assert set(cells.values()) == {4}
+
+
+def test_a_program_that_fails_under_the_baseline_leaves_the_others(
+    measured: Callable[..., Folder],
+) -> None:
+    def outcome(trial: Trial) -> Sample:
+        bad = trial.workload == 0 and trial.contender == "system"
+        return replace(fine(trial), failure="failed with exit code 1") if bad else fine(trial)
+
+    folder = measured(a_run(), outcome)
+    assert {one.workload for one in trials(folder) if one.round} == {1, 2}
+    assert "fails under system" in folder.stopped()
+
+
+def test_a_preparation_that_fails_ends_its_program_alone(measured: Callable[..., Folder]) -> None:
+    def outcome(trial: Trial) -> Sample:
+        if trial.workload == 2:
+            raise UsageError("the prepare command failed with exit code 1")
+        return fine(trial)
+
+    folder = measured(a_run(), outcome)
+    (first, *_) = [s for s in folder.samples() if s.trial.workload == 2]
+    assert first.failure == "cannot be run: the prepare command failed with exit code 1"
+    assert {one.workload for one in trials(folder) if one.round} == {0, 1}
+
+
+def test_another_output_than_under_the_baseline_is_a_failure(
+    measured: Callable[..., Folder],
+) -> None:
+    run = a_run()
+    own = replace(run.settings.workloads[0].own, verify_output=True)
+    first = replace(run.settings.workloads[0], own=own)
+    settings = replace(run.settings, workloads=(first, *run.settings.workloads[1:]))
+
+    def outcome(trial: Trial) -> Sample:
+        return replace(fine(trial), output_digest="1" if trial.contender != "z" else "2")
+
+    folder = measured(replace(run, settings=settings), outcome)
+    bad = {s.failure for s in folder.samples() if s.failure}
+    assert bad == {"printed something else than under system"}
+    assert {s.trial.workload for s in folder.samples() if s.failure} == {0}
+
+
+def test_the_budget_ends_a_run_after_a_whole_round(
+    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+
+    def outcome(trial: Trial) -> Sample:
+        nonlocal now
+        now += 1.0
+        return fine(trial)
+
+    run = a_run(rounds=9)
+    folder = measured(replace(run, rule=replace(run.rule, budget_s=45.0)), outcome)
+    rounds = [one.round for one in trials(folder)]
+    assert max(rounds) == 2 and rounds.count(2) == 12
+    assert set(folder.stopped()) == {"time budget"}
+
+
+def test_progress_tells_rounds_failures_and_the_time_left(measured: Callable[..., Folder]) -> None:
+    folder = measured(a_run(), stop_at=12 + 12 + 5)
+    now = progress.of(folder.run(), folder.samples(), folder.stopped(), runs_now=False)
+    assert (now.state, now.rounds, now.planned) == ("interrupted", 1, 4)
+    assert (now.done, now.trials) == (17, 48) and now.resumable
+    assert now.seconds_left == pytest.approx(31 * 0.106, rel=0.1)
+    done = measured(a_run())
+    now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
+    assert (now.state, now.rounds, now.seconds_left, now.resumable) == ("complete", 4, None, False)
