@@ -87,7 +87,7 @@ def check(
         sign, says, style = _state(one)
         screen.entry(((sign, 1, style), (printable(one.program.name), width, "")), printable(says))
     here = [one.program for one in found if one.runs]
-    competing = runs.competing(*_contenders(named, specs))
+    competing = runs.competing(*_contenders(named, specs), found)
     screen.line()
     for sentence in competing.absent:
         screen.line(f"▲ {printable(sentence)}", "yellow")
@@ -199,7 +199,7 @@ def run(
     named = runs.load(plan)
     found = runs.examine(named, only)
     here = runs.runnable(found)
-    competing = runs.competing(*_contenders(named, specs))
+    competing = runs.competing(*_contenders(named, specs), found)
     for one in found:
         if not one.runs:
             say(console, "▲", f"{one.program.name} is left out: {one.why_not}")

@@ -85,6 +85,7 @@ class PlannedProgram:
     ok_exit: tuple[int, ...] = (0,)
     stdin: str = ""
     prepare: str = ""
+    conclude: str = ""
     load: str = ""
     ready: str = ""
     timeout_s: float = TIMEOUT_S
@@ -93,8 +94,8 @@ class PlannedProgram:
     def lines(self) -> tuple[str, ...]:
         """All lines in which names in braces are replaced."""
         return (
-            self.command, self.stdin, self.prepare, self.load, self.ready, *self.written,
-            *(value for _, value in self.environment), *self.needs,
+            self.command, self.stdin, self.prepare, self.conclude, self.load, self.ready,
+            *self.written, *(value for _, value in self.environment), *self.needs,
         )  # fmt: skip
 
 
@@ -164,13 +165,25 @@ _PROGRAM_KEYS = {
     "command": str, "workload": str, "arguments": str, "threads": list, "shell": bool, "kind": str,
     "original": str, "note": str, "seconds": float, "packages": list, "needs": list, "input": dict,
     "file": dict, "output": str, "unchecked": str, "writes": list, "environment": dict,
-    "ok_exit": list, "stdin": str, "prepare": str, "load": str, "ready": str, "timeout": str,
+    "ok_exit": list, "stdin": str, "prepare": str, "conclude": str, "load": str, "ready": str,
+    "timeout": str,
 }  # fmt: skip
 _TYPES = {
     str: "a text in quotes", list: "a list", int: "a whole number", bool: "true or false",
     float: "a number", dict: "a table { name = \"…\" }",
 }  # fmt: skip
-_ONLY_COMMANDS = ("shell", "packages", "writes", "stdin", "load", "ready", "output", "unchecked")
+_ONLY_COMMANDS = (
+    "shell",
+    "packages",
+    "writes",
+    "stdin",
+    "prepare",
+    "conclude",
+    "load",
+    "ready",
+    "output",
+    "unchecked",
+)
 """Keys that a workload of the catalog cannot have."""
 
 
@@ -348,7 +361,8 @@ class _Reader:
             unchecked=self._unchecked(path, values), written=lists["writes"],
             environment=self._environment(path, values), ok_exit=self._exits(path, values),
             stdin=values.get("stdin", ""), prepare=values.get("prepare", ""),
-            load=values.get("load", ""), ready=values.get("ready", ""),
+            conclude=values.get("conclude", ""), load=values.get("load", ""),
+            ready=values.get("ready", ""),
             timeout_s=self._duration((*path, "timeout"), values.get("timeout")) or TIMEOUT_S,
         )  # fmt: skip
         self._check_places(path, made, table)

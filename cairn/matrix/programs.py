@@ -40,6 +40,9 @@ class Examination:
     """Why no preloaded allocator can work in it; None if one can."""
     warnings: tuple[str, ...] = ()
     """The limits of a result of this program, as sentences."""
+    replaced: str | None = None
+    """The C library of a program that is linked with another allocator; else None. The system's
+    allocator reaches such a program only if this library is preloaded."""
 
     @property
     def runs(self) -> bool:
@@ -78,7 +81,16 @@ def examined(program: PlannedProgram, folder: Path) -> Examination:
         return Examination(program, obstacle=str(error))
     if found.obstacle is not None:
         return Examination(program, obstacle=_sentence(found.obstacle))
-    return Examination(program, warnings=tuple(_sentence(check) for check in found.warnings))
+    linked = found.linked is not None
+    return Examination(
+        program,
+        warnings=tuple(
+            _sentence(check)
+            for check in found.warnings
+            if not (linked and check.subject == "allocator")
+        ),
+        replaced=found.libc if linked else None,
+    )
 
 
 def _sentence(check: Check) -> str:
@@ -150,6 +162,7 @@ def workload_of(program: PlannedProgram, cpus: int) -> Workload:
         shell=program.shell,
         stdin=_filled(program, program.stdin) or NO_INPUT,
         prepare=_prepare(program),
+        conclude=_filled(program, program.conclude, quoted=True) or None,
         ready=_filled(program, program.ready, quoted=True) or None,
         ok_exit=program.ok_exit,
         verify_output=not program.unchecked and not program.load,

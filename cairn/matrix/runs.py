@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.allocators import discover
@@ -79,8 +79,13 @@ class Competing:
     """Why each other contender does not take part, as sentences."""
 
 
-def competing(specs: Sequence[str], baseline: str) -> Competing:
+def competing(
+    specs: Sequence[str], baseline: str, found_programs: Sequence[Examination] = ()
+) -> Competing:
     """Finds the libraries of the contenders.
+
+    If a program is linked with an allocator of its own, the C library is preloaded for the system's
+    allocator in all programs. That changes nothing in the others, which use this library anyway.
 
     A contender that is not here is left out. Raises ContenderFailed if the baseline is not here, or
     if no other contender is.
@@ -103,6 +108,14 @@ def competing(specs: Sequence[str], baseline: str) -> Competing:
         raise ContenderFailed(
             f"only {baseline} is here, so there is nothing to compare: {'; '.join(absent)}"
         )
+    libc = next((one.replaced for one in found_programs if one.runs and one.replaced), None)
+    if libc is not None:
+        here = [
+            replace(one, preload=(libc,), owners=(libc,))
+            if one.allocator == "system" and not one.preload
+            else one
+            for one in here
+        ]
     return Competing(tuple(here), baseline, tuple(absent))
 
 
