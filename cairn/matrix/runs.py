@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,7 +112,7 @@ def competing(
     libc = next((one.replaced for one in found_programs if one.runs and one.replaced), None)
     if libc is not None:
         here = [
-            replace(one, preload=(libc,), owners=(libc,))
+            replace(one, preload=(libc,), owners=(os.path.realpath(libc),))
             if one.allocator == "system" and not one.preload
             else one
             for one in here

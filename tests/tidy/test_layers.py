@@ -141,7 +141,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "doctor": {"ground", "binary", "profile"},
     "why": {"ground", "compare", "profile", "findings"},
     "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
-    "matrix": {"ground", "binary", "compare", "allocators", "doctor", "run"},
+    "matrix": {"ground", "binary", "allocators", "doctor", "run"},
     "report": {"ground", "compare", "profile", "findings", "why"},
     "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "matrix", "report"},
     "cli": {
