@@ -81,11 +81,14 @@ def check(
 
     named = runs.load(plan)
     found = runs.examine(named, only)
-    screen = Screen(output_of("text", False, color, None, False).view)
+    view = output_of("text", False, color, None, False).view
+    screen = Screen(view)
     width = max(len(one.program.name) for one in found) + 2
     for one in found:
         sign, says, style = _state(one)
         screen.entry(((sign, 1, style), (printable(one.program.name), width, "")), printable(says))
+    click.echo(screen.text(), nl=False, color=True)
+    screen = Screen(view)
     here = [one.program for one in found if one.runs]
     competing = runs.competing(*_contenders(named, specs), found)
     screen.line()
@@ -182,20 +185,23 @@ def run(
     Exit codes: 0 success, 1 cairn failed, 2 usage or a broken plan, 3 a program fails under the
     baseline, 4 one fails under another contender only, 130 interrupted (continue with --resume).
     """
+    from cairn.matrix import inputs, programs, runs
+
     console = stderr(color)
     output = output_of("text", full, color, None, False)
     where = results or store.root()
     if resume is not None:
+        if plan is not None:
+            raise UsageError(f"--resume continues a run with its own plan; leave out {plan}")
         making.refuse_beside_resume()
         of, folder = making.resumed(where, resume)
         if not _is_plan(of.experiment):
             raise UsageError(f"{resume} is no run of a plan; continue it with the command it had")
+        inputs.refuse_changed(folder.content(inputs.KEPT))
         making.conduct(console, of, folder, "cairn matrix run", output)
         return
     if plan is None:
         raise UsageError("which plan? For example: cairn matrix run suite")
-    from cairn.matrix import inputs, programs, runs
-
     named = runs.load(plan)
     found = runs.examine(named, only)
     here = runs.runnable(found)
@@ -205,8 +211,10 @@ def run(
             say(console, "▲", f"{one.program.name} is left out: {one.why_not}")
     for sentence in competing.absent:
         say(console, "▲", f"left out: {sentence}")
+    sums = {}
     for program in here:
-        inputs.make(program, lambda text: say(console, "prepare", text))
+        made = inputs.make(program, lambda text: say(console, "prepare", text))
+        sums.update({f"{inputs.data_folder(program)}/{name}": one for name, one in made.items()})
     named.folder.mkdir(parents=True, exist_ok=True)
     left_out = [one for one in found if not one.runs]
     notes = [*programs.notes_of(named.plan, here)]
@@ -217,7 +225,9 @@ def run(
         runs.rule(named.plan, rounds, budget), named.plan.seed if seed is None else seed,
         tuple(notes), experiment=f"{runs.EXPERIMENT} {named.name}",
     )  # fmt: skip
-    making.conduct(console, of, store.Folder.create(where, of), "cairn matrix run", output)
+    folder = store.Folder.create(where, of)
+    folder.write(inputs.KEPT, inputs.as_kept(sums))
+    making.conduct(console, of, folder, "cairn matrix run", output)
 
 
 def _is_plan(experiment: str | None) -> bool:

@@ -8,6 +8,7 @@ again, and the user is told. A changed recipe is another file.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -18,12 +19,14 @@ from pathlib import Path
 
 from cairn import units
 from cairn.allocators.discover import cache_folder
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 from cairn.matrix import recipes
 from cairn.matrix.plan import PlannedProgram
 from cairn.run.stored_run import cannot
 
 Tell = Callable[[str], None]
+KEPT = "inputs.json"
+"""The part of a run that has the checksums of its inputs, by path."""
 _RUN_S = 600.0
 """The time that a recipe that runs a command may take."""
 
@@ -67,6 +70,28 @@ def make(program: PlannedProgram, tell: Tell) -> Mapping[str, str]:
     except OSError as error:
         raise cannot("write", Path(error.filename or folder), error) from error
     return sums
+
+
+def as_kept(sums: Mapping[str, str]) -> bytes:
+    """The checksums by path, as the part of a run that `refuse_changed` reads."""
+    return json.dumps(dict(sorted(sums.items())), indent=1).encode() + b"\n"
+
+
+def refuse_changed(kept: bytes | None) -> None:
+    """Raises UsageError if an input is not as it was when the run began.
+
+    kept: the part KEPT of the run; None for a run without inputs.
+    """
+    for path, digest in json.loads(kept or b"{}").items():
+        try:
+            same = _sum(Path(path)) == digest
+        except OSError:
+            same = False
+        if not same:
+            raise UsageError(
+                f"the input {path} is not as it was when this run began; begin a new run, which "
+                "makes it again"
+            )
 
 
 def _key(program: PlannedProgram) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from cairn import units
 from cairn.compare import matrix
 from cairn.compare.matrix import GeometricMean, Measure, PairedRatio, PlanResult
+from cairn.compare.plan import UNSUITED
 from cairn.errors import UsageError
 from cairn.model import TIME_BUDGET, Run, Sample
 from cairn.report import formatting
@@ -35,6 +36,8 @@ class MatrixReport:
     """By program: "program", "kernel" or "workload"."""
     run: Run
     """The newest of the runs."""
+    unsuited: tuple[str, ...] = ()
+    """Programs whose measuring ended before the first round, because no run can be compared."""
     cut: str | None = None
     """Why there are fewer rounds than planned, as a sentence without a full stop; else None."""
     notes: tuple[str, ...] = field(default=())
@@ -104,6 +107,14 @@ def of_runs(
         titles=titles,
         kinds=kinds,
         run=runs[-1][0],
+        unsuited=tuple(
+            dict.fromkeys(
+                workload.name
+                for run, _, stopped in runs
+                for workload, why in zip(run.settings.workloads, stopped, strict=False)
+                if why == UNSUITED
+            )
+        ),
         cut=_cut(runs, whole),
         notes=tuple(dict.fromkeys(note for run, _, _ in runs for note in run.notes)),
     )
@@ -324,6 +335,10 @@ def _footer(report: MatrixReport) -> Iterator[str]:
 
 def _failures(report: MatrixReport) -> Iterator[str]:
     found = report.result
+    for program in report.unsuited:
+        yield formatting.printable(
+            f"{program} is in no mean: it goes on in the background after its command ended"
+        )
     for program in found.programs:
         own = found.cells[program, found.baseline].failure
         if own is not None:

@@ -240,7 +240,7 @@ class Measurement:
                     self._folder.mark_stopped("before the first round")
                     raise UsageError(one.sentence)
                 if one.hopeless:
-                    self._settled[workload] = "cannot be compared"
+                    self._settled[workload] = plan.UNSUITED
                 several = len(self._of) > 1
                 where = f"{settings.workloads[workload].name}: " if several else ""
                 self._observer.told(where + one.sentence)

@@ -545,7 +545,7 @@ class Runner:
             return "ended before the program was started"
         if launched.timed_out:
             return f"did not end within {settings.timeout_s:g} s" + (
-                "" if settings.reports else " (--timeout)"
+                "" if settings.reports or settings.by_cell else " (--timeout)"
             )
         if launched.signal is not None:
             return f"was {ending(-launched.signal)}{why}"

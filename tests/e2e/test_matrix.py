@@ -145,6 +145,7 @@ def test_a_broken_plan_is_never_run(cairn: Command) -> None:
     ("words", "code", "sentence"),
     [
         (("run",), 2, "which plan"),
+        (("run", "suite", "--resume", "last"), 2, "leave out suite"),
         (("run", "sute"), 2, "did you mean suite?"),
         (("report",), 2, "there is no run"),
         (("check", "suite", "--only", "larsen"), 2, "did you mean larson?"),

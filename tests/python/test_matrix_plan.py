@@ -204,6 +204,20 @@ def test_an_input_is_made_once_and_made_again_after_a_change(cache: Path) -> Non
     assert "was changed" in told[1] and file.stat().st_size == 1024
 
 
+def test_a_changed_input_ends_the_resuming_of_a_run(cache: Path) -> None:
+    (one,) = plan(
+        program('command = "sort {data}/x"', 'input = { x = "generate text 1K seed=1" }')
+    ).programs
+    sums = inputs.make(one, lambda _: None)
+    file = inputs.data_folder(one) / "x"
+    kept = inputs.as_kept({str(file): sums["x"]})
+    inputs.refuse_changed(kept)
+    inputs.refuse_changed(None)
+    file.unlink()
+    with pytest.raises(UsageError, match="not as it was"):
+        inputs.refuse_changed(kept)
+
+
 def test_a_recipe_that_fails_is_told_with_its_message(cache: Path) -> None:
     (one,) = plan(
         program('command = "sort {data}/x"', 'input = { x = "run echo no >&2; false {out}" }')
