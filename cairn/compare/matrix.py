@@ -126,7 +126,7 @@ class PlanResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ProgramRounds:
     """One program in one run."""
 
     rounds: Rounds
@@ -153,7 +153,7 @@ def result(
     margin = runs[0][0].rule.margin
     parts = {
         program: [
-            (number, _Part(ratios.complete(samples, names, index), _keys(samples, index)))
+            (number, _ProgramRounds(ratios.complete(samples, names, index), _keys(samples, index)))
             for number, (run, samples) in enumerate(runs)
             for index, workload in enumerate(run.settings.workloads)
             if workload.name == program
@@ -225,7 +225,9 @@ def _keys(samples: Sequence[Sample], workload: int) -> dict[Measure, str]:
     return {"time": REQUEST_TIME.key if served else ACTIVE.key, "memory": PEAK.key}
 
 
-def _logs(part: _Part, measure: Measure, names: Sequence[str]) -> NDArray[np.float64] | None:
+def _logs(
+    part: _ProgramRounds, measure: Measure, names: Sequence[str]
+) -> NDArray[np.float64] | None:
     """The logarithms of the numbers, rounds × names; None if one is missing or not above 0."""
     import numpy as np
 
@@ -241,7 +243,7 @@ def _logs(part: _Part, measure: Measure, names: Sequence[str]) -> NDArray[np.flo
 
 
 def _row(
-    program: str, parts: Sequence[_Part], names: Sequence[str], margin: float
+    program: str, parts: Sequence[_ProgramRounds], names: Sequence[str], margin: float
 ) -> dict[tuple[str, str], ProgramRatios]:
     """The cells of one program."""
     baseline = names[0]
@@ -266,7 +268,7 @@ def _row(
     }
 
 
-def _median(parts: Sequence[_Part], measure: Measure, name: str) -> float | None:
+def _median(parts: Sequence[_ProgramRounds], measure: Measure, name: str) -> float | None:
     for part in parts:
         known = part.rounds.numbers(part.keys[measure]).get(name)
         if known:
@@ -275,7 +277,11 @@ def _median(parts: Sequence[_Part], measure: Measure, name: str) -> float | None
 
 
 def _ratios(
-    parts: Sequence[_Part], measure: Measure, baseline: str, names: Sequence[str], margin: float
+    parts: Sequence[_ProgramRounds],
+    measure: Measure,
+    baseline: str,
+    names: Sequence[str],
+    margin: float,
 ) -> dict[str, PairedRatio]:
     """The ratios of one program, by contender; outcomes are adjusted over these contenders."""
     made: dict[str, tuple[float, float | None, float, int]] = {}
@@ -356,7 +362,7 @@ def _outcome(centre: float, interval: Interval | None, *, proven: bool, margin: 
 
 
 def _layers(
-    parts: Mapping[str, Sequence[tuple[int, _Part]]],
+    parts: Mapping[str, Sequence[tuple[int, _ProgramRounds]]],
     programs: Sequence[str],
     measure: Measure,
     baseline: str,
