@@ -13,6 +13,7 @@ from enum import Enum
 from signal import Signals
 from typing import Literal
 
+from cairn.build import Build
 from cairn.memory import Memory
 from cairn.own_settings import OwnSettings
 from cairn.verdict import Verdict
@@ -642,19 +643,6 @@ class Settings:
     """Whether a failure ends only its cell (program and contender), and rounds are whole."""
     only: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By contender: the indexes of its workloads. A contender that is not here runs on all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """A file that the trials of a run use, and the build of it with which the run began."""
-
-    name: str
-    """The name in messages: a program as the user wrote it, a library's file name, or a path."""
-    path: str
-    part: str
-    """"program", "script", "library" or "contender"."""
-    build: str | None
-    """"build ID …" or "SHA-256 …"; None if the file could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

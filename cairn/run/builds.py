@@ -19,9 +19,10 @@ from pathlib import Path
 from cairn.binary import elf
 from cairn.binary.library import loaded_with
 from cairn.binary.program import behind_env, inspect_program
+from cairn.build import Build
 from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, ProgramMissing, UsageError
-from cairn.model import Build, Contender, Settings
+from cairn.model import Contender, Settings
 
 _INTERPRETER = re.compile(
     r"(python|pypy|perl|ruby|node|php|lua|luajit|guile|tclsh|Rscript|[abdkz]?sh|bash|fish)[\d.]*"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cairn import units
+from cairn.build import Build
 from cairn.compare import comparison, endings, plan, rounds_needed, stats, suitability
 from cairn.doctor import machine
 from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
@@ -20,7 +21,6 @@ from cairn.model import (
     COPY,
     INTERRUPTED,
     TIME_BUDGET,
-    Build,
     Contender,
     Run,
     Sample,

@@ -128,7 +128,17 @@ C_ORDER: dict[str, list[str]] = {
 }
 """The files of each folder of src in their order. A file sees only files before it."""
 
-GROUND = ("__init__", "errors", "verdict", "memory", "own_settings", "model", "units", "native")
+GROUND = (
+    "__init__",
+    "errors",
+    "verdict",
+    "memory",
+    "own_settings",
+    "build",
+    "model",
+    "units",
+    "native",
+)
 """The modules outside the folders. Each sees only those before it."""
 
 PYTHON_LAYERS: dict[str, set[str]] = {
