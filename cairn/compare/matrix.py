@@ -82,7 +82,7 @@ class GeometricMean:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class WinsAndLosses:
     """On how many programs a contender is proven better or worse than the baseline."""
 
     wins: int
@@ -117,12 +117,12 @@ class PlanResult:
     """How memory was measured; None if not at all, or in several ways."""
     level: float = 1 - stats.ALPHA
 
-    def score(self, measure: Measure, contender: str) -> Score:
+    def score(self, measure: Measure, contender: str) -> WinsAndLosses:
         """The wins, ties and losses over the programs on which the contender has a ratio."""
         found = [self.cells[program, contender].of(measure) for program in self.programs]
         outcomes = [ratio.outcome for ratio in found if ratio is not None]
         wins, losses = outcomes.count("less"), outcomes.count("more")
-        return Score(wins, len(outcomes) - wins - losses, losses)
+        return WinsAndLosses(wins, len(outcomes) - wins - losses, losses)
 
 
 @dataclass(frozen=True, slots=True)

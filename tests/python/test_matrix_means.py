@@ -30,8 +30,8 @@ def test_a_known_ratio_is_found_and_proven_in_time_and_memory() -> None:
     assert cell.time is not None and cell.memory is not None
     assert cell.time.estimate == pytest.approx(0.8, rel=0.03)
     assert (cell.time.outcome, cell.memory.outcome) == ("less", "more")
-    assert found.score("time", "fast") == matrix.Score(wins=2, ties=0, losses=0)
-    assert found.score("memory", "fast") == matrix.Score(wins=0, ties=0, losses=2)
+    assert found.score("time", "fast") == matrix.WinsAndLosses(wins=2, ties=0, losses=0)
+    assert found.score("memory", "fast") == matrix.WinsAndLosses(wins=0, ties=0, losses=2)
     assert found.means["time", "fast"].estimate == pytest.approx(0.8, rel=0.02)
     assert found.rivals["time"][0] == "fast" and found.rivals["memory"][0] == "same"
 
