@@ -61,7 +61,7 @@ def test_its_thread_local_storage_is_initial_exec(library: object) -> None:
         )
 
 
-@pytest.mark.parametrize("folder", ["witness", "probe", "alloc"])
+@pytest.mark.parametrize("folder", ["witness", "probe", "alloc", "os"])
 def test_every_preloaded_source_is_built_as_initial_exec(folder: str) -> None:
     root = Path(__file__).resolve().parents[2]
     text = (root / "src" / folder / "CMakeLists.txt").read_text()
