@@ -35,6 +35,7 @@ from cairn.cli.console import NOTHING_YET, fail
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.report.formatting import message
+from cairn.run import stop_request
 
 __all__ = [
     "allocators",
@@ -111,7 +112,7 @@ def main() -> None:
         getattr(sys, name).reconfigure(errors="backslashreplace")
     with _sentences():
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, stop_request.on_signal)
         code = cli.main(prog_name="cairn", standalone_mode=False)
         sys.stdout.flush()
         _end_by_signals()

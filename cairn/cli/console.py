@@ -20,6 +20,7 @@ from rich.console import Console
 from cairn.errors import CairnError, UsageError
 from cairn.report.formatting import message, wrapped
 from cairn.report.view import WIDTH, Form, View
+from cairn.run import stop_request
 from cairn.run.run_archive import ENDING
 from cairn.run.stored_run import cannot
 
@@ -207,9 +208,4 @@ def end_like_ctrl_c() -> None:
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
-
-
-def interrupt(number: int, _: object) -> NoReturn:
-    """Signal handler that acts like ctrl-C."""
-    raise KeyboardInterrupt(number)
+            signal.signal(number, stop_request.on_signal)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cairn.cli.console import say, stderr
 from cairn.errors import UsageError
+from cairn.run import stop_request
 
 if TYPE_CHECKING:
     from cairn.model import Contender
@@ -114,6 +115,7 @@ class Again:
             now = time.monotonic()
             if self.runs is None and longest_s > BUDGET_S - (now - started):
                 break
+            stop_request.check()
             if ran == 1:
                 say(stderr(), "note", _announcement(self.runs))
             again, ran = self._once(first, ended), ran + 1

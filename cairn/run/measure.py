@@ -29,7 +29,7 @@ from cairn.model import (
     Trial,
     value,
 )
-from cairn.run import batches, builds, time_budget
+from cairn.run import batches, builds, stop_request, time_budget
 from cairn.run.observer import Observer, Progress
 from cairn.run.proof import unproven
 from cairn.run.runner import Runner, failed_before
@@ -344,6 +344,7 @@ class Measurement:
             if self._trial_s and not self._budget.left():
                 self._settled |= dict.fromkeys(self._unsettled(), TIME_BUDGET)
                 return
+            stop_request.check()
             began = time.monotonic()
             self._take(trial, watch=watch)
             self._trial_s[cell] = time.monotonic() - began

@@ -1,0 +1,31 @@
+"""Tests that a signal is not forgotten that arrives where Python discards exceptions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import signal
+from cairn.run import stop_request
+
+signal.signal(signal.SIGINT, stop_request.on_signal)
+stop_request.check()
+
+class Last:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+Last()
+print("goes on")
+stop_request.check()
+print("was forgotten")
+"""
+
+
+def test_a_signal_in_a_destructor_stops_the_next_long_step() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "goes on\n" and done.returncode != 0
+    assert "KeyboardInterrupt" in done.stderr.splitlines()[-1]
