@@ -30,6 +30,7 @@ def test_the_list_shows_the_duration_and_memory_of_every_experiment(cairn) -> No
     first = [line.split()[0] for line in listed.out.splitlines() if line.startswith("  ")]
     assert first == [
         *(experiment.name for experiment in EXPERIMENTS),
+        "misuse",
         *(entry.name for entry in workloads.load()),
     ]
     assert "min" in listed.out and "ms a run" in listed.out
