@@ -45,7 +45,7 @@ SHORTER, LONGER = 0.96, 1.30
 """The errors of predictions: the natural logarithm of the measured ratio of CPU times to the
 predicted one, as a multiple of `Prediction.scale`, lies between -SHORTER and LONGER in nine of ten
 cases. 'cairn bench predictions' measures them:
-docs/decisions/0037-prediction-intervals-from-measured-errors.md."""
+docs/decisions/0033-prediction-intervals-from-measured-errors.md."""
 LEFT_LEAST = 0.05
 """The least share of CPU time that a program is predicted to take under another allocator."""
 KNOWN_LEAST = 0.9

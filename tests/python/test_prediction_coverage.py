@@ -1,7 +1,7 @@
 """Tests that the intervals of predictions hold, on measured savings that are kept.
 
 `runs/predictions.csv` has the changes from one allocator to another that 'cairn bench predictions'
-predicted and measured: docs/decisions/0037-prediction-intervals-from-measured-errors.md.
+predicted and measured: docs/decisions/0033-prediction-intervals-from-measured-errors.md.
 """
 
 from __future__ import annotations
