@@ -41,9 +41,9 @@ def misuse() -> Path:
     return _part("cairn-misuse")
 
 
-def allocator() -> Path:
-    """The allocator cairn, as a library to preload."""
-    return _part("lib/libcairn.so.0")
+def allocator(name: str = "cairn") -> Path:
+    """The allocator "cairn" or "cairn-hardened", as a library to preload."""
+    return _part(f"lib/lib{name}.so.0")
 
 
 def workload(program: str) -> Path:

@@ -319,7 +319,7 @@ def install(where: Place) -> None:
     shutil.rmtree(old, ignore_errors=True)
     print(
         "installed: the command cairn with its man page and completions,"
-        " libcairn and libcairn-arena"
+        " libcairn, libcairn-hardened and libcairn-arena"
     )
     if where.root == where.prefix:
         print_hints(where.prefix)

@@ -251,7 +251,7 @@ def left_out(found: Sequence[Found]) -> tuple[str, ...]:
     return tuple(
         f"{i.allocator.name} is left out: {i.problem}"
         for i in found
-        if i.allocator.ours and i.problem
+        if i.allocator.ours and not i.allocator.hardened and i.problem
     )
 
 

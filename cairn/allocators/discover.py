@@ -180,7 +180,7 @@ def own_allocator(entry: Allocator) -> Found:
     """
     found = Found(allocator=entry, path=None, version=cairn.__version__, origin="comes with cairn")
     try:
-        library = inspect_library(str(native.allocator()))
+        library = inspect_library(str(native.allocator(entry.name)))
         refuse_library(library)
     except CairnError as error:
         return replace(found, problem=str(error))

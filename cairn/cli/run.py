@@ -46,8 +46,13 @@ ALLOCATOR = click.option(
 
 @cli.command(context_settings={"allow_interspersed_args": False})
 @ALLOCATOR
+@click.option(
+    "--hardened",
+    is_flag=True,
+    help="The same as -a cairn-hardened: the program ends with one line at a misuse of memory.",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
-def run(command: tuple[str, ...], spec: str) -> None:
+def run(command: tuple[str, ...], spec: str, hardened: bool) -> None:
     """Run a program with an allocator, and prove that it is loaded.
 
     The program gets the terminal, standard input and signals. Start servers in the foreground:
@@ -58,10 +63,14 @@ def run(command: tuple[str, ...], spec: str) -> None:
     """
     if not command:
         raise UsageError("which program? For example: cairn run -a jemalloc -- ls -R /usr/share")
+    if hardened and spec != "system":
+        raise UsageError("--hardened chooses the allocator itself; leave out -a or --hardened")
     from cairn.run import foreground
 
     with failing_as_env():
-        ended = foreground.run(contender_for(spec, command), command)
+        ended = foreground.run(
+            contender_for("cairn-hardened" if hardened else spec, command), command
+        )
     end(ended)
 
 

@@ -3,7 +3,7 @@
 #ifndef CAIRN_ABI_ABI_H
 #define CAIRN_ABI_ABI_H
 
-#include "alloc/alloc.h"
+#include "abi/front.h"
 #include "alloc/options.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static inline void *resized(void *p, size_t size)
 {
     if (UNLIKELY(size - 1 >= SIZE_CLASS_BYTES_MAX)) /* 0 wraps */
         return names_realloc_slow(p, size);
-    return or_enomem(alloc_realloc_small(p, size));
+    return or_enomem(front_realloc_small(p, size, __builtin_return_address(0)));
 }
 
 /* Like aligned_alloc() of ISO C, for any power of two and any size. Fails with EINVAL if
@@ -45,7 +45,7 @@ static inline void *aligned(size_t alignment, size_t size, const void *caller)
         errno = EINVAL;
         return NULL;
     }
-    return or_enomem(alloc_aligned_slow(alignment, size, caller));
+    return or_enomem(front_aligned_slow(alignment, size, caller));
 }
 
 /* The bodies of memalign(), valloc() and pvalloc(), and of glibc's other names for these

@@ -8,6 +8,7 @@
 #include "alloc/learning_control.h"
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
+#include "alloc/quarantine.h"
 #include "alloc/shared_heap.h"
 #include "alloc/site.h"
 #include "alloc/stats.h"
@@ -19,18 +20,18 @@
 
 EXPORT void cairn_free(void *block)
 {
-    alloc_free(block);
+    front_free(block, __builtin_return_address(0));
 }
 
 EXPORT void *cairn_malloc(size_t size)
 {
-    void *p = alloc_malloc_quick(size);
+    void *p = front_malloc_quick(size);
     return LIKELY(p != NULL) ? p : names_malloc_slow(size);
 }
 
 EXPORT void *cairn_calloc(size_t count, size_t size)
 {
-    void *p = alloc_calloc_quick(count, size);
+    void *p = front_calloc_quick(count, size);
     return LIKELY(p != NULL) ? p : names_calloc_slow(count, size);
 }
 
@@ -46,7 +47,7 @@ EXPORT void *cairn_aligned_alloc(size_t alignment, size_t size)
 
 EXPORT size_t cairn_usable_size(const void *block)
 {
-    return alloc_usable_size(block);
+    return front_usable_size(block, __builtin_return_address(0));
 }
 
 EXPORT void cairn_statistics(struct cairn_stats *stats)
@@ -119,10 +120,10 @@ static struct heap *heap_of(struct cairn_heap *heap)
 static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
                               const void *caller)
 {
-    void *p = shared_heap_allocate(heap_of(heap), size, alignment, zero);
+    void *p = front_heap_allocate(heap_of(heap), size, alignment, zero, caller);
     if (p == NULL) {
         names_collect();
-        p = shared_heap_allocate(heap_of(heap), size, alignment, zero);
+        p = front_heap_allocate(heap_of(heap), size, alignment, zero, caller);
     }
     if (UNLIKELY(site_is_counted()) && p != NULL) {
         struct slab *slab = slab_at(region_index(p));
@@ -189,16 +190,16 @@ EXPORT void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t siz
     if (block == NULL)
         return allocate_in_heap(heap, size, 1, &zero, caller);
     if (size == 0) {
-        alloc_free(block);
+        front_free(block, __builtin_return_address(0));
         return NULL;
     }
-    if (alloc_resize(block, size))
+    if (front_resize(block, size, caller))
         return block;
     void *moved = allocate_in_heap(heap, size, 1, &zero, caller);
     if (moved != NULL) {
-        size_t have = alloc_usable_size(block);
+        size_t have = front_usable_size(block, __builtin_return_address(0));
         memcpy(moved, block, size < have ? size : have);
-        alloc_free(block);
+        front_free(block, __builtin_return_address(0));
     }
     return moved;
 }
@@ -210,6 +211,8 @@ EXPORT bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *
 
 void names_collect(void)
 {
+    if (CAIRN_HARDENED && names_has_heap())
+        quarantine_drain(thread_heap);
     if (names_has_heap())
         heap_collect(thread_heap);
     heap_sweep();

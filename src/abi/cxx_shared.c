@@ -4,31 +4,31 @@
  * a runtime later and hide it from other libraries. Such a runtime is searched for by its file name
  * when an operator fails.
  */
-#include "alloc/alloc.h"
+#include "abi/front.h"
 
 static inline void *cxx_quick(size_t size)
 {
-    return alloc_malloc_quick(size);
+    return front_malloc_quick(size);
 }
 
 static inline void *cxx_quick_aligned(size_t alignment, size_t size)
 {
-    return alloc_aligned_quick(alignment, size);
+    return front_aligned_quick(alignment, size);
 }
 
 static inline void *cxx_allocate(size_t size, const void *caller)
 {
-    return alloc_malloc_slow(size, caller);
+    return front_malloc_slow(size, caller);
 }
 
 static inline void *cxx_allocate_aligned(size_t alignment, size_t size, const void *caller)
 {
-    return alloc_aligned_slow(alignment, size, caller);
+    return front_aligned_slow(alignment, size, caller);
 }
 
 static inline __attribute__((always_inline)) void cxx_release(void *p)
 {
-    alloc_free(p);
+    front_free(p, __builtin_return_address(0));
 }
 
 #include "abi/cxx_forms.h"

@@ -171,23 +171,23 @@ EXPORT int malloc_info(int options, FILE *stream)
 
 EXPORT void cfree(void *p)
 {
-    alloc_free(p);
+    front_free(p, __builtin_return_address(0));
 }
 
 EXPORT void *__libc_malloc(size_t size)
 {
-    void *p = alloc_malloc_quick(size);
+    void *p = front_malloc_quick(size);
     return LIKELY(p != NULL) ? p : names_malloc_slow(size);
 }
 
 EXPORT void __libc_free(void *p)
 {
-    alloc_free(p);
+    front_free(p, __builtin_return_address(0));
 }
 
 EXPORT void *__libc_calloc(size_t count, size_t size)
 {
-    void *p = alloc_calloc_quick(count, size);
+    void *p = front_calloc_quick(count, size);
     return LIKELY(p != NULL) ? p : names_calloc_slow(count, size);
 }
 

@@ -5,39 +5,39 @@
 
 void *names_malloc_slow(size_t size)
 {
-    return or_enomem(alloc_malloc_slow(size, __builtin_return_address(0)));
+    return or_enomem(front_malloc_slow(size, __builtin_return_address(0)));
 }
 
 void *names_calloc_slow(size_t count, size_t size)
 {
-    return or_enomem(alloc_calloc_slow(count, size, __builtin_return_address(0)));
+    return or_enomem(front_calloc_slow(count, size, __builtin_return_address(0)));
 }
 
 /* As in glibc, realloc(p, 0) frees the block and returns NULL, which is no failure. */
 void *names_realloc_slow(void *p, size_t size)
 {
     if (size > 0)
-        return or_enomem(alloc_realloc_large(p, size, __builtin_return_address(0)));
+        return or_enomem(front_realloc_large(p, size, __builtin_return_address(0)));
     if (p == NULL)
         return names_malloc_slow(0);
-    alloc_free(p);
+    front_free(p, __builtin_return_address(0));
     return NULL;
 }
 
 EXPORT void *malloc(size_t size)
 {
-    void *p = alloc_malloc_quick(size);
+    void *p = front_malloc_quick(size);
     return LIKELY(p != NULL) ? p : names_malloc_slow(size);
 }
 
 EXPORT void free(void *p)
 {
-    alloc_free(p);
+    front_free(p, __builtin_return_address(0));
 }
 
 EXPORT void *calloc(size_t count, size_t size)
 {
-    void *p = alloc_calloc_quick(count, size);
+    void *p = front_calloc_quick(count, size);
     return LIKELY(p != NULL) ? p : names_calloc_slow(count, size);
 }
 
@@ -65,7 +65,7 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 {
     if (!power_of_two(alignment) || alignment % sizeof(void *) != 0)
         return EINVAL;
-    void *p = alloc_aligned_slow(alignment, size, __builtin_return_address(0));
+    void *p = front_aligned_slow(alignment, size, __builtin_return_address(0));
     if (p == NULL)
         return ENOMEM;
     *result = p;
@@ -74,20 +74,20 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
 
 EXPORT size_t malloc_usable_size(void *p)
 {
-    return alloc_usable_size(p);
+    return front_usable_size(p, __builtin_return_address(0));
 }
 
 /* C23: the caller passes the requested size. We do not need it, and a wrong size does no harm. */
 EXPORT void free_sized(void *p, size_t size)
 {
     (void)size;
-    alloc_free(p);
+    front_free(p, __builtin_return_address(0));
 }
 
 EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size)
 {
     (void)alignment, (void)size;
-    alloc_free(p);
+    front_free(p, __builtin_return_address(0));
 }
 
 /* --- older than posix_memalign() -------------------------------------------------------------- */
@@ -102,12 +102,12 @@ void *names_memalign(size_t alignment, size_t size)
     size_t power = 16;
     while (power < alignment)
         power *= 2;
-    return or_enomem(alloc_aligned_slow(power, size, __builtin_return_address(0)));
+    return or_enomem(front_aligned_slow(power, size, __builtin_return_address(0)));
 }
 
 void *names_valloc(size_t size)
 {
-    return or_enomem(alloc_aligned_slow(os_page_bytes(), size, __builtin_return_address(0)));
+    return or_enomem(front_aligned_slow(os_page_bytes(), size, __builtin_return_address(0)));
 }
 
 /* Rounds the size up to whole OS pages. */

@@ -4,6 +4,7 @@
 #include "alloc/broken.h"
 #include "alloc/emergency.h"
 #include "alloc/large.h"
+#include "alloc/quarantine.h"
 #include "alloc/site.h"
 
 #include <string.h>
@@ -27,6 +28,8 @@ static inline bool is_emergency(void)
  * remote.h). After the call, the lists of this thread's heap are empty. */
 static __attribute__((noinline, cold)) void reclaim(void)
 {
+    if (CAIRN_HARDENED && has_heap())
+        quarantine_drain(thread_heap);
     if (has_heap())
         heap_collect(thread_heap);
     heap_sweep();
@@ -108,9 +111,7 @@ static void *reuse_any(size_t size, size_t alignment)
     return region_address(index);
 }
 
-/* Slow path for large blocks. Tries the runs that the thread kept, and then the page heap. */
-static __attribute__((noinline)) void *allocate_large(size_t size, size_t alignment, bool *zero,
-                                                      const void *caller)
+void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
 {
     /* Checked here, because otherwise the thread would give back all its free memory before the
      * request fails. */
@@ -134,7 +135,7 @@ void *alloc_malloc_slow(size_t size, const void *caller)
 {
     if (size > SIZE_CLASS_BYTES_MAX) {
         bool zero;
-        return allocate_large(size, 1, &zero, caller);
+        return alloc_large(size, 1, &zero, caller);
     }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
@@ -160,8 +161,8 @@ void *alloc_calloc_slow(size_t count, size_t size, const void *caller)
     bool zero = false;
     if (__builtin_mul_overflow(count, size, &bytes))
         return NULL;
-    void *p = bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes)
-                                            : allocate_large(bytes, 1, &zero, caller);
+    void *p =
+        bytes <= SIZE_CLASS_BYTES_MAX ? alloc_malloc(bytes) : alloc_large(bytes, 1, &zero, caller);
     if (p != NULL && !zero)
         memset(p, 0, bytes);
     return p;
@@ -192,7 +193,7 @@ void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
                               : alloc_malloc_slow(bytes, caller);
     }
     bool zero;
-    return allocate_large(size, alignment, &zero, caller);
+    return alloc_large(size, alignment, &zero, caller);
 }
 
 /* --- freeing ---------------------------------------------------------------------------------- */

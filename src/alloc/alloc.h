@@ -30,6 +30,11 @@ void alloc_free_slow(void *p) __attribute__((noinline));
  * in. */
 void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
 
+/* Slow path for large blocks. Tries the runs that the thread kept, and then the page heap. `*zero`
+ * is set to true if the whole block reads as zero. */
+void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
+    __attribute__((noinline));
+
 /* From now on large blocks are counted by their call sites (site.h). Returns false if there is no
  * memory for the table. Called before the program has a second thread. */
 bool alloc_count_sites(void);

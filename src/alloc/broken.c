@@ -1,5 +1,7 @@
 #include "alloc/broken.h"
 
+#include "alloc/call_site.h"
+#include "alloc/hardening.h"
 #include "base/text.h"
 #include "os/os.h"
 
@@ -24,7 +26,7 @@ void broken(const char *what, const void *pointer)
 
 void broken_by_misuse(const char *what, const void *pointer, const char *where, size_t bytes)
 {
-    char line[256];
+    char line[512];
     struct text text = text_over(line, sizeof line);
     add_what(&text, what, pointer);
     if (where != NULL) {
@@ -33,6 +35,12 @@ void broken_by_misuse(const char *what, const void *pointer, const char *where, 
         text_add(&text, " ");
         text_add_unsigned(&text, bytes);
     }
-    text_add(&text, BROKEN_NEXT_STEP "\n");
+    if (!CAIRN_HARDENED) {
+        text_add(&text, "; cairn run --hardened finds where");
+    } else if (hardening_caller != NULL) {
+        text_add(&text, ", called from ");
+        call_site_add(&text, hardening_caller);
+    }
+    text_add(&text, "\n");
     os_die(line, text.length);
 }

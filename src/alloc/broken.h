@@ -14,12 +14,10 @@
  * clause such as "a block is freed twice". */
 _Noreturn void broken(const char *what, const void *pointer) __attribute__((cold));
 
-/* The end of the line about a misuse, which names the next step. It is empty as long as the command
- * has no such option; then it is "; cairn run --hardened finds where". */
-#define BROKEN_NEXT_STEP ""
-
 /* Like broken(), for a misuse by the program. The line also says `where` the pointer lies, for
- * example "size class", and the `bytes` of that place. If `where` is NULL, it says neither. */
+ * example "size class", and the `bytes` of that place. If `where` is NULL, it says neither. At the
+ * end, the hardened build names the program's call (call_site.h), and the plain build says how to
+ * find it. */
 _Noreturn void broken_by_misuse(const char *what, const void *pointer, const char *where,
                                 size_t bytes) __attribute__((cold));
 

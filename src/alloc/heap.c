@@ -1,7 +1,7 @@
 #include "alloc/heap.h"
 
 #include "alloc/broken.h"
-#include "alloc/page_heap.h"
+#include "alloc/guarded_run.h"
 #include "alloc/purge.h"
 
 #include <string.h>
@@ -212,7 +212,7 @@ static struct slab *make_slab(struct heap *heap, unsigned class)
     bool zero = false;
     size_t index = run_cache_policy_take(&heap->runs, slab_slices(class));
     if (index == 0)
-        index = page_heap_allocate(slab_slices(class), 0, &zero);
+        index = guarded_run_for_slab(slab_slices(class), &zero);
     if (index == 0)
         return NULL;
     heap_count(&heap->statistics.slabs_made, 1);
@@ -318,7 +318,7 @@ static void *refill(struct heap *heap, unsigned class)
  * the process has only one chunk and little was borrowed for `class`, otherwise `class` itself. */
 static unsigned lender(const struct heap *heap, unsigned class)
 {
-    if (class > HEAP_LENT_CLASS_MAX || heap->lent[class] == HEAP_LENT_MOST ||
+    if (CAIRN_HARDENED || class > HEAP_LENT_CLASS_MAX || heap->lent[class] == HEAP_LENT_MOST ||
         atomic_load_explicit(&region.slices, memory_order_relaxed) > CHUNK_SLICES)
         return class;
     return size_class_coarse(class, heap->lent[class] < HEAP_LENT_COARSEST ? 1 : 4);
@@ -510,10 +510,10 @@ static size_t sweep_list(uint32_t *list)
 /* Returns the memory of a new heap, all zero. The slice that it lies in is never given back. */
 static struct heap *cut_heap(void)
 {
-    size_t stride = (sizeof(struct heap) + 63) & ~(size_t)63;
+    size_t stride = (sizeof(struct heap) + HEAP_QUARANTINE_BYTES + 63) & ~(size_t)63;
     if (heaps_fresh == 0 || (heaps_cut + 1) * stride > SLICE_BYTES) {
         bool zero;
-        size_t index = page_heap_allocate(1, 0, &zero);
+        size_t index = guarded_run_for_us(1, &zero);
         if (index == 0)
             return NULL;
         if (!zero)
@@ -611,7 +611,7 @@ struct heap *heap_acquire(bool empty)
 {
     lock_take(&heaps_lock);
     if (slab_secret == 0) /* no block exists before the first heap */
-        slab_secret = (os_random() & ~(uintptr_t)15) | 8;
+        slab_secret = hardening_begin();
     struct heap *heap = empty ? NULL : heap_left;
     if (heap != NULL)
         heap_left = NULL;
@@ -731,7 +731,7 @@ void heap_destroy(struct heap *heap)
     unsigned class = 0;
     while ((slab = take_any(heap, &class)) != NULL) {
         remote_set_state(slab, REMOTE_CLAIMED);
-        discard(slab);
+        discard(slab_wipe(slab));
     }
     heap->empty = 0;
     while (heap->large != 0) {

@@ -29,6 +29,7 @@
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
 
+#include "alloc/hardening.h"
 #include "alloc/remote.h"
 #include "alloc/run_cache_policy.h"
 #include "alloc/site.h"
@@ -43,6 +44,9 @@ enum {
     HEAP_LENT_COARSEST = 64,  /* `lent` below this: borrow from power-of-two classes */
     HEAP_LENT_MOST = 255,     /* `lent` below this: borrow from 4 classes per doubling */
     HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: larger blocks share no OS page anyway */
+
+    /* Memory behind each heap for its quarantine (quarantine.h). */
+    HEAP_QUARANTINE_BYTES = CAIRN_HARDENED ? 1152 : 0,
 };
 
 /* The owner writes the atomic counters, and any thread may read them. The heap's lock guards the

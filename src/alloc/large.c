@@ -1,6 +1,9 @@
 #include "alloc/large.h"
 
+#include "alloc/block_map.h"
+#include "alloc/hardening.h"
 #include "alloc/huge_page_collapse.h"
+#include "alloc/large_guard.h"
 #include "alloc/purge.h"
 #include "alloc/site.h"
 #include "os/os.h"
@@ -127,6 +130,13 @@ static void release(bool moved, size_t index, size_t slices)
 
 void large_free(struct slab *slab)
 {
+    if (CAIRN_HARDENED && slab->kind == RUN_LARGE &&
+        block_map_state(large_guard_block(slab)) == BLOCK_LIVE) {
+        /* Called by heap_destroy(). */
+        large_guard_remove(slab);
+        large_guard_wipe(slab);
+        block_map_set(large_guard_block(slab), BLOCK_FREE);
+    }
     if (UNLIKELY(site_is_counted()))
         site_give_back(slab); /* for heap_destroy(); other callers have done it */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);

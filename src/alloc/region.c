@@ -1,6 +1,7 @@
 #include "alloc/region.h"
 
 #include "alloc/broken.h"
+#include "alloc/hardening.h"
 #include "base/clock.h"
 #include "base/random.h"
 #include "os/os.h"
@@ -28,9 +29,11 @@ static struct gap {
 /* Ends of the mapped records of slices and chunks. */
 static uintptr_t slice_records_end;
 static uintptr_t chunk_records_end;
+static uintptr_t map_end; /* of block_map.h; unused in the plain build */
 
 /* Addresses from which the base is drawn, and the most slices that the region may have there. The
- * records begin REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base. */
+ * records begin REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base, and the block map of the
+ * hardened build REGION_MAP_DISTANCE below it. */
 struct window {
     uintptr_t from;
     uintptr_t to;
@@ -65,12 +68,15 @@ static bool map_records(uintptr_t *end, uintptr_t wanted)
     return true;
 }
 
-/* Maps the records of all slices and chunks below `slices`. Returns false if the machine
- * refuses. */
+/* Maps the records of all slices and chunks below `slices`, and their part of the block map.
+ * Returns false if the machine refuses. */
 static bool records_up_to(size_t slices)
 {
     uintptr_t slice_records = region.base - REGION_SLICE_SPAN;
     uintptr_t chunk_records = slice_records - REGION_CHUNK_SPAN;
+    uintptr_t map = region.base - REGION_MAP_DISTANCE;
+    if (CAIRN_HARDENED && !map_records(&map_end, map + slices * (SLICE_BYTES / REGION_MAP_UNIT)))
+        return false;
     return map_records(&slice_records_end, slice_records + slices * RECORD_BYTES) &&
            map_records(&chunk_records_end, chunk_records + slices / CHUNK_SLICES * RECORD_BYTES);
 }
@@ -98,6 +104,7 @@ static bool place_in(const struct window *window, struct random *random)
         region.base = base;
         slice_records_end = base - REGION_SLICE_SPAN + RECORD_STEP_BYTES;
         chunk_records_end = chunk_records + RECORD_STEP_BYTES;
+        map_end = base - REGION_MAP_DISTANCE;
         slices_max = window->slices;
         return true;
     }
@@ -146,6 +153,8 @@ static size_t grow_between(size_t *from, size_t to, size_t piece, size_t chunks,
             piece = chunks;
         enum os_claimed claimed = claim(*from, piece * CHUNK_SLICES);
         if (claimed == OS_CLAIMED) {
+            if (CAIRN_HARDENED && *from == 0 && os_page_bytes() <= SLICE_BYTES)
+                os_guard(region_address(0), SLICE_BYTES);
             *got = piece;
             *from += piece * CHUNK_SLICES;
             return *from / CHUNK_SLICES - piece;

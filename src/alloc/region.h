@@ -45,6 +45,12 @@ enum {
 #define REGION_SLICE_SPAN ((uintptr_t)REGION_SLICES_MAX * RECORD_BYTES)
 #define REGION_CHUNK_SPAN ((uintptr_t)REGION_SLICES_MAX / CHUNK_SLICES * RECORD_BYTES)
 
+/* In the hardened build, the map of block_map.h lies below the chunk records: it begins
+ * REGION_MAP_DISTANCE bytes below the base, and has a byte for each REGION_MAP_UNIT bytes. */
+#define REGION_MAP_UNIT     16
+#define REGION_MAP_SPAN     ((uintptr_t)REGION_SLICES_MAX * SLICE_BYTES / REGION_MAP_UNIT)
+#define REGION_MAP_DISTANCE (REGION_SLICE_SPAN + REGION_CHUNK_SPAN + REGION_MAP_SPAN)
+
 struct region {
     uintptr_t base;        /* address of slice 0; 0 before the first growth */
     _Atomic size_t slices; /* end of the region; 0 before the first growth */

@@ -1,7 +1,7 @@
 #include "alloc/site.h"
 
 #include "alloc/broken.h"
-#include "alloc/page_heap.h"
+#include "alloc/guarded_run.h"
 #include "base/clock.h"
 #include "os/lock.h"
 
@@ -132,7 +132,7 @@ bool site_begin(void)
     bool zero;
     if (site_is_counted())
         return true;
-    size_t index = page_heap_allocate(TABLE_SLICES, 0, &zero);
+    size_t index = guarded_run_for_us(TABLE_SLICES, &zero);
     if (index == 0)
         return false;
     struct site *table = region_address(index);

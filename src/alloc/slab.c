@@ -1,7 +1,12 @@
 #include "alloc/slab.h"
 
+#include "alloc/block_map.h"
 #include "alloc/broken.h"
+#include "alloc/hardening.h"
+#include "base/random.h"
 #include "os/os.h"
+
+#include <string.h>
 
 uintptr_t slab_secret;
 
@@ -57,9 +62,31 @@ void slab_is_free(const struct slab *slab)
             slab_misused("a free block was written to, or one was freed twice", at);
 }
 
+/* Makes the memory of a slab whose blocks are all free read as zero (hardening.h), and forgets its
+ * blocks. */
+static void clear_free_blocks(const struct slab *slab)
+{
+    size_t bytes = size_class_bytes(slab->class);
+    char *end = slab_start(slab) + slab->end;
+    for (char *at = slab_start(slab); at < end; at += bytes) {
+        *(struct block *)at = (struct block){0};
+        *(uint64_t *)(at + bytes - CANARY_BYTES) = 0;
+    }
+    block_map_clear(slab_start(slab), slab->end);
+}
+
+struct slab *slab_wipe(struct slab *slab)
+{
+    if (CAIRN_HARDENED)
+        memset(slab_start(slab), 0, slab->end);
+    return slab;
+}
+
 void slab_destroy(struct slab *slab)
 {
     size_t index = slab_index(slab);
+    if (CAIRN_HARDENED)
+        clear_free_blocks(slab);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     for (size_t i = 0; i < slab->slices; i++)
         atomic_store_explicit(&slab_at(index + i)->kind, RUN_NONE, memory_order_relaxed);
@@ -72,6 +99,41 @@ static void count_live(struct slab *slab, uint32_t more)
     atomic_store_explicit(&slab->until, until + more, memory_order_relaxed);
 }
 
+/* Links `count` new blocks of `bytes` bytes from `start` on in random order, and writes their
+ * canaries. Returns the first block of the list. */
+static struct block *link_at_random(char *start, size_t bytes, uint32_t count)
+{
+    static _Atomic uint64_t seed;
+    uint64_t state = atomic_load_explicit(&seed, memory_order_relaxed);
+    struct random random = random_of(state ^ os_random() ^ (uintptr_t)start);
+    struct block *first = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        struct block *block = (struct block *)(start + i * bytes);
+        uint32_t place = (uint32_t)random_below(&random, i + 1);
+        struct block **link = &first; /* every place in the list is equally likely */
+        if (place < i)
+            link = &((struct block *)(start + place * bytes))->next;
+        block->next = *link;
+        *link = block;
+        canary_write((char *)block + bytes, CANARY_FREE);
+        block_map_set(block, BLOCK_NEW);
+    }
+    for (struct block *block = first; block != NULL; block = block->next)
+        slab_mark(block, block->next);
+    atomic_store_explicit(&seed, random_next(&random), memory_order_relaxed);
+    return first;
+}
+
+/* Links `count` new blocks of `bytes` bytes from `start` on in the order of their addresses. */
+static struct block *link_in_order(char *start, size_t bytes, uint32_t count)
+{
+    char *next = start;
+    for (uint32_t i = 1; i < count; i++, next += bytes)
+        slab_mark((struct block *)next, (struct block *)(next + bytes));
+    slab_mark((struct block *)next, NULL);
+    return (struct block *)start;
+}
+
 struct block *slab_carve(struct slab *slab, uint32_t *count)
 {
     size_t bytes = size_class_bytes(slab->class);
@@ -80,15 +142,15 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     /* End of the OS page in which the next block ends. */
     char *page_end = (char *)(((uintptr_t)next + bytes + page - 1) & ~(page - 1));
     uint32_t most = (uint32_t)((size_t)(page_end - next) / bytes);
+    if (CAIRN_HARDENED && most < HARDENING_CARVED_LEAST)
+        most = HARDENING_CARVED_LEAST; /* of few blocks, the order is hardly random */
     if (most > (uint32_t)(slab->capacity - slab->carved))
         most = (uint32_t)(slab->capacity - slab->carved);
     *count = most;
     if (most == 0)
         return NULL;
-    struct block *first = (struct block *)next;
-    for (uint32_t i = 1; i < most; i++, next += bytes)
-        slab_mark((struct block *)next, (struct block *)(next + bytes));
-    slab_mark((struct block *)next, NULL);
+    struct block *first =
+        CAIRN_HARDENED ? link_at_random(next, bytes, most) : link_in_order(next, bytes, most);
     atomic_store_explicit(&slab->carved, (uint16_t)(slab->carved + most), memory_order_relaxed);
     atomic_store_explicit(&slab->end, slab->end + most * (uint32_t)bytes, memory_order_relaxed);
     count_live(slab, most);

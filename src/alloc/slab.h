@@ -130,6 +130,10 @@ _Noreturn void slab_misused(const char *what, const void *p) __attribute__((cold
  * wrong, and a block may still be in use. */
 void slab_is_free(const struct slab *slab);
 
+/* Called before a slab with live blocks is ended. In the hardened build, makes all its memory read
+ * as zero (hardening.h). Returns the slab. */
+struct slab *slab_wipe(struct slab *slab);
+
 /* Ends the slab, whose blocks are all unused. The caller then gives back the run. */
 void slab_destroy(struct slab *slab);
 

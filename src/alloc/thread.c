@@ -1,6 +1,7 @@
 #include "alloc/thread.h"
 
 #include "alloc/page_heap.h"
+#include "alloc/quarantine.h"
 #include "alloc/shared_heap.h"
 #include "alloc/site.h"
 #include "os/os.h"
@@ -32,8 +33,11 @@ static void on_exit_of_thread(void *value)
     uintptr_t round = (uintptr_t)value & (ROUNDS - 1);
     if (round < ROUNDS - 1 && pthread_setspecific(key, (char *)value + 1) == 0)
         return;
+    struct heap *heap = (struct heap *)((uintptr_t)value - round);
+    if (CAIRN_HARDENED)
+        quarantine_drain(heap);
     thread_heap = (struct heap *)&heap_gone;
-    heap_leave((struct heap *)((uintptr_t)value - round));
+    heap_leave(heap);
 }
 
 /* --- fork ------------------------------------------------------------------------------------- */

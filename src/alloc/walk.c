@@ -1,7 +1,9 @@
 #include "alloc/walk.h"
 
+#include "alloc/block_map.h"
 #include "alloc/heap.h"
 #include "alloc/large.h"
+#include "alloc/large_guard.h"
 
 enum {
     BLOCKS_MAX = SLICE_BYTES / 16, /* most blocks of a slab: of 16 bytes, in one slice */
@@ -18,11 +20,13 @@ struct seen {
     uint64_t live[WORDS]; /* a bit per block, set if it is live */
 };
 
-/* Returns true if the block's key does not mark it as free. A thread may write to the block
+/* In the hardened build, asks the map of blocks (block_map.h). Else returns true if the block's key does not mark it as free. A thread may write to the block
  * meanwhile. If the key then seems to be no mark, the block is live, or will be in a moment. */
 __attribute__((no_sanitize("thread"))) static bool is_live(const struct block *block)
 {
     const volatile struct block *now = block;
+    if (CAIRN_HARDENED)
+        return block_map_state(block) == BLOCK_LIVE;
     return now->key != slab_key(block, now->next);
 }
 
@@ -35,6 +39,16 @@ static void look_at_slab(struct slab *slab, struct seen *seen)
     for (size_t i = 0; i < seen->blocks; i++)
         if (is_live((const struct block *)(seen->start + i * seen->block_bytes)))
             seen->live[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* Corrects `*seen` for a large block between guards. Another thread may be making or freeing the
+ * block. */
+static void look_at_large(const struct slab *slab, struct seen *seen)
+{
+    seen->start = large_guard_block(slab);
+    seen->block_bytes = large_guard_size(slab);
+    seen->blocks = (size_t)(seen->start - slab_start(slab)) < SLICE_BYTES &&
+                   block_map_state(seen->start) == BLOCK_LIVE;
 }
 
 /* Fills `*seen`. Returns false if neither a slab nor a large block begins at this slice. */
@@ -52,6 +66,8 @@ static bool look_at_run(size_t index, size_t end, struct seen *seen)
         seen->block_bytes = slices << SLICE_SHIFT;
         seen->blocks = 1;
         seen->live[0] = 1;
+        if (CAIRN_HARDENED)
+            look_at_large(slab, seen);
         return true;
     }
     if (remote_is_slab(slab)) {

@@ -79,6 +79,13 @@ enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more);
  * one again. Returns false if the kernel refuses. */
 bool os_renew(void *start, size_t bytes);
 
+/* Makes a range a guard: each access to it is a segmentation fault, and its memory is given back
+ * unless it is locked. Returns false if the kernel refuses. os_unguard() removes the guard. Linux
+ * 6.13 marks the pages in place. On older kernels, and for locked memory, each guard is a mapping
+ * of its own. */
+bool os_guard(void *start, size_t bytes);
+bool os_unguard(void *start, size_t bytes);
+
 /* Asks the kernel to use huge pages on the first touch of each whole aligned huge page within the
  * range. Returns true if the kernel will consider it. */
 bool os_want_huge_pages(void *start, size_t bytes);

@@ -141,6 +141,38 @@ enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more)
     return renew_or_clear(end, more) ? OS_NOT_LENGTHENED : OS_NOT_LENGTHENED_BEHIND_LOST;
 }
 
+#ifndef MADV_GUARD_INSTALL /* Linux 6.13 */
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE  103
+#endif
+
+static bool protect(void *start, size_t bytes, int access)
+{
+    int saved = errno;
+    bool done = mprotect(start, bytes, access) == 0;
+    errno = saved;
+    return done;
+}
+
+static _Atomic bool has_protected; /* os_guard() has used mprotect() */
+
+bool os_guard(void *start, size_t bytes)
+{
+    if (advise(start, bytes, MADV_GUARD_INSTALL))
+        return true;
+    atomic_store_explicit(&has_protected, true, memory_order_relaxed);
+    os_give_back(start, bytes);
+    return protect(start, bytes, PROT_NONE);
+}
+
+bool os_unguard(void *start, size_t bytes)
+{
+    bool removed = advise(start, bytes, MADV_GUARD_REMOVE);
+    if (atomic_load_explicit(&has_protected, memory_order_relaxed))
+        removed = protect(start, bytes, PROT_READ | PROT_WRITE);
+    return removed;
+}
+
 bool os_want_huge_pages(void *start, size_t bytes)
 {
     return advise(start, bytes, MADV_HUGEPAGE);

@@ -64,12 +64,13 @@ static inline int malloc_trim(size_t pad)
 
 #endif
 
-/* Ends the program if malloc is not Cairn's. Cairn's usable sizes are multiples of 16. glibc's
- * usable sizes are 8 bytes above a multiple of 16. */
+/* Ends the program if malloc is not Cairn's. The usable sizes of the plain build are multiples of
+ * 16, and those of the hardened build are the requested sizes. glibc's usable sizes are 8 bytes
+ * above a multiple of 16. */
 static inline void require_cairn(void)
 {
     void *p = malloc(33);
-    if (malloc_usable_size(p) % 16 != 0) {
+    if (malloc_usable_size(p) % 16 == 8) {
         fprintf(stderr, "malloc is not Cairn's\n");
         _exit(1);
     }

@@ -129,6 +129,20 @@ def program(library: Library, compiled_here: Callable[..., Path]) -> Callable[..
 
     The mode is "preloaded", "linked" (with the shared library) or "archive" (with libcairn.a).
     """
+    return _builder(library, compiled_here)
+
+
+@pytest.fixture(scope="session")
+def hardened(
+    tmp_path_factory: pytest.TempPathFactory, compiled_here: Callable[..., Path]
+) -> Callable[..., Program]:
+    """Returns the same as program(), for the hardened build."""
+    return _builder(
+        under_test(tmp_path_factory.mktemp("hardened"), "libcairn-hardened"), compiled_here
+    )
+
+
+def _builder(library: Library, compiled_here: Callable[..., Path]) -> Callable[..., Program]:
 
     def build(source: str, mode: str, *flags: str | Path) -> Program:
         if mode == "preloaded":

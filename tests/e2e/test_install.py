@@ -39,11 +39,13 @@ TARGETS = [
     ("cairn-arena", "arena-static"),
 ]
 
+LIBRARIES = ("cairn", "cairn-hardened", "cairn-arena")
+
 FILES = {
     "bin/cairn",
     *(f"include/cairn/{name}" for name in ("arena.h", "arena.hpp", "cairn.h")),
-    *(f"lib/lib{name}{end}" for name in ("cairn", "cairn-arena") for end in (".a", ".so", ".so.0")),
-    *(f"lib/pkgconfig/{name}.pc" for name in ("cairn", "cairn-arena")),
+    *(f"lib/lib{name}{end}" for name in LIBRARIES for end in (".a", ".so", ".so.0")),
+    *(f"lib/pkgconfig/{name}.pc" for name in LIBRARIES),
     *(
         f"lib/cmake/{name}/{name}-config{end}.cmake"
         for name in ("cairn", "cairn-arena")
@@ -152,7 +154,7 @@ def path_with(prefix: Path) -> str:
 
 def test_every_file_is_where_tools_look_for_it(prefix: Path) -> None:
     assert files_below(prefix) == FILES
-    for name in ("cairn", "cairn-arena"):
+    for name in LIBRARIES:
         assert (prefix / "lib" / f"lib{name}.so").readlink() == Path(f"lib{name}.so.0")
     for path in prefix.rglob("*"):
         assert path.is_symlink() or path.stat().st_mode & 0o444 == 0o444, (

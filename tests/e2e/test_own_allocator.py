@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -177,3 +178,34 @@ def test_with_the_background_thread_a_sleeping_program_returns_memory_within_a_s
     figures = json.loads(ended.stdout)["figures"]
     assert figures["resident_after_0_s_bytes"] > 250 << 20
     assert figures["resident_after_1_s_bytes"] < 180 << 20
+
+
+MISUSE = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+block = libc.malloc(48)
+libc.free(block)
+libc.free(block)
+"""
+
+
+def test_the_hardened_build_ends_a_program_at_a_misuse(cairn) -> None:
+    result = cairn("run", "--hardened", "--", sys.executable, "-c", MISUSE)
+    assert result.code == 128 + 6
+    assert re.search(r"^cairn: a block is used that was freed before: 0x\w+, size class 64, called from", result.err)
+
+
+def test_the_hardened_build_competes_only_if_it_is_named(cairn) -> None:
+    result = cairn("compare", "-a", "cairn,cairn-hardened", "-r", 2, "--json", "--", "true")
+    assert contenders(result.json) == ["cairn", "cairn-hardened"]
+    assert "cairn-hardened" not in contenders(
+        cairn("compare", "-r", 2, "--json", "--", "true").json
+    )
+
+
+def test_hardened_and_another_allocator_exclude_each_other(cairn) -> None:
+    result = cairn("run", "--hardened", "-a", "jemalloc", "--", "true")
+    assert result.code == 2
+    assert "--hardened chooses the allocator itself; leave out -a or --hardened" in result.err

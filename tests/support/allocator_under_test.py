@@ -15,28 +15,30 @@ class Library:
     """The shared library and the archive in one folder."""
 
     folder: Path
+    name: str = "libcairn"
 
     @property
     def shared(self) -> Path:
         """The library to preload."""
-        return self.folder / "libcairn.so.0"
+        return self.folder / f"{self.name}.so.0"
 
     @property
     def archive(self) -> Path:
         """The library to link."""
-        return self.folder / "libcairn.a"
+        return self.folder / f"{self.name}.a"
 
 
-def under_test(scratch: Path) -> Library:
-    """Returns the library at a path without spaces and colons, as LD_PRELOAD requires."""
+def under_test(scratch: Path, name: str = "libcairn") -> Library:
+    """Returns the library at a path without spaces and colons, as LD_PRELOAD requires.
+
+    name: "libcairn" or "libcairn-hardened".
+    """
     folder = Path(
         os.environ.get("CAIRN_MALLOC") or Path(native.__file__).parent / "native" / "lib"
     ).resolve()
-    found = Library(folder)
-    assert found.shared.is_file() and found.archive.is_file(), (
-        f"no libcairn in {folder}; run 'make'"
-    )
+    found = Library(folder, name)
+    assert found.shared.is_file() and found.archive.is_file(), f"no {name} in {folder}; run 'make'"
     if re.search(r"[\s:]", str(folder)):
-        found = Library(scratch / "lib")
+        found = Library(scratch / "lib", name)
         found.folder.symlink_to(folder)
     return found

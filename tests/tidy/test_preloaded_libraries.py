@@ -18,7 +18,12 @@ def allocator() -> Path:
     return Path(native.__file__).parent / "native" / "lib" / "libcairn.so.0"
 
 
-INJECTED = [native.witness, native.probe, allocator]
+def hardened() -> Path:
+    """The hardened build of that library."""
+    return allocator().with_name("libcairn-hardened.so.0")
+
+
+INJECTED = [native.witness, native.probe, allocator, hardened]
 
 
 def dynamic(path: Path, tag: str) -> list[str]:

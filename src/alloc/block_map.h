@@ -1,0 +1,57 @@
+/* block_map.h - a byte for each 16 bytes of the region, which says whether a block begins there and
+ * whether it is live. Only the hardened build has the map (hardening.h).
+ *
+ * The map lies far below the blocks, below the records of region.h, and grows with the region. A
+ * byte is written by the thread to which the block belongs: the one that hands it out, the one that
+ * frees it, the one that keeps it in quarantine. block_map_take() decides between two threads that
+ * free one block at the same time. Always:
+ *
+ *     BLOCK_LIVE         the block is handed out
+ *     BLOCK_QUARANTINED  the program has freed the block, which is not on a list yet
+ *     BLOCK_FREE         the block is on a list or in a slab, and was handed out before
+ *     BLOCK_NEW          the block was carved, and was never handed out
+ *     BLOCK_NONE         no block begins there
+ */
+#ifndef CAIRN_ALLOC_BLOCK_MAP_H
+#define CAIRN_ALLOC_BLOCK_MAP_H
+
+#include "alloc/region.h"
+
+#include <sys/single_threaded.h>
+
+enum block_state { BLOCK_NONE, BLOCK_NEW, BLOCK_LIVE, BLOCK_QUARANTINED, BLOCK_FREE };
+
+/* Returns the byte for an address in the region. */
+static inline _Atomic uint8_t *block_map_at(const void *p)
+{
+    return (_Atomic uint8_t *)(region.base - REGION_MAP_DISTANCE +
+                               ((uintptr_t)p - region.base) / REGION_MAP_UNIT);
+}
+
+static inline enum block_state block_map_state(const void *p)
+{
+    return (enum block_state)atomic_load_explicit(block_map_at(p), memory_order_relaxed);
+}
+
+static inline void block_map_set(const void *p, enum block_state state)
+{
+    atomic_store_explicit(block_map_at(p), (uint8_t)state, memory_order_relaxed);
+}
+
+/* Makes a live block BLOCK_QUARANTINED. Returns the state before: if it was not BLOCK_LIVE, the
+ * block is not the caller's. */
+static inline enum block_state block_map_take(const void *p)
+{
+    if (__libc_single_threaded) {
+        enum block_state before = block_map_state(p);
+        block_map_set(p, BLOCK_QUARANTINED);
+        return before;
+    }
+    return (enum block_state)atomic_exchange_explicit(block_map_at(p), BLOCK_QUARANTINED,
+                                                      memory_order_relaxed);
+}
+
+/* Forgets all blocks between two addresses: from now on none is live there. */
+void block_map_clear(const void *start, size_t bytes);
+
+#endif

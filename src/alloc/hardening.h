@@ -1,0 +1,72 @@
+/* hardening.h - which build of the allocator this is, and what the hardened one adds to a slab.
+ *
+ * The hardened build (libcairn-hardened) consists of the same files, compiled with CAIRN_HARDENED
+ * set to 1, and of src/hardened/, which stands between the public names and this allocator. In the
+ * plain build every `if (CAIRN_HARDENED)` disappears.
+ *
+ * In the hardened build, each block of a slab ends in a canary: a word that depends on a secret and
+ * on its own address. The canary of a live block also holds the slack: the number of bytes between
+ * the end of the request and the canary. The slack is filled with HARDENING_FILL. Always:
+ *
+ *     every carved block of a slab ends in a canary; that of a free block holds CANARY_FREE
+ *     free memory reads as zero, except for the first 16 bytes and the canary of a carved block
+ *     the byte of block_map.h of each block says whether the block is live
+ *
+ * So a write beyond the end of a block damages a canary, and a write to free memory leaves a byte
+ * that is not zero. Both are noticed when the block is freed or handed out.
+ */
+#ifndef CAIRN_ALLOC_HARDENING_H
+#define CAIRN_ALLOC_HARDENING_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+
+#ifndef CAIRN_HARDENED
+#define CAIRN_HARDENED 0
+#endif
+
+enum {
+    CANARY_BYTES = 8,
+
+    /* Least bytes between the end of a request and the end of its block: the canary, and filled
+     * bytes before it. So a write of 16 bytes behind a small block hits no other block. */
+    HARDENING_ZONE_BYTES = 16,
+    CANARY_FREE = 0xffff, /* the slack of a block that is not live */
+    HARDENING_FILL = 0xa7,
+    HARDENING_CARVED_LEAST = 4, /* blocks that are carved at once, and handed out in random order */
+};
+
+/* The secrets of this process. The second one is odd. */
+extern uint64_t canary_secrets[2] __attribute__((visibility("hidden")));
+
+/* The return address of the program's call that this thread serves, for the report of a misuse. */
+extern _Thread_local const void *hardening_caller
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+/* Chooses the secrets of the process, before the first block is carved. Returns slab_secret. */
+uintptr_t hardening_begin(void);
+
+/* Returns the canary of a block without slack that ends at `end`. */
+static inline uint64_t canary_at(const void *end)
+{
+    return ((uintptr_t)end ^ canary_secrets[0]) * canary_secrets[1];
+}
+
+/* Writes the canary of the block that ends at `end`. Other threads may read it meanwhile, when they
+ * free the block behind it. */
+static inline void canary_write(void *end, size_t slack)
+{
+    _Atomic uint64_t *canary = (_Atomic uint64_t *)end - 1;
+    atomic_store_explicit(canary, canary_at(end) ^ slack, memory_order_relaxed);
+}
+
+/* Returns the slack of the block that ends at `end`. The result is above CANARY_FREE if the canary
+ * was overwritten. */
+static inline uint64_t canary_slack(const void *end)
+{
+    const _Atomic uint64_t *canary = (const _Atomic uint64_t *)end - 1;
+    return atomic_load_explicit(canary, memory_order_relaxed) ^ canary_at(end);
+}
+
+#endif

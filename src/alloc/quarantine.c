@@ -1,0 +1,95 @@
+#include "alloc/quarantine.h"
+
+#include "alloc/block_map.h"
+#include "alloc/large_guard.h"
+
+#include <string.h>
+
+static struct quarantine *quarantine_of(struct heap *heap)
+{
+    return (struct quarantine *)(heap + 1);
+}
+
+void quarantine_release(struct heap *heap, struct slab *slab, struct block *block)
+{
+    if (UNLIKELY(block->next != NULL || block->key != 0))
+        slab_misused("a block was written to after it was freed", block);
+    uintptr_t last = slab_key(block, NULL);
+    block_map_set(block, BLOCK_FREE);
+    if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap))
+        heap_free(heap, slab, block, last);
+    else if (!remote_post_quick(slab, block, (size_t)((char *)block - slab_start(slab)), last))
+        heap_post(slab, block);
+}
+
+/* Empties a place. */
+static void evict(struct heap *heap, struct quarantine *quarantine, uint32_t place)
+{
+    struct block *block = quarantine->blocks[place];
+    if (block == NULL)
+        return;
+    struct slab *slab = slab_of(block);
+    quarantine->blocks[place] = NULL;
+    quarantine->bytes -= (uint32_t)size_class_bytes(slab->class);
+    quarantine_release(heap, slab, block);
+}
+
+void quarantine_put(struct heap *heap, struct slab *slab, struct block *block)
+{
+    struct quarantine *quarantine = quarantine_of(heap);
+    uint32_t place = (uint32_t)random_next(&quarantine->random) & (QUARANTINE_BLOCKS - 1);
+    lock_enter();
+    evict(heap, quarantine, place);
+    quarantine->blocks[place] = block;
+    quarantine->bytes += (uint32_t)size_class_bytes(slab->class);
+    while (UNLIKELY(quarantine->bytes > QUARANTINE_BYTES)) {
+        uint32_t next = quarantine->next_place++ & (QUARANTINE_BLOCKS - 1);
+        if (next != place)
+            evict(heap, quarantine, next);
+    }
+    lock_leave();
+}
+
+static void release_large(struct heap *heap, struct slab *slab)
+{
+    block_map_set(large_guard_block(slab), BLOCK_FREE);
+    if (!run_cache_put(&heap->runs, slab) && !run_cache_put_long(&heap->runs, slab))
+        heap_free_large(heap, slab);
+}
+
+static void evict_large(struct heap *heap, struct quarantine *quarantine)
+{
+    struct slab *slab = slab_at(quarantine->large[0]);
+    quarantine->large_count--;
+    quarantine->large_slices -= slab->slices;
+    memmove(quarantine->large, quarantine->large + 1,
+            quarantine->large_count * sizeof quarantine->large[0]);
+    release_large(heap, slab);
+}
+
+bool quarantine_put_large(struct heap *heap, struct slab *slab)
+{
+    struct quarantine *quarantine = quarantine_of(heap);
+    uint32_t slices = slab->slices;
+    if (slices > QUARANTINE_LARGE_SLICES)
+        return false;
+    lock_enter();
+    while (quarantine->large_count == QUARANTINE_LARGE ||
+           quarantine->large_slices + slices > QUARANTINE_LARGE_SLICES)
+        evict_large(heap, quarantine);
+    quarantine->large[quarantine->large_count++] = (uint32_t)slab_index(slab);
+    quarantine->large_slices += slices;
+    lock_leave();
+    return true;
+}
+
+void quarantine_drain(struct heap *heap)
+{
+    struct quarantine *quarantine = quarantine_of(heap);
+    lock_enter();
+    for (uint32_t place = 0; place < QUARANTINE_BLOCKS; place++)
+        evict(heap, quarantine, place);
+    while (quarantine->large_count > 0)
+        evict_large(heap, quarantine);
+    lock_leave();
+}
