@@ -22,6 +22,23 @@ void quarantine_release(struct heap *heap, struct slab *slab, struct block *bloc
         heap_post(slab, block);
 }
 
+/* Returns false if this thread, or the thread that a signal handler has interrupted, is already
+ * changing the quarantine. Else the caller may change it until it calls leave(). */
+static bool enter(struct quarantine *quarantine)
+{
+    if (UNLIKELY(quarantine->is_busy))
+        return false;
+    quarantine->is_busy = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    return true;
+}
+
+static void leave(struct quarantine *quarantine)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    quarantine->is_busy = false;
+}
+
 /* Empties a place. */
 static void evict(struct heap *heap, struct quarantine *quarantine, uint32_t place)
 {
@@ -38,7 +55,8 @@ void quarantine_put(struct heap *heap, struct slab *slab, struct block *block)
 {
     struct quarantine *quarantine = quarantine_of(heap);
     uint32_t place = (uint32_t)random_next(&quarantine->random) & (QUARANTINE_BLOCKS - 1);
-    lock_enter();
+    if (!enter(quarantine))
+        return; /* the block stays out of use */
     evict(heap, quarantine, place);
     quarantine->blocks[place] = block;
     quarantine->bytes += (uint32_t)size_class_bytes(slab->class);
@@ -47,7 +65,7 @@ void quarantine_put(struct heap *heap, struct slab *slab, struct block *block)
         if (next != place)
             evict(heap, quarantine, next);
     }
-    lock_leave();
+    leave(quarantine);
 }
 
 static void release_large(struct heap *heap, struct slab *slab)
@@ -73,23 +91,25 @@ bool quarantine_put_large(struct heap *heap, struct slab *slab)
     uint32_t slices = slab->slices;
     if (slices > QUARANTINE_LARGE_SLICES)
         return false;
-    lock_enter();
+    if (!enter(quarantine))
+        return true; /* the block stays out of use */
     while (quarantine->large_count == QUARANTINE_LARGE ||
            quarantine->large_slices + slices > QUARANTINE_LARGE_SLICES)
         evict_large(heap, quarantine);
     quarantine->large[quarantine->large_count++] = (uint32_t)slab_index(slab);
     quarantine->large_slices += slices;
-    lock_leave();
+    leave(quarantine);
     return true;
 }
 
 void quarantine_drain(struct heap *heap)
 {
     struct quarantine *quarantine = quarantine_of(heap);
-    lock_enter();
+    if (!enter(quarantine))
+        return;
     for (uint32_t place = 0; place < QUARANTINE_BLOCKS; place++)
         evict(heap, quarantine, place);
     while (quarantine->large_count > 0)
         evict_large(heap, quarantine);
-    lock_leave();
+    leave(quarantine);
 }

@@ -11,8 +11,8 @@
  *     every block here is BLOCK_QUARANTINED in block_map.h, and reads as zero up to its canary
  *     no block here belongs to a shared heap, which could be destroyed meanwhile
  *
- * No function is called while lock_is_unsafe(), because a signal handler may have interrupted
- * another one.
+ * A signal handler may interrupt a function here and call another one. A block that it frees then
+ * stays out of use.
  */
 #ifndef CAIRN_ALLOC_QUARANTINE_H
 #define CAIRN_ALLOC_QUARANTINE_H
@@ -28,6 +28,7 @@ enum {
 
 struct quarantine {
     struct random random;
+    bool is_busy; /* a function below is changing the quarantine */
     uint32_t bytes;
     uint32_t next_place; /* emptied next if there are too many bytes */
     struct block *blocks[QUARANTINE_BLOCKS];

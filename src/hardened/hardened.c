@@ -297,7 +297,7 @@ void hardened_free(void *p, const void *caller)
     if (UNLIKELY(slab == NULL))
         return;
     check(slab, p);
-    if (UNLIKELY(lock_is_unsafe()))
+    if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
         return; /* the block stays where it is, and is not handed out again */
     if (UNLIKELY(slab->kind == RUN_LARGE))
         free_large(slab);
