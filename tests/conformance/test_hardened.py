@@ -171,9 +171,7 @@ def test_a_guard_ends_a_write_that_runs_through_slabs(
 def test_the_report_names_the_call(hardened: Callable[..., Program]) -> None:
     misuse = hardened("misuse.c", "preloaded")
     ended = misuse("double-adjacent", "48")
-    found = re.search(
-        r"size class 64, called from the program\+(0x\w+)", ended.err
-    )
+    found = re.search(r"size class 64, called from the program\+(0x\w+)", ended.err)
     assert found, ended.err
     symbols = subprocess.run(
         ["addr2line", "-f", "-e", misuse.path, hex(int(found[1], 16) - 1)],

@@ -194,7 +194,10 @@ libc.free(block)
 def test_the_hardened_build_ends_a_program_at_a_misuse(cairn) -> None:
     result = cairn("run", "--hardened", "--", sys.executable, "-c", MISUSE)
     assert result.code == 128 + 6
-    assert re.search(r"^cairn: a block is used that was freed before: 0x\w+, size class 64, called from", result.err)
+    assert re.search(
+        r"^cairn: a block is used that was freed before: 0x\w+, size class 64, called from",
+        result.err,
+    )
 
 
 def test_the_hardened_build_competes_only_if_it_is_named(cairn) -> None:
