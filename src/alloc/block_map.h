@@ -16,8 +16,7 @@
 #define CAIRN_ALLOC_BLOCK_MAP_H
 
 #include "alloc/region.h"
-
-#include <sys/single_threaded.h>
+#include "os/lock.h"
 
 enum block_state { BLOCK_NONE, BLOCK_NEW, BLOCK_LIVE, BLOCK_QUARANTINED, BLOCK_FREE };
 
@@ -42,7 +41,7 @@ static inline void block_map_set(const void *p, enum block_state state)
  * block is not the caller's. */
 static inline enum block_state block_map_take(const void *p)
 {
-    if (__libc_single_threaded) {
+    if (LOCK_IS_ALONE) {
         enum block_state before = block_map_state(p);
         block_map_set(p, BLOCK_QUARANTINED);
         return before;

@@ -108,7 +108,7 @@ static void before_fork(void)
     if (lock_is_unsafe() && !thread_adopt_child())
         return;
     bool has_streams = _IO_list_lock != NULL && _IO_list_unlock != NULL;
-    bool alone = __libc_single_threaded;
+    bool alone = LOCK_IS_ALONE;
     if (has_streams && !alone)
         _IO_list_lock();
     bool waited = lock_acquire_within(&handlers_lock, REGISTERING_MS);
@@ -192,7 +192,7 @@ struct heap *thread_birth(void)
         return NULL;
     thread_heap = heap;
     thread_set_up();
-    if (!__libc_single_threaded)
+    if (!LOCK_IS_ALONE)
         lock_watch_forks();
     if (has_key)
         pthread_setspecific(key, heap);

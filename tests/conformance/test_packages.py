@@ -22,6 +22,7 @@ from .conftest import HERE, WARNINGS
 MAP = (ROOT / "src" / "abi" / "exports.map").read_text()
 HEADER = ROOT / "include" / "cairn" / "cairn.h"
 FOR_THE_LOADER = {"dlopen", "dlmopen"}
+FOR_SANDBOXES = {"prctl", "syscall"}
 """Functions that only the shared library has, and not the archive.
 
 They work only in a library that the loader searches before libc.
@@ -139,14 +140,14 @@ def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
 
 
 def test_the_archive_defines_no_other_global_name(prefix: Path) -> None:
-    """The archive has neither FOR_THE_LOADER nor the nothrow operators of the C++ runtime."""
+    """The archive has no function of FOR_THE_LOADER and FOR_SANDBOXES, and not the nothrow operators of the C++ runtime."""
     lines = call(
         "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a"
     ).splitlines()
     names = {line.split()[2] for line in lines if len(line.split()) == 3}
     nothrow = {name for name in promised() if name.startswith("_Zn") and name.endswith("nothrow_t")}
     assert len(nothrow) == 4
-    assert names == promised() - FOR_THE_LOADER - nothrow
+    assert names == promised() - FOR_THE_LOADER - FOR_SANDBOXES - nothrow
 
 
 def test_the_library_needs_only_libc_and_is_never_unloaded(prefix: Path) -> None:
@@ -163,7 +164,7 @@ def test_the_library_needs_only_libc_and_is_never_unloaded(prefix: Path) -> None
         storage = [
             segment["p_memsz"] for segment in elf.iter_segments() if segment["p_type"] == "PT_TLS"
         ]
-        assert storage == [8], "the thread-local storage is one pointer"
+        assert storage == [24], "the heap, the number of locks, and the caller (hardened)"
 
 
 def test_the_fast_paths_are_short_and_call_nothing(prefix: Path) -> None:

@@ -6,6 +6,9 @@
 #include "os/os.h"
 
 #include <stdatomic.h>
+#include <sys/single_threaded.h>
+
+#define LOCK_IS_ALONE __libc_single_threaded
 
 struct lock {
     uint32_t holder; /* 0: free; otherwise the thread's number plus 2 */
