@@ -36,6 +36,11 @@ def probe() -> Path:
     return _part("libcairn-probe.so")
 
 
+def instructions() -> Path:
+    """The library that is preloaded before an allocator, and names each path for callgrind."""
+    return _part("libcairn-instructions.so")
+
+
 def misuse() -> Path:
     """The program of `cairn bench misuse`, which misuses malloc's memory."""
     return _part("cairn-misuse")

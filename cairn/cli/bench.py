@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,12 @@ if TYPE_CHECKING:
     "runs at two small sizes.",
 )  # fmt: skip
 @click.option(
+    "--counters",
+    is_flag=True,
+    help="Count perf's default events for each workload, if the machine has them; as for 'cairn "
+    "compare'.",
+)
+@click.option(
     "--why", is_flag=True,
     help="Also run every contender with the probe, and split each gap into its parts; as for "
     "'cairn compare'.",
@@ -71,8 +78,8 @@ if TYPE_CHECKING:
 @options.output_options
 def bench(
     names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None,
-    instructions: bool, why: bool, resume: str | None, seed: int | None, form: Form | None,
-    full: bool, out: Path | None, force: bool, results: Path | None, color: str,
+    instructions: bool, counters: bool, why: bool, resume: str | None, seed: int | None,
+    form: Form | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Run built-in experiments and workloads; without a name, list them.
 
@@ -120,6 +127,11 @@ def bench(
             "--why splits CPU time into parts, and --instructions measures no time; leave out one "
             "of them"
         )
+    if counters and instructions:
+        raise UsageError(
+            "--counters reads the processor's counters, and --instructions counts under valgrind, "
+            "which hides them; leave out one of them"
+        )
     if why:
         choices = benching.explained(choices)
     if instructions:
@@ -149,6 +161,7 @@ def bench(
             settings = benching.settings(
                 choice, lambda text: say(console, "prepare", text), instructions=instructions
             )
+            settings = replace(settings, counters=counters)
             run = making.new_run(
                 console, settings, chosen, None, rule, seed, choice.experiment.name
             )

@@ -38,7 +38,7 @@ click.rich_click.OPTION_GROUPS = {
         {"name": "When", "options": ["--delay", "--duration", "--signal"]},
         {"name": "Report", "options": [
             "--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},
-        {"name": "Instead", "options": ["--overhead"]},
+        {"name": "Instead", "options": ["--overhead", "--instructions"]},
     ],
 }  # fmt: skip
 

@@ -69,21 +69,23 @@ def run(
     cpu_samples: Path | None = None,
     witness: Path | None = None,
     quiet: bool = False,
+    between: Path | None = None,
 ) -> Ended:
     """Runs `command` under `contender` until it ends.
 
-    probe: the environment variables of the probe; needed if the contender runs with the probe.
+    probe: environment variables, such as those of the probe; needed if the contender runs with it.
     ours: signals that are not passed on to the program, with the function to call instead.
     cpu_samples: the file for the clock samples of the kernel; None for none.
     witness: the file for the witness's records, so that others can read them while the program
         runs; None for a private one.
     quiet: gives the program no terminal, and drops its output.
+    between: a library of cairn that is preloaded before the allocator, and calls it.
 
     Raises ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError
     if the launcher fails.
     """
     with private_folder() as scratch:
-        used = carried(contender, scratch)
+        used = carried(contender, scratch, between)
         witness = witness or scratch / "witness.jsonl"
         witness.touch(mode=0o600)
         environment = preload_environment(
@@ -131,7 +133,7 @@ def run(
         records = witness.read_bytes()
         # A profile names the programs that the probe did not reach. Other runs fail with them.
         probed = contender.probed
-        proof = judge(records, used, launched.pid, seen_by(contender), complete=not probed)
+        proof = judge(records, used, launched.pid, seen_by(contender, between), complete=not probed)
         unreached = unreached_processes(records) if probed else ()
         trials = Trials()
         trials.add(endings(records), counted=True)

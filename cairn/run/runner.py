@@ -685,30 +685,33 @@ def _lost(status: int) -> str:
     )
 
 
-def carried(contender: Contender, scratch: Path) -> Contender:
+def carried(contender: Contender, scratch: Path, between: Path | None = None) -> Contender:
     """The contender with paths that LD_PRELOAD can carry. A probed contender preloads the probe.
 
     scratch: a folder for links; see carryable().
+    between: another library of cairn that is preloaded before the allocator.
     """
-    before = (str(native.probe()),) if contender.probed else ()
+    between = native.probe() if contender.probed else between
+    before = (str(between),) if between is not None else ()
     return replace(
         contender,
         preload=carryable((*before, *contender.preload), scratch),
-        build_id=None if contender.probed else contender.build_id,
+        build_id=None if before else contender.build_id,
         library_path=carryable(contender.library_path, scratch),
     )
 
 
-def seen_by(contender: Contender) -> Callable[[str], str]:
+def seen_by(contender: Contender, between: Path | None = None) -> Callable[[str], str]:
     """The function that resolves paths for the contender's proof.
 
     For a probed contender, the function maps the probe's path to the contender's library, because
     the witness reports the probe as the owner of malloc. The probe's own files prove that the probe
-    calls this library (`proof.not_behind`).
+    calls this library (`proof.not_behind`). The same holds for a library `between`.
     """
-    if not contender.probed:
+    between = native.probe() if contender.probed else between
+    if between is None:
         return real_path
-    library = real_path(str(native.probe()))
+    library = real_path(str(between))
     behind = contender.owners[0] if contender.owners else "libc.so.6"
 
     def resolve(path: str) -> str:

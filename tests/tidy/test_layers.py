@@ -31,6 +31,7 @@ C_MAY_SEE: dict[str, set[str]] = {
     "record": {"base", "record"},
     "probe": {"base", "record", "probe"},
     "misuse": {"misuse"},
+    "instructions": {"base", "instructions"},
 }
 
 C_ORDER: dict[str, list[str]] = {
@@ -133,6 +134,7 @@ C_ORDER: dict[str, list[str]] = {
         *("account", "interpose", "operators", "locks", "signals", "sandbox"),
         "interpose_nonallocating",
     ],
+    "instructions": ["paths", "blocks", "history", "interpose"],
     "misuse": ["live", "scenarios", "frees", "overruns", "accesses", "misuse"],
 }
 """The files of each folder of src in their order. A file sees only files before it."""

@@ -1,0 +1,125 @@
+"""Runs a program under callgrind, and counts the instructions of its allocator by path.
+
+The contract between the runs and with the library: src/instructions/history.h.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn import native
+from cairn.errors import CairnError, ContenderFailed
+from cairn.model import Contender
+from cairn.profile.path_instructions import Account, PathInstructions, parsed
+from cairn.run import foreground
+from cairn.run.proof import not_behind
+from cairn.run.runner import real_path
+
+MISSING = "--instructions needs valgrind, which is not installed; Debian: apt-get install valgrind."
+_ACCOUNT = struct.Struct("=QQQ256s256s")
+"""struct history_account."""
+_CUT = 255
+"""The length of a path that the account holds, without its end."""
+
+
+def need_valgrind() -> None:
+    """Raises CairnError if valgrind is not installed."""
+    if shutil.which("valgrind") is None:
+        raise CairnError(MISSING)
+
+
+def learn(contender: Contender, command: Sequence[str], folder: Path) -> foreground.Ended:
+    """Runs the program without its output, and notes the paths of its allocations in `folder`.
+
+    Nothing is counted, so this run takes a tenth of the time of the other one.
+    """
+    return _run(contender, command, folder, "learn", "--instr-atstart=no", "/dev/null", quiet=True)
+
+
+def count(contender: Contender, command: Sequence[str], folder: Path) -> foreground.Ended:
+    """Runs the program, and counts its instructions into `folder`."""
+    outs = folder / "callgrind"
+    outs.mkdir()
+    return _run(contender, command, folder, "count", "--instr-atstart=yes", f"{outs}/%p")
+
+
+def _run(
+    contender: Contender,
+    command: Sequence[str],
+    folder: Path,
+    run: str,
+    start: str,
+    out: str,
+    quiet: bool = False,
+) -> foreground.Ended:
+    for name in ("learnt", "starts", "told"):
+        (folder / name).mkdir(exist_ok=True)
+    valgrind = (
+        "valgrind",
+        "-q",
+        "--tool=callgrind",
+        "--trace-children=yes",
+        start,
+        f"--callgrind-out-file={out}",
+        f"--log-file={folder}/log.%p",
+    )
+    return foreground.run(
+        contender,
+        (*valgrind, *command),
+        between=native.instructions(),
+        probe={"CAIRN_INSTRUCTIONS": str(folder), "CAIRN_INSTRUCTIONS_RUN": run},
+        quiet=quiet,
+    )
+
+
+def counted(contender: Contender, folder: Path) -> PathInstructions:
+    """The counts of the second run.
+
+    Raises ContenderFailed if a process called another allocator than the contender, and CairnError
+    if valgrind counted nothing.
+    """
+    accounts = tuple(_account(file) for file in sorted((folder / "told").iterdir()))
+    for one in accounts:
+        # A path that was cut is proved by the witness alone.
+        if len(one.owner) < _CUT:
+            problem = not_behind(contender, one.program, one.owner, real_path)
+            if problem is not None:
+                raise ContenderFailed(problem)
+    files = [file.open(encoding="utf-8", errors="replace") for file in _counts(folder)]
+    try:
+        found = parsed(files, accounts)
+    finally:
+        for file in files:
+            file.close()
+    if not found.processes:
+        raise CairnError(
+            f"valgrind counted no instructions under {contender.title}{_last_words(folder)}"
+        )
+    return found
+
+
+def _counts(folder: Path) -> list[Path]:
+    outs = folder / "callgrind"
+    return sorted(outs.iterdir()) if outs.is_dir() else []
+
+
+def _last_words(folder: Path) -> str:
+    """The first line of valgrind's own messages, as the rest of a sentence."""
+    for log in sorted(folder.glob("log.*")):
+        for line in log.read_text("utf-8", "replace").splitlines():
+            if text := line.partition("== ")[2].strip() or line.removeprefix("valgrind:").strip():
+                return f"; it said: {text}"
+    return ""
+
+
+def _account(file: Path) -> Account:
+    content = file.read_bytes().ljust(_ACCOUNT.size, b"\0")[: _ACCOUNT.size]
+    allocations, wrong, nested, program, owner = _ACCOUNT.unpack(content)
+    return Account(_text(program), _text(owner), allocations, wrong, nested)
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "replace")

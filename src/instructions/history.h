@@ -1,0 +1,55 @@
+/* history.h - tells each allocation's path before the call, from an earlier run of the program.
+ *
+ * The address of a block says whether its memory is new or reused, so the path is known only after
+ * the call. Callgrind must know it before, because it counts by the name of the caller. The program
+ * therefore runs twice. The first run writes the paths of each thread's allocations into a file,
+ * and the second run reads them. A program of which each run does the same has the same paths in
+ * both. The second run checks each path, and counts those that were wrong.
+ *
+ *     CAIRN_INSTRUCTIONS       the folder of the files, which has the folders "learnt" and "told"
+ *     CAIRN_INSTRUCTIONS_RUN   "learn" in the first run, and "count" in the second
+ *
+ *     learnt/PROCESS.THREAD    one byte for each allocation: its enum path
+ *     told/PROCESS             a struct history_account of the second run
+ *
+ * PROCESS is the program's name with the number of its start, and .N for the N-th child of a fork.
+ * THREAD is the number of the thread's first operation in its process. If a file cannot be made,
+ * the paths are untold.
+ */
+#ifndef CAIRN_INSTRUCTIONS_HISTORY_H
+#define CAIRN_INSTRUCTIONS_HISTORY_H
+
+#include "instructions/paths.h"
+
+struct history_account {
+    uint64_t allocations;
+    uint64_t wrong;    /* allocations with another path than in the first run */
+    uint64_t nested;   /* operations that the allocator asked of itself by a public name */
+    char program[256]; /* the path of the program, cut if it is longer */
+    char owner[256];   /* the path of the library of the allocator's malloc */
+};
+
+struct history_thread {
+    uint64_t place;  /* the number of allocations of the thread */
+    uint8_t *window; /* a part of the thread's file in memory, or NULL */
+    uint32_t number; /* THREAD */
+    bool failed;     /* the next window cannot be mapped */
+};
+
+/* Opens the process's account. `owner` is the path of the library that has the allocator's malloc.
+ * Called before any other function, and again in the child of a fork. */
+void history_begin(const char *owner);
+
+/* Called before and after a fork. `history_forked` also sets callgrind's counts to zero. */
+void history_before_fork(void);
+void history_forked(struct history_thread *me);
+
+/* Returns the path of the thread's next allocation. Always PATH_UNTOLD in the first run. */
+enum path history_next(struct history_thread *me);
+
+/* Tells the path that the allocation had. `said` is the result of history_next(). */
+void history_tell(struct history_thread *me, enum path said, enum path path);
+
+void history_count_nested(void);
+
+#endif
