@@ -310,8 +310,7 @@ class Sample:
     left_behind: int = 0
     """The number of descendants still running when the command ended; the launcher ended them."""
     queued_ns: int | None = None
-    """The estimated time in which the program was ready to run and had no CPU; None if not known.
-    """
+    """Estimated time in which the program was ready to run and had no CPU; None if not known."""
     endings: Mapping[str, Mapping[str, int]] | None = None
     """How the processes of the tree ended: by program, the number of each ending.
 
@@ -320,6 +319,8 @@ class Sample:
     """
     counters: Mapping[str, float | None] = field(default_factory=dict)
     """Performance counters of the whole tree, by name; None for those the machine does not have."""
+    counted: tuple[str, ...] = ()
+    """The launcher's flags of `counters` that are set: "scaled", "user_mode_only"."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The numbers that --metric found in the program's output, by name."""
     load: Mapping[str, float] = field(default_factory=dict)

@@ -508,6 +508,13 @@ def _notes(
     absent = _absent_counters(samples)
     if absent:
         notes.append(f"{_listed(absent, 'and')}: not available on this machine.")
+    if any("scaled" in sample.counted for sample in samples):
+        notes.append(
+            "Counters are estimates: the processor has fewer of them than there are events, so "
+            "each counted a part of the time."
+        )
+    if any("user_mode_only" in sample.counted for sample in samples):
+        notes.append("Counters leave out the kernel, which kernel.perf_event_paranoid demands.")
     knobs = sorted(
         {f"{name}={text}" for sample in samples for name, text in sample.proof.knobs.items()}
     )

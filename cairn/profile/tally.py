@@ -495,6 +495,8 @@ class Tree:
     """Performance counters by perf's names; None for those that the machine lacks."""
     user_mode_only: bool
     """Whether the counters of hardware events and of time leave out the kernel."""
+    scaled: bool = False
+    """Whether some counters counted a part of the time, so that their values are estimates."""
     knobs: tuple[tuple[str, str], ...] = ()
     """Environment variables that were set for the allocator."""
     build_id: str | None = None

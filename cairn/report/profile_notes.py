@@ -206,6 +206,11 @@ def _counters(profile: Profile) -> Iterator[str]:
             "counters: in user mode, in a part of the timed operations; the cost of reading them "
             "is subtracted"
         )
+    elif {event for one in profile.processes for event in one.events if event} - refused.keys():
+        yield (
+            "▲ No event was counted within the allocator: too few operations were timed, or the "
+            "processor's counters were in use by others"
+        )
 
 
 def refusal(reason: int) -> str:
@@ -257,6 +262,8 @@ def _whole(tree: Tree) -> str:
     if (cycles := counted.get("cycles")) and "instructions" in counted:
         texts.append(f"{counted['instructions'] / cycles:.2f} instructions per cycle")
     where = " in user mode" if tree.user_mode_only and counted else ""
+    if tree.scaled and counted:
+        where += ", estimated from a part of the time"
     lacking = f"{'; ' if texts else ''}not available here: {', '.join(missing)}" if missing else ""
     return (
         f"the whole program: user {units.time(tree.user_ns)}, system {units.time(tree.system_ns)}, "

@@ -47,6 +47,7 @@ def merged(samples: Sequence[Sample]) -> Sample:
         queued_ns=_median([sample.queued_ns for sample in samples]),
         left_behind=max(sample.left_behind for sample in samples),
         counters=_means([sample.counters for sample in samples]),
+        counted=tuple(dict.fromkeys(flag for sample in samples for flag in sample.counted)),
         metrics={
             name: number
             for name, number in _means([sample.metrics for sample in samples]).items()

@@ -347,6 +347,7 @@ class Runner:
             queued_ns=loaded.usage.queued_ns if loaded is not None else queued_ns(launched),
             endings=endings(witness),
             counters=counters,
+            counted=tuple(name for name, flag in (launched.counters or {}).items() if flag is True),
             metrics=metrics,
             load=load,
             reported=reported,
@@ -656,6 +657,7 @@ def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) 
         major_faults=launched.major_faults,
         counters={name: value for name, value in counters.items() if not isinstance(value, bool)},
         user_mode_only=bool(counters.get("user_mode_only")),
+        scaled=bool(counters.get("scaled")),
     )
 
 

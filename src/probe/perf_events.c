@@ -107,31 +107,11 @@ static void open_group(struct thread_state *me)
     }
 }
 
-/* Counts the events of an empty operation and stores them in the file. Each stored number is the
- * least of nine tries. In user mode the tries differ little, and disturbances only add events. */
-static void measure_nothing(struct thread_state *me)
-{
-    enum { TRIES = 9 };
-    uint64_t least[PROFILE_SLOTS];
-    memset(least, 0xff, sizeof least);
-    for (int i = 0; i < TRIES; i++) {
-        if (!perf_events_before(me) || !perf_events_after(me))
-            return;
-        for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++)
-            if (me->events[slot] < least[slot])
-                least[slot] = me->events[slot];
-    }
-    memcpy(session.head->event_nothing, least, sizeof least);
-    session.head->has_event_nothing = 1;
-}
-
 void perf_events_arm(struct thread_state *me)
 {
     me->counter_slots = 0;
     if (!direct_forbidden)
         open_group(me);
-    if (me->counter_slots != 0 && session.head->has_event_nothing == 0)
-        measure_nothing(me);
 }
 
 /* Returns false if the program has closed the descriptor, or has given its number to a file of its
@@ -178,13 +158,9 @@ static void subtract_from(struct thread_state *me, const struct group *group)
     me->events_missed = group->enabled_ns - group->running_ns - me->events_missed;
 }
 
-bool perf_events_before(struct thread_state *me)
+static bool begin(struct thread_state *me)
 {
     struct group group;
-    if (!is_event(me->counters[0])) {
-        me->counter_slots = 0;
-        return false;
-    }
     memset(me->events, 0, sizeof me->events);
     me->events_missed = 0;
     if (!read_group(me, &group))
@@ -193,11 +169,62 @@ bool perf_events_before(struct thread_state *me)
     return true;
 }
 
-bool perf_events_after(struct thread_state *me)
+static bool end(struct thread_state *me)
 {
     struct group group;
     if (!read_group(me, &group))
         return false;
     subtract_from(me, &group);
     return me->events_missed == 0;
+}
+
+/* Counts the events of an empty operation and stores them in the file. Each stored number is the
+ * least of nine tries. In user mode the tries differ little, and disturbances only add events. A try
+ * that fails is left out, because other groups may use the processor's counters for a while. Returns
+ * false if all tries failed. */
+static bool measure_nothing(struct thread_state *me)
+{
+    enum { TRIES = 9 };
+    uint64_t least[PROFILE_SLOTS];
+    bool measured = false;
+    memset(least, 0xff, sizeof least);
+    for (int i = 0; i < TRIES; i++) {
+        if (!begin(me) || !end(me))
+            continue;
+        measured = true;
+        for (unsigned slot = 0; slot < PROFILE_SLOTS; slot++)
+            if (me->events[slot] < least[slot])
+                least[slot] = me->events[slot];
+    }
+    if (!measured)
+        return false;
+    memcpy(session.head->event_nothing, least, sizeof least);
+    session.head->has_event_nothing = 1;
+    return true;
+}
+
+/* Returns true if the events of an empty operation are known. Otherwise measures them, at most a
+ * thousand times in a process, because a group that never counts would make each operation slow. */
+static bool knows_nothing(struct thread_state *me)
+{
+    enum { MEASURES_MOST = 1000 };
+    static uint32_t measures;
+    if (LIKELY(session.head->has_event_nothing != 0))
+        return true;
+    return __atomic_fetch_add(&measures, 1, __ATOMIC_RELAXED) < MEASURES_MOST &&
+           measure_nothing(me);
+}
+
+bool perf_events_before(struct thread_state *me)
+{
+    if (!is_event(me->counters[0])) {
+        me->counter_slots = 0;
+        return false;
+    }
+    return knows_nothing(me) && begin(me);
+}
+
+bool perf_events_after(struct thread_state *me)
+{
+    return end(me);
 }

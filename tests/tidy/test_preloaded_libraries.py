@@ -23,7 +23,7 @@ def hardened() -> Path:
     return allocator().with_name("libcairn-hardened.so.0")
 
 
-INJECTED = [native.witness, native.probe, allocator, hardened]
+INJECTED = [native.witness, native.probe, native.instructions, allocator, hardened]
 
 
 def dynamic(path: Path, tag: str) -> list[str]:

@@ -18,10 +18,9 @@
  *                         counted half of EACH
  *     --fail=N            every N-th pair of reads fails: by turns the first read, and the second
  *     --fail-alone=HOW    an event that is read alone fails: "error" is EIO, "short" is 8 bytes
- *     --fail-first        the first read of each group fails, and its measure of nothing with it
  *
- * An ioctl that asks for the event's number precedes the first read of each pair, and not the
- * second one. Exits with the command's exit code, with 77 if the kernel refuses the filter, and
+ * The reads of a group come in pairs. An ioctl that asks for the event's number begins a new pair.
+ * Exits with the command's exit code, with 77 if the kernel refuses the filter, and
  * with 2 for a wrong option.
  */
 #define _GNU_SOURCE 1
@@ -78,7 +77,7 @@ static struct {
 };
 
 static struct {
-    bool no_kernel, fail_first, alone_error, alone_short;
+    bool no_kernel, alone_error, alone_short;
     uint64_t running_percent, lost, fail;
 } told = {.running_percent = 100};
 
@@ -91,7 +90,7 @@ struct event {
     bool in_pair;              /* the first read of a pair was made */
     unsigned members[MEMBERS]; /* of a leader, itself included */
     unsigned count;
-    uint64_t pairs, reads, enabled_ns, lost_ns;
+    uint64_t pairs, enabled_ns, lost_ns;
     uint64_t value;
 };
 
@@ -279,8 +278,8 @@ static int read_alone(const struct event *event, uint64_t *words, size_t *count)
 /* Between the two reads of a pair the events of the pair happen. */
 static void count_pair(struct event *leader)
 {
-    bool nothing = leader->measures && leader->pairs < NOTHING_PAIRS;
-    bool lost = !nothing && told.lost != 0 && leader->pairs % told.lost == 0;
+    bool nothing = leader->measures && leader->pairs <= NOTHING_PAIRS;
+    bool lost = told.lost != 0 && leader->pairs % told.lost == 0;
     for (unsigned i = 0; i < leader->count; i++) {
         struct event *event = &events[leader->members[i]];
         uint64_t each = nothing ? known[event->kind].nothing : known[event->kind].each;
@@ -292,16 +291,15 @@ static void count_pair(struct event *leader)
 static int read_group(struct event *leader, uint64_t *words, size_t *count)
 {
     bool second = leader->in_pair;
-    leader->in_pair = !second;
     leader->enabled_ns += 1000;
-    if (leader->reads++ == 0 && told.fail_first)
-        return EIO;
     if (!second)
         leader->pairs++;
     else
         count_pair(leader);
-    if (told.fail != 0 && leader->pairs > NOTHING_PAIRS && leader->pairs % told.fail == 0 &&
-        (leader->pairs / told.fail % 2 != 0) == second)
+    bool fails = told.fail != 0 && leader->pairs % told.fail == 0 &&
+                 (leader->pairs / told.fail % 2 != 0) == second;
+    leader->in_pair = !second && !fails;
+    if (fails)
         return EIO;
     words[0] = leader->count;
     words[1] = leader->enabled_ns;
@@ -372,8 +370,6 @@ static void option(const char *word)
         known[kind_of(rest, strlen(rest))].missing = true;
     } else if (strcmp(word, "--no-kernel") == 0) {
         told.no_kernel = true;
-    } else if (strcmp(word, "--fail-first") == 0) {
-        told.fail_first = true;
     } else if (strncmp(word, "--running=", 10) == 0) {
         told.running_percent = strtoull(rest, NULL, 10);
     } else if (strncmp(word, "--lost=", 7) == 0) {

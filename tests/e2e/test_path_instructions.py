@@ -1,0 +1,124 @@
+"""Tests of `cairn profile --instructions` on an allocator whose instructions are known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("valgrind") is None or platform.machine() != "x86_64",
+    reason="valgrind is not here, or the known allocator is not for this processor",
+)
+
+SIZES = ("small", "medium", "large")
+EACH = {
+    "new": (8, 20, 111),
+    "reused": (7, 19, 110),
+    "realloc": (4, 4, 4),
+    "free": (5, 8, 10),
+}
+"""Instructions of each path of path_malloc.S, by size."""
+NEW, REUSED = 30, 400
+
+
+@pytest.fixture
+def calls(compiled) -> Path:
+    return compiled("path_calls.c", "-pthread")
+
+
+@pytest.fixture
+def toy(compiled) -> Path:
+    return compiled("path_malloc.S", "-shared")
+
+
+def paths_of(document: str) -> dict[tuple[str, str], tuple[int, int]]:
+    return {
+        (one["path"], one["size"]): (one["operations"], one["instructions"])
+        for one in json.loads(document)["paths"]
+    }
+
+
+def test_every_path_has_exactly_its_instructions(cairn, calls: Path, toy: Path) -> None:
+    result = cairn("profile", "--instructions", "-a", f"toy={toy}", "--json", "-", "--",
+                   calls, NEW, REUSED)  # fmt: skip
+    assert result.code == 7, result.err
+    operations = {"new": NEW, "reused": REUSED, "free": REUSED, "realloc": 2}
+    assert paths_of(result.out) == {
+        (path, size): (operations[path], operations[path] * EACH[path][place])
+        for path in EACH
+        for place, size in enumerate(SIZES)
+    }
+    found = json.loads(result.out)
+    assert (found["processes"], found["allocations_in_wrong_path"]) == (1, 0)
+    assert found["allocator_instructions"] == sum(one["instructions"] for one in found["paths"])
+    assert found["program_instructions"] > found["allocator_instructions"]
+
+
+def test_the_table_and_the_csv_have_the_same_figures(
+    cairn, calls: Path, toy: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.csv"
+    result = cairn("profile", "--instructions", "-a", f"toy={toy}", "--csv", out, "--",
+                   calls, NEW, REUSED)  # fmt: skip
+    assert result.code == 7
+    rows = {(row["path"], row["size"]): row for row in csv.DictReader(io.StringIO(out.read_text()))}
+    assert rows["reused", "large"]["instructions"] == str(110 * REUSED)
+    table = [line.split() for line in result.err.splitlines()]
+    assert ["new,", "medium", "30", "600", "20.0"] in [words[:5] for words in table]
+    assert ["freed,", "large", "400", "4,000", "10.0"] in [words[:5] for words in table]
+
+
+def test_a_single_run_does_not_tell_new_from_reused(cairn, calls: Path, toy: Path) -> None:
+    result = cairn("profile", "--instructions", "--runs", 1, "-a", f"toy={toy}", "--json", "-",
+                   "--", calls, NEW, REUSED)  # fmt: skip
+    found = paths_of(result.out)
+    assert found["untold", "large"] == (NEW + REUSED, 111 * NEW + 110 * REUSED)
+    assert not {"new", "reused"} & {path for path, _ in found}
+    assert "runs twice" not in result.err
+    assert "no earlier run says" in " ".join(result.err.split())
+
+
+@pytest.mark.parametrize(("children", "threads"), [(3, 0), (0, 4), (2, 2)])
+def test_children_and_threads_are_counted(cairn, calls: Path, children: int, threads: int) -> None:
+    result = cairn("profile", "--instructions", "--json", "-", "--",
+                   calls, NEW, REUSED, children, threads)  # fmt: skip
+    assert result.code == 7, result.err
+    found = paths_of(result.out)
+    workers = children + threads
+    for size in SIZES:
+        assert found["free", size][0] == REUSED * workers
+        assert found["realloc", size][0] == 2 * workers
+    for size in ("medium", "large"):
+        both = sum(found.get((path, size), (0, 0))[0] for path in ("new", "reused"))
+        assert both == (NEW + REUSED) * workers
+    assert json.loads(result.out)["processes"] == 1 + children
+    assert json.loads(result.out)["allocations_in_wrong_path"] == 0
+
+
+def test_without_valgrind_the_error_says_how_to_install_it(cairn, tmp_path: Path) -> None:
+    result = cairn("profile", "--instructions", "--", "/bin/true", PATH=str(tmp_path))
+    assert result.code == 125
+    assert "apt-get install valgrind" in result.sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--gap", 5), "leave out --gap"),
+        (("--counters", "cycles"), "leave out --counters"),
+        (("--keep", "raw"), "leave out --keep"),
+        (("--full",), "leave out --full"),
+        (("--runs", 3), "runs the program twice"),
+        (("--json", "-", "--csv", "-"), "mixed on standard output"),
+    ],
+)
+def test_options_that_do_not_belong_to_it_are_one_sentence(cairn, options, words: str) -> None:
+    result = cairn("profile", "--instructions", *options, "--", "/bin/true")
+    assert result.code == 2
+    assert words in " ".join(result.err.split())

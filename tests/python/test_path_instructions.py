@@ -1,0 +1,132 @@
+"""Tests of instructions by path: the parser of callgrind's files, and the report."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from cairn.profile.path_instructions import Account, PathCount, PathInstructions, parsed
+from cairn.report import path_instructions as reporting
+from cairn.report.view import View
+
+FILE = """\
+version: 1
+creator: callgrind-3.19.0
+events: Ir
+summary: 999
+
+ob=(1) /usr/bin/prog
+fl=(1) prog.c
+fn=(1) main
+16 200
+cob=(2) /x/libcairn-instructions.so
+cfn=(2) malloc
+calls=30 0
+* 1000
+
+ob=(2)
+fn=(2)
+5 90
+cfn=(3) cairn_path_new_small
+calls=10 0
++3 170
+
+fn=(3)
+-2 60
+cob=(3) /x/libtoy.so
+cfn=(4) malloc
+calls=10 0
+* 110
+
+fn=(5) cairn_path_free_large
+9 6
+cfn=(6) free
+calls=2 0
+9 10
+
+fn=(7) cairn_path_free_large'2
+9 6
+cfn=(6)
+calls=1 0
+9 5
+
+ob=(3)
+fn=(4)
+4 110
+fn=(6)
+4 15
+"""
+
+ACCOUNT = Account("/usr/bin/prog", "/x/libtoy.so", 12, 0, 0)
+
+
+def test_the_allocators_instructions_are_those_of_the_calls_from_each_path() -> None:
+    found = parsed([FILE.splitlines(keepends=True)], [ACCOUNT])
+    assert found.paths == {
+        ("new", "small"): PathCount(10, 110),
+        ("free", "large"): PathCount(3, 15),
+    }
+    assert found.allocator == 125
+
+
+def test_the_programs_instructions_leave_out_the_counting_library() -> None:
+    assert parsed([FILE.splitlines(keepends=True)], []).program == 200 + 110 + 15
+
+
+def test_processes_add_up_and_one_without_instructions_is_none() -> None:
+    lines = FILE.splitlines(keepends=True)
+    found = parsed([lines, lines, ["version: 1\n", "events: Ir\n"]], [ACCOUNT, ACCOUNT])
+    assert found.processes == 2
+    assert found.paths["new", "small"] == PathCount(20, 220)
+    assert found.of("free") == PathCount(6, 30)
+
+
+FOUND = PathInstructions(
+    {
+        ("new", "small"): PathCount(1000, 180_500),
+        ("reused", "small"): PathCount(1_200_000, 24_000_000),
+        ("reused", "large"): PathCount(12, 30_000),
+        ("untold", "medium"): PathCount(1, 240),
+        ("realloc", "medium"): PathCount(44, 8_120),
+        ("free", "small"): PathCount(1_200_500, 18_007_500),
+    },
+    program=412_000_000,
+    processes=3,
+    accounts=(Account("/usr/bin/prog", "/x/libtoy.so", 1_201_013, 40_000, 3),),
+)
+
+
+def test_the_report_reads_as_in_the_golden_file(golden) -> None:
+    golden("path-instructions", reporting.render(FOUND, View(), allocator="jemalloc 5.3.0"))
+
+
+@pytest.mark.parametrize(("wrong", "marked"), [(0, False), (10_000, False), (20_000, True)])
+def test_figures_are_about_if_many_allocations_are_in_the_wrong_path(
+    wrong: int, marked: bool
+) -> None:
+    account = replace(FOUND.accounts[0], wrong=wrong)
+    text = reporting.render(replace(FOUND, accounts=(account,)), View(), allocator="x")
+    assert ("≈" in text) == marked
+
+
+def test_a_program_without_an_operation_has_no_table() -> None:
+    text = reporting.render(PathInstructions(program=10, processes=1), View(), allocator="x")
+    assert "called no function of the allocator" in text
+    assert "operations" not in text
+
+
+def test_json_and_csv_have_each_path() -> None:
+    document = json.loads(reporting.document(FOUND, allocator="x", cairn="0"))
+    rows = list(csv.DictReader(io.StringIO(reporting.rows(FOUND))))
+    assert len(document["paths"]) == len(rows) == len(FOUND.paths)
+    assert document["paths"][0] == {
+        "path": "new", "size": "small", "operations": 1000, "instructions": 180_500, "each": 180.5,
+    }  # fmt: skip
+    assert rows[-1] == {
+        "path": "free", "size": "small", "operations": "1200500", "instructions": "18007500",
+        "each": "15.0",
+    }  # fmt: skip
