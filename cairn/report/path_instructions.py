@@ -24,6 +24,8 @@ from cairn.report.view import View
 
 EXACT = 0.01
 """If more than this share of the allocations is in the wrong path, the figures are marked "≈"."""
+_LEAST = 0.0001
+"""Shares below this one are not printed as a number."""
 _NAMES = {"untold": "new or reused", "realloc": "resized", "free": "freed"}
 
 
@@ -35,8 +37,8 @@ def render(found: PathInstructions, view: View, *, allocator: str) -> str:
         rows=tuple(_rows(found)),
     )
     board = Board(
-        title=f"Instructions under {printable(allocator)}",
-        says=(_answer(found),),
+        title="",
+        says=(_answer(found, printable(allocator)),),
         tables=(table,) if found.paths else (),
         footer=tuple(_notes(found)),
         failures=(),
@@ -88,7 +90,7 @@ def _lines(found: PathInstructions) -> Iterator[tuple[str, str, PathCount]]:
 
 def _rows(found: PathInstructions) -> Iterator[tuple[Cell, ...]]:
     for path, size, count in _lines(found):
-        about = "≈ " if path in ALLOCATIONS and _is_about(found) else ""
+        about = "≈ " if path in ("new", "reused") and _is_about(found) else ""
         yield (
             Cell(f"{_NAMES.get(path, path)}, {size}"),
             Cell(about + f"{count.operations:,}"),
@@ -99,19 +101,20 @@ def _rows(found: PathInstructions) -> Iterator[tuple[Cell, ...]]:
 
 
 def _share(instructions: int, found: PathInstructions) -> str:
-    return units.percent(instructions / found.program if found.program else 0.0, signed=False)
+    share = instructions / found.program if found.program else 0.0
+    return "< 0.01 %" if 0 < share < _LEAST else units.percent(share, signed=False)
 
 
 def _is_about(found: PathInstructions) -> bool:
     return found.wrong > EXACT * sum(found.of(path).operations for path in ALLOCATIONS)
 
 
-def _answer(found: PathInstructions) -> str:
+def _answer(found: PathInstructions, allocator: str) -> str:
     if not found.paths:
-        return "The program called no function of the allocator."
+        return f"The program called no function of {allocator}."
     return (
-        f"{_share(found.allocator, found)} of the program's {found.program:,} instructions are the "
-        f"allocator's, which are {found.allocator:,}."
+        f"{allocator} takes {found.allocator:,} of the program's {found.program:,} instructions, "
+        f"which is {_share(found.allocator, found)}."
     )
 
 

@@ -95,6 +95,7 @@ static struct {
 
 static __thread struct history_thread mine;
 static __thread unsigned depth; /* operations of this thread that have not ended */
+static __thread bool searches;  /* this library calls libc, which may allocate */
 
 /* --- the allocator's functions ---------------------------------------------------------------- */
 
@@ -137,14 +138,15 @@ static void *find_operator(const char *name, void *caller)
 
 static void find(enum function function, void *caller)
 {
-    depth++; /* dlsym() may allocate */
+    bool before = searches;
+    searches = true;
     void *found = dlsym(RTLD_NEXT, real[function].name);
     if (found == NULL && function >= NEW)
         found = find_operator(real[function].name, caller);
     real[function].is_foreign =
         found != NULL && function >= NEW && object_of(found) != object_of(real[MALLOC].call);
     real[function].call = (path_function *)(uintptr_t)found;
-    depth--;
+    searches = before;
 }
 
 /* Returns the allocator's function, or NULL if it has none. */
@@ -164,10 +166,10 @@ static void begin(void);
 
 static void in_child(void)
 {
-    depth++;
+    searches = true;
     history_forked(&mine);
     begin();
-    depth--;
+    searches = false;
 }
 
 static void begin(void)
@@ -198,9 +200,9 @@ static bool is_ready(void)
 __attribute__((constructor)) static void prepare(void)
 {
     (void)is_ready();
-    depth++;
+    searches = true;
     (void)pthread_atfork(before_fork, NULL, in_child);
-    depth--;
+    searches = false;
 }
 
 /* --- operations ------------------------------------------------------------------------------- */
@@ -208,6 +210,14 @@ __attribute__((constructor)) static void prepare(void)
 static void leave(unsigned **outer)
 {
     (**outer)--;
+}
+
+/* Returns true if the call is a part of another operation, or of a search of this library. */
+static bool is_within(void)
+{
+    if (depth != 0 && !searches)
+        history_count_nested();
+    return depth != 0 || searches;
 }
 
 /* Counts the operation of this thread as begun. It ends with the scope, or with an exception. */
@@ -226,11 +236,8 @@ static uintptr_t allocate(enum function function, size_t bytes, uintptr_t first,
         errno = ENOMEM;
         return where == NULL ? 0 : ENOMEM;
     }
-    if (depth != 0 || real[function].is_foreign) {
-        if (depth != 0)
-            history_count_nested();
+    if (is_within() || real[function].is_foreign)
         return call(first, second, third);
-    }
     ENTER();
     enum path said = history_next(&mine);
     uintptr_t result = path_call(said, path_group(bytes), call, first, second, third);
@@ -253,10 +260,10 @@ static uintptr_t reallocate(enum function function, size_t bytes, uintptr_t old,
                              : (uintptr_t)memcpy(block, (void *)old, bytes < rest ? bytes : rest);
     }
     path_function *call = function_of(function, NULL);
-    if (depth != 0 || call == NULL) {
-        history_count_nested();
-        return call != NULL ? call(old, second, third) : 0;
-    }
+    if (UNLIKELY(call == NULL))
+        return 0;
+    if (is_within())
+        return call(old, second, third);
     ENTER();
     uintptr_t result = path_call(PATH_REALLOC, path_group(bytes), call, old, second, third);
     int before = errno;
@@ -276,9 +283,7 @@ static void release(enum function function, void *block, uintptr_t second, uintp
         call = real[FREE].call;
         is_foreign = false;
     }
-    if (depth != 0 || block == NULL || is_foreign) {
-        if (depth != 0)
-            history_count_nested();
+    if (is_within() || block == NULL || is_foreign) {
         call((uintptr_t)block, second, third);
         return;
     }

@@ -115,7 +115,7 @@ def test_figures_are_about_if_many_allocations_are_in_the_wrong_path(
 
 def test_a_program_without_an_operation_has_no_table() -> None:
     text = reporting.render(PathInstructions(program=10, processes=1), View(), allocator="x")
-    assert "called no function of the allocator" in text
+    assert "called no function of x" in text
     assert "operations" not in text
 
 

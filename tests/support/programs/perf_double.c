@@ -7,9 +7,11 @@
  * events of every kind are answered here, and sampled ones by the kernel. An event is a memfd whose
  * name has its number.
  *
- *     NAME=NOTHING+EACH   a group counts NOTHING between the first nine pairs of reads in a
- *                         process, and EACH between all later ones. An event that is read alone
- *                         has counted EACH.
+ *     NAME=NOTHING+EACH   a group counts NOTHING in the second to ninth pair of reads after a
+ *                         question for its number, and EACH in the first one and from the tenth
+ *                         on. So the probe's measure of nothing, which asks once and reads nine
+ *                         pairs, finds NOTHING, and each operation, which asks first, has EACH. An
+ *                         event that is read alone has counted EACH.
  *     --missing=NAME      the event cannot be opened (ENOENT)
  *     --no-kernel         events in the kernel may not be counted (EACCES)
  *     --running=PERCENT   an event that is read alone has counted this part of the time, and the
@@ -19,7 +21,7 @@
  *     --fail=N            every N-th pair of reads fails: by turns the first read, and the second
  *     --fail-alone=HOW    an event that is read alone fails: "error" is EIO, "short" is 8 bytes
  *
- * The reads of a group come in pairs. An ioctl that asks for the event's number begins a new pair.
+ * Reads of a group come in pairs. The question for its number is an ioctl, and begins a new pair.
  * Exits with the command's exit code, with 77 if the kernel refuses the filter, and
  * with 2 for a wrong option.
  */
@@ -83,14 +85,12 @@ static struct {
 
 struct event {
     unsigned kind;
-    unsigned leader; /* its number */
-    pid_t process;
+    unsigned leader;           /* its number */
     bool grouped;              /* read by PERF_FORMAT_GROUP */
-    bool measures;             /* the first group of its process measures nothing */
     bool in_pair;              /* the first read of a pair was made */
     unsigned members[MEMBERS]; /* of a leader, itself included */
     unsigned count;
-    uint64_t pairs, enabled_ns, lost_ns;
+    uint64_t pairs, asked_pairs, enabled_ns, lost_ns;
     uint64_t value;
 };
 
@@ -177,20 +177,6 @@ static int event_of(pid_t thread, uint64_t fd)
     return (int)number;
 }
 
-static pid_t process_of(pid_t thread)
-{
-    char path[64], line[128];
-    pid_t process = thread;
-    snprintf(path, sizeof path, "/proc/%d/status", thread);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "Tgid: %d", &process) == 1)
-            break;
-    if (file != NULL)
-        fclose(file);
-    return process;
-}
-
 /* --- answers ---------------------------------------------------------------------------------- */
 
 static const int kernel = 1; /* the result for calls that the kernel shall make */
@@ -210,14 +196,6 @@ static int add(const struct seccomp_notif *call, unsigned number)
     return fd;
 }
 
-static bool is_first_group(pid_t process)
-{
-    for (unsigned i = 0; i < opened; i++)
-        if (events[i].process == process && events[i].grouped)
-            return false;
-    return true;
-}
-
 static int open_event(const struct seccomp_notif *call, int64_t *value)
 {
     struct perf_event_attr attr = {0};
@@ -235,14 +213,11 @@ static int open_event(const struct seccomp_notif *call, int64_t *value)
     bool grouped = (attr.read_format & PERF_FORMAT_GROUP) != 0;
     struct event *event = &events[opened];
     *event = (struct event){.kind = kind, .leader = opened, .grouped = grouped};
-    event->process = process_of((pid_t)call->pid);
     if ((int32_t)call->data.args[3] >= 0) {
         int leader = event_of((pid_t)call->pid, call->data.args[3]);
         if (leader < 0 || events[leader].count == MEMBERS)
             return EINVAL;
         event->leader = (unsigned)leader;
-    } else {
-        event->measures = grouped && is_first_group(event->process);
     }
     int fd = add(call, opened);
     if (fd < 0)
@@ -260,6 +235,7 @@ static int ask_number(const struct seccomp_notif *call)
         return -kernel;
     uint64_t id = (uint64_t)number;
     events[number].in_pair = false;
+    events[number].asked_pairs = 0;
     return move((pid_t)call->pid, call->data.args[2], &id, sizeof id, true) ? 0 : EFAULT;
 }
 
@@ -278,7 +254,7 @@ static int read_alone(const struct event *event, uint64_t *words, size_t *count)
 /* Between the two reads of a pair the events of the pair happen. */
 static void count_pair(struct event *leader)
 {
-    bool nothing = leader->measures && leader->pairs <= NOTHING_PAIRS;
+    bool nothing = leader->asked_pairs > 1 && leader->asked_pairs <= NOTHING_PAIRS;
     bool lost = told.lost != 0 && leader->pairs % told.lost == 0;
     for (unsigned i = 0; i < leader->count; i++) {
         struct event *event = &events[leader->members[i]];
@@ -292,10 +268,12 @@ static int read_group(struct event *leader, uint64_t *words, size_t *count)
 {
     bool second = leader->in_pair;
     leader->enabled_ns += 1000;
-    if (!second)
+    if (!second) {
         leader->pairs++;
-    else
+        leader->asked_pairs++;
+    } else {
         count_pair(leader);
+    }
     bool fails = told.fail != 0 && leader->pairs % told.fail == 0 &&
                  (leader->pairs / told.fail % 2 != 0) == second;
     leader->in_pair = !second && !fails;
