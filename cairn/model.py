@@ -62,8 +62,7 @@ class Contender:
     title: str
     """Name and version as printed, for example "mimalloc 2.0.9"."""
     preload: tuple[str, ...] = ()
-    """Absolute paths of the libraries to preload, in order; empty for the program's own
-    allocator."""
+    """Absolute paths of the libraries to preload, in order; () for the program's own allocator."""
     library_path: tuple[str, ...] = ()
     """The folders that the preloaded libraries need on LD_LIBRARY_PATH."""
     owners: tuple[str, ...] = ()

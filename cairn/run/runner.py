@@ -690,8 +690,7 @@ def _lost(status: int) -> str:
 def carried(contender: Contender, scratch: Path, between: Path | None = None) -> Contender:
     """The contender with paths that LD_PRELOAD can carry. A probed contender preloads the probe.
 
-    scratch: a folder for links; see carryable().
-    between: another library of cairn that is preloaded before the allocator.
+    scratch: a folder for links; see carryable(). between: a library to preload before the others.
     """
     between = native.probe() if contender.probed else between
     before = (str(between),) if between is not None else ()
@@ -710,8 +709,7 @@ def seen_by(contender: Contender, between: Path | None = None) -> Callable[[str]
     the witness reports the probe as the owner of malloc. The probe's own files prove that the probe
     calls this library (`proof.not_behind`). The same holds for a library `between`.
     """
-    between = native.probe() if contender.probed else between
-    if between is None:
+    if (between := native.probe() if contender.probed else between) is None:
         return real_path
     library = real_path(str(between))
     behind = contender.owners[0] if contender.owners else "libc.so.6"

@@ -23,9 +23,9 @@
 
 struct history_account {
     uint64_t allocations;
-    uint64_t wrong;    /* allocations with another path than in the first run */
-    uint64_t nested;   /* operations that the allocator asked of itself by a public name */
-    char program[256]; /* the path of the program, cut if it is longer */
+    uint64_t wrong;    /* paths unlike those of the first run */
+    uint64_t nested;   /* operations within other operations */
+    char program[256]; /* the path of the program, cut if longer */
     char owner[256];   /* the path of the library of the allocator's malloc */
 };
 

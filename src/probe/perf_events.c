@@ -179,9 +179,9 @@ static bool end(struct thread_state *me)
 }
 
 /* Counts the events of an empty operation and stores them in the file. Each stored number is the
- * least of nine tries. In user mode the tries differ little, and disturbances only add events. A try
- * that fails is left out, because other groups may use the processor's counters for a while. Returns
- * false if all tries failed. */
+ * least of nine tries. In user mode the tries differ little, and disturbances only add events. A
+ * try that fails is left out, because other groups may use the processor's counters for a while.
+ * Returns false if all tries failed. */
 static bool measure_nothing(struct thread_state *me)
 {
     enum { TRIES = 9 };

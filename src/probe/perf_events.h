@@ -6,8 +6,8 @@
  * perf events (perf_event_open(2)) and are counted in user mode. One system call reads the group
  * before the operation, and another one after it. The first operation counts the events of an empty
  * operation and stores them in the file, so that the reader can subtract them. Until that succeeds,
- * no operation is counted. thread.c and account.c call these functions. Each call is for the calling
- * thread only.
+ * no operation is counted. thread.c and account.c call these functions. Each call is for the
+ * calling thread only.
  *
  *     profile_times.event_operations != 0  =>  profile_head.has_event_nothing == 1
  *     bit s of me->counter_slots  ==  the thread's group counts profile_head.events[s]

@@ -115,7 +115,9 @@ def test_bench_counts_the_events_of_each_workload(
     doubled, options: tuple[str, ...], cycles: float | None, words: str
 ) -> None:
     command = doubled(*options)
-    result = command("bench", "fill", "--quick", "--counters", "-r", 1, "-a", "system", "--json")
+    result = command(
+        "bench", "fill", "--quick", "--counters", "-r", 1, "-a", "system", "--json", timeout=600
+    )
     assert result.code == 0, result.err
     measured = [sample for sample in result.json["samples"] if sample["trial"]["round"] > 0]
     assert len(measured) == 4

@@ -1,6 +1,6 @@
 /* path_calls.c NEW REUSED [CHILDREN THREADS] - for each of the sizes 100, 5000 and 50000, allocates
- * NEW blocks, frees the last one and allocates it again REUSED times, and resizes it twice. Does the
- * same in CHILDREN forked children, one after the other, and in THREADS threads. */
+ * NEW blocks, frees the last one and allocates it again REUSED times, and resizes it twice. Does
+ * the same in CHILDREN forked children, one after the other, and in THREADS threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
