@@ -94,8 +94,10 @@ static struct {
 };
 
 static __thread struct history_thread mine;
-static __thread unsigned depth; /* operations of this thread that have not ended */
-static __thread bool searches;  /* this library calls libc, which may allocate */
+/* The frame of the thread's operation, or 0, and the return address that it holds. */
+static __thread uintptr_t operation;
+static __thread uintptr_t operation_returns;
+static __thread bool searches; /* this library calls libc, which may allocate */
 
 /* --- the allocator's functions ---------------------------------------------------------------- */
 
@@ -207,21 +209,38 @@ __attribute__((constructor)) static void prepare(void)
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-static void leave(unsigned **outer)
+#define FRAME ((uintptr_t)__builtin_frame_address(0))
+
+static uintptr_t return_address(uintptr_t frame)
 {
-    (**outer)--;
+    return ((const uintptr_t *)frame)[1];
 }
 
-/* Returns true if the call is a part of another operation, or of a search of this library. */
-static bool is_within(void)
+/* Returns true if the call with this frame is a part of another operation, or of a search of this
+ * library. An exception or a long jump may have left the last operation. Its frame is then not
+ * above this one, or later calls have overwritten it. */
+static bool is_within(uintptr_t frame)
 {
-    if (depth != 0 && !searches)
+    if (operation == 0 || searches)
+        return searches;
+    if (frame < operation && return_address(operation) == operation_returns) {
         history_count_nested();
-    return depth != 0 || searches;
+        return true;
+    }
+    operation = 0;
+    return false;
 }
 
-/* Counts the operation of this thread as begun. It ends with the scope, or with an exception. */
-#define ENTER() __attribute__((cleanup(leave), unused)) unsigned *entered = (depth++, &depth)
+static void enter(uintptr_t frame)
+{
+    operation = frame;
+    operation_returns = return_address(frame);
+}
+
+static void leave(void)
+{
+    operation = 0;
+}
 
 /* Allocates by a function that returns the block, or that stores it in `*where`. */
 static uintptr_t allocate(enum function function, size_t bytes, uintptr_t first, uintptr_t second,
@@ -236,11 +255,12 @@ static uintptr_t allocate(enum function function, size_t bytes, uintptr_t first,
         errno = ENOMEM;
         return where == NULL ? 0 : ENOMEM;
     }
-    if (is_within() || real[function].is_foreign)
+    if (is_within(FRAME) || real[function].is_foreign)
         return call(first, second, third);
-    ENTER();
+    enter(FRAME);
     enum path said = history_next(&mine);
     uintptr_t result = path_call(said, path_group(bytes), call, first, second, third);
+    leave();
     int before = errno;
     void *block = where == NULL ? (void *)result : result == 0 ? *where : NULL;
     history_tell(&mine, said, blocks_add(block, bytes));
@@ -262,10 +282,11 @@ static uintptr_t reallocate(enum function function, size_t bytes, uintptr_t old,
     path_function *call = function_of(function, NULL);
     if (UNLIKELY(call == NULL))
         return 0;
-    if (is_within())
+    if (is_within(FRAME))
         return call(old, second, third);
-    ENTER();
+    enter(FRAME);
     uintptr_t result = path_call(PATH_REALLOC, path_group(bytes), call, old, second, third);
+    leave();
     int before = errno;
     (void)blocks_add((void *)result, bytes);
     errno = before;
@@ -283,12 +304,13 @@ static void release(enum function function, void *block, uintptr_t second, uintp
         call = real[FREE].call;
         is_foreign = false;
     }
-    if (is_within() || block == NULL || is_foreign) {
+    if (is_within(FRAME) || block == NULL || is_foreign) {
         call((uintptr_t)block, second, third);
         return;
     }
-    ENTER();
+    enter(FRAME);
     path_call(PATH_FREE, blocks_group(block), call, (uintptr_t)block, second, third);
+    leave();
 }
 
 static size_t product(size_t count, size_t each)

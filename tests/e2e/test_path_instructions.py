@@ -7,9 +7,11 @@ import io
 import json
 import platform
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from support.places import PROGRAMS
 
 pytestmark = pytest.mark.skipif(
     shutil.which("valgrind") is None or platform.machine() != "x86_64",
@@ -99,6 +101,21 @@ def test_children_and_threads_are_counted(cairn, calls: Path, children: int, thr
         assert both == (NEW + REUSED) * workers
     assert json.loads(result.out)["processes"] == 1 + children
     assert json.loads(result.out)["allocations_in_wrong_path"] == 0
+
+
+def test_operations_after_an_exception_of_operator_new_are_counted(cairn, tmp_path: Path) -> None:
+    """The allocator is in C++, so that the exception passes through the counting library."""
+    program, allocator = tmp_path / "program", tmp_path / "allocator.so"
+    command = ["g++", "-O1", "-fno-builtin", "-o"]
+    subprocess.run([*command, program, PROGRAMS / "path_throws.cpp"], check=True)
+    subprocess.run([*command, allocator, "-shared", "-fPIC", PROGRAMS / "path_new.cpp"], check=True)
+    result = cairn("profile", "--instructions", "-a", f"new={allocator}", "--json", "-", "--",
+                   program, 500)  # fmt: skip
+    assert result.code == 7, result.err
+    found = paths_of(result.out)
+    assert found["free", "small"][0] >= 1000
+    assert found["new", "small"][0] + found["reused", "small"][0] >= 1000
+    assert found["free", "small"][0] <= 1010
 
 
 def test_without_valgrind_the_error_says_how_to_install_it(cairn, tmp_path: Path) -> None:
