@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from cairn.allocators.catalog import Catalog, Found, entry, first_duplicate, is_version
 from cairn.allocators.discover import companion_folders, known_catalog
+from cairn.allocators.sources import sources_of
 from cairn.binary.library import carries, inspect_library, refuse_library
 from cairn.binary.program import Program
 from cairn.errors import CairnError, ContenderFailed, UsageError
@@ -345,10 +346,11 @@ def _resolve_path(spec: ContenderSpec, program: Program | None) -> Contender:
 def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog) -> str:
     if copies:
         here = ", ".join(item.version or "one of unknown version" for item in copies)
-        return (
-            f"no {spec.allocator} {spec.version} here, only {here}; "
-            "'cairn allocators' lists what is installed."
-        )
+        lists = "'cairn allocators' lists what is installed"
+        sourced = sources_of(copies[0].allocator.library_of or spec.allocator)
+        if any(is_version(source.version, spec.version) for source in sourced):
+            lists = f"'cairn allocators get {spec.allocator}@{spec.version}' fetches it"
+        return f"no {spec.allocator} {spec.version} here, only {here}; {lists}."
     entry = catalog.find(spec.allocator)
     how = ""
     if entry is not None and not entry.comes_along:

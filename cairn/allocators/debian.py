@@ -142,6 +142,49 @@ def unpack_from_distribution(
         ) from None
 
 
+def offered(
+    entries: Sequence[Allocator],
+    cache: Path | None = None,
+    progress: Progress = silent,
+    *,
+    apt: Apt | None = None,
+) -> dict[str, str]:
+    """The version that the distribution has of each entry, by the entry's name. Downloads none.
+
+    Uses the system's package lists, and fetches lists only if the system has none. Empty if this is
+    no Debian. Raises CairnError if there are no lists.
+    """
+    apt = apt or Apt()
+    cache = cache or discover.cache_folder()
+    if any(shutil.which(tool) is None for tool in ("apt-get", "apt-cache")):
+        return {}
+    work = cache / ".apt"
+    try:
+        for folder in ("state/lists/partial", "cache/archives/partial"):
+            (work / folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(cache / ".lock", progress, "another fetch", LOCK_TIMEOUT_S):
+            lists = _systems_lists(work, progress, apt) or _own_lists(work, progress, apt)
+            names = [name for entry in entries for name in entry.packages]
+            here = _in_index(names, work, lists.folder, apt)
+    except (_Refused, Busy, Stalled) as error:
+        reason = str(error) or "apt made no progress"
+        raise CairnError(
+            f"the packages of {_distribution()} are not known: {reason}; "
+            "check the package sources and the network"
+        ) from None
+    except OSError as error:
+        raise CairnError(
+            f"the packages of {_distribution()} are not known: {error.strerror} ({cache}); "
+            "set XDG_CACHE_HOME to another folder"
+        ) from None
+    versions = {}
+    for entry in entries:
+        package = next((name for name in entry.packages if name in here), None)
+        if package is not None:
+            versions[entry.name] = discover.upstream_version(here[package])
+    return versions
+
+
 def _fetch(
     entry: Allocator, cache: Path, progress: Progress, apt: Apt, version: str | None
 ) -> Found:

@@ -118,23 +118,24 @@ def _with_libraries(entries: Sequence[Allocator], catalog: Catalog) -> list[Allo
 
 
 def known_catalog(cache: Path | None = None) -> Catalog:
-    """The catalog plus the libraries that the user has added.
+    """The catalog plus the libraries that the user has added or built from their own source.
 
     An added library whose file has changed since it was added gets a caveat.
     """
     catalog = load_catalog()
-    added = []
+    added: dict[str, Allocator] = {}
     for record in _records(cache or cache_folder()):
         values = read_record(record)
         name = values.get("allocator", "")
-        if "path" in values and is_typable(name) and catalog.find(name) is None:
+        is_own = "path" in values or "built" in values
+        if is_own and is_typable(name) and catalog.find(name) is None:
             caveats = (
                 (f"{values['path']} has changed since it was added; add it again",)
-                if _changed(values)
+                if "path" in values and _changed(values)
                 else ()
             )
-            added.append(Allocator(name=name, title=name, caveats=caveats))
-    return Catalog((*catalog.allocators, *added)) if added else catalog
+            added[name] = Allocator(name=name, title=name, caveats=caveats)
+    return Catalog((*catalog.allocators, *added.values())) if added else catalog
 
 
 def _changed(values: Mapping[str, str]) -> bool:
@@ -254,7 +255,7 @@ def _inspect(entry: Allocator, path: str) -> Found | None:
         library = inspect_library(path)
         if not is_native(library):
             return None
-        library_path = companion_folders(library, entry.companions)
+        library_path = companion_folders(library, (*entry.companions, *library.needs))
         found = Found(
             allocator=entry, path=library.path, library_path=library_path, build_id=library.build_id
         )

@@ -20,6 +20,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from cairn.allocators.discover import file_sha256
@@ -170,13 +171,14 @@ def _in_cargos_cache(source: Source) -> list[Path]:
     return sorted((_cargos_home() / "registry" / "cache").glob(f"*/{source.archive}"))
 
 
-def _by_cargo(source: Source, fresh: Path) -> Path:
+def run_cargo(command: str, project: Path, failed: str = "could not fetch it") -> None:
+    """Runs a command of cargo in the folder of a project.
+
+    Raises NotObtained if cargo fails, with the verb phrase `failed`.
+    """
     cargo = find_tool("cargo")
     if cargo is None:
         raise NotObtained(f"cargo is missing (Debian: apt-get install {packages_of(['cargo'])})")
-    for damaged in _in_cargos_cache(source):
-        damaged.unlink()  # its checksum is wrong, and cargo would not check it again
-    _write_project(source, fresh)
     environment = {
         key: value
         for key, value in os.environ.items()
@@ -184,7 +186,7 @@ def _by_cargo(source: Source, fresh: Path) -> Path:
     }
     try:
         status, output = run_tool(
-            [cargo, "fetch"], fresh, STALL_S, {**environment, **_PROGRESS_BAR}
+            [cargo, command], project, STALL_S, {**environment, **_PROGRESS_BAR}
         )
     except Stalled:
         raise NotObtained(
@@ -192,9 +194,15 @@ def _by_cargo(source: Source, fresh: Path) -> Path:
         ) from None
     if status != 0:
         raise NotObtained(
-            f"cargo could not fetch it ({_complaint(output)}); "
-            "check the network and cargo's registries"
+            f"cargo {failed} ({_complaint(output)}); check the network and cargo's registries"
         )
+
+
+def _by_cargo(source: Source, fresh: Path) -> Path:
+    for damaged in _in_cargos_cache(source):
+        damaged.unlink()  # its checksum is wrong, and cargo would not check it again
+    _write_project(source, fresh)
+    run_cargo("fetch", fresh)
     for copy in _in_cargos_cache(source):
         _refuse_unpinned(copy, source)
         return copy
@@ -260,47 +268,36 @@ def _pip() -> list[str] | None:
     return [found] if found else None
 
 
-def _by_pip(source: Source, fresh: Path) -> Path:
-    """Downloads the archive with pip, which itself compares the checksum. Raises NotObtained.
+def run_pip(arguments: Sequence[str], folder: Path, failed: str = "could not fetch it") -> None:
+    """Runs a command of pip for wheels, in `folder`.
 
-    With TMPDIR in the watched folder, run_tool() sees the growing file.
+    Raises NotObtained if pip fails, with the verb phrase `failed`. TMPDIR is in the watched folder,
+    so that run_tool() sees the growing file.
     """
     pip = _pip()
     if pip is None:
         raise NotObtained(f"pip is missing (Debian: apt-get install {packages_of(['pip'])})")
-    requirement = f"{source.package}=={source.release} --hash=sha256:{source.sha256}\n"
-    (fresh / "requirements.txt").write_text(requirement, encoding="utf-8")
-    options = [
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--require-hashes",
-        "--no-input",
-        "--disable-pip-version-check",
-    ]
-    command = [
-        *pip,
-        "download",
-        *options,
-        "--progress-bar",
-        "off",
-        "-d",
-        str(fresh / "out"),
-        "-r",
-        "requirements.txt",
-    ]
-    environment = {**os.environ, "TMPDIR": str(fresh)}
+    options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check"]
+    command = [*pip, arguments[0], *options, "--progress-bar", "off", *arguments[1:]]
+    environment = {**os.environ, "TMPDIR": str(folder)}
     environment.pop("LD_PRELOAD", None)
     try:
-        status, output = run_tool(command, fresh, STALL_S, environment)
+        status, output = run_tool(command, folder, STALL_S, environment)
     except Stalled:
         raise NotObtained(
             f"pip made no progress for {STALL_S:.0f} s; check the network and try again"
         ) from None
     if status != 0:
-        raise NotObtained(
-            f"pip could not fetch it ({_complaint(output)}); check the network and pip's index"
-        )
+        raise NotObtained(f"pip {failed} ({_complaint(output)}); check the network and pip's index")
+
+
+def _by_pip(source: Source, fresh: Path) -> Path:
+    """Downloads the archive with pip, which itself compares the checksum. Raises NotObtained."""
+    requirement = f"{source.package}=={source.release} --hash=sha256:{source.sha256}\n"
+    (fresh / "requirements.txt").write_text(requirement, encoding="utf-8")
+    run_pip(
+        ["download", "--require-hashes", "-d", str(fresh / "out"), "-r", "requirements.txt"], fresh
+    )
     fetched = fresh / "out" / source.archive
     if not fetched.is_file():
         raise NotObtained(f"pip downloaded no {source.archive}; check pip's index")

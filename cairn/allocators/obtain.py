@@ -20,7 +20,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-from cairn.allocators import debian, discover, download, recipes, sources
+from cairn.allocators import debian, discover, download, outdated, recipes, sources
 from cairn.allocators.catalog import Allocator, Catalog, Found, is_version, load_catalog
 from cairn.allocators.discover import file_sha256
 from cairn.allocators.download import NotObtained
@@ -55,6 +55,7 @@ def obtain(
     origin: str | None = None,
     *,
     cache: Path | None = None,
+    newest: bool = False,
     progress: Progress = debian.silent,
     apt: debian.Apt | None = None,
 ) -> Found:
@@ -63,6 +64,7 @@ def obtain(
     version: the wanted version or its beginning, such as 5.3; None accepts any.
     origin: "source", "distribution" or None. With None the pinned source is used if the tools for
     its build are installed, else the distribution's package.
+    newest: take the newest release of the registry in place of the pinned one.
 
     A copy in the cache is not fetched or built again. An unpacked package stays even if the
     distribution has a newer one, so that results stay comparable until the user removes it. Raises
@@ -85,6 +87,8 @@ def obtain(
         source for source in sources.sources_of(base.name) if is_version(source.version, version)
     ]
     source = pinned[0] if pinned and origin != "distribution" else None
+    if newest:
+        source, origin = outdated.newest_source(base, cache, progress), "source"
     if source is not None and (ready := _ready(base, source, cache)) is not None:
         return replace(ready, allocator=entry)
     if source is None:
@@ -169,14 +173,19 @@ def _reason_against(source: Source) -> str | None:
 
 def _ready(entry: Allocator, source: Source, cache: Path) -> Found | None:
     """The usable library built from this source by this recipe; None if there is none."""
-    folder = _final(entry, source, cache)
-    values = discover.read_record(str(folder / discover.RECORD))
-    if values.get("identity") != source.identity:
-        return None
-    inside = str(folder) + os.sep
-    copies = discover.find_cached(Catalog((entry,)), cache)
+    built = [
+        str(record.parent) + os.sep
+        for record in sorted((cache / entry.name).glob(f"*/{discover.RECORD}"))
+        if discover.read_record(str(record)).get("identity") == source.identity
+    ]
+    copies = discover.find_cached(Catalog((entry,)), cache) if built else ()
     return next(
-        (c for c in copies if c.path and c.path.startswith(inside) and c.problem is None), None
+        (
+            copy
+            for copy in copies
+            if copy.path and copy.path.startswith(tuple(built)) and copy.problem is None
+        ),
+        None,
     )
 
 
@@ -190,10 +199,6 @@ def _unpacked(entry: Allocator, version: str | None, cache: Path) -> Found | Non
         ):
             return copy
     return None
-
-
-def _final(entry: Allocator, source: Source, cache: Path) -> Path:
-    return cache / entry.name / f"{source.version}+source"
 
 
 def _os_failure(entry: Allocator, error: OSError, cache: Path) -> str:
@@ -231,9 +236,10 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
         objects.mkdir(exist_ok=True, mode=0o700)
         (unpacked / OBJECTS).symlink_to(objects)
         tools = {tool: path for tool in source.tools if (path := find_tool(tool)) is not None}
-        plan = recipes.RECIPES[source.recipe](
-            Workshop(unpacked, tools, source.release, os.cpu_count() or 1)
-        )
+        shop = Workshop(unpacked, tools, source.release, os.cpu_count() or 1)
+        if not source.pinned:
+            source = replace(source, version=_real_version(source, shop))
+        plan = recipes.RECIPES[source.recipe](shop)
         log = home / "build.log"
         log.write_text(f"{source.origin} {source.sha256}\n", encoding="utf-8")
         for stage in plan.stages:
@@ -268,27 +274,29 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
     return found
 
 
+def _real_version(source: Source, shop: Workshop) -> str:
+    """The version of a release that is not pinned, different from that of each pinned one."""
+    version = recipes.version_of(source.recipe, shop)
+    if version is None:
+        return source.version
+    pinned = (other.version for other in sources.sources_of(source.allocator))
+    return f"{version}+{source.version}" if version in pinned else version
+
+
 def _refusal(entry: Allocator, source: Source, reason: str) -> str:
     other = ", or use the distribution's package with --from distribution" if entry.packages else ""
     return f"{entry.name} {source.version} is not obtainable here: {reason}{other}."
 
 
 def _failure(entry: Allocator, source: Source, failure: Failed, log: Path, cache: Path) -> str:
-    """The message for a failed build.
-
-    It quotes the first line of output that contains "error", else the last line, and names the log.
-    """
+    """The message for a failed build. It quotes the reason, and names the log."""
     if "No space left on device" in failure.output:
         return (
             f"{entry.name} cannot be built: no space left in {cache}. "
             "Free some space, or set XDG_CACHE_HOME to another folder."
         )
-    lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
-    reason = next(
-        (line for line in lines if "error" in line.lower()), lines[-1] if lines else str(failure)
-    )
     return (
-        f"{entry.name} {source.version} cannot be built here: {reason[:200]}. "
+        f"{entry.name} {source.version} cannot be built here: {failure.reason}. "
         f"The full output is in {log}."
     )
 

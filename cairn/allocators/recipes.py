@@ -118,8 +118,15 @@ def jemalloc(shop: Workshop) -> Plan:
     return Plan(stages, "jemalloc/lib/libjemalloc.so.2", "libjemalloc.so.2")
 
 
+def _mimalloc_folder(shop: Workshop, generation: int) -> str:
+    folders = [f"c_src/mimalloc/v{generation}", f"c_src/mimalloc{generation}"]
+    if generation == 2:
+        folders.append("c_src/mimalloc")
+    return next(name for name in folders if (shop.source / name / "src" / "static.c").is_file())
+
+
 def _mimalloc(shop: Workshop, generation: int) -> Plan:
-    folder = f"c_src/mimalloc/v{generation}"
+    folder = _mimalloc_folder(shop, generation)
     flags = (
         "-O3", "-DNDEBUG", "-DMI_MALLOC_OVERRIDE", "-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT",
         "-std=gnu11", "-fPIC",
@@ -132,12 +139,15 @@ def _mimalloc(shop: Workshop, generation: int) -> Plan:
 
 
 def mimalloc2(shop: Workshop) -> Plan:
-    """Generation 2 of mimalloc: compiles the one file that includes all others."""
+    """Generation 2 of mimalloc: compiles the one file that includes all others.
+
+    Two crates contain mimalloc, in folders of different names.
+    """
     return _mimalloc(shop, 2)
 
 
 def mimalloc3(shop: Workshop) -> Plan:
-    """Generation 3 of mimalloc, from the same crate."""
+    """Generation 3 of mimalloc, from the same crates."""
     return _mimalloc(shop, 3)
 
 
@@ -344,6 +354,26 @@ def hoard(shop: Workshop) -> Plan:
     return _one_compile(
         (shop.cxx, *flags, *_SHARED, *sources, "-ldl"), "Hoard/src/libhoard.so", "Hoard/src"
     )
+
+
+def version_of(recipe: str, shop: Workshop) -> str | None:
+    """The version of the allocator in a source that is not pinned; None if the source has none.
+
+    Only these recipes know a place that names it. The crates of the other allocators are numbered
+    on their own.
+    """
+    if recipe in ("mimalloc2", "mimalloc3"):
+        folder = _mimalloc_folder(shop, int(recipe[-1]))
+        path = shop.source / folder / "include" / "mimalloc.h"
+        text = path.read_text(encoding="utf-8", errors="replace")
+        # The number is the major version, then two digits each of the minor version and the patch.
+        number = re.search(r"#define MI_MALLOC_VERSION\s+(\d+)(\d\d)(\d\d)\b", text)
+        return ".".join(str(int(part)) for part in number.groups()) if number else None
+    if recipe == "jemalloc":
+        return shop.release.partition("+")[2].partition("-")[0] or None
+    if recipe in ("snmalloc", "tbbmalloc"):
+        return shop.release
+    return None
 
 
 RECIPES: dict[str, Callable[[Workshop], Plan]] = {

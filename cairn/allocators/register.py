@@ -1,7 +1,8 @@
 """Adds a user's own library under a name, and removes allocators from the cache.
 
 An added library stays where it is. The cache keeps a record of the library in the folder
-NAME/added; fetched allocators have a folder for each version there instead. With this record,
+NAME/added; fetched allocators have a folder for each version there instead. `own_source.py` builds
+a library from the user's source, and keeps a copy of it in the cache. With the record,
 `-a NAME` finds the library, and warns if its file has changed since it was added. Removing deletes
 files in the cache and nothing else.
 """
@@ -23,6 +24,9 @@ from cairn.errors import CairnError, UsageError
 
 LOCK_TIMEOUT_S = 60.0
 
+OWN = "+own"
+"""The end of the folder's name of a version that the user built from a source of their own."""
+
 
 def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> Found:
     """Registers the library at `path` as the allocator `name`, in place of an earlier one.
@@ -39,6 +43,11 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
         raise UsageError(
             f"'{name}' is an allocator of the catalog; choose another name, such as my-{name}."
         )
+    if any((cache / name).glob(f"*{OWN}/{discover.RECORD}")):
+        raise UsageError(
+            f"{name} has versions that were built from their source; run "
+            f"'cairn allocators remove {name}' first, or choose another name."
+        )
     library = inspect_library(path)
     refuse_library(library, library_path=discover.companion_folders(library, library.needs))
     status = os.stat(library.realpath)
@@ -54,7 +63,7 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
     try:
         home = cache / name
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _holding_lock(cache, name, progress):
+        with holding_lock(cache, name, progress):
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
             try:
                 discover.write_record(fresh, record)
@@ -95,7 +104,7 @@ def remove(
     if not copies:
         raise UsageError(f"no {wanted} in the cache; {_hint(entry, version)}.")
     try:
-        with _holding_lock(cache, entry.name, progress):
+        with holding_lock(cache, entry.name, progress):
             for item in copies:
                 discover.remove_folder(_folder(item, cache))
             for left in (cache / entry.name).glob(".*"):
@@ -111,14 +120,16 @@ def remove(
 
 
 @contextlib.contextmanager
-def _holding_lock(cache: Path, name: str, progress: Progress) -> Iterator[None]:
+def holding_lock(cache: Path, name: str, progress: Progress) -> Iterator[None]:
     """Holds the allocator's lock, so that no build loses its files meanwhile."""
     (cache / ".locks").mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with locked(cache / ".locks" / name, progress, f"a get of {name}", LOCK_TIMEOUT_S):
             yield
     except Busy:
-        raise CairnError(f"{name} is being fetched; wait until that ends, or end it.") from None
+        raise CairnError(
+            f"{name} is being fetched or built; wait until that ends, or end it."
+        ) from None
 
 
 def _copies(entry: Allocator, cache: Path) -> list[Found]:

@@ -40,6 +40,8 @@ class Source:
     tools: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
+    pinned: bool = True
+    """False for a newer release, whose checksum comes from the registry instead of the list."""
 
     @property
     def archive(self) -> str:
@@ -52,7 +54,8 @@ class Source:
 
         In a crate, that part repeats the version of the allocator.
         """
-        return f"{self.kind} {self.package} {self.release.partition('+')[0]}"
+        note = "" if self.pinned else ", not pinned"
+        return f"{self.kind} {self.package} {self.release.partition('+')[0]}{note}"
 
     @property
     def identity(self) -> str:

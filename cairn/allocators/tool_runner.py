@@ -72,6 +72,13 @@ class Failed(Exception):
         super().__init__(f"{os.path.basename(command[0])} failed with status {status}")
         self.output = output
 
+    @property
+    def reason(self) -> str:
+        """The first line of output that contains "error", else the last line."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        last = lines[-1] if lines else str(self)
+        return next((line for line in lines if "error" in line.lower()), last)[:200]
+
 
 def find_tool(name: str) -> str | None:
     """The path of a tool; None if it is not installed.

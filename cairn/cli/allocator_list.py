@@ -11,6 +11,7 @@ import msgspec
 from cairn.allocators import obtain
 from cairn.allocators.catalog import Catalog, Found
 from cairn.allocators.discover import file_sha256
+from cairn.allocators.outdated import Standing, Survey
 from cairn.model import SCHEMA
 from cairn.report.formatting import printable
 from cairn.report.tables import Cell, Table
@@ -105,6 +106,87 @@ def document(catalog: Catalog, found: Sequence[Found]) -> str:
     return json.dumps(parts, ensure_ascii=True, indent=1)
 
 
+def render_outdated(found: Survey, view: View) -> str:
+    """Returns which pinned releases have a newer one, the table of all, and the next step."""
+    screen = Screen(view)
+    behind = [item for item in found.standings if item.is_outdated]
+    packaged = [item for item in found.standings if item.is_behind_distribution]
+    pinned = [item for item in found.standings if item.source is not None]
+    asked = [item for item in pinned if item.newest is not None]
+    answer = _answer(len(behind), len(asked), len(pinned))
+    if packaged:
+        names = ", ".join(dict.fromkeys(item.allocator.name for item in packaged))
+        answer += f" The distribution has a newer version of {names}."
+    screen.line(answer)
+    screen.line()
+    heads = ("name", "pinned", "from", "newest there", "distribution")
+    rows = tuple(_standing_row(item) for item in found.standings)
+    screen.table(Table("", heads, rows, optional=(1, 3), texts=True))
+    if behind or packaged:
+        screen.line()
+    if behind:
+        names = " ".join(dict.fromkeys(item.allocator.name for item in behind))
+        screen.line(f"To build the newest: cairn allocators get --newest {names}")
+    if packaged:
+        names = " ".join(dict.fromkeys(item.allocator.name for item in packaged))
+        screen.line(
+            "To get the distribution's newer version: "
+            f"cairn allocators get --from distribution {names}"
+        )
+    return screen.text()
+
+
+def _answer(behind: int, asked: int, pinned: int) -> str:
+    if asked == 0:
+        return "Not known: no registry could be read."
+    unknown = f" {pinned - asked} of {pinned} are not known." if asked < pinned else ""
+    if behind == 0:
+        which = "The pinned release is" if asked == 1 else f"All {asked} pinned releases are"
+        return f"{which} the newest.{unknown}"
+    verb = "has" if behind == 1 else "have"
+    return f"{behind} of {asked} pinned releases {verb} a newer one.{unknown}"
+
+
+def _standing_row(item: Standing) -> tuple[Cell, ...]:
+    source, newest = item.source, item.newest
+    number = "–" if source is None else "not known"
+    if newest is not None:
+        number = newest.number.partition("+")[0] + (" ▲" if item.is_outdated else "")
+    packaged = (item.packaged or "–") + (" ▲" if item.is_behind_distribution else "")
+    texts = (
+        item.allocator.name,
+        source.version if source else "–",
+        source.origin if source else "no registry",
+        number,
+        packaged,
+    )
+    good = False if item.is_outdated or item.is_behind_distribution else None
+    return tuple(Cell(printable(text), good) for text in texts)
+
+
+def outdated_document(found: Survey) -> str:
+    """Returns the pinned releases and the newest ones as one JSON document."""
+    parts = {
+        "schema": SCHEMA,
+        "pins": [
+            {
+                "allocator": item.allocator.name,
+                "version": item.source.version if item.source else None,
+                "kind": item.source.kind if item.source else None,
+                "package": item.source.package if item.source else None,
+                "release": item.source.release if item.source else None,
+                "newest": item.newest.number if item.newest else None,
+                "newest_sha256": item.newest.sha256 if item.newest else None,
+                "distribution": item.packaged,
+                "outdated": None if item.source and not item.newest else item.is_outdated,
+            }
+            for item in found.standings
+        ],
+        "failures": list(found.failures),
+    }
+    return json.dumps(parts, ensure_ascii=True, indent=1)
+
+
 def _sha256(item: Found) -> str | None:
     """Returns the library's checksum; None for the system's allocator and an unreadable file."""
     if item.path is None or not os.path.isfile(item.path):
@@ -126,5 +208,5 @@ def _damage(item: Found, now: str | None) -> str | None:
     name = item.allocator.library_of or item.allocator.name
     return (
         f"{item.path} has changed since it came into the cache; "
-        f"run 'cairn allocators remove {name}', then get it again"
+        f"run 'cairn allocators remove {name}', then get or add it again"
     )

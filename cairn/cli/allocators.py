@@ -27,6 +27,7 @@ def allocators(context: click.Context, as_json: bool, full: bool) -> None:
 
     \b
       cairn allocators get jemalloc mimalloc@2   fetch: from pinned sources or packages
+      cairn allocators outdated                  which pinned releases have a newer one
       cairn allocators add mine ./libmine.so     name a library of yours: cairn run -a mine -- PROG
       cairn allocators remove jemalloc@5.3.0     delete it from your cache, and no other file
     """
@@ -69,25 +70,39 @@ def _list_allocators(as_json: bool, full: bool) -> None:
     help="Build the pinned source, or unpack the distribution's package. Default: source, if the "
     "build tools are installed.",
 )
+@click.option(
+    "--newest",
+    is_flag=True,
+    help="Build the registry's newest release, which 'cairn allocators outdated' lists.",
+)
 @click.argument("names", metavar="NAME[@VERSION]…", nargs=-1, required=True)
-def get(names: tuple[str, ...], origin: str | None) -> None:
+def get(names: tuple[str, ...], origin: str | None, newest: bool) -> None:
     """Fetch allocators into your cache, from pinned sources or the distribution's packages.
 
     This needs no root and installs nothing on the system. cargo or pip downloads the sources, with
     the registries and mirrors that you configured for them. A source whose checksum is not the
-    pinned one is refused. A package is checked against the distribution's signed index.
+    pinned one is refused. A package is checked against the distribution's signed index. A release
+    of --newest is checked against the registry's own checksum.
     """
     from cairn.allocators import obtain
 
+    if newest and origin == "distribution":
+        raise UsageError("--newest asks the registries; leave out --from distribution.")
     console = stderr()
     end_like_ctrl_c()
     failures = []
     for name in names:
         try:
             wanted, version = _name_and_version(name)
+            if newest and version is not None:
+                raise UsageError(f"--newest chooses the version; leave out '@{version}'.")
             entry = catalog.entry(wanted)
             got = obtain.obtain(
-                entry, version, origin, progress=lambda text: say(console, "get", text)
+                entry,
+                version,
+                origin,
+                newest=newest,
+                progress=lambda text: say(console, "get", text),
             )
             if got.problem is not None:
                 raise CairnError(got.problem)
@@ -117,18 +132,91 @@ def _name_and_version(text: str) -> tuple[str, str | None]:
 
 
 @allocators.command()
-@click.argument("name", metavar="NAME")
-@click.argument("path", metavar="PATH", type=click.Path())
-def add(name: str, path: str) -> None:
+@click.option(
+    "--from",
+    "place",
+    type=click.Path(),
+    metavar="DIR|ARCHIVE",
+    help="Build this source: a folder, or a tar or zip file. Needs --build.",
+)
+@click.option("--build", metavar="COMMAND", help="The shell command that builds the source.")
+@click.option(
+    "--library",
+    metavar="FILE",
+    help="The library in the built source. Default: the only one that defines malloc.",
+)
+@click.argument("name", metavar="NAME[@VERSION]")
+@click.argument("path", metavar="[PATH]", type=click.Path(), required=False)
+def add(
+    name: str, path: str | None, place: str | None, build: str | None, library: str | None
+) -> None:
     """Give a library of your own a name for -a.
 
-    The file stays where it is. Its checksum is recorded; if the file changes later, 'cairn
-    allocators' warns.
-    """
-    from cairn.allocators import register
+    \b
+      cairn allocators add mine ./libmine.so
+      cairn allocators add mine@2.0 --from ./checkout --build 'make -j4' --library lib/libmine.so
 
-    added = register.add(name, path, lambda text: say(stderr(), "add", text))
-    click.echo(f"{printable(name)}: {printable(added.path or '')}")
+    With PATH, the file stays where it is. Its checksum is recorded; if the file changes later,
+    'cairn allocators' warns.
+
+    With --from, a copy of the source is built in your cache, and the library stays there. The
+    output of the build is kept. With a version, NAME may be an allocator of the catalog, and
+    several versions can be compared: -a mine@1.0,mine@2.0.
+    """
+    from cairn.allocators import own_source, register
+
+    def tell(text: str) -> None:
+        say(stderr(), "add", text)
+
+    wanted, version = _name_and_version(name)
+    if place is None:
+        if path is None:
+            raise UsageError("name the library's PATH, or its source with --from and --build.")
+        if build is not None or library is not None:
+            raise UsageError("--build and --library need --from; leave them out.")
+        added = register.add(name, path, tell)
+    else:
+        if path is not None:
+            raise UsageError(
+                "--from builds the library, so PATH is not needed; "
+                "name the library in the source with --library."
+            )
+        if build is None:
+            raise UsageError(
+                "--from needs the command that builds the source, such as --build make."
+            )
+        end_like_ctrl_c()
+        source = own_source.OwnSource(wanted, place, build, library, version)
+        added = own_source.add_from_source(source, tell)
+    click.echo(f"{printable(added.title)}: {printable(added.path or '')}")
+
+
+@allocators.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
+def outdated(as_json: bool, full: bool) -> None:
+    """List which pinned releases have a newer one in the registries or the distribution.
+
+    cargo and pip answer, with the registries and mirrors that you configured for them. Nothing is
+    fetched. The distribution's versions are those of this machine's package lists.
+    """
+    from cairn.allocators import outdated as registries
+    from cairn.cli import allocator_list
+
+    console = stderr()
+    end_like_ctrl_c()
+    found = registries.survey(lambda text: say(console, "outdated", text))
+    if as_json:
+        click.echo(allocator_list.outdated_document(found))
+    else:
+        view = output_of("text", full, "auto", None, False).view
+        if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+            view = View(full=True, width=_PIPED)
+        click.echo(allocator_list.render_outdated(found, view), nl=False)
+    for failure in found.failures:
+        say(console, "✘", f"{failure}.")
+    if found.failures:
+        raise CairnError("not all registries could be read; the lines above say why")
 
 
 @allocators.command()

@@ -1,0 +1,264 @@
+"""Builds a library from the user's own checkout or archive, and registers it under a name.
+
+The source is copied or unpacked into the cache and built there with the user's command, so that the
+checkout stays as it is, and a later change of the checkout does not change the library.
+
+    cache/<name>/.work-…/          the copy that is built; it is removed afterwards
+    cache/<name>/build.log         the output of the last build, also of one that failed
+    cache/<name>/added/            a library without a version, and its record
+    cache/<name>/<version>+own/    a library with a version, and its record
+
+The folder of a library is put in place by a rename, after the library has been checked. So a build
+that fails or is interrupted registers nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.allocators import discover
+from cairn.allocators.catalog import Found, is_typable, load_catalog
+from cairn.allocators.discover import file_sha256
+from cairn.allocators.register import OWN, holding_lock
+from cairn.allocators.tool_runner import REPORT_EVERY_S, Failed, Progress, Task, run_tasks
+from cairn.binary.library import inspect_library, refuse_library
+from cairn.errors import CairnError, ContenderFailed, UsageError
+
+_NAMED_MOST = 4
+"""The most libraries that an error message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSource:
+    """What the user wants to build."""
+
+    name: str
+    place: str
+    """A folder, or an archive: tar with any compression, or zip."""
+    build: str
+    """The command of a shell, run in the top folder of the source."""
+    library: str | None = None
+    """The path of the library in the source after the build; None to search for it."""
+    version: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The name and the version, as printed."""
+        return f"{self.name} {self.version}" if self.version else self.name
+
+
+def add_from_source(wanted: OwnSource, progress: Progress, cache: Path | None = None) -> Found:
+    """Builds the library and registers it, in place of an earlier one of this name and version.
+
+    Raises UsageError for a name, version or place that cannot be used, ContenderFailed if the built
+    library cannot be preloaded here, and CairnError if the build fails or the cache cannot be
+    written.
+    """
+    cache = cache or discover.cache_folder()
+    _refuse(wanted, cache)
+    home = cache / wanted.name
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with holding_lock(cache, wanted.name, progress):
+            for leftover in home.glob(".[wng]*-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            work = Path(tempfile.mkdtemp(prefix=".work-", dir=home))
+            try:
+                source = _bring(wanted, work)
+                log = home / "build.log"
+                _build(wanted, source, log, progress)
+                folder = _keep(wanted, _library(wanted, source, log), home)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+                if not any(home.iterdir()):
+                    home.rmdir()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CairnError(
+            f"{wanted.title} cannot be built: {reason} ({error.filename or cache}). "
+            "Free some space, or set XDG_CACHE_HOME to another folder."
+        ) from None
+    found = discover.find_cached(discover.known_catalog(cache), cache)
+    inside = str(folder) + os.sep
+    return next(item for item in found if item.path is not None and item.path.startswith(inside))
+
+
+def _refuse(wanted: OwnSource, cache: Path) -> None:
+    """Raises UsageError for a request that cannot be carried out."""
+    if not is_typable(wanted.name):
+        raise UsageError(
+            f"'{wanted.name}' cannot be an allocator's name; "
+            "use letters, digits and '_', '.', '+' or '-'."
+        )
+    entry = load_catalog().find(wanted.name)
+    if entry is not None and (entry.name != wanted.name or entry.comes_along or entry.library_of):
+        raise UsageError(
+            f"'{wanted.name}' is an allocator of the catalog; "
+            f"choose another name, such as my-{wanted.name}."
+        )
+    if entry is not None and wanted.version is None:
+        raise UsageError(
+            f"'{wanted.name}' is an allocator of the catalog; name the version that you build, "
+            f"such as {wanted.name}@9.9, or choose another name, such as my-{wanted.name}."
+        )
+    if wanted.version is not None and not is_typable(wanted.version):
+        raise UsageError(
+            f"'{wanted.version}' cannot be a version; use letters, digits and '_', '.', '+' or '-'."
+        )
+    added = (cache / wanted.name / discover.ADDED / discover.RECORD).exists()
+    if added and wanted.version is not None:
+        raise UsageError(
+            f"{wanted.name} is already there without a version; run "
+            f"'cairn allocators remove {wanted.name}' first, or choose another name."
+        )
+    if wanted.version is None and any((cache / wanted.name).glob(f"*{OWN}/{discover.RECORD}")):
+        raise UsageError(
+            f"{wanted.name} has versions; name the version that you build, "
+            f"such as {wanted.name}@9.9, or choose another name."
+        )
+    if not wanted.build.strip():
+        raise UsageError("the build command is empty; write one, such as --build make.")
+    if not os.path.exists(wanted.place):
+        raise UsageError(
+            f"{wanted.place}: no such file or folder; give the source's path to --from."
+        )
+
+
+def _bring(wanted: OwnSource, work: Path) -> Path:
+    """Copies or unpacks the source below `work`, and returns its top folder."""
+    target = work / "source"
+    if os.path.isdir(wanted.place):
+        # The cache may lie in the checkout, and must not be copied into itself.
+        own = os.path.realpath(work.parent)
+
+        def passed_over(folder: str, names: list[str]) -> list[str]:
+            return [name for name in names if os.path.realpath(os.path.join(folder, name)) == own]
+
+        try:
+            shutil.copytree(wanted.place, target, symlinks=True, ignore=passed_over)
+        except shutil.Error as error:
+            first = error.args[0][0]
+            raise CairnError(
+                f"{wanted.place} cannot be copied: {first[2]}. Make its files readable."
+            ) from None
+        return target
+    target.mkdir()
+    try:
+        if zipfile.is_zipfile(wanted.place):
+            with zipfile.ZipFile(wanted.place) as packed:
+                packed.extractall(target)
+        else:
+            with tarfile.open(wanted.place) as archive:
+                if hasattr(tarfile, "data_filter"):
+                    archive.extraction_filter = tarfile.data_filter
+                archive.extractall(target)
+    except tarfile.ReadError:
+        raise UsageError(
+            f"{wanted.place} is no archive that can be read; give a folder, a tar or a zip file."
+        ) from None
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
+        raise UsageError(
+            f"{wanted.place} cannot be unpacked ({error}); give a folder, or pack it again."
+        ) from None
+    inside = list(target.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
+
+
+def _build(wanted: OwnSource, source: Path, log: Path, progress: Progress) -> None:
+    """Runs the build command with the user's environment. Raises CairnError if it fails."""
+    log.write_text(f"{wanted.title} from {os.path.abspath(wanted.place)}\n", encoding="utf-8")
+    started = reported = time.monotonic()
+    progress(f"{wanted.title}: building with '{wanted.build}'")
+
+    def report(_done: int) -> None:
+        nonlocal reported
+        now = time.monotonic()
+        if now - reported >= REPORT_EVERY_S:
+            reported = now
+            progress(f"{wanted.title}: building, {now - started:.0f} s")
+
+    environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
+    try:
+        run_tasks([Task(("sh", "-c", wanted.build), source)], 1, environment, log, report)
+    except Failed as failure:
+        raise CairnError(
+            f"{wanted.title} cannot be built with '{wanted.build}': {failure.reason}. "
+            f"The full output is in {log}."
+        ) from None
+    progress(f"{wanted.title}: built in {time.monotonic() - started:.0f} s")
+
+
+def _library(wanted: OwnSource, source: Path, log: Path) -> Path:
+    """The library that the build made. Raises UsageError if it is not one file that is known."""
+    if wanted.library is not None:
+        given = source / wanted.library
+        if not given.is_file():
+            raise UsageError(
+                f"the build made no {wanted.library}; give the library's path in the source to "
+                f"--library. The output of the build is in {log}."
+            )
+        return given
+    named = {path.resolve() for path in sorted(source.rglob("*.so*")) if path.is_file()}
+    made = sorted(path for path in named if discover.is_usable_here(path))
+    if len(made) == 1:
+        return made[0]
+    if not made:
+        raise UsageError(
+            f"the build of {wanted.title} made no library that defines malloc; let --build make "
+            f"the library that is preloaded. The output of the build is in {log}."
+        )
+    names = ", ".join(str(path.relative_to(source.resolve())) for path in made[:_NAMED_MOST])
+    more = ", …" if len(made) > _NAMED_MOST else ""
+    raise UsageError(
+        f"the build made {len(made)} libraries that define malloc ({names}{more}); "
+        "choose one with --library."
+    )
+
+
+def _keep(wanted: OwnSource, built: Path, home: Path) -> Path:
+    """Copies the library and its record to a new folder, and renames that to the final one.
+
+    Libraries that it needs and that lie beside it are copied, too. Raises ContenderFailed if the
+    library cannot be preloaded here.
+    """
+    fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
+    try:
+        library = fresh / built.name
+        shutil.copyfile(built, library)
+        library.chmod(0o755)
+        try:
+            facts = inspect_library(str(library))
+            for need in facts.needs:
+                if (built.parent / need).is_file():
+                    shutil.copyfile(built.parent / need, fresh / need)
+            refuse_library(facts, library_path=discover.companion_folders(facts, facts.needs))
+        except ContenderFailed as error:
+            reason = str(error).replace(str(library), built.name)
+            raise ContenderFailed(f"the library that was built cannot be used: {reason}") from None
+        place = os.path.realpath(wanted.place)
+        record = {
+            "allocator": wanted.name,
+            "library": library.name,
+            "built": wanted.build,
+            "origin": f"{place}, built with '{wanted.build}'",
+            "library_sha256": file_sha256(library),
+            "build_id": facts.build_id or "",
+        }
+        if wanted.version is not None:
+            record["version"] = wanted.version
+        if os.path.isfile(place):
+            record["sha256"] = file_sha256(place)
+        discover.write_record(fresh, record)
+        final = home / (f"{wanted.version}{OWN}" if wanted.version else discover.ADDED)
+        discover.remove_folder(final)
+        os.rename(fresh, final)
+        return final
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
