@@ -117,7 +117,7 @@ def survey(
         packages = dict.fromkeys(
             pin.package for pins in pinned.values() for pin in pins if pin.kind == kind
         )
-        progress(f"asking the registry of {kind}s for {len(packages)} packages")
+        progress(f"asking the registry of {kind}s")
         for package in packages:
             try:
                 found[kind, package] = newest_release(kind, package, cache)
