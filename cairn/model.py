@@ -14,6 +14,7 @@ from signal import Signals
 from typing import Literal
 
 from cairn.build import Build
+from cairn.clock_samples import CpuSamples
 from cairn.memory import Memory
 from cairn.own_settings import OwnSettings
 from cairn.verdict import Verdict
@@ -249,35 +250,6 @@ class ProbeSummary:
     findings: tuple[Finding, ...] = ()
     detours_ns: float = 0.0
     """The extra time of system calls that the probe watched, nearly all of it in the kernel."""
-
-
-@dataclass(frozen=True, slots=True)
-class CpuSamples:
-    """The clock samples of a run without the probe, counted by place.
-
-    The kernel takes one sample after each period of CPU time.
-    """
-
-    period_ns: int
-    own: int
-    """Samples in the allocator, or in a library that it called."""
-    calls: int
-    """Samples in the kernel, in system calls of the allocator."""
-    faults: int
-    """Samples in the kernel outside any system call: page faults, and interrupts if these are not
-    known."""
-    others: int
-    """Other samples in the kernel: system calls of the program, and its exit."""
-    program: int
-    """Samples in the program and its other libraries."""
-    unknown: int = 0
-    """Samples at an address that belongs to no known file, and samples in system calls whose caller
-    is not known."""
-    interrupts: int | None = None
-    """Samples in interrupts. None if these are not known: they are then among the other samples,
-    most of them in `faults`."""
-    interrupts_unseen: str = ""
-    """Why `interrupts` is None, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ ET_EXEC, ET_DYN = 2, 3
 
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP, _PT_NOTE = 1, 2, 3, 4
+_PT_GNU_EH_FRAME = 0x6474E550
 
 
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SONAME = 1, 4, 5, 6, 10, 14
@@ -63,6 +64,13 @@ Object files with a section per function have more, but nothing reads the sectio
 
 
 _SHT_NOBITS = 8
+
+
+_EH_HEAD = struct.Struct("4BII")
+"""The head of .eh_frame_hdr: version, three forms of numbers, a pointer, number of entries."""
+_EH_FORMS = (0x1B, 0x03, 0x3B)
+"""The forms that linkers write: 4 bytes relative to the place; 4 bytes; 4 bytes relative to the
+head. The last is that of the entries, each of which begins with the address of a function."""
 
 
 class NotElf(Exception):
@@ -339,6 +347,33 @@ class Image:
             if segment.address <= address < segment.address + segment.file_bytes:
                 return segment.offset + address - segment.address
         raise Damaged
+
+    def address_of(self, offset: int) -> int:
+        """The address of the byte at this offset of the file. Raises Damaged if it has none."""
+        for segment in self._of_type(_PT_LOAD):
+            if segment.offset <= offset < segment.offset + segment.file_bytes:
+                return segment.address + offset - segment.offset
+        raise Damaged
+
+    def function_starts(self, most: int) -> list[int]:
+        """The addresses at which functions begin, in order, as the unwinder knows them.
+
+        A stripped file still has them. They come from the table of .eh_frame_hdr, of which at most
+        `most` bytes are read. The result is empty if there is no table, or one of another form than
+        all linkers write.
+        """
+        segment = next(self._of_type(_PT_GNU_EH_FRAME), None)
+        if segment is None or segment.file_bytes < _EH_HEAD.size:
+            return []
+        table = self._read(segment.offset, min(segment.file_bytes, most))
+        version, *forms = table[:4]
+        if version != 1 or tuple(forms) != _EH_FORMS:
+            return []
+        (count,) = struct.unpack_from(self._order + "I", table, 8)
+        entry = struct.Struct(self._order + "ii")
+        whole = min(count, (len(table) - _EH_HEAD.size) // entry.size)
+        entries = entry.iter_unpack(table[_EH_HEAD.size : _EH_HEAD.size + whole * entry.size])
+        return sorted(segment.address + start for start, _ in entries)
 
     def _words(self, at: int, count: int) -> tuple[int, ...]:
         return struct.unpack(f"{self._order}{count}I", self._read(at, 4 * count))

@@ -54,9 +54,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cairn.binary import elf
-from cairn.model import Contender, CpuSamples
+from cairn.clock_samples import CpuSamples, FunctionSamples
+from cairn.model import Contender
 from cairn.profile import kernel_entries, symbols
-from cairn.profile.tally import ClockRun, Scope
+from cairn.profile.function_names import FunctionNames
+from cairn.profile.tally import ClockRun, FunctionTime, Scope
 
 MAGIC = 0x0474626172656877
 MARK, PERIOD = 1 << 16, (1 << 16) + 1
@@ -90,6 +92,8 @@ It is lower in user mode, because a large frame there may hold return addresses 
 _UNCHAINED_MOST = 0.1
 """The most samples in the kernel, as a share, whose chains of calls may be incomplete. If there are
 more, nothing is known of interrupts."""
+_FUNCTIONS_KEPT = 30
+"""The most functions that are stored with a trial."""
 _READ_BYTES = 1 << 20
 _CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
 """Instructions that make a system call: syscall, int 0x80, sysenter."""
@@ -345,6 +349,10 @@ def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, 
         counts[Spot.UNKNOWN],
         interrupts=None if unseen else came.total(),
         interrupts_unseen=unseen,
+        functions=tuple(
+            FunctionSamples(one.name, one.library, one.samples)
+            for one in found.functions()[:_FUNCTIONS_KEPT]
+        ),
     ), ""
 
 
@@ -388,6 +396,7 @@ def clocked(
         squares=sum(found.squares[place] for place in seen),
         interrupts_ns=None if unseen else sum(came[place] for place in inside),
         interrupts_unseen=unseen,
+        functions=found.functions(),
     ), ""
 
 
@@ -450,6 +459,8 @@ class _Counts:
     spaces: dict[int, _Space] = field(default_factory=dict)
     """The mappings of the program's processes, by process id. The file also has samples of other
     processes, which do not count."""
+    code: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    """The samples of OWN by file and offset: their number, and the sums of periods and squares."""
 
     def add(self, kind: int, misc: int, body: bytes) -> None:
         """Processes the next record. Raises NotKnown if a library cannot be interpreted."""
@@ -490,6 +501,17 @@ class _Counts:
             return "the kernel gave no chains of calls"
         return why
 
+    def functions(self) -> tuple[FunctionTime, ...]:
+        """The functions of the samples of OWN, the one with the most time first."""
+        names = FunctionNames()
+        by_name: dict[tuple[str, str], list[float]] = {}
+        for (path, offset), weights in self.code.items():
+            key = names.name(path, offset), os.path.basename(path)
+            before = by_name.get(key, [0, 0.0, 0.0])
+            by_name[key] = [one + other for one, other in zip(before, weights, strict=True)]
+        found = [FunctionTime(*key, int(of[0]), of[1], of[2]) for key, of in by_name.items()]
+        return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
+
     def _sample(self, body: bytes, *, in_kernel: bool) -> None:
         _, pid, thread, when, period_ns, _ = _AT.unpack_from(body)
         space = self.spaces.get(pid)
@@ -502,6 +524,10 @@ class _Counts:
         if self.scope == "processors" or (thread == self.root and self.is_changed):
             period_ns = self.period_ns
         self.samples[place] += 1
+        if place is Spot.OWN and (at := space.place(_AT.unpack_from(body)[0])) is not None:
+            weights = self.code.setdefault(at, [0, 0.0, 0.0])
+            for index, weight in enumerate((1, period_ns, period_ns * period_ns)):
+                weights[index] += weight
         if in_kernel:
             way = kernel_entries.way(_chain(body))
             self.chained[way is not None] += 1

@@ -159,12 +159,16 @@ def cpu_share(profile: Profile) -> CpuShare:
         return CpuShare(None, "it allocated nothing")
     if not clock.runs:
         return CpuShare(None, clock.why_not or "the program's CPU time has no clock samples")
-    plain = [run for run in clock.runs if not run.probed]
-    runs = plain or list(clock.runs)
+    runs = counted_runs(clock)
     found = _of(runs, profile)
     first = clock.runs[0]
     found = replace(found, probe=first.probe_ns / max(1.0, first.probe_ns + first.whole_ns))
     return _checked(found, first, profile)
+
+
+def counted_runs(clock: KernelClock) -> list[ClockRun]:
+    """The runs that the share comes from: those without the probe if there are any."""
+    return [run for run in clock.runs if not run.probed] or list(clock.runs)
 
 
 def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
@@ -180,7 +184,7 @@ def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
     share = inside / known
     unseen = next((run.interrupts_unseen for run in runs if run.interrupts_ns is None), None)
     whole = known + unknown
-    ends = _sampled(share, known, runs)
+    ends = _sampled(share, runs)
     overlap = (OVERLAP_PROBED_NS if probed else OVERLAP_NS) * profile.operations * len(runs) / known
     low = max(0.0, (ends.low - overlap) * known / whole)
     high = min(1.0, ((ends.high + overlap) * known + unknown) / whole)
@@ -216,11 +220,25 @@ def _unknown_ns(run: ClockRun) -> float:
     return run.unknown_ns + (unsampled if unsampled > UNSAMPLED_MAX * run.cpu_ns else 0.0)
 
 
-def _sampled(share: float, known: float, runs: Sequence[ClockRun]) -> Interval:
+def _sampled(share: float, runs: Sequence[ClockRun]) -> Interval:
     """The interval of a share by the samples of these runs alone."""
-    inside2, all2 = (
-        sum(getattr(run, name) for run in runs) for name in ("inside_squares", "squares")
+    return sampled(
+        share,
+        [
+            (run.inside_ns, run.inside_squares, run.inside_ns + run.program_ns, run.squares)
+            for run in runs
+        ],
     )
+
+
+def sampled(share: float, runs: Sequence[tuple[float, float, float, float]]) -> Interval:
+    """The interval of a share by the samples of some runs.
+
+    For each run: the time in the part, the sum of its squared periods, the whole time, and the sum
+    of its squared periods. `share` is the time in the part over the whole time, of all runs.
+    """
+    known = sum(whole for _, _, whole, _ in runs)
+    inside2, all2 = sum(run[1] for run in runs), sum(run[3] for run in runs)
     variance = max(0.0, (1 - 2 * share) * inside2 + share * share * all2) / known**2
     alike = known**2 / all2 if all2 else 0.0
     if 0 < share < 1 and variance > 0:
@@ -228,7 +246,7 @@ def _sampled(share: float, known: float, runs: Sequence[ClockRun]) -> Interval:
     ends = wilson(share * alike, alike)
     if len(runs) < RUNS_LEAST:
         return ends
-    squares = sum((r.inside_ns - share * (r.inside_ns + r.program_ns)) ** 2 for r in runs)
+    squares = sum((inside - share * whole) ** 2 for inside, _, whole, _ in runs)
     t = _T[min(len(runs) - RUNS_LEAST, len(_T) - 1)]
     half = t * math.sqrt(squares * len(runs) / (len(runs) - 1)) / known
     return Interval(

@@ -80,9 +80,27 @@ class Functions:
             if kind & 15 in _FUNCTIONS and section != 0
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file has no symbol table, or no function in it."""
+        return not self._starts
+
     def named(self) -> list[tuple[int, int, str]]:
         """(start, end, name) of each function, in the order of addresses."""
         return [(start, start + size, self._name(name)) for start, size, name in self._starts]
+
+    def names_at(self, address: int) -> list[str] | None:
+        """All names of the function at `address`; None if no function with a name is there."""
+        index = bisect_right(self._starts, (address, 1 << 64, 0)) - 1
+        if index < 0:
+            return None
+        start, names = self._starts[index][0], []
+        while index >= 0 and self._starts[index][0] == start:
+            _, size, name = self._starts[index]
+            if address < start + (size or _UNSIZED_BYTES) and (text := self._name(name)):
+                names.append(text)
+            index -= 1
+        return names or None
 
     def _name(self, at: int) -> str:
         return os.fsdecode(self._names[at : at + _NAME_MAX].split(b"\0")[0])

@@ -409,6 +409,21 @@ each thread's CPU time, which the kernel looks at only at its ticks."""
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionTime:
+    """The CPU time of one function of the allocator, or of a library that it called."""
+
+    name: str
+    """The function's name; "library+offset" if the library has no name for it."""
+    library: str
+    """The file name of the library."""
+    samples: int
+    ns: float
+    """The sum of the periods of its samples."""
+    squares: float
+    """The sum of the squares of these periods."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClockRun:
     """The CPU time of one run by the kernel's clock: the sums of the periods of its samples."""
 
@@ -441,6 +456,8 @@ class ClockRun:
     other parts then contain them, mostly `faults_ns`."""
     interrupts_unseen: str = ""
     """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
+    functions: tuple[FunctionTime, ...] = ()
+    """The functions of `own_ns`, the dearest first. The probe's timers know none."""
 
     @property
     def inside_ns(self) -> float:

@@ -25,6 +25,7 @@ from cairn.profile.estimates import (
     octaves,
     remote_share,
 )
+from cairn.profile.hot_functions import hot_functions
 from cairn.profile.tables import (
     KernelLine,
     LockLine,
@@ -79,6 +80,7 @@ def document(
         "cpu_ns": cpu_ns(profile),
         "cpu_without_probe_ns": busy_ns(profile),
         "cpu_share": _cpu_share(profile),
+        "hot_functions": list(hot_functions(profile)),
         "clock": None
         if ticking is None
         else {"ns_per_tick": ticking.ns_per_tick, "resolution_ns": ticking.resolution_ns},
@@ -275,8 +277,9 @@ _COLUMNS = (
 def rows(profile: Profile) -> str:
     """Returns the profile's tables as CSV.
 
-    The tables are `cpu time`, `counted`, `timed`, `paths`, `kernel`, `locks` and `counters`. An
-    empty field was not measured. In `cpu time`, `timed` is the number of clock samples. In `locks`,
+    The tables are `cpu time`, `functions`, `counted`, `timed`, `paths`, `kernel`, `locks` and
+    `counters`. An empty field was not measured. In `cpu time` and `functions`, `timed` is the
+    number of clock samples. In `locks`,
     `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts timed critical
     sections, and times are waiting times. The row `different locks` counts contended locks. In
     `counters`, `timed` counts the operations whose events were read.
@@ -304,6 +307,15 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
     }
     for part in ("own", "system_calls", "page_faults", "interrupts", "unknown", "probe"):
         yield {"table": "cpu time", "name": part.replace("_", " "), "share": share[part]}
+    for hot in hot_functions(profile):
+        yield {
+            "table": "functions",
+            "name": f"{hot.name} in {hot.library}",
+            "timed": hot.samples,
+            "share": hot.share.value,
+            "share_low": hot.share.interval.low,
+            "share_high": hot.share.interval.high,
+        }
     for function in _functions(profile):
         for one in function["by"]:
             if one["calls"]:

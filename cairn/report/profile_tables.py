@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from cairn import units
 from cairn.profile.cpu_share import cpu_share
-from cairn.profile.estimates import Line, clock, cpu_ns, details, lines, remote_share
+from cairn.profile.estimates import Estimate, Line, clock, cpu_ns, details, lines, remote_share
+from cairn.profile.hot_functions import SHOWN, hot_functions, shown_name
 from cairn.profile.tables import (
     event_lines,
     faults_inside,
@@ -16,7 +18,7 @@ from cairn.profile.tables import (
     new_share,
 )
 from cairn.profile.tally import ALLOCATING, FUNCTIONS, GROUPS, PHASES, Profile, lasting
-from cairn.report.formatting import NOT_MEASURED
+from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.profile_answer import peaks
 from cairn.report.profile_numbers import (
     digits,
@@ -34,6 +36,8 @@ _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of the blocks in each of GROUPS."""
 _UNKNOWN_LEAST = 0.005
 """The least share of CPU time that cannot be attributed and is shown."""
+_FUNCTION_MAX = 44
+"""The most characters of a function's name."""
 _TIMELINE = 12
 """The most rows of the table of memory over time. A process records up to 512 moments."""
 
@@ -44,7 +48,7 @@ def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:
     `full` adds paths, lives of blocks, the timeline, rates of system calls, and locks for which no
     thread waited.
     """
-    found = [_cpu_time(profile), _operations(profile), _times(profile)]
+    found = [_cpu_time(profile), _functions(profile), _operations(profile), _times(profile)]
     found.append(_kernel(profile, full=full))
     if full or any(one.contended for one in lock_lines(profile)):
         found.append(_waiting(profile))
@@ -108,6 +112,32 @@ def _cpu_time(profile: Profile) -> Table:
     return _table(
         "CPU time", ("share",), [(name, f"{100 * part:.{decimals}f} %") for name, part in parts]
     )
+
+
+def _functions(profile: Profile) -> Table:
+    """Returns the dearest functions in the allocator's code, and the sum of the others."""
+    found = hot_functions(profile)
+    own = os.path.basename(profile.processes[-1].allocator)
+    rows = [
+        (
+            shortened(printable(shown_name(one.name, one.library, own)), _FUNCTION_MAX),
+            _percent_of(one.share.value, one.share),
+            f"{_percent_of(one.share.interval.low, one.share)} to "
+            f"{_percent_of(one.share.interval.high, one.share)}",
+        )
+        for one in found[:SHOWN]
+    ]
+    if left := found[SHOWN:]:
+        rest = sum(one.share.value for one in left)
+        name = units.counted(len(left), "other function")
+        rows.append((name, _percent_of(rest, found[0].share), ""))
+    return _table("functions in its code", ("share of CPU time", "95 %"), rows, (), (2,))
+
+
+def _percent_of(share: float, known: Estimate) -> str:
+    """Returns a share with the digits that the interval of `known` allows."""
+    ends = known.interval
+    return f"{100 * share:.{digits((ends.high - ends.low) / 2)}f} %"
 
 
 def _times(profile: Profile) -> Table:

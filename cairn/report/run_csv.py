@@ -6,7 +6,8 @@ import csv
 from collections.abc import Sequence
 from io import StringIO
 
-from cairn.model import CpuSamples, Run, Sample, value
+from cairn.clock_samples import CpuSamples
+from cairn.model import Run, Sample, value
 from cairn.report.formatting import printable
 
 _COLUMNS = (

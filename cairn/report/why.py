@@ -21,6 +21,7 @@ from cairn.report.profile_numbers import about
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
+from cairn.why.dear_functions import FunctionCost
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted
 from cairn.why.parts import CALLING, INTERRUPTS, PROGRAMS, UNEXPLAINED, Gap, Part
 
@@ -28,6 +29,8 @@ _NOT_DIVIDED = "not divided"
 """The name of the unexplained part if it contains parts that were not measured."""
 _PROGRAMS_MOST = 4
 """The most programs that a sentence about missing processes names."""
+_FUNCTION_MAX = 26
+"""The most characters of a function's name. Two of them stand side by side in 80 columns."""
 _TELL_FROM = 0.01
 """The least cause that a sentence names, as a share of the other contender's CPU time or memory, or
 of the difference if that is more. Smaller causes appear only in the table."""
@@ -119,9 +122,7 @@ def _board(found: Sequence[Why], title: str) -> Board:
     return Board(
         title=title,
         says=tuple(says),
-        tables=tuple(
-            _table(why, gap) for why in known for gap in (why.time, why.memory) if gap is not None
-        ),
+        tables=tuple(table for why in known for table in _tables(why)),
         footer=footer if known else (),
         failures=tuple(
             printable(". ".join((f"{why.contender} against {why.baseline}: {why.why_not}", *told)))
@@ -142,6 +143,45 @@ def _unit(gap: Gap, number: float | None) -> str:
 def _signed(gap: Gap, number: float | None) -> str:
     text = _unit(gap, number)
     return f"+{text}" if number is not None and number > 0 else text
+
+
+def _tables(why: Why) -> Iterator[Table]:
+    """Yields the tables of a pair: CPU time, the dearest functions of both, and memory."""
+    if why.time is not None:
+        yield _table(why, why.time)
+    if why.functions:
+        yield _functions(why)
+    if why.memory is not None:
+        yield _table(why, why.memory)
+
+
+def _functions(why: Why) -> Table:
+    """Returns the functions in which both allocators' code takes the most CPU time, side by side.
+
+    The functions of a row have nothing in common but their ranks.
+    """
+    own, other = (why.functions.get(name, ()) for name in (why.contender, why.baseline))
+    nothing = (Cell(""),) * 3
+    rows = [
+        (
+            *(_function_cells(own[place]) if place < len(own) else nothing),
+            *(_function_cells(other[place]) if place < len(other) else nothing),
+        )
+        for place in range(max(len(own), len(other)))
+    ]
+    heads = []
+    for name in (why.contender, why.baseline):
+        heads += [f"{printable(name)}'s code", "CPU time", "95 %"]
+    return Table(
+        title="", heads=tuple(heads), rows=tuple(rows), parts=(1, 1, 2, 1), optional=(3, 1)
+    )
+
+
+def _function_cells(one: FunctionCost) -> tuple[Cell, ...]:
+    ends = one.interval
+    within = f"[{units.time(ends.low)}, {units.time(ends.high)}]" if ends is not None else ""
+    name = shortened(printable(one.name), _FUNCTION_MAX)
+    return Cell(f"  {name}"), Cell(units.time(one.ns)), Cell(within)
 
 
 def _table(why: Why, gap: Gap) -> Table:

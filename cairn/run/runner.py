@@ -21,6 +21,7 @@ import msgspec
 
 from cairn import native, units
 from cairn.allocators.contenders import carryable, is_another_build
+from cairn.clock_samples import CpuSamples
 from cairn.compare import instructions, load_output, suitability
 from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, ContenderFailed, UsageError
@@ -28,7 +29,6 @@ from cairn.memory import Memory, MemoryDivision
 from cairn.model import (
     LARGEST_NUMBER,
     Contender,
-    CpuSamples,
     ProbeSummary,
     Proof,
     Sample,

@@ -68,12 +68,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cairn import units
+from cairn.clock_samples import CpuSamples
 from cairn.findings import slow_operations
 from cairn.findings.kernel import WAITS_ALONE
 from cairn.findings.waiting import QUEUES, QUEUES_ADVICE, QUEUES_SAYS, is_queueing
 from cairn.model import (
     Calls,
-    CpuSamples,
     Finding,
     Interval,
     Run,
@@ -82,6 +82,7 @@ from cairn.model import (
 from cairn.profile.estimates import Estimate
 from cairn.profile.tally import WAITING as NOT_ON_PROCESSOR
 from cairn.profile.tally import WAKING
+from cairn.why.dear_functions import FunctionCost, dearest
 from cairn.why.memory_parts import memory_gap
 from cairn.why.parts import (
     CALLING,
@@ -145,6 +146,9 @@ class Why:
     busy: Mapping[str, float] = field(default_factory=dict)
     """By contender: CPU time as a share of the life times of all threads. Only contenders for which
     it is known are in it."""
+    functions: Mapping[str, tuple[FunctionCost, ...]] = field(default_factory=dict)
+    """By contender: the functions in which the allocator's code takes the most CPU time. Empty if
+    the parts do not come from clock samples."""
 
 
 def twin(name: str) -> str:
@@ -224,6 +228,11 @@ def explain(
             name: share
             for name, place in ((contender, 0), (baseline, 1))
             if (share := _busy([pair[place] for pair in pairs])) is not None
+        },
+        functions={
+            name: dear
+            for name, place in ((contender, 0), (baseline, 1))
+            if time.by == "clock" and (dear := dearest([pair[place] for pair in pairs]))
         },
     )
 

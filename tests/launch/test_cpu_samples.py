@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from support.launching import Launch
 
-from cairn.model import Contender, CpuSamples
+from cairn.clock_samples import CpuSamples
+from cairn.model import Contender
 from cairn.profile import cpu_samples
 
 PLACES = ("own", "calls", "faults", "others", "program")

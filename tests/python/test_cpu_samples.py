@@ -13,7 +13,7 @@ import pytest
 
 from cairn import native
 from cairn.binary import elf
-from cairn.model import CpuSamples
+from cairn.clock_samples import CpuSamples
 from cairn.profile import cpu_samples, kernel_entries, symbols
 from cairn.profile.tally import ClockRun
 

@@ -26,7 +26,7 @@ from cairn.cli import cli
 from cairn.cli import profile as profiling
 from cairn.model import Contender
 from cairn.profile import reader
-from cairn.profile.tally import ClockRun, KernelClock, Missing, Peak, Profile, Tree
+from cairn.profile.tally import ClockRun, FunctionTime, KernelClock, Missing, Peak, Profile, Tree
 from cairn.report import profile, profile_export
 from cairn.report.profile_numbers import size_about
 from cairn.report.view import View
@@ -85,6 +85,45 @@ def test_the_report_begins_with_the_share_of_cpu_time(tmp_path: Path) -> None:
     assert row(text, "page faults in it")[1] == "5.0 %"
     assert row(text, "interrupts in it")[1] == "1.0 %"
     assert "from 4,000 clock samples of this run, by the kernel's clock of each" in text
+
+
+HOT = replace(
+    RUN,
+    functions=(
+        FunctionTime("_int_malloc", "libc.so.6", 1_400, 140e6, 49e12),
+        FunctionTime("__memset_avx2", "libm.so.6", 100, 100e6, 35e12),
+        *(FunctionTime(f"libc.so.6+{n:#x}", "libc.so.6", 10, 20e6 - n, 7e12) for n in range(3)),
+    ),
+)
+
+
+def test_the_dearest_functions_have_shares_of_cpu_time(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    found = clocked(reader.gather(tmp_path), HOT)
+    text = profile.render(found, View(full=True))
+    assert row(text, "_int_malloc") == ["_int_malloc", "14.0 %", "12.8 % to 15.3 %"]
+    assert row(text, "__memset_avx2 in libm.so.6")[1] == "10.0 %"
+    assert row(text, "libc.so.6+0x2")[1] == "2.00 %"
+    document = json.loads(profile_export.document(found, allocator=None, cairn="0.1"))
+    hot = document["hot_functions"][0]
+    assert (hot["name"], hot["library"], hot["samples"]) == ("_int_malloc", "libc.so.6", 1_400)
+    assert hot["share"]["value"] == pytest.approx(0.14)
+    rows = list(csv.DictReader(io.StringIO(profile_export.rows(found))))
+    named = [one["name"] for one in rows if one["table"] == "functions"]
+    assert named[:2] == ["_int_malloc in libc.so.6", "__memset_avx2 in libm.so.6"]
+
+
+def test_beyond_five_functions_the_others_are_added_up(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    seven = tuple(FunctionTime(f"f{n}", "libc.so.6", 9, 40e6 - n, 14e12) for n in range(7))
+    text = profile.render(clocked(reader.gather(tmp_path), replace(RUN, functions=seven)), View())
+    assert row(text, "2 other functions") == ["2 other functions", "8.00 %"]
+    assert "f4" in text and "f5" not in text
+
+
+def test_timers_of_cpu_time_know_no_functions(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    assert "functions in its code" not in profile.render(reader.gather(tmp_path), View(full=True))
 
 
 def test_interrupts_that_cannot_be_told_apart_are_said_to_be_among_page_faults(

@@ -13,13 +13,13 @@ import pytest
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
 from support.widths import at_all_widths
 
+from cairn.clock_samples import CpuSamples
 from cairn.compare import comparison
 from cairn.memory import Memory
 from cairn.model import (
     SCHEMA,
     Change,
     Contender,
-    CpuSamples,
     Interval,
     Run,
     Sample,

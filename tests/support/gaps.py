@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from support.comparisons import a_run, a_sample
 
-from cairn.model import Calls, Contender, CpuSamples, Operations, ProbeSummary, Run, Sample
+from cairn.clock_samples import CpuSamples, FunctionSamples
+from cairn.model import Calls, Contender, Operations, ProbeSummary, Run, Sample
 from cairn.why.gap import explain, twin
 from cairn.why.parts import Gap, Part
 
@@ -91,5 +92,11 @@ def part(of: Gap, name: str) -> Part:
 def looked_at(samples: list[Sample], **counts: int) -> list[Sample]:
     """Returns the trials, with these numbers of clock samples (0.5 ms each) in the plain runs."""
     known = {"own": 60, "calls": 12, "faults": 22, "interrupts": 4, "others": 10, "program": 110}
-    where = CpuSamples(MS // 2, **(known | counts))
+    own = (known | counts)["own"]
+    names = ("malloc", "free", "_ZN9unchanged", "libc.so.6+0x97a40")
+    functions = tuple(
+        FunctionSamples(name, "libc.so.6", own // 2**place)
+        for place, name in enumerate(names, start=1)
+    )
+    where = CpuSamples(MS // 2, **(known | counts), functions=functions)
     return [replace(one, cpu_samples=None if one.probe else where) for one in samples]

@@ -144,6 +144,7 @@ GROUND = (
     "errors",
     "verdict",
     "memory",
+    "clock_samples",
     "own_settings",
     "build",
     "model",

@@ -1,0 +1,48 @@
+"""The clock samples of one trial, counted by place and by function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSamples:
+    """The clock samples in one function of the allocator, or of a library that it called."""
+
+    name: str
+    """The function's name; "library+offset" if the library has no name for it."""
+    library: str
+    """The file name of the library."""
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSamples:
+    """The clock samples of a run without the probe, counted by place.
+
+    The kernel takes one sample after each period of CPU time.
+    """
+
+    period_ns: int
+    own: int
+    """Samples in the allocator, or in a library that it called."""
+    calls: int
+    """Samples in the kernel, in system calls of the allocator."""
+    faults: int
+    """Samples in the kernel outside any system call: page faults, and interrupts if these are not
+    known."""
+    others: int
+    """Other samples in the kernel: system calls of the program, and its exit."""
+    program: int
+    """Samples in the program and its other libraries."""
+    unknown: int = 0
+    """Samples at an address that belongs to no known file, and samples in system calls whose caller
+    is not known."""
+    interrupts: int | None = None
+    """Samples in interrupts. None if these are not known: they are then among the other samples,
+    most of them in `faults`."""
+    interrupts_unseen: str = ""
+    """Why `interrupts` is None, as the end of a sentence."""
+    functions: tuple[FunctionSamples, ...] = ()
+    """The functions with the most of the samples in `own`, the most first. Empty for a run of an
+    earlier version, which did not record them."""

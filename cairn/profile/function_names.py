@@ -1,0 +1,132 @@
+"""Names the function at an offset of a library, for a library that may have been stripped.
+
+The first of these that knows the address gives the name:
+
+    .symtab      the library's own symbol table
+    debug file   the symbol table of the separate debug file with the library's build ID
+    .dynsym      the names that the library exports
+    .eh_frame    where the function begins, for the unwinder. It has no names, so the function is
+                 called "library+offset", with the offset of its first byte
+
+Without any of them, each address is a function of its own, "library+offset". Offsets are those of
+the file's addresses, as `objdump` and `addr2line` take them.
+
+The file may be hostile: every read is bounded, and nothing is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from cairn.binary import elf
+from cairn.profile.symbols import TABLE_BYTES, Functions
+
+DEBUG_FOLDER = "/usr/lib/debug/.build-id"
+"""The folder of separate debug files by build ID, as all distributions have it."""
+_SYMBOLS = ((".symtab", ".strtab"),)
+_EXPORTED = ((".dynsym", ".dynstr"),)
+_BUILD_ID = re.compile("[0-9a-f]{4,128}")
+_NAME_MAX = 120
+"""The most characters of a name. Mangled names of templates may have thousands."""
+_NESTED = re.compile(r"_ZN[rVKRO]*")
+_SIZED = re.compile(r"[1-9][0-9]{0,3}")
+
+
+@dataclass(slots=True)
+class _Library:
+    """What one file knows of its functions."""
+
+    image: elf.Image | None = None
+    tables: list[Functions] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    """The addresses at which functions begin, by .eh_frame."""
+
+
+class FunctionNames:
+    """The functions of libraries by path and offset. Each file is read once."""
+
+    def __init__(self, debug_folder: str = DEBUG_FOLDER) -> None:
+        self._debug_folder = debug_folder
+        self._known: dict[str, _Library] = {}
+
+    def name(self, path: str, offset: int) -> str:
+        """The name of the function that contains the byte at an offset of a file."""
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        library = self._known[path]
+        address = offset
+        if library.image is not None:
+            with contextlib.suppress(elf.Damaged):
+                address = library.image.address_of(offset)
+        for table in library.tables:
+            if (names := table.names_at(address)) is not None:
+                return readable(min(names, key=_plainness))
+        index = bisect_right(library.starts, address) - 1
+        begin = library.starts[index] if index >= 0 else address
+        return f"{os.path.basename(path)}+{begin:#x}"
+
+    def _read(self, path: str) -> _Library:
+        library = _Library()
+        try:
+            descriptor = elf.open_regular(path)
+        except OSError:
+            return library
+        try:
+            library.image = image = elf.Image(descriptor)
+            library.tables = [Functions(image, _SYMBOLS)]
+            if library.tables[0].is_empty:
+                library.tables = self._separate(image)
+            library.tables.append(Functions(image, _EXPORTED))
+            library.starts = image.function_starts(TABLE_BYTES)
+        except (elf.NotElf, elf.Damaged, OSError, struct.error):
+            pass
+        finally:
+            os.close(descriptor)
+        return library
+
+    def _separate(self, image: elf.Image) -> list[Functions]:
+        """The symbol table of the separate debug file; empty if there is none."""
+        build_id = image.build_id or ""
+        if not _BUILD_ID.fullmatch(build_id):
+            return []
+        path = os.path.join(self._debug_folder, build_id[:2], f"{build_id[2:]}.debug")
+        try:
+            descriptor = elf.open_regular(path)
+        except OSError:
+            return []
+        try:
+            return [Functions(elf.Image(descriptor), _SYMBOLS)]
+        except (elf.NotElf, elf.Damaged, OSError, struct.error):
+            return []
+        finally:
+            os.close(descriptor)
+
+
+def _plainness(name: str) -> tuple[int, int, str]:
+    """Orders the names of one function: "malloc" comes before "__libc_malloc"."""
+    return len(name) - len(name.lstrip("_")), len(name), name
+
+
+def readable(name: str) -> str:
+    """The name as a programmer knows it: "tcmalloc::Sampler::Init" for its C++ symbol.
+
+    Parameters are left out, and template arguments are "<…>". A symbol of another form stays as
+    it is.
+    """
+    start = _NESTED.match(name)
+    at, parts = (start.end() if start else 0), []
+    while start and (sized := _SIZED.match(name, at)):
+        end = sized.end() + int(sized.group())
+        parts.append(name[sized.end() : end])
+        at = end
+    if not parts:
+        return name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1] + "…"
+    text = "::".join("(anonymous)" if part.startswith("_GLOBAL__N") else part for part in parts)
+    if name[at : at + 1] == "I":
+        text += "<…>"
+    return text if len(text) <= _NAME_MAX else text[: _NAME_MAX - 1] + "…"
