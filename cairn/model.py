@@ -203,6 +203,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class LockSummary:
+    """One lock of the allocator in a probed run. None means not measured."""
+
+    name: str
+    taken: float | None
+    waits: float
+    wait_ns: float | None
+    held_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeSummary:
     """The results of the probe in one trial, for all processes unless a field says otherwise.
 
@@ -250,6 +261,12 @@ class ProbeSummary:
     findings: tuple[Finding, ...] = ()
     detours_ns: float = 0.0
     """The extra time of system calls that the probe watched, nearly all of it in the kernel."""
+    locks: tuple[LockSummary, ...] = ()
+    """The locks with the longest waits, and then those held longest, at most ten."""
+    locks_taken: int | None = None
+    """The number of different locks. None if not known, as in a run of an earlier version."""
+    locks_waited_for: int | None = None
+    """The number of these locks that some thread waited for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ from cairn.binary import elf
 from cairn.clock_samples import CpuSamples, FunctionSamples
 from cairn.model import Contender
 from cairn.profile import kernel_entries, symbols
-from cairn.profile.function_names import FunctionNames
+from cairn.profile.function_names import Names
 from cairn.profile.tally import ClockRun, FunctionTime, Scope
 
 MAGIC = 0x0474626172656877
@@ -503,10 +503,10 @@ class _Counts:
 
     def functions(self) -> tuple[FunctionTime, ...]:
         """The functions of the samples of OWN, the one with the most time first."""
-        names = FunctionNames()
+        names = Names()
         by_name: dict[tuple[str, str], list[float]] = {}
         for (path, offset), weights in self.code.items():
-            key = names.name(path, offset), os.path.basename(path)
+            key = names.function(path, offset), os.path.basename(path)
             before = by_name.get(key, [0, 0.0, 0.0])
             by_name[key] = [one + other for one, other in zip(before, weights, strict=True)]
         found = [FunctionTime(*key, int(of[0]), of[1], of[2]) for key, of in by_name.items()]

@@ -21,10 +21,11 @@ import os
 import re
 import struct
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cairn.binary import elf
-from cairn.profile.symbols import TABLE_BYTES, Functions
+from cairn.profile.symbols import FUNCTIONS, TABLE_BYTES, Functions
 
 DEBUG_FOLDER = "/usr/lib/debug/.build-id"
 """The folder of separate debug files by build ID, as all distributions have it."""
@@ -47,28 +48,40 @@ class _Library:
     """The addresses at which functions begin, by .eh_frame."""
 
 
-class FunctionNames:
-    """The functions of libraries by path and offset. Each file is read once."""
+class Names:
+    """The functions of libraries, or their variables (`kinds`). Each file is read once."""
 
-    def __init__(self, debug_folder: str = DEBUG_FOLDER) -> None:
-        self._debug_folder = debug_folder
+    def __init__(self, debug_folder: str = DEBUG_FOLDER, kinds: Sequence[int] = FUNCTIONS) -> None:
+        self._debug_folder, self._kinds = debug_folder, kinds
         self._known: dict[str, _Library] = {}
 
-    def name(self, path: str, offset: int) -> str:
+    def function(self, path: str, offset: int) -> str:
         """The name of the function that contains the byte at an offset of a file."""
-        if path not in self._known:
-            self._known[path] = self._read(path)
-        library = self._known[path]
+        library = self._library(path)
         address = offset
         if library.image is not None:
             with contextlib.suppress(elf.Damaged):
                 address = library.image.address_of(offset)
         for table in library.tables:
-            if (names := table.names_at(address)) is not None:
-                return readable(min(names, key=_plainness))
+            if (found := table.names_at(address)) is not None:
+                return readable(min(found[1], key=_plainness))
         index = bisect_right(library.starts, address) - 1
         begin = library.starts[index] if index >= 0 else address
         return f"{os.path.basename(path)}+{begin:#x}"
+
+    def variable(self, path: str, address: int) -> str:
+        """The name of the variable at an address of a file, and the offset in it if it is not 0."""
+        for table in self._library(path).tables:
+            if (found := table.names_at(address)) is not None:
+                offset = address - found[0]
+                name = readable(min(found[1], key=_plainness))
+                return f"{name}+{offset:#x}" if offset else name
+        return f"{os.path.basename(path)}+{address:#x}"
+
+    def _library(self, path: str) -> _Library:
+        if path not in self._known:
+            self._known[path] = self._read(path)
+        return self._known[path]
 
     def _read(self, path: str) -> _Library:
         library = _Library()
@@ -78,10 +91,10 @@ class FunctionNames:
             return library
         try:
             library.image = image = elf.Image(descriptor)
-            library.tables = [Functions(image, _SYMBOLS)]
+            library.tables = [Functions(image, _SYMBOLS, self._kinds)]
             if library.tables[0].is_empty:
                 library.tables = self._separate(image)
-            library.tables.append(Functions(image, _EXPORTED))
+            library.tables.append(Functions(image, _EXPORTED, self._kinds))
             library.starts = image.function_starts(TABLE_BYTES)
         except (elf.NotElf, elf.Damaged, OSError, struct.error):
             pass
@@ -100,7 +113,7 @@ class FunctionNames:
         except OSError:
             return []
         try:
-            return [Functions(elf.Image(descriptor), _SYMBOLS)]
+            return [Functions(elf.Image(descriptor), _SYMBOLS, self._kinds)]
         except (elf.NotElf, elf.Damaged, OSError, struct.error):
             return []
         finally:

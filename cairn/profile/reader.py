@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cairn.errors import CairnError, UsageError
-from cairn.profile import live
+from cairn.profile import live, lock_records
 from cairn.profile.tally import (  # fmt: skip
     ALLOCATING,
     BUCKETS,
@@ -58,7 +58,7 @@ SUFFIX = ".probe"
 _TREE = "run.json"
 _TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
-VERSION = 6
+VERSION = 7
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
@@ -243,6 +243,7 @@ def layouts(order: str) -> Layouts:
             ("freed_elsewhere", u8, len(GROUPS)),
             *((name, u8) for name in ("usable_bytes", "asked_bytes", "moment_ns")),
             ("moments", moment, MOMENTS),
+            ("locks", lock_records.layout(order)),
         ],
         align=True,
     )
@@ -455,7 +456,7 @@ def _content(file: _Source) -> ProcessProfile | None:
     )
     moments = tuple(_moments(head, samples[0]["moments"]))
     tally = _tally(head, threads, samples[0])
-    return ProcessProfile(_process(head, tally, moments), tally, moments)
+    return ProcessProfile(_process(head, tally, moments, samples), tally, moments)
 
 
 def _events(head: np.void) -> tuple[str, ...]:
@@ -590,7 +591,7 @@ def _known(number: int) -> int | None:
     return None if number == _UNKNOWN else number
 
 
-def _process(head: np.void, tally: Tally, moments: Sequence[Moment]) -> Process:
+def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Records) -> Process:
     number = {
         name: int(head[name]) for name in head.dtype.names or () if head.dtype[name].kind == "u"
     }
@@ -629,6 +630,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment]) -> Process:
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,
+        locks=lock_records.counted(samples["locks"], _text(head["program"])),
     )
 
 

@@ -30,8 +30,10 @@ _ENTRY = struct.Struct("=IBBHQQ")
 size."""
 
 
-_FUNCTIONS = (2, 10)
+FUNCTIONS = (2, 10)
 """STT_FUNC, STT_GNU_IFUNC."""
+VARIABLES = (1,)
+"""STT_OBJECT."""
 
 
 _UNSIZED_BYTES = 4096
@@ -63,9 +65,14 @@ class Location:
 
 
 class Functions:
-    """The functions of one file by address."""
+    """The functions of one file by address, or its symbols of other `kinds`."""
 
-    def __init__(self, image: elf.Image, tables: Sequence[tuple[str, str]] = _TABLES) -> None:
+    def __init__(
+        self,
+        image: elf.Image,
+        tables: Sequence[tuple[str, str]] = _TABLES,
+        kinds: Sequence[int] = FUNCTIONS,
+    ) -> None:
         found = {section.name: section for section in image.sections()} if image.bits == 64 else {}
         table, self._names = b"", b""
         for symbols, names in tables:
@@ -77,7 +84,7 @@ class Functions:
         self._starts = sorted(
             (address, size, name)
             for name, kind, _, section, address, size in _ENTRY.iter_unpack(table[:whole])
-            if kind & 15 in _FUNCTIONS and section != 0
+            if kind & 15 in kinds and section != 0
         )
 
     @property
@@ -89,8 +96,8 @@ class Functions:
         """(start, end, name) of each function, in the order of addresses."""
         return [(start, start + size, self._name(name)) for start, size, name in self._starts]
 
-    def names_at(self, address: int) -> list[str] | None:
-        """All names of the function at `address`; None if no function with a name is there."""
+    def names_at(self, address: int) -> tuple[int, list[str]] | None:
+        """Start and names of the function at `address`; None if none with a name is there."""
         index = bisect_right(self._starts, (address, 1 << 64, 0)) - 1
         if index < 0:
             return None
@@ -100,7 +107,7 @@ class Functions:
             if address < start + (size or _UNSIZED_BYTES) and (text := self._name(name)):
                 names.append(text)
             index -= 1
-        return names or None
+        return (start, names) if names else None
 
     def _name(self, at: int) -> str:
         return os.fsdecode(self._names[at : at + _NAME_MAX].split(b"\0")[0])

@@ -217,6 +217,33 @@ class Locks:
         return _less(self, other)
 
 
+@dataclass(frozen=True, slots=True)
+class LockCount:
+    """One lock of the allocator in one process.
+
+    The fields from `taken` on are those of src/record/lock_record.h.
+    """
+
+    name: str
+    library: str
+    """The file name of the library in which it lies; "" for a record in mapped memory."""
+    kind: str
+    """One of LOCKS, or "futex" for a lock of the allocator's own making."""
+    taken: int
+    contended: int
+    wait_ticks: int
+    max_wait_ticks: int
+    refused: int
+    early_sections: int
+    early_section_ticks: int
+    sections: int
+    section_ticks: int
+    section_ticks_squared: int
+    futex_waits: int
+    futex_wait_ticks: int
+    futex_wakes: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
     """Everything that can be summed over threads and processes."""
@@ -383,6 +410,7 @@ class Process:
     """The requested bytes of the live blocks at their peak. None if there is no estimate."""
     peak_usable: Peak | None
     """The usable bytes of the live blocks at their peak. None if they were not counted."""
+    locks: tuple[LockCount, ...] = ()
 
     @property
     def peak_live_bytes(self) -> int:

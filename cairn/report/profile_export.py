@@ -26,6 +26,7 @@ from cairn.profile.estimates import (
     remote_share,
 )
 from cairn.profile.hot_functions import hot_functions
+from cairn.profile.lock_table import lock_table
 from cairn.profile.tables import (
     KernelLine,
     LockLine,
@@ -94,6 +95,7 @@ def document(
         ],
         "kernel_calls": list(kernel_lines(profile)),
         "locks": list(lock_lines(profile)),
+        "lock_table": lock_table(profile),
         "contended_locks": tally.contended_locks,
         "other_calls": {
             call_name(number, profile.machine): count for number, count in tally.other_calls.items()
@@ -269,6 +271,7 @@ _COLUMNS = (
         "contended",
         "section_ns",
         "max_section_ns",
+        *("held_ns", "held_low_ns", "held_high_ns"),
     ),
     *("event", "events", "events_low", "events_high"),
 )
@@ -277,11 +280,12 @@ _COLUMNS = (
 def rows(profile: Profile) -> str:
     """Returns the profile's tables as CSV.
 
-    The tables are `cpu time`, `functions`, `counted`, `timed`, `paths`, `kernel`, `locks` and
-    `counters`. An empty field was not measured. In `cpu time` and `functions`, `timed` is the
-    number of clock samples. In `locks`,
-    `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts timed critical
-    sections, and times are waiting times. The row `different locks` counts contended locks. In
+    The tables are `cpu time`, `functions`, `counted`, `timed`, `paths`, `kernel`, `locks`,
+    `single locks` and `counters`. An empty field was not measured. In `cpu time` and `functions`,
+    `timed` is the number of clock samples. In `locks`, `operations` counts taken locks, `failed`
+    counts refused trylocks, `timed` counts timed critical sections, and times are waiting times.
+    The row `different locks` counts contended locks. In `single locks`, `group` is the kind,
+    `total_ns` the waiting time, and `share` its share of the life times of all threads. In
     `counters`, `timed` counts the operations whose events were read.
     """
     file = StringIO()
@@ -348,6 +352,21 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
             "table": "locks",
             "name": "different locks",
             "contended": profile.tally.contended_locks,
+        }
+    single = lock_table(profile)
+    for use in single.uses if single is not None else ():
+        yield {
+            "table": "single locks",
+            "name": f"{use.name} in {use.library}" if use.library else use.name,
+            "group": use.kind,
+            "operations": use.taken,
+            "failed": use.refused,
+            "contended": use.waits,
+            "total_ns": use.wait_ns,
+            "share": use.share,
+            "held_ns": use.held_ns.value if use.held_ns is not None else None,
+            "held_low_ns": use.held_ns.interval.low if use.held_ns is not None else None,
+            "held_high_ns": use.held_ns.interval.high if use.held_ns is not None else None,
         }
     for counted in event_lines(profile):
         for event, events in counted.totals.items():

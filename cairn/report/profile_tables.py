@@ -9,6 +9,8 @@ from cairn import units
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import Estimate, Line, clock, cpu_ns, details, lines, remote_share
 from cairn.profile.hot_functions import SHOWN, hot_functions, shown_name
+from cairn.profile.lock_table import SHOWN as LOCKS_SHOWN
+from cairn.profile.lock_table import lock_table
 from cairn.profile.tables import (
     event_lines,
     faults_inside,
@@ -38,6 +40,8 @@ _UNKNOWN_LEAST = 0.005
 """The least share of CPU time that cannot be attributed and is shown."""
 _FUNCTION_MAX = 44
 """The most characters of a function's name."""
+_LOCK_MAX = 32
+"""The most characters of a lock's name."""
 _TIMELINE = 12
 """The most rows of the table of memory over time. A process records up to 512 moments."""
 
@@ -50,8 +54,10 @@ def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:
     """
     found = [_cpu_time(profile), _functions(profile), _operations(profile), _times(profile)]
     found.append(_kernel(profile, full=full))
-    if full or any(one.contended for one in lock_lines(profile)):
-        found.append(_waiting(profile))
+    locks = lock_table(profile)
+    waits = locks is not None and locks.waited_for
+    if full or waits or any(one.contended for one in lock_lines(profile)):
+        found += [_waiting(profile), _locks(profile)]
     found += [_events(profile), *_memory(profile)]
     if full:
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
@@ -200,6 +206,33 @@ def _waiting(profile: Profile) -> Table:
         "trylock refused",
     )
     return _table("locks", heads, rows)
+
+
+def _locks(profile: Profile) -> Table:
+    """Returns the locks for which threads waited longest, and then those held longest."""
+    found = lock_table(profile)
+    own = os.path.basename(profile.processes[-1].allocator)
+    rows = []
+    for one in found.uses[:LOCKS_SHOWN] if found is not None else ():
+        held = one.held_ns
+        rows.append(
+            (
+                shortened(printable(shown_name(one.name, one.library or own, own)), _LOCK_MAX),
+                UNKNOWN if one.taken is None else units.count(one.taken),
+                units.count(one.waits),
+                _waited(one.wait_ns),
+                UNKNOWN if one.share is None else percent(min(1.0, one.share)),
+                UNKNOWN if held is None else units.time(held.value),
+                UNKNOWN
+                if held is None
+                else f"{units.time(held.interval.low)} to {units.time(held.interval.high)}",
+            )
+        )
+    left = len(found.uses) - len(rows) if found is not None else 0
+    if left:
+        rows.append((units.counted(left, "other lock"), "", "", "", "", "", ""))
+    heads = ("taken", "waits", "waited", "of thread time", "held", "95 %")
+    return _table("locks by name", heads, rows, (), (3, 5, 4))
 
 
 def _events(profile: Profile) -> Table:

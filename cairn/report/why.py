@@ -18,7 +18,7 @@ from cairn.report.formatting import (
 )
 from cairn.report.profile_notes import why_missing
 from cairn.report.profile_numbers import about
-from cairn.report.standings import Board
+from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
 from cairn.why.dear_functions import FunctionCost
@@ -151,6 +151,8 @@ def _tables(why: Why) -> Iterator[Table]:
         yield _table(why, why.time)
     if why.functions:
         yield _functions(why)
+    if any(costs.waited_for for costs in why.locks.values()):
+        yield _locks(why)
     if why.memory is not None:
         yield _table(why, why.memory)
 
@@ -175,6 +177,40 @@ def _functions(why: Why) -> Table:
     return Table(
         title="", heads=tuple(heads), rows=tuple(rows), parts=(1, 1, 2, 1), optional=(3, 1)
     )
+
+
+def _locks(why: Why) -> Table:
+    """Returns both allocators' dearest locks side by side, and how many were ever waited for."""
+    own, other = (_lock_rows(why, name) for name in (why.contender, why.baseline))
+    nothing = (Cell(""),) * 4
+    rows = [
+        (
+            *(own[place] if place < len(own) else nothing),
+            *(other[place] if place < len(other) else nothing),
+        )
+        for place in range(max(len(own), len(other)))
+    ]
+    heads = []
+    for name in (why.contender, why.baseline):
+        heads += [f"{printable(name)}'s locks", "taken", "waited", "held"]
+    parts, optional = (1, 1, 1, 2, 1, 1), (5, 2, 0)
+    return Table(title="", heads=tuple(heads), rows=tuple(rows), parts=parts, optional=optional)
+
+
+def _lock_rows(why: Why, name: str) -> list[tuple[Cell, ...]]:
+    costs = why.locks.get(name)
+    if costs is None:
+        return [(Cell("  takes none"), Cell(""), Cell(""), Cell(""))]
+    rows = [
+        (
+            Cell(f"  {shortened(printable(one.name), _FUNCTION_MAX)}"),
+            Cell(UNKNOWN if one.taken is None else units.count(round(one.taken))),
+            *(Cell(UNKNOWN if ns is None else units.time(ns)) for ns in (one.wait_ns, one.held_ns)),
+        )
+        for one in costs.uses
+    ]
+    contended = f"  {units.count(round(costs.waited_for))} of {units.count(round(costs.locks))}"
+    return [*rows, (Cell(f"{contended} contended"), Cell(""), Cell(""), Cell(""))]
 
 
 def _function_cells(one: FunctionCost) -> tuple[Cell, ...]:

@@ -83,6 +83,7 @@ from cairn.profile.estimates import Estimate
 from cairn.profile.tally import WAITING as NOT_ON_PROCESSOR
 from cairn.profile.tally import WAKING
 from cairn.why.dear_functions import FunctionCost, dearest
+from cairn.why.dear_locks import LockCosts, lock_costs
 from cairn.why.memory_parts import memory_gap
 from cairn.why.parts import (
     CALLING,
@@ -149,6 +150,8 @@ class Why:
     functions: Mapping[str, tuple[FunctionCost, ...]] = field(default_factory=dict)
     """By contender: the functions in which the allocator's code takes the most CPU time. Empty if
     the parts do not come from clock samples."""
+    locks: Mapping[str, LockCosts] = field(default_factory=dict)
+    """By contender: the allocator's locks. Only contenders that take locks are in it."""
 
 
 def twin(name: str) -> str:
@@ -233,6 +236,11 @@ def explain(
             name: dear
             for name, place in ((contender, 0), (baseline, 1))
             if time.by == "clock" and (dear := dearest([pair[place] for pair in pairs]))
+        },
+        locks={
+            name: costs
+            for name, place in ((contender, 0), (baseline, 1))
+            if (costs := lock_costs([pair[place] for pair in pairs])) is not None
         },
     )
 

@@ -9,8 +9,10 @@ from cairn.findings import find
 from cairn.findings.waiting import thread_ns
 from cairn.model import Calls, Operations, ProbeSummary
 from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
+from cairn.profile.lock_table import lock_table
 from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
 from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
+from cairn.why import dear_locks
 
 
 def summarized(profile: Profile) -> ProbeSummary:
@@ -24,7 +26,11 @@ def summarized(profile: Profile) -> ProbeSummary:
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
     live, slack = _live(profile)
     ticking = clock(tally)
+    table = lock_table(profile)
     return ProbeSummary(
+        locks=dear_locks.summarized(table),
+        locks_taken=table.locks if table is not None else None,
+        locks_waited_for=table.waited_for if table is not None else None,
         operations=profile.operations,
         cpu_ns=cpu_ns(profile) or 0,
         samples=tally.cpu_samples,

@@ -4,6 +4,7 @@
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
 #include "probe/handed_out.h"
+#include "probe/lock_table.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -187,6 +188,8 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
     thread_state.kernel_ticks += ticks;
     if (kind == PROFILE_OTHER)
         note_other(number);
+    if (kind == PROFILE_FUTEX_WAIT || kind == PROFILE_FUTEX_WAKE)
+        lock_table_futex((uintptr_t)arguments[0], kind == PROFILE_FUTEX_WAIT, ticks);
     /* brk() reports a failure by returning the old end. EAGAIN of a futex call is no failure. It
      * means that the value of the futex had changed. */
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];

@@ -7,6 +7,7 @@
  * read without fences, because critical sections are long enough.
  */
 #include "base/ticks.h"
+#include "probe/lock_table.h"
 #include "probe/next.h"
 #include "probe/session.h"
 #include "probe/thread_state.h"
@@ -47,12 +48,35 @@ static inline bool is_inside(const struct thread_state *me)
  * due. */
 static void note_taken(struct thread_state *me, const void *lock, enum profile_lock kind)
 {
+    struct lock_record *record = lock_table_at((uintptr_t)lock, kind);
+    bool early = record != NULL && record->taken < LOCK_EARLY;
     me->counts->locks[kind].taken++;
-    if (me->section != NULL || me->until_section-- != 0)
+    if (LIKELY(record != NULL)) {
+        if (kind == PROFILE_RWLOCK)
+            session_add(&record->taken, 1);
+        else
+            record->taken++; /* the thread has the lock */
+    }
+    if (me->section != NULL || (!early && me->until_section-- != 0))
         return;
-    me->until_section = (uint32_t)random_below(&me->random, 2 * SECTIONS_ONE_IN - 1);
+    if (!early)
+        me->until_section = (uint32_t)random_below(&me->random, 2 * SECTIONS_ONE_IN - 1);
+    me->section_early = early;
+    me->section_record = record;
     me->section = lock;
     me->section_ticks = ticks_now();
+}
+
+/* Adds a timed critical section to the entry of its lock. */
+static void note_section(struct lock_record *record, bool early, uint64_t ticks)
+{
+    if (record == NULL)
+        return;
+    uint64_t limited = ticks < UINT64_C(1) << 28 ? ticks : UINT64_C(1) << 28;
+    session_add(early ? &record->early_sections : &record->sections, 1);
+    session_add(early ? &record->early_section_ticks : &record->section_ticks, ticks);
+    if (!early)
+        session_add(&record->section_ticks_squared, limited * limited);
 }
 
 /* Ends the timed critical section if `lock` is the lock of that section. */
@@ -63,6 +87,9 @@ static void note_released(struct thread_state *me, const void *lock, enum profil
         return;
     uint64_t ticks = ticks_now() - me->section_ticks;
     me->section = NULL;
+    note_section(me->section_record, me->section_early, ticks);
+    if (me->section_early)
+        return;
     counts->sections++;
     counts->section_ticks += ticks;
     if (ticks > counts->max_section_ticks)
@@ -84,10 +111,25 @@ static int wait_for(struct thread_state *me, void *lock, enum profile_lock kind,
         if (ticks > counts->max_wait_ticks)
             counts->max_wait_ticks = ticks;
         note_contended(lock);
+        struct lock_record *record = lock_table_at((uintptr_t)lock, kind);
+        if (record != NULL) {
+            session_add(&record->contended, 1);
+            session_add(&record->wait_ticks, ticks);
+            session_raise(&record->max_wait_ticks, ticks);
+        }
     }
     if (tried == 0 || tried == EOWNERDEAD)
         note_taken(me, lock, kind);
     return tried;
+}
+
+/* Counts a trylock that failed. */
+static void note_refused(struct thread_state *me, const void *lock, enum profile_lock kind)
+{
+    struct lock_record *record = lock_table_at((uintptr_t)lock, kind);
+    me->counts->locks[kind].refused++;
+    if (record != NULL)
+        session_add(&record->refused, 1);
 }
 
 #define TAKE(name, lock_type, kind, trying)                                                        \
@@ -110,7 +152,7 @@ static int wait_for(struct thread_state *me, void *lock, enum profile_lock kind,
         if (result == 0)                                                                           \
             note_taken(me, (void *)lock, kind);                                                    \
         else                                                                                       \
-            me->counts->locks[kind].refused++;                                                     \
+            note_refused(me, (void *)lock, kind);                                                  \
         return result;                                                                             \
     }
 

@@ -4,11 +4,13 @@
 #include "base/ticks.h"
 #include "probe/futex_lock.h"
 #include "probe/handed_out.h"
+#include "probe/lock_table.h"
 #include "probe/next.h"
 #include "probe/own_memory.h"
 #include "probe/owners.h"
 #include "probe/residence.h"
 #include "probe/spare.h"
+#include "probe/thread_state.h"
 #include "probe/watched.h"
 
 #include <errno.h>
@@ -333,6 +335,7 @@ static void begin_image(void)
         copy_path(program, executed);
     dl_iterate_phdr(find_allocator, NULL);
     dl_iterate_phdr(find_library, NULL);
+    lock_table_find_objects();
 }
 
 /* Returns ON, OFF or UNRECORDED. */
@@ -379,6 +382,7 @@ static int begin(void)
     first->samples.moment_ns = MOMENT_NS;
     session.head = head;
     session.samples = &first->samples;
+    lock_table_begin(&first->samples.locks);
     add_chunk(first->threads, offsetof(struct first, threads));
     /* The magic is written last, because readers accept the file as a profile once it has the
      * magic. */
@@ -687,6 +691,8 @@ void session_forked(void)
             leave_piece(chunks[i], chunk_threads(i) * sizeof(struct profile_thread));
     session.head = NULL;
     session.samples = NULL;
+    lock_table_begin(NULL);
+    thread_state.section = NULL; /* its entry lies in the parent's file */
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
     atomic_store(&looking, false);

@@ -68,9 +68,11 @@ struct thread_state {
     uint64_t faults;
 
     /* Sampled critical sections (locks.c). */
-    const void *section;    /* lock of the section that is timed, or NULL */
-    uint64_t section_ticks; /* when that section began */
-    uint32_t until_section; /* locks until the next timed section */
+    const void *section;                /* lock of the section that is timed, or NULL */
+    uint64_t section_ticks;             /* when that section began */
+    struct lock_record *section_record; /* entry of that lock, or NULL */
+    bool section_early;                 /* it is one of the lock's first sections */
+    uint32_t until_section;             /* locks until the next timed section */
 
     uint32_t number; /* number of this thread; never 0, never reused */
     struct random random;

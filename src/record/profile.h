@@ -23,13 +23,14 @@
 #define CAIRN_RECORD_PROFILE_H
 
 #include "base/base.h"
+#include "record/lock_record.h"
 
 #include <assert.h>
 
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 6,
+    PROFILE_VERSION = 7,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* with the NUL; longer paths are cut */
     PROFILE_CHUNK_THREADS = 8, /* structs profile_thread in the first chunk */
@@ -381,6 +382,7 @@ struct profile_samples {
 
     uint64_t moment_ns; /* least time between two moments */
     struct profile_moment moments[PROFILE_MOMENTS];
+    struct lock_records locks;
 };
 
 static_assert(sizeof(struct profile_head) % 8 == 0 && sizeof(struct profile_thread) % 8 == 0,

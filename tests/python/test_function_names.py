@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.profile.function_names import FunctionNames, readable
+from cairn.profile.function_names import Names, readable
 
 
 def test_a_separate_debug_file_gives_the_names(
@@ -29,17 +29,17 @@ def test_a_separate_debug_file_gives_the_names(
     at = {
         words[-1]: int(words[0], 16) for line in table.splitlines() if (words := line.split())[2:]
     }
-    names = FunctionNames(str(tmp_path / "debug"))
+    names = Names(str(tmp_path / "debug"))
     for name in ("burns_5", "burns_45"):
-        assert names.name(str(stripped), at[name] + 9) == name
-        assert FunctionNames(str(tmp_path)).name(str(stripped), at[name] + 9) != name
+        assert names.function(str(stripped), at[name] + 9) == name
+        assert Names(str(tmp_path)).function(str(stripped), at[name] + 9) != name
 
 
 def test_a_file_that_is_no_library_gives_offsets(tmp_path: Path) -> None:
     text = tmp_path / "libtext.so"
     text.write_text("no library")
-    assert FunctionNames().name(str(text), 0x30) == "libtext.so+0x30"
-    assert FunctionNames().name(str(tmp_path / "gone.so"), 0x30) == "gone.so+0x30"
+    assert Names().function(str(text), 0x30) == "libtext.so+0x30"
+    assert Names().function(str(tmp_path / "gone.so"), 0x30) == "gone.so+0x30"
 
 
 @pytest.mark.parametrize(

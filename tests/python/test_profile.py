@@ -75,7 +75,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
             thread,
             samples,
         )
-    assert (head, thread, samples) == (4120, 1584, 104536)
+    assert (head, thread, samples) == (4120, 1584, 174176)
 
 
 def test_names_are_as_many_as_in_c() -> None:

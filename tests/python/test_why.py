@@ -18,6 +18,7 @@ from cairn.model import (
     Calls,
     Finding,
     Interval,
+    LockSummary,
     Operations,
     ProbeSummary,
     Sample,
@@ -571,12 +572,32 @@ def test_findings_are_reported_in_the_order_of_their_effects() -> None:
     assert [one.effect for _, one in found.raised] == [9, 5, 2]
 
 
+LOCKING = {
+    "locks": (
+        LockSummary("init_lock", 2_000_000, 40_000, 31 * MS, 60.0 * MS),
+        LockSummary("main_arena", None, 250, 1.5 * MS, None),
+    ),
+    "locks_taken": 12,
+    "locks_waited_for": 2,
+}
+
+
+def test_locks_are_means_over_the_probed_runs() -> None:
+    samples = [*trials("system"), *trials("fast", 80.0, **LOCKING)]
+    found = explain(why_run("fast"), samples, "fast", "system")
+    assert set(found.locks) == {"fast"}
+    costs = found.locks["fast"]
+    assert [one.name for one in costs.uses] == ["init_lock", "main_arena"]
+    assert (costs.uses[0].taken, costs.uses[0].wait_ns) == (2_000_000, 31 * MS)
+    assert (costs.locks, costs.waited_for) == (12, 2)
+
+
 def test_the_tables_of_why_are_golden(golden: Callable[[str, str], None]) -> None:
     """One contender and the baseline have clock samples. The other contender has none."""
     samples = [
         *looked_at(trials("system")),
         *trials("fast", 60.0, samples_inside=20, slack_bytes=40 * MIB, resident_bytes=140 * MIB),
-        *looked_at(trials("seen", 120.0), own=110),
+        *looked_at(trials("seen", 120.0, **LOCKING), own=110),
     ]
     run = why_run("fast", "seen")
     found = [explain(run, samples, name, "system") for name in ("fast", "seen")]

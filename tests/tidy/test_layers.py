@@ -123,6 +123,7 @@ C_ORDER: dict[str, list[str]] = {
             "residence",
             "spare",
             "owners",
+            "lock_table",
             "session",
             "executed",
             "live",

@@ -1,0 +1,66 @@
+"""Reads and names the records of single locks in the probe's files.
+
+src/record/lock_record.h is the contract. A lock has the name of the variable that it lies in, from
+the same tables as the names of functions. If no table has a name, it is "library+offset", with the
+offset as an address of the file. A lock outside all files is a record of the allocator in memory
+that it mapped: "record at 0x7f…". Such addresses differ between runs and processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import numpy as np
+
+from cairn.profile.function_names import Names
+from cairn.profile.symbols import VARIABLES
+from cairn.profile.tally import LOCKS, LockCount
+
+Records = np.ndarray[tuple[int, ...], np.dtype[np.void]]
+RECORDS, OBJECTS, OBJECT_PATH_BYTES = 512, 32, 232
+KINDS = {**dict(enumerate(LOCKS)), 16: "futex"}
+_FIELDS = (
+    "address", "kind", "taken", "contended", "wait_ticks", "max_wait_ticks", "refused",
+    "early_sections", "early_section_ticks", "sections", "section_ticks", "section_ticks_squared",
+    "futex_waits", "futex_wait_ticks", "futex_wakes",
+)  # fmt: skip
+
+
+def layout(order: str) -> np.dtype[np.void]:
+    """The struct lock_records, in a byte order of numpy."""
+    u8 = np.dtype(f"{order}u8")
+    one = np.dtype([(name, u8) for name in ("start", "end", "base")])
+    mapped = np.dtype([*one.descr, ("path", f"S{OBJECT_PATH_BYTES}")])
+    record = np.dtype([(name, u8) for name in _FIELDS])
+    return np.dtype([("beyond", u8), ("objects", mapped, OBJECTS), ("records", record, RECORDS)])
+
+
+@functools.cache
+def _names() -> Names:
+    return Names(kinds=VARIABLES)
+
+
+def counted(found: Records, program: str) -> tuple[LockCount, ...]:
+    """The locks of one file. `program` is the path of the process's program."""
+    mapped = [
+        (int(one["start"]), int(one["end"]), int(one["base"]), os.fsdecode(bytes(one["path"])))
+        for one in found["objects"].reshape(-1)
+        if one["start"]
+    ]
+    locks = []
+    for record in found["records"].reshape(-1):
+        address, kind, *numbers = (int(record[name]) for name in _FIELDS)
+        if address:
+            named = _named(address, mapped, program)
+            locks.append(LockCount(*named, KINDS.get(kind, "unknown"), *numbers))
+    return tuple(locks)
+
+
+def _named(address: int, mapped: list[tuple[int, int, int, str]], program: str) -> tuple[str, str]:
+    """The name of the lock at an address, and the file name of its library ("" for none)."""
+    for start, end, base, path in mapped:
+        if start <= address < end:
+            file = path or program
+            return _names().variable(file, address - base), os.path.basename(file)
+    return f"record at {address:#x}", ""

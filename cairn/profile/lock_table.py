@@ -1,0 +1,139 @@
+"""The allocator's locks, each by itself. All functions are pure.
+
+Acquisitions, waits and waiting time are exact. The held time is that of the timed critical
+sections, scaled to all acquisitions: nearly all of the first EARLY of each lock are timed, and a
+random sample of the others. Its interval is that of the sample. Times still contain the time of
+reading the clock, about 10 ns for each.
+
+Locks of the allocator's own making are known by the words on which they call futex. How often they
+are taken is not known, and neither are waits that only spin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn.model import Interval
+from cairn.profile.estimates import LEVEL, Estimate, clock
+from cairn.profile.tally import LockCount, Profile
+
+SHOWN = 10
+"""The locks that reports show."""
+EARLY = 64
+"""The first acquisitions of each lock, whose sections are all timed: LOCK_EARLY of the probe."""
+_Z = 1.96
+_SAMPLED_LEAST = 2
+"""Fewer timed sections than this give no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockUse:
+    """One lock of the allocator, summed over processes in which it has the same name.
+
+    None means not measured.
+    """
+
+    name: str
+    library: str
+    """The file name of the library in which it lies; "" for a record in mapped memory."""
+    kind: str
+    taken: int | None
+    waits: int
+    """Acquisitions that had to wait; for a futex, its system calls that wait."""
+    wait_ns: float | None
+    share: float | None
+    """The waiting time as a share of the life times of all threads."""
+    held_ns: Estimate | None
+    refused: int
+    futex_waits: int
+    futex_wait_ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LockTable:
+    """All locks, the one with the longest waits first."""
+
+    uses: tuple[LockUse, ...]
+    locks: int
+    """The number of different locks. A record at the same address in two processes counts twice."""
+    waited_for: int
+    """How many of them some thread waited for."""
+
+
+def lock_table(profile: Profile) -> LockTable | None:
+    """The locks of a profile; None if a part of the program's life was counted."""
+    if profile.window is not None:
+        return None
+    ticking, lived = clock(profile.tally), profile.tally.threads_ticks
+    each = ticking.ns_per_tick if ticking is not None else None
+    by_name: dict[tuple[str, str, str], list[LockCount]] = {}
+    for place, process in enumerate(profile.processes):
+        for lock in process.locks:
+            where = lock.library or f"process {place}"
+            by_name.setdefault((lock.name, where, lock.kind), []).append(lock)
+    uses = [_use(of, each, lived) for of in by_name.values()]
+    return LockTable(
+        tuple(sorted(uses, key=_dearest)), len(uses), sum(1 for one in uses if one.waits)
+    )
+
+
+def _dearest(one: LockUse) -> tuple[float, float, int, str]:
+    held = one.held_ns.value if one.held_ns is not None else 0.0
+    return -(one.wait_ns or 0.0), -held, -(one.taken or 0), one.name
+
+
+def _use(of: Sequence[LockCount], ns_per_tick: float | None, lived: int) -> LockUse:
+    first = of[0]
+    is_futex = first.kind == "futex"
+    futex_waits, futex_ticks = (
+        sum(one.futex_waits for one in of), sum(one.futex_wait_ticks for one in of)
+    )  # fmt: skip
+    ticks = futex_ticks if is_futex else sum(one.wait_ticks for one in of)
+    held = None if is_futex else _held([one for one in of if one.taken])
+    return LockUse(
+        name=first.name,
+        library=first.library,
+        kind=first.kind,
+        taken=None if is_futex else sum(one.taken for one in of),
+        waits=futex_waits if is_futex else sum(one.contended for one in of),
+        wait_ns=None if ns_per_tick is None else ticks * ns_per_tick,
+        share=ticks / lived if lived else None,
+        held_ns=None
+        if held is None or ns_per_tick is None
+        else Estimate(
+            held[0] * ns_per_tick,
+            Interval(
+                max(0.0, held[0] - held[1]) * ns_per_tick, (held[0] + held[1]) * ns_per_tick, LEVEL
+            ),
+        ),
+        refused=sum(one.refused for one in of),
+        futex_waits=futex_waits,
+        futex_wait_ns=None if ns_per_tick is None else futex_ticks * ns_per_tick,
+    )
+
+
+def _held(of: Sequence[LockCount]) -> tuple[float, float] | None:
+    """The ticks for which a lock was held, and half the width of the interval; None if unknown."""
+    total = variance = 0.0
+    for one in of:
+        early, rest = min(one.taken, EARLY), max(0, one.taken - EARLY)
+        if not one.early_sections and not one.sections:
+            return None
+        mean_early = (
+            one.early_section_ticks / one.early_sections
+            if one.early_sections
+            else one.section_ticks / one.sections
+        )
+        total += early * mean_early
+        if not rest:
+            continue
+        if one.sections < _SAMPLED_LEAST:
+            return None
+        mean = one.section_ticks / one.sections
+        spread = one.section_ticks_squared - one.sections * mean * mean
+        of_mean = max(0.0, spread) / (one.sections - 1) / one.sections
+        total += rest * mean
+        variance += rest * rest * of_mean
+    return total, _Z * math.sqrt(variance)

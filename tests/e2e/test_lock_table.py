@@ -1,0 +1,111 @@
+"""Tests of the table of single locks with an allocator whose locks are known, and with glibc."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRIES = 3
+"""The allocator itself tells waits from quick locks by their time, which a busy machine blurs."""
+OFF = 0.1
+"""The most error of numbers and times, as a share."""
+
+
+@pytest.fixture(scope="module")
+def allocator(compiled: Callable[..., Path]) -> Path:
+    return compiled("known_locks.c", "-O2", "-shared")
+
+
+@pytest.fixture(scope="module")
+def program(compiled: Callable[..., Path]) -> Path:
+    return compiled("share.c", "-O2", "-pthread")
+
+
+def is_near(found: float, known: float, least: float = 0.0) -> bool:
+    return abs(found - known) <= max(OFF * known, least)
+
+
+def profiled(cairn: Any, tmp_path: Path, name: str, *command: object, **environment: str) -> Any:
+    out = tmp_path / "profile.json"
+    options = ("--runs", 1, "--json", out, "--force", "-a", name)
+    result = cairn("profile", *options, "--", *command, COLUMNS="120", **environment)
+    assert result.code == 0, result.err
+    return json.loads(out.read_text())["lock_table"], result.err
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_each_lock_has_its_known_numbers(
+    cairn, tmp_path: Path, allocator: Path, program: Path, threads: int
+) -> None:
+    """The first lock is held for some microseconds, and waited for if there are more threads."""
+    told, tries = tmp_path / "told", []
+    for _ in range(TRIES):
+        found, report = profiled(
+            cairn, tmp_path, f"known={allocator}", program, 20_000, 2000, 1, threads, 16,
+            LOCK_ROUNDS="2000", LOCK_FILE=str(told),
+        )  # fmt: skip
+        taken, waits, wait_ns, held_ns = map(int, told.read_text().split()[:4])
+        back_taken = int(told.read_text().split()[4])
+        uses = {one["name"]: one for one in found["uses"]}
+        front, back = uses["front_lock"], uses["back_lock"]
+        records = [one for name, one in uses.items() if name.startswith("record at 0x")]
+        # The process allocates a few blocks more after the allocator has written its file.
+        assert 0 <= front["taken"] - taken <= 20 and 0 <= back["taken"] - back_taken <= 20
+        assert len(records) == 3 and found["locks"] == 5
+        assert sum(one["taken"] for one in records) == pytest.approx(taken / 4, abs=4 * threads)
+        ends = front["held_ns"]["interval"]
+        right = ends["low"] * (1 - OFF) <= held_ns <= ends["high"] * (1 + OFF)
+        if threads > 1:
+            assert found["uses"][0]["name"] == "front_lock" and "front_lock" in report
+            right &= is_near(front["waits"], waits) and is_near(front["wait_ns"], wait_ns)
+        else:
+            assert front["waits"] == front["wait_ns"] == 0
+        if right:
+            return
+        tries.append((front, taken, waits, wait_ns, held_ns))
+    raise AssertionError(tries)
+
+
+def test_the_lock_of_glibcs_only_arena_is_named_with_its_futex_calls(
+    cairn, tmp_path: Path, program: Path
+) -> None:
+    """Strace sees the same kind of calls: the arena's word is the one with nearly all of them."""
+    tunables = "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0"
+    command = (program, 400_000, 20, 1, 4, 16)
+    found, _ = profiled(cairn, tmp_path, "system", *command, GLIBC_TUNABLES=tunables)
+    arena = found["uses"][0]
+    assert arena["kind"] == "futex" and arena["library"].startswith("libc.so")
+    assert arena["name"].startswith(("main_arena", "libc.so.6+0x"))
+    assert arena["taken"] is None and arena["waits"] > 20 and arena["wait_ns"] > 0
+    more, _ = profiled(cairn, tmp_path, "system", *command)
+    assert sum(one["waits"] for one in more["uses"]) < arena["waits"] / 5
+
+
+def test_the_waits_at_the_arena_are_those_that_strace_sees(
+    cairn, tmp_path: Path, program: Path
+) -> None:
+    """Strace watches the run with the probe, which makes the allocator's calls for it."""
+    strace = shutil.which("strace")
+    log = tmp_path / "log"
+    if strace is None or subprocess.run([strace, "-o", str(log), "true"], check=False).returncode:
+        pytest.skip("strace is not here or not permitted")
+    traced = replace(cairn, by=(strace, "-f", "-e", "trace=futex", "-o", str(log)))
+    tunables = "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0"
+    command = (program, 5_000, 20, 1, 4, 16)
+    found, _ = profiled(traced, tmp_path, "system", *command, GLIBC_TUNABLES=tunables)
+    words = [
+        words[0]
+        for line in log.read_text().splitlines()
+        if (words := line.partition("futex(")[2].split(", "))[1:]
+        and words[1].startswith("FUTEX_WAIT_PRIVATE")
+    ]
+    arena = found["uses"][0]
+    assert arena["waits"] > 0
+    assert arena["waits"] in {words.count(word) for word in set(words)}
