@@ -57,6 +57,8 @@ class Names:
 
     def function(self, path: str, offset: int) -> str:
         """The name of the function that contains the byte at an offset of a file."""
+        if path.startswith("["):  # the kernel's code in the process, [vdso]
+            return path
         library = self._library(path)
         address = offset
         if library.image is not None:

@@ -98,7 +98,7 @@ def test_the_waits_at_the_arena_are_those_that_strace_sees(
         pytest.skip("strace is not here or not permitted")
     traced = replace(cairn, by=(strace, "-f", "-e", "trace=futex", "-o", str(log)))
     tunables = "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0"
-    command = (program, 5_000, 20, 1, 4, 16)
+    command = (program, 100_000, 20, 1, 4, 16)
     found, _ = profiled(traced, tmp_path, "system", *command, GLIBC_TUNABLES=tunables)
     words = [
         words[0]

@@ -40,6 +40,7 @@ def test_a_file_that_is_no_library_gives_offsets(tmp_path: Path) -> None:
     text.write_text("no library")
     assert Names().function(str(text), 0x30) == "libtext.so+0x30"
     assert Names().function(str(tmp_path / "gone.so"), 0x30) == "gone.so+0x30"
+    assert Names().function("[vdso]", 0xB46) == "[vdso]"
 
 
 @pytest.mark.parametrize(
