@@ -60,5 +60,5 @@ def _of(name: str, library: str, runs: Sequence[ClockRun], known: float) -> HotF
 
 def shown_name(name: str, library: str, own: str) -> str:
     """The name for a report. The library is named unless it is the allocator's own, `own`."""
-    is_plain = library == own or name == library or name.startswith(f"{library}+")
+    is_plain = library in (own, name) or name.startswith(f"{library}+")
     return name if is_plain else f"{name} in {library}"

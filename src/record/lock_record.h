@@ -5,10 +5,8 @@
  *     address == 0  =>  the entry is unused
  *     taken of a lock whose kind is LOCK_FUTEX is not known, and is 0
  *     early_sections <= LOCK_EARLY
- *     sum of taken over all records + beyond == sum of profile_lock_counts.taken over all threads
- *
- * The last line does not hold for locks that a reader takes while another reader holds them: two
- * readers that make a record for the same lock at once may lose one of the two counts.
+ *     beyond == 0  =>  sum of taken over all records == sum of profile_lock_counts.taken over all
+ *                      threads
  */
 #ifndef CAIRN_RECORD_LOCK_RECORD_H
 #define CAIRN_RECORD_LOCK_RECORD_H
@@ -56,7 +54,7 @@ struct lock_object {
 };
 
 struct lock_records {
-    uint64_t beyond; /* locks taken and futex calls that found no free entry */
+    uint64_t beyond; /* events of locks for which there was no free entry */
     struct lock_object objects[LOCK_OBJECTS];
     struct lock_record records[LOCK_RECORDS];
 };
