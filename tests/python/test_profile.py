@@ -68,6 +68,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
     thread = 4 + 4 + 3 * 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
     samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 80
+    samples += 8 + 32 * (3 * 8 + 232) + 512 * 15 * 8  # the locks
     for order in "<>":
         layout = reader.layouts(order)
         assert (layout.head.itemsize, layout.thread.itemsize, layout.samples.itemsize) == (
