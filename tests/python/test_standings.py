@@ -327,7 +327,9 @@ class TestStudent:
 def test_the_error_of_two_and_three_rounds_is_that_of_the_textbook() -> None:
     for values in ([1.0, 3.0], [1.0, 3.0, 4.0]):
         x = np.array(values)[:, None]
-        assert ratios.standard_error(x)[0] == pytest.approx(np.std(values, ddof=1) / math.sqrt(len(values)))
+        assert ratios.standard_error(x)[0] == pytest.approx(
+            np.std(values, ddof=1) / math.sqrt(len(values))
+        )
 
 
 def test_intervals_have_one_degree_of_freedom_less_than_rounds() -> None:
