@@ -3,6 +3,7 @@
 #include "base/ticks.h"
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
+#include "probe/layout.h"
 #include "probe/next.h"
 #include "probe/own_stack.h"
 #include "probe/owners.h"
@@ -44,6 +45,11 @@ void account_take_watched(struct thread_state *me, const void *block)
 {
     me->guard = THREAD_INSIDE;
     me->given = block;
+    if (UNLIKELY(layout_way != LAYOUT_OFF)) {
+        layout_remove(me, block);
+        if (!watched_maybe_counted(block))
+            return;
+    }
     if (watched_take(block, &me->watched))
         me->special |= THREAD_WATCHED;
 }
@@ -189,6 +195,7 @@ static void add_moment(void *nothing)
 {
     (void)nothing;
     session_moment(live_now());
+    layout_moment();
 }
 
 /* Ends an operation. If the operation was timed and it is time for the next record of the whole
@@ -202,6 +209,8 @@ static void leave(struct thread_state *me, bool timed)
         atomic_compare_exchange_strong(&session.next_moment_ticks, &due, UINT64_MAX))
         own_stack_call(add_moment, NULL);
     thread_is_idle(me);
+    if (UNLIKELY(me->layout_entry != NULL))
+        me->special |= THREAD_PAIR;
     me->guard = THREAD_OUTSIDE;
 }
 
@@ -306,15 +315,21 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
         session_add(&session.head->failed[function], 1);
         if (profile_kind(function) == PROFILE_KIND_REALLOC && me->given != NULL)
             live_add(me, me->given, 0);
+        if (layout_way != LAYOUT_OFF && me->given != NULL)
+            layout_restore(me, me->given);
         if ((me->special & THREAD_WATCHED) != 0) /* realloc failed: the old block still lives */
             watched_move(me->given, me->watched, &me->random);
     }
     if (timed)
         note_allocation(me, function, bytes, is_new, end);
+    if (layout_way != LAYOUT_OFF && block != NULL)
+        layout_add(me, block, bytes);
     if ((me->special & (THREAD_TIMED | THREAD_WATCHED)) != 0 && block != NULL) {
         size_t usable = usable_bytes(me, block);
         if (timed && usable != 0)
             note_usable(bytes, usable);
+        if (timed && layout_way != LAYOUT_OFF)
+            layout_sample(me, block, bytes, usable);
         watch(me, block, bytes, usable);
         live_estimate();
     }

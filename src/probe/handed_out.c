@@ -45,13 +45,20 @@ struct handed_out_leaf *handed_out_first(void)
     return atomic_load_explicit(&leaves, memory_order_acquire);
 }
 
+static uint64_t hidden_word(const struct handed_out_leaf *leaf, size_t word)
+{
+    _Atomic uint64_t *hidden = atomic_load_explicit(&leaf->hidden, memory_order_acquire);
+    return hidden != NULL ? atomic_load_explicit(&hidden[word], memory_order_relaxed) : 0;
+}
+
 bool handed_out_page_is_noted(const struct handed_out_leaf *leaf, size_t page)
 {
     enum { WORDS = 1 << (HANDED_OUT_PAGE_SHIFT - HANDED_OUT_WORD_SHIFT) };
     uint64_t any =
         atomic_load_explicit(&leaf->pages[page / 64], memory_order_relaxed) >> page % 64 & 1;
     for (size_t i = 0; i < WORDS; i++)
-        any |= atomic_load_explicit(&leaf->granules[page * WORDS + i], memory_order_relaxed);
+        any |= atomic_load_explicit(&leaf->granules[page * WORDS + i], memory_order_relaxed) |
+               hidden_word(leaf, page * WORDS + i);
     return any != 0;
 }
 
@@ -104,7 +111,8 @@ static bool is_noted(struct handed_out_leaf *leaf, uintptr_t address)
 {
     size_t granule = (address % LEAF_BYTES) >> HANDED_OUT_GRANULE_SHIFT;
     size_t page = (address % LEAF_BYTES) >> HANDED_OUT_PAGE_SHIFT;
-    uint64_t granules = atomic_load_explicit(&leaf->granules[granule / 64], memory_order_relaxed);
+    uint64_t granules = atomic_load_explicit(&leaf->granules[granule / 64], memory_order_relaxed) |
+                        hidden_word(leaf, granule / 64);
     uint64_t pages = atomic_load_explicit(&leaf->pages[page / 64], memory_order_relaxed);
     return ((granules >> granule % 64) & 1) != 0 || ((pages >> page % 64) & 1) != 0;
 }
@@ -156,6 +164,71 @@ bool handed_out_add(const void *block, size_t bytes)
     return is_new;
 }
 
+/* --- hidden bits ------------------------------------------------------------------------------ */
+
+enum { LEAF_WORDS = COUNT_OF(((struct handed_out_leaf *)0)->granules) };
+
+static _Atomic uint64_t *make_hidden(struct handed_out_leaf *leaf)
+{
+    _Atomic uint64_t *hidden = atomic_load_explicit(&leaf->hidden, memory_order_acquire);
+    if (hidden != NULL)
+        return hidden;
+    enum { BYTES = LEAF_WORDS * sizeof(uint64_t) };
+    _Atomic uint64_t *made = own_memory_map(BYTES);
+    if (made != NULL && !atomic_compare_exchange_strong(&leaf->hidden, &hidden, made)) {
+        direct_call3(SYS_munmap, (long)made, BYTES, 0);
+        return hidden;
+    }
+    return made;
+}
+
+/* Moves the bits of a range from one bitmap to the other. The bit is set there before it is cleared
+ * here, so that the granule stays noted. */
+static void move(struct handed_out_leaf *leaf, uintptr_t from, uintptr_t to, bool hide)
+{
+    _Atomic uint64_t *hidden = atomic_load_explicit(&leaf->hidden, memory_order_acquire);
+    size_t last = (to + 15) >> GRANULE_BITS;
+    for (size_t bit = from >> GRANULE_BITS; bit < last;) {
+        size_t offset = bit % 64, count = last - bit < 64 - offset ? last - bit : 64 - offset;
+        uint64_t mask = (count == 64 ? ~UINT64_C(0) : (UINT64_C(1) << count) - 1) << offset;
+        _Atomic uint64_t *quick = &leaf->granules[bit / 64], *slow = &hidden[bit / 64];
+        _Atomic uint64_t *source = hide ? quick : slow, *target = hide ? slow : quick;
+        uint64_t bits = atomic_load_explicit(source, memory_order_relaxed) & mask;
+        if (bits != 0) {
+            atomic_fetch_or_explicit(target, bits, memory_order_relaxed);
+            atomic_fetch_and_explicit(source, ~bits, memory_order_relaxed);
+        }
+        bit += count;
+    }
+}
+
+static bool move_all(uintptr_t start, size_t bytes, bool hide)
+{
+    bool all = true;
+    uintptr_t end = start + bytes;
+    for (uintptr_t next; start < end; start = next) {
+        next = (start | (LEAF_BYTES - 1)) + 1;
+        struct handed_out_leaf *leaf = leaf_of(start, hide);
+        uintptr_t from = start % LEAF_BYTES;
+        uintptr_t to = from + ((next < end ? next : end) - start);
+        if (leaf != NULL && (hide ? make_hidden(leaf) : atomic_load(&leaf->hidden)) != NULL)
+            move(leaf, from, to, hide);
+        else
+            all = false;
+    }
+    return all;
+}
+
+bool handed_out_hide(uintptr_t start, size_t bytes)
+{
+    return move_all(start, bytes, true);
+}
+
+void handed_out_show(uintptr_t start, size_t bytes)
+{
+    (void)move_all(start, bytes, false);
+}
+
 void handed_out_forget(uintptr_t start, size_t bytes)
 {
     /* munmap() and madvise() also round the end up to a page. */
@@ -168,16 +241,21 @@ void handed_out_forget(uintptr_t start, size_t bytes)
             continue;
         uintptr_t from = start % LEAF_BYTES;
         uintptr_t to = from + ((next < end ? next : end) - start);
+        _Atomic uint64_t *hidden = atomic_load_explicit(&leaf->hidden, memory_order_acquire);
         /* The bits of a whole leaf are given back to the kernel rather than filled with zeroes,
          * because many of their pages may never have been touched. */
         if (to - from == LEAF_BYTES && !direct_forbidden) {
             direct_call3(SYS_madvise, (long)leaf, offsetof(struct handed_out_leaf, noted),
                          4 /* MADV_DONTNEED */);
+            if (hidden != NULL)
+                direct_call3(SYS_madvise, (long)hidden, LEAF_WORDS * sizeof *hidden, 4);
             memset((void *)leaf->noted, 0, sizeof leaf->noted);
             continue;
         }
         count_pages(leaf, from, to, true);
         change(leaf->granules, from >> GRANULE_BITS, to >> GRANULE_BITS, CLEAR);
+        if (hidden != NULL)
+            change(hidden, from >> GRANULE_BITS, to >> GRANULE_BITS, CLEAR);
         change(leaf->pages, from >> HANDED_OUT_PAGE_SHIFT, to >> HANDED_OUT_PAGE_SHIFT, CLEAR);
     }
 }

@@ -5,7 +5,7 @@
  * one bit for each OS page of 4 KiB. One leaf of the record covers 1 GiB of addresses. An extent is
  * 2 MiB of addresses. A granule or page is noted if it is recorded as handed out.
  *
- *     granule g is noted  <=>  its own bit or the bit of its page is set
+ *     granule g is noted  <=>  its own bit, its hidden bit or the bit of its page is set
  *     leaf->noted[e]      ==   OS pages of extent e with a noted granule
  *     leaf->held[e]       ==   OS pages of extent e that the allocator has from the kernel
  *
@@ -39,13 +39,16 @@ struct handed_out_leaf {
     _Atomic uint16_t held[HANDED_OUT_EXTENTS];
     uintptr_t start;              /* first address of its 1 GiB */
     struct handed_out_leaf *next; /* in the list of all leaves */
+    /* Hidden bits: as many as `granules`. NULL if there are none. */
+    _Atomic(_Atomic uint64_t *) hidden;
 };
 
 extern _Atomic(struct handed_out_leaf *) handed_out_leaves[HANDED_OUT_LEAVES]
     __attribute__((visibility("hidden")));
 
 /* Returns true if the granule at `address` has its own bit set. False does not mean that the
- * granule is new, because the function ignores the bit of the page. Returns false for NULL. */
+ * granule is new, because the function ignores the bit of the page and the hidden bit. Returns
+ * false for NULL. */
 static inline __attribute__((always_inline)) bool handed_out_is_noted(const void *address)
 {
     uintptr_t start = (uintptr_t)address;
@@ -63,6 +66,12 @@ static inline __attribute__((always_inline)) bool handed_out_is_noted(const void
 /* Records that a block was handed out. Returns true if the first granule of the block was never
  * handed out before. */
 bool handed_out_add(const void *block, size_t bytes);
+
+/* Hides the bits of the noted granules of [start, start + bytes): handed_out_is_noted() returns
+ * false for them, and they stay noted. Granules that are noted later have to be hidden again.
+ * handed_out_show() undoes this. Returns false if there is no memory for the hidden bits. */
+bool handed_out_hide(uintptr_t start, size_t bytes);
+void handed_out_show(uintptr_t start, size_t bytes);
 
 /* Returns the first leaf in the list of all leaves, or NULL if there are none. */
 struct handed_out_leaf *handed_out_first(void);

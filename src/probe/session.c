@@ -132,6 +132,11 @@ static long reserve(int fd, uint64_t from, uint64_t to)
     return 0;
 }
 
+long session_reserve(int fd, uint64_t bytes)
+{
+    return reserve(fd, 0, bytes);
+}
+
 /* Makes the file longer by `bytes`, rounded up to OS pages, and maps the new piece. Returns its
  * address, or -errno. */
 static long extend(int flags, uint64_t bytes)
@@ -388,6 +393,18 @@ static int begin(void)
      * magic. */
     memcpy(head->magic, PROFILE_MAGIC, sizeof head->magic);
     return ON;
+}
+
+bool session_path(char *to, size_t room, const char *ending)
+{
+    struct text text = text_over(to, room);
+    if (session.head == NULL || in_spare)
+        return false;
+    size_t length = strlen(path) - strlen(".probe");
+    for (size_t i = 0; i < length; i++)
+        text_add_char(&text, path[i]);
+    text_add(&text, ending);
+    return !text.truncated;
 }
 
 const char *session_library(void)

@@ -53,6 +53,13 @@ bool session_option_is(const char *name, const char *value);
 /* Returns the path of this library, or NULL before the process has begun to count. */
 const char *session_library(void);
 
+/* Writes the path of a file beside the probe's file: the same name with another ending. Returns
+ * false if the process has no file of its own or the path is too long. */
+bool session_path(char *to, size_t room, const char *ending);
+
+/* Makes a new file `bytes` long and reserves its disk blocks. Returns 0 or -errno. */
+long session_reserve(int fd, uint64_t bytes);
+
 /* Returns true if this process has a file to count in. The first call creates the file. Returns
  * false if the probe is off, if libc has not set up the environment yet, or while another call is
  * creating the file. */

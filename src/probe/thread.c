@@ -4,6 +4,7 @@
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
+#include "probe/layout.h"
 #include "probe/live.h"
 #include "probe/next.h"
 #include "probe/own_stack.h"
@@ -101,6 +102,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
         own_stack_arm(me);
     if (session.head->dispatch == 0) {
         live_begin();
+        layout_begin();
         kernel_calls_begin(me);
         perf_events_begin();
     }
@@ -274,6 +276,7 @@ void thread_end_process(int exit_code)
         return;
     if (guard == THREAD_OUTSIDE)
         thread_state.guard = THREAD_INSIDE;
+    layout_end();
     session_end(exit_code, live_now());
     thread_state.guard = guard;
 }
@@ -285,6 +288,7 @@ void thread_end_process(int exit_code)
 static void begin_anew(struct thread_state *me)
 {
     session_forked();
+    layout_forked();
     watched_forked();
     own_stack_forked();
     live_forked(me);

@@ -4,11 +4,11 @@
 #include "record/profile.h"
 
 /* The table has 64 parts (shards), so that threads seldom wait for the lock of a shard. All shards
- * together hold 8,192 blocks. A full table thus fills one in 16 of the 131,072 slots of the filter.
+ * together hold 8,128 blocks. A full table thus fills one in 16 of the 131,072 slots of the filter.
  * So one in 16 frees of unwatched blocks passes the filter and searches the table in vain. */
 enum {
     SHARDS = 1 << WATCHED_SHARDS_SHIFT,
-    SHARD_BLOCKS = 128,
+    SHARD_BLOCKS = WATCHED_MARK - 1, /* a slot of the filter counts up to this many */
 };
 
 /* Size classes by usable bytes: one for each 16 bytes up to FINE_MOST, then four an octave. */
@@ -73,17 +73,37 @@ uint64_t watched_filter_bytes(void)
     return (uint64_t)__builtin_popcountll(pages) << FILTER_PAGE_SHIFT;
 }
 
+static void note_page(const _Atomic uint8_t *slot)
+{
+    uint64_t page = UINT64_C(1) << ((size_t)(slot - watched_filter) >> FILTER_PAGE_SHIFT);
+    if ((atomic_load_explicit(&filter_pages, memory_order_relaxed) & page) == 0)
+        atomic_fetch_or_explicit(&filter_pages, page, memory_order_relaxed);
+}
+
 /* Adds `change` to the number of watched blocks in the filter slot of `block`. The caller holds the
  * shard's lock, as do the callers of all other static functions below. */
 static void filter_add(uintptr_t block, int change)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot((void *)block)];
-    uint64_t page = UINT64_C(1) << ((size_t)(slot - watched_filter) >> FILTER_PAGE_SHIFT);
-    if ((atomic_load_explicit(&filter_pages, memory_order_relaxed) & page) == 0)
-        atomic_fetch_or_explicit(&filter_pages, page, memory_order_relaxed);
-    atomic_store_explicit(slot,
-                          (uint8_t)(atomic_load_explicit(slot, memory_order_relaxed) + change),
-                          memory_order_relaxed);
+    note_page(slot);
+    atomic_fetch_add_explicit(slot, (uint8_t)change, memory_order_relaxed);
+}
+
+void watched_mark(const void *block)
+{
+    _Atomic uint8_t *slot = &watched_filter[watched_slot(block)];
+    if ((atomic_load_explicit(slot, memory_order_relaxed) & WATCHED_MARK) != 0)
+        return;
+    note_page(slot);
+    atomic_fetch_or_explicit(slot, WATCHED_MARK, memory_order_relaxed);
+}
+
+void watched_unmark_all(void)
+{
+    for (size_t i = 0; i < COUNT_OF(watched_filter); i++)
+        if ((atomic_load_explicit(&watched_filter[i], memory_order_relaxed) & WATCHED_MARK) != 0)
+            atomic_fetch_and_explicit(&watched_filter[i], (uint8_t)~WATCHED_MARK,
+                                      memory_order_relaxed);
 }
 
 /* Adds to a total. Totals are only written under the lock. */

@@ -10,7 +10,7 @@
  * account.c calls these functions from any thread, with the guard at THREAD_INSIDE
  * (thread_state.h). Always:
  *
- *     watched_filter[watched_slot(block)] == 0  =>  the block is not watched
+ *     watched_filter[watched_slot(block)] == 0  =>  the block is neither watched nor marked
  *     watched_live().bytes                      ==  sum over watched blocks of weight * bytes
  *     watched_live().usable                     ==  sum over watched blocks of weight * usable
  */
@@ -24,6 +24,7 @@
 enum {
     WATCHED_FILTER_SHIFT = 17,
     WATCHED_SHARDS_SHIFT = 6,
+    WATCHED_MARK = 0x80, /* a bit of a slot; the other bits are the number of watched blocks */
 };
 
 struct watched {
@@ -46,10 +47,23 @@ static inline uint32_t watched_slot(const void *block)
                       (64 - WATCHED_FILTER_SHIFT));
 }
 
-/* Returns false if the block is surely not watched. */
+/* Returns false if the block is surely neither watched nor marked. */
 static inline bool watched_maybe(const void *block)
 {
     return atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed) != 0;
+}
+
+/* Marks a block, so that its free takes the slow path although it is not watched (layout.h). Any
+ * thread may mark blocks at any time. There is only one mark for all blocks of a slot, and
+ * watched_unmark_all() removes all marks. */
+void watched_mark(const void *block);
+void watched_unmark_all(void);
+
+/* Returns false if the block is surely not watched, but maybe marked. */
+static inline bool watched_maybe_counted(const void *block)
+{
+    return (atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed) &
+            (WATCHED_MARK - 1)) != 0;
 }
 
 /* Returns the bytes of the filter's OS pages of 4 KiB that were ever written. The other pages were

@@ -1,0 +1,379 @@
+"""Where the blocks of a process lie: the probe's second file, as figures with intervals.
+
+The probe writes a file with the ending `.layout` beside its first file, if the layout is wanted.
+src/record/layout.h is the contract. A file may be damaged or forged, so everything is checked.
+Regions of 32 KiB are sampled, and so are allocations. Figures from regions have an interval from
+leaving out each region in turn (the jackknife), and figures from allocations that of a share or of
+a median.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cairn.errors import CairnError
+
+SUFFIX = ".layout"
+MAGIC = b"cairnlay"
+VERSION = 1
+ORDER = 0x01020304
+WAYS = {1: "sampled", 2: "exact"}
+PAGE_BYTES, LINE_BYTES = 4096, 64
+PAGES, BLOCKS, WARMTH, GROUPS = 2048, 2048, 4096, 3
+_WHOLE = 2**32
+"""The threshold at which every region is tracked."""
+_REGIONS_LEAST = 4
+_BLOCKS_LEAST = 20
+"""With fewer regions or allocations than these, nothing is said."""
+_SETS_LEAST = 200
+"""The least number of large blocks: 64 sets have some chance of differing with fewer."""
+_LARGE_BYTES = 4096
+_QUICK, _SLOW = 16, 1000
+"""Operations since the free: up to _QUICK the memory is warm, above _SLOW it is cold."""
+_TAIL = 0.025
+"""Probability that the true value lies beyond either end of an interval."""
+
+Records = NDArray[np.void]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """An estimate with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Allocations of one size group. A share or a distance is None if there were too few."""
+
+    sampled: int
+    """Allocations in the sample."""
+    straddling: Figure | None
+    """Share of blocks on more cache lines than a block of that size needs."""
+    distance_bytes: Figure | None
+    """Median distance between a block and the block that the thread got next."""
+    same_line: Figure | None
+    """Share of next blocks that begin on the same cache line; the four shares make 1."""
+    next_line: Figure | None
+    same_page: Figure | None
+    """On the same page, but further than on the next line."""
+    further: Figure | None
+    header_bytes: Figure | None
+    """Median number of bytes between a block and the next one of equal size, if they lie within
+    4 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the blocks of one process lie. A figure is None if too little was seen."""
+
+    way: str
+    """"sampled" or "exact"."""
+    regions: int
+    """Regions of 32 KiB with live blocks that were tracked at the snapshot."""
+    pages: int
+    """Their pages with live blocks."""
+    snapshot_ns: int
+    """The time of the snapshot since the process began."""
+    snapshot_bytes: int
+    """Live bytes at the snapshot."""
+    most_bytes: int
+    """The most live bytes when a snapshot was considered."""
+    is_stopped: bool
+    """Whether tracking ended, because it took too large a part of the time."""
+    page_use: Figure | None
+    """Bytes of live blocks on a page by the bytes of the page, over pages with live blocks."""
+    line_use: Figure | None
+    """The same of cache lines."""
+    pages_per_mib: Figure | None
+    """Pages with live blocks for each MiB of live blocks."""
+    lines_per_mib: Figure | None
+    active_conflicts: Figure | None
+    """Share of the lines with live blocks of several threads that were handed out so."""
+    passive_conflicts: Figure | None
+    """The same, where another thread than the block's own had freed the memory before."""
+    reused: int
+    """Allocations in tracked regions that got the address of a freed block."""
+    reuse_operations: Figure | None
+    """Median number of operations of the thread from the free to the next use."""
+    quick_reuse: Figure | None
+    """Share of these uses within 16 operations by the thread that had freed the block."""
+    slow_reuse: Figure | None
+    """Share after more than 1,000 operations, by the same thread."""
+    other_reuse: Figure | None
+    """Share by another thread."""
+    set_share: Figure | None
+    """Share of the blocks of 4 KiB and more that begin in the fullest of the 64 sets of L1."""
+    neighbours: tuple[Neighbours, ...]
+    """For each size group."""
+
+
+def layout_type(order: str) -> np.dtype[np.void]:
+    """struct layout_file of src/record/layout.h, for byte order "<" or ">"."""
+    u2, u4, u8 = order + "u2", order + "u4", order + "u8"
+    totals = [
+        (name, u8)
+        for name in ("regions", "pages", "lines", "blocks", "bytes", "active", "passive")
+    ]
+    page = [("region", u4)] + [
+        (name, u2) for name in ("bytes", "lines", "blocks", "active", "passive", "huge")
+    ]
+    block = [(name, u4) for name in ("address", "bytes", "usable", "next_bytes")]
+    warmth = [(name, u4) for name in ("operations", "region", "other", "used")]
+    return np.dtype(
+        [
+            ("magic", "S8"),
+            *((name, u4) for name in ("order", "version", "bytes", "way", "process", "stopped")),
+            *((name, u8) for name in ("ns_begin", "gap", "threshold", "events", "writing")),
+            *(
+                (f"snapshot_{name}", u8)
+                for name in ("ns", "threshold", "bytes")
+            ),
+            *((name, u8) for name in ("most_bytes", "page_count")),
+            ("totals", np.dtype(totals)),
+            ("seen", u8, GROUPS),
+            ("warm_seen", u8),
+            ("pages", np.dtype(page), PAGES),
+            ("blocks", np.dtype([*block, ("distance", order + "i8")]), (GROUPS, BLOCKS)),
+            ("warmth", np.dtype(warmth), WARMTH),
+        ]
+    )
+
+
+_TYPES = (layout_type("<"), layout_type(">"))
+
+
+def of(folder: Path, pid: int, begin_ns: int) -> Layout | None:
+    """Returns the layout of the process that began at `begin_ns`; None if it has no file.
+
+    Raises CairnError for a damaged file.
+    """
+    for path in sorted(folder.glob(f"{pid}.*{SUFFIX}")):
+        found = _record(path)
+        if found is not None and int(found["ns_begin"]) == begin_ns:
+            return layout(found)
+    return None
+
+
+def _record(path: Path) -> np.void | None:
+    """Reads a file; None if it has no magic or no snapshot, because its process ended early."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CairnError(f"{path} is not a readable layout: it is not a regular file")
+            content = file.read(_TYPES[0].itemsize)
+    except OSError as error:
+        raise CairnError(f"cannot read {path}: {error.strerror or error}") from error
+    if not content[: len(MAGIC)].strip(b"\0"):
+        return None
+    if content[: len(MAGIC)] != MAGIC:
+        raise CairnError(f"{path} is not a readable layout: its first bytes are not those of one")
+    if len(content) < _TYPES[0].itemsize:
+        raise CairnError(f"{path} is not a readable layout: it is cut off")
+    for kind in _TYPES:
+        found: np.void = np.frombuffer(content, kind)[0]
+        if found["order"] == ORDER:
+            break
+    else:
+        raise CairnError(f"{path} is not a readable layout: its byte order is unknown")
+    if found["version"] != VERSION or found["bytes"] != kind.itemsize:
+        raise CairnError(f"{path} is not a readable layout: its probe was built from other sources")
+    if int(found["way"]) not in WAYS or found["page_count"] > PAGES:
+        raise CairnError(f"{path} is not a readable layout: its head is damaged")
+    return None if found["writing"] % 2 or not found["snapshot_ns"] else found
+
+
+def layout(found: np.void) -> Layout:
+    """Returns the figures of a file's content."""
+    totals = {name: int(found["totals"][name]) for name in found["totals"].dtype.names or ()}
+    pages = found["pages"][: int(found["page_count"])]
+    part = min(1.0, int(found["snapshot_threshold"]) / _WHOLE)
+
+    def ratio(above: str, below: str, unit: float) -> Figure | None:
+        return _ratio(pages, totals, above, below, unit, part)
+
+    warmth = found["warmth"][found["warmth"]["used"] == 1]
+    same = warmth["other"] == 0
+    operations = warmth["operations"].astype(float)
+    return Layout(
+        way=WAYS[int(found["way"])],
+        regions=totals["regions"],
+        pages=totals["pages"],
+        snapshot_ns=int(found["snapshot_ns"]),
+        snapshot_bytes=int(found["snapshot_bytes"]),
+        most_bytes=int(found["most_bytes"]),
+        is_stopped=bool(found["stopped"]),
+        page_use=ratio("bytes", "pages", 1 / PAGE_BYTES),
+        line_use=ratio("bytes", "lines", 1 / LINE_BYTES),
+        pages_per_mib=ratio("pages", "bytes", 1 << 20),
+        lines_per_mib=ratio("lines", "bytes", 1 << 20),
+        active_conflicts=ratio("active", "lines", 1),
+        passive_conflicts=ratio("passive", "lines", 1),
+        reused=int(found["warm_seen"]),
+        reuse_operations=_by_region(warmth[same], lambda of: float(np.median(of["operations"]))),
+        quick_reuse=_share_by_region(warmth, same & (operations <= _QUICK)),
+        slow_reuse=_share_by_region(warmth, same & (operations > _SLOW)),
+        other_reuse=_share_by_region(warmth, ~same),
+        set_share=_set_share(found),
+        neighbours=tuple(_neighbours(found["blocks"][group]) for group in range(GROUPS)),
+    )
+
+
+def _t_quantile(freedom: int) -> float:
+    """The 97.5 % quantile of Student's distribution, by Hill's series of the normal one."""
+    z = 1.959963984540054
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    exact = {1: 12.706, 2: 4.303, 3: 3.182}
+    series = z + sum(term / freedom ** (k + 1) for k, term in enumerate(terms))
+    return exact.get(freedom, series)
+
+
+def _ratio(
+    pages: Records, totals: dict[str, int], above: str, below: str, unit: float, part: float
+) -> Figure | None:
+    """The ratio of two sums over the pages, times `unit`; of "pages" the sum is their number."""
+    if not totals[below]:
+        return None
+    value = totals[above] / totals[below] * unit
+    if part >= 1:
+        return Figure(value, value, value)
+    if not len(pages):
+        return None
+    _, places = np.unique(pages["region"], return_inverse=True)
+    regions = int(places.max()) + 1
+    if regions < _REGIONS_LEAST:
+        return None
+    one, other = (
+        np.bincount(places, _column(pages, name), regions) for name in (above, below)
+    )
+    left = other.sum() - other
+    if not (left > 0).all():
+        return None
+    without = (one.sum() - one) / left * unit
+    variance = (1 - part) * (regions - 1) / regions * float(((without - without.mean()) ** 2).sum())
+    away = _t_quantile(regions - 1) * math.sqrt(variance)
+    most = 1.0 if unit <= 1 else math.inf
+    return Figure(value, max(0.0, value - away), max(value, min(most, value + away)))
+
+
+def _column(pages: Records, name: str) -> Floats:
+    return np.ones(len(pages)) if name == "pages" else pages[name].astype(float)
+
+
+def _share(among: Sequence[bool] | NDArray[np.bool_]) -> Figure | None:
+    """The share of true values, with the interval by Wilson."""
+    n = len(among)
+    if n < _BLOCKS_LEAST:
+        return None
+    share, z = float(np.mean(among)), 1.959963984540054
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    away = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return Figure(share, max(0.0, min(share, middle - away)), min(1.0, max(share, middle + away)))
+
+
+def _median(values: Floats) -> Figure | None:
+    """The median, with the interval between two of the values (the binomial distribution)."""
+    n = len(values)
+    if n < _BLOCKS_LEAST:
+        return None
+    ordered = np.sort(values)
+    away = 1.959963984540054 * math.sqrt(n) / 2
+    low, high = math.floor((n - 1) / 2 - away), math.ceil((n - 1) / 2 + away)
+    return Figure(
+        float(np.median(ordered)), float(ordered[max(0, low)]), float(ordered[min(n - 1, high)])
+    )
+
+
+def _by_region(warmth: Records, figure: Callable[[Records], float]) -> Figure | None:
+    """A figure of events, with the interval from drawing the regions again."""
+    if len(warmth) < _BLOCKS_LEAST:
+        return None
+    regions, places = np.unique(warmth["region"], return_inverse=True)
+    groups = [np.flatnonzero(places == k) for k in range(len(regions))]
+    draws = np.random.default_rng(len(warmth)).integers(len(groups), size=(200, len(groups)))
+    if len(groups) < _REGIONS_LEAST:
+        draws = draws[:0]
+        each = np.random.default_rng(1).integers(len(warmth), size=(200, len(warmth)))
+        found = [figure(warmth[one]) for one in each]
+    else:
+        found = [figure(warmth[np.concatenate([groups[k] for k in one])]) for one in draws]
+    value = figure(warmth)
+    low, high = np.quantile(found, (_TAIL, 1 - _TAIL))
+    return Figure(value, min(value, float(low)), max(value, float(high)))
+
+
+def _share_by_region(warmth: Records, among: NDArray[np.bool_]) -> Figure | None:
+    marked = np.empty(len(warmth), [("region", "u4"), ("is_one", "f8")])
+    marked["region"], marked["is_one"] = warmth["region"], among
+    return _by_region(marked, lambda of: float(of["is_one"].mean()))
+
+
+def _neighbours(entries: Records) -> Neighbours:
+    entries = entries[entries["bytes"] != 0]
+    address, size = entries["address"].astype(np.int64), entries["bytes"].astype(np.int64)
+    lines = (address + size - 1) // LINE_BYTES - address // LINE_BYTES + 1
+    paired = entries["next_bytes"] != 0
+    near, away = address[paired], entries["distance"][paired].astype(np.int64)
+    line = (near + away) // LINE_BYTES - near // LINE_BYTES
+    page = (near + away) // PAGE_BYTES == near // PAGE_BYTES
+    same_line, next_line = line == 0, np.abs(line) == 1
+    same_page = page & ~same_line & ~next_line
+    equal = entries[paired & (entries["next_bytes"] == entries["bytes"])]
+    room = np.maximum(equal["usable"], equal["bytes"]).astype(np.int64)
+    between = np.abs(equal["distance"].astype(np.int64)) - room
+    between = between[(between >= 0) & (between + room <= PAGE_BYTES)]
+    return Neighbours(
+        sampled=len(entries),
+        straddling=_share(lines > -(-size // LINE_BYTES)),
+        distance_bytes=_median(np.abs(away).astype(float)),
+        same_line=_share(same_line),
+        next_line=_share(next_line),
+        same_page=_share(same_page),
+        further=_share(~(same_line | next_line | same_page)),
+        header_bytes=_median(between.astype(float)),
+    )
+
+
+def _set_share(found: np.void) -> Figure | None:
+    """The share in the fullest set.
+
+    The fullest set of one half of the blocks is counted in the other half, because the fullest set
+    by chance would always have too many.
+    """
+    sets, weights = [], []
+    for group, per_block in enumerate((int(found["gap"]), int(found["gap"]), 1)):
+        entries = found["blocks"][group]
+        entries = entries[entries["bytes"] >= _LARGE_BYTES]
+        sets.append((entries["address"] >> 6 & 63).astype(int))
+        kept = max(1, int(np.count_nonzero(found["blocks"][group]["bytes"])))
+        weights.append(np.full(len(entries), per_block * int(found["seen"][group]) / kept))
+    places, weight = np.concatenate(sets), np.concatenate(weights)
+    if len(places) < _SETS_LEAST:
+        return None
+    shares = []
+    for half in (0, 1):
+        chosen, other = slice(half, None, 2), slice(1 - half, None, 2)
+        fullest = int(np.bincount(places[chosen], weight[chosen], 64).argmax())
+        shares.append(float(weight[other][places[other] == fullest].sum() / weight[other].sum()))
+    value = sum(shares) / 2
+    effective = float(weight.sum() ** 2 / (weight**2).sum())
+    error = 1.96 * math.sqrt(value * (1 - value) / effective) + 1 / effective
+    return Figure(value, max(0.0, value - error), min(1.0, value + error))

@@ -1,0 +1,64 @@
+/* layout.h - records where the blocks of the process lie: how full the OS pages and cache lines are
+ * that live blocks touch, how far apart consecutive blocks are, and how recently their memory was
+ * freed. record/layout.h describes the result.
+ *
+ * Address space is divided into regions of 32 KiB. The blocks in tracked regions are seen by the
+ * slow paths of account.h alone, so untracked ones cost nothing:
+ *
+ *     a granule of a tracked region, or of the LAYOUT_MARGIN bytes before one, is never set in
+ *     handed_out_leaf.granules (handed_out_hide())     =>  its allocation takes the slow path
+ *     a live block that touches a tracked region is marked in watched_filter
+ *                                                      =>  its free takes the slow path
+ *
+ * A block of up to LAYOUT_MARGIN bytes that touches a region begins in it or in the margin before
+ * it. A longer block of up to 32 KiB begins or ends in each region that it touches, and account.h
+ * looks at both ends. Larger blocks always take the slow path. So every block that touches a
+ * tracked region is seen.
+ *
+ * A region is tracked from its first block on, if its hash is below the threshold. The threshold
+ * falls by half, and regions above it are forgotten, when too many regions or blocks are tracked or
+ * when tracking takes more than a fixed share of the time. CAIRN_PROBE_LAYOUT=exact tracks all
+ * regions, at any price.
+ *
+ * account.c calls these functions from any thread, with the guard at THREAD_INSIDE
+ * (thread_state.h). A child of fork has no layout. If there is no memory or no room for the file,
+ * there is no layout.
+ */
+#ifndef CAIRN_PROBE_LAYOUT_H
+#define CAIRN_PROBE_LAYOUT_H
+
+#include "probe/thread_state.h"
+#include "record/layout.h"
+
+enum { LAYOUT_MARGIN = PROFILE_SMALL_MAX };
+
+/* enum layout_way. Chosen before the first thread counts. Can become LAYOUT_OFF. */
+extern uint8_t layout_way __attribute__((visibility("hidden")));
+
+/* Creates the file, if CAIRN_PROBE_LAYOUT is "sampled" or "exact". Called once for each program, by
+ * its first thread that counts. */
+void layout_begin(void);
+
+/* Adds a block that the thread got. */
+void layout_add(struct thread_state *me, const void *block, size_t bytes);
+
+/* Adds a block to the sample of all allocations. The next allocation of the thread then has to call
+ * layout_add(), which adds the distance of the two. `usable` is 0 if it is not known. */
+void layout_sample(struct thread_state *me, const void *block, size_t bytes, size_t usable);
+
+/* Removes a block that the thread is about to give back. layout_restore() adds it again, because
+ * realloc failed. */
+void layout_remove(struct thread_state *me, const void *block);
+void layout_restore(struct thread_state *me, const void *block);
+
+/* Takes a snapshot, if it has more live bytes than the one that is kept. */
+void layout_moment(void);
+
+/* The same at the end of the process, where a signal handler may have interrupted a function that
+ * holds the lock. */
+void layout_end(void);
+
+/* Called in the child of a fork. */
+void layout_forked(void);
+
+#endif
