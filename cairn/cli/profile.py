@@ -57,6 +57,13 @@ if TYPE_CHECKING:
     "allocator (exact: 3 to 5 ns). Otherwise they are estimated.",
 )  # fmt: skip
 @click.option(
+    "--layout", type=click.Choice(["off", "sampled", "exact"]), default="off", show_default=True,
+    help="Say where blocks lie: how full their pages and cache lines are, how far apart they are, "
+    "and how soon freed memory is used again. In a sample of the memory (sampled, at most 5 % more "
+    "time), or in all of it (exact, which costs half of the live memory and several times the "
+    "time).",
+)  # fmt: skip
+@click.option(
     "--no-cpu-timers", is_flag=True,
     help="Use no timers of CPU time. They check the kernel's clock, or replace it where it is not "
     "permitted.",
@@ -128,10 +135,10 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
     command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, live: str,
-    no_cpu_timers: bool, runs: int | None, counters: tuple[str, ...] | None, delay: float | None,
-    duration: float | None, toggle: str | None, load: str | None, overhead: bool,
-    instructions: bool, full: bool, as_json: str | None, as_csv: str | None, force: bool,
-    keep: Path | None, read: Path | None, color: str,
+    layout: str, no_cpu_timers: bool, runs: int | None, counters: tuple[str, ...] | None,
+    delay: float | None, duration: float | None, toggle: str | None, load: str | None,
+    overhead: bool, instructions: bool, full: bool, as_json: str | None, as_csv: str | None,
+    force: bool, keep: Path | None, read: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program, and how much CPU time it takes.
 
@@ -186,6 +193,7 @@ def profile(
         "KERNEL": kernel_calls,
         "PATHS": paths,
         "LIVE": live,
+        "LAYOUT": layout,
         "TIMER": "off" if no_cpu_timers else "on",
     }
     if counters:

@@ -34,7 +34,8 @@ click.rich_click.OPTION_GROUPS = {
     ],
     "cairn profile": [
         {"name": "What to count, and how", "options": [
-            "-a", "--gap", "--paths", "--kernel-calls", "--counters", "--no-cpu-timers"]},
+            "-a", "--gap", "--paths", "--layout", "--kernel-calls", "--counters",
+            "--no-cpu-timers"]},
         {"name": "When", "options": ["--delay", "--duration", "--signal"]},
         {"name": "Report", "options": [
             "--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},

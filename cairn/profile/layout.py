@@ -33,8 +33,8 @@ _WHOLE = 2**32
 _REGIONS_LEAST = 4
 _BLOCKS_LEAST = 20
 """With fewer regions or allocations than these, nothing is said."""
-_SETS_LEAST = 200
-"""The least number of large blocks: 64 sets have some chance of differing with fewer."""
+_SETS_LEAST = 40
+"""The least number of sampled blocks of which the fullest set is told."""
 _LARGE_BYTES = 4096
 _QUICK, _SLOW = 16, 1000
 """Operations since the free: up to _QUICK the memory is warm, above _SLOW it is cold."""
@@ -89,8 +89,6 @@ class Layout:
     """The time of the snapshot since the process began."""
     snapshot_bytes: int
     """Live bytes at the snapshot."""
-    most_bytes: int
-    """The most live bytes when a snapshot was considered."""
     is_stopped: bool
     """Whether tracking ended, because it took too large a part of the time."""
     page_use: Figure | None
@@ -121,11 +119,10 @@ class Layout:
 
 
 def layout_type(order: str) -> np.dtype[np.void]:
-    """struct layout_file of src/record/layout.h, for byte order "<" or ">"."""
+    """Struct layout_file of src/record/layout.h, for byte order "<" or ">"."""
     u2, u4, u8 = order + "u2", order + "u4", order + "u8"
     totals = [
-        (name, u8)
-        for name in ("regions", "pages", "lines", "blocks", "bytes", "active", "passive")
+        (name, u8) for name in ("regions", "pages", "lines", "blocks", "bytes", "active", "passive")
     ]
     page = [("region", u4)] + [
         (name, u2) for name in ("bytes", "lines", "blocks", "active", "passive", "huge")
@@ -137,11 +134,8 @@ def layout_type(order: str) -> np.dtype[np.void]:
             ("magic", "S8"),
             *((name, u4) for name in ("order", "version", "bytes", "way", "process", "stopped")),
             *((name, u8) for name in ("ns_begin", "gap", "threshold", "events", "writing")),
-            *(
-                (f"snapshot_{name}", u8)
-                for name in ("ns", "threshold", "bytes")
-            ),
-            *((name, u8) for name in ("most_bytes", "page_count")),
+            *((f"snapshot_{name}", u8) for name in ("ns", "threshold", "bytes")),
+            ("page_count", u8),
             ("totals", np.dtype(totals)),
             ("seen", u8, GROUPS),
             ("warm_seen", u8),
@@ -214,7 +208,6 @@ def layout(found: np.void) -> Layout:
         pages=totals["pages"],
         snapshot_ns=int(found["snapshot_ns"]),
         snapshot_bytes=int(found["snapshot_bytes"]),
-        most_bytes=int(found["most_bytes"]),
         is_stopped=bool(found["stopped"]),
         page_use=ratio("bytes", "pages", 1 / PAGE_BYTES),
         line_use=ratio("bytes", "lines", 1 / LINE_BYTES),
@@ -243,7 +236,7 @@ def _t_quantile(freedom: int) -> float:
     )
     exact = {1: 12.706, 2: 4.303, 3: 3.182}
     series = z + sum(term / freedom ** (k + 1) for k, term in enumerate(terms))
-    return exact.get(freedom, series)
+    return exact[freedom] if freedom in exact else float(series)
 
 
 def _ratio(
@@ -261,9 +254,7 @@ def _ratio(
     regions = int(places.max()) + 1
     if regions < _REGIONS_LEAST:
         return None
-    one, other = (
-        np.bincount(places, _column(pages, name), regions) for name in (above, below)
-    )
+    one, other = (np.bincount(places, _column(pages, name), regions) for name in (above, below))
     left = other.sum() - other
     if not (left > 0).all():
         return None

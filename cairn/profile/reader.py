@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from cairn.errors import CairnError, UsageError
 from cairn.profile import live, lock_records
+from cairn.profile.layout import of as layout_of
 from cairn.profile.tally import (  # fmt: skip
     ALLOCATING,
     BUCKETS,
@@ -284,7 +285,10 @@ def gather(
             f"{folder} holds no profile; 'cairn profile --keep {folder} -- PROG' makes one"
         )
     tree = tree or _read_tree(folder)
-    return replace(found, tree=tree, clock=tree.clock if tree is not None else None)
+    clock = tree.clock if tree is not None else None
+    largest = found.largest
+    lies = layout_of(folder, largest.pid, largest.begin_ns)
+    return replace(found, tree=tree, clock=clock, layout=lies)
 
 
 def _escaped(text: str) -> str:

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from cairn.profile.layout import Layout
+
 ALLOCATING = (
     "malloc",
     "calloc",
@@ -579,6 +581,8 @@ class Profile:
     """None if the folder has no `run.json`."""
     clock: KernelClock | None = None
     """None if the kernel's clock was not asked for."""
+    layout: Layout | None = None
+    """Where the blocks of the process with the most live bytes lie; None if not recorded."""
 
     @property
     def missing(self) -> tuple[Missing, ...]:

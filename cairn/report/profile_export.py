@@ -51,6 +51,8 @@ from cairn.profile.tally import (
     lasting,
 )
 from cairn.report.formatting import printable
+from cairn.report.layout_table import TITLE
+from cairn.report.layout_table import rows as layout_rows
 from cairn.report.profile import allocator_of, program_of
 from cairn.report.profile_answer import peaks
 from cairn.report.profile_gaps import gaps
@@ -142,6 +144,7 @@ def document(
         ],
         "memory": peaks(profile),
         "moments": profile.moments,
+        "layout": profile.layout,
         "findings": list(find(profile)),
         "predictions": [msgspec.to_builtins(one) for one in others],
         "cut_short": [process.pid for process in cut_short(profile.processes, profile.missing)],
@@ -274,6 +277,7 @@ _COLUMNS = (
         *("held_ns", "held_low_ns", "held_high_ns"),
     ),
     *("event", "events", "events_low", "events_high"),
+    *("unit", "value", "value_low", "value_high"),
 )
 
 
@@ -281,12 +285,13 @@ def rows(profile: Profile) -> str:
     """Returns the profile's tables as CSV.
 
     The tables are `cpu time`, `functions`, `counted`, `timed`, `paths`, `kernel`, `locks`,
-    `single locks` and `counters`. An empty field was not measured. In `cpu time` and `functions`,
-    `timed` is the number of clock samples. In `locks`, `operations` counts taken locks, `failed`
-    counts refused trylocks, `timed` counts timed critical sections, and times are waiting times.
-    The row `different locks` counts contended locks. In `single locks`, `group` is the kind,
-    `total_ns` the waiting time, and `share` its share of the life times of all threads. In
-    `counters`, `timed` counts the operations whose events were read.
+    `single locks`, `counters` and `where blocks lie`. An empty field was not measured. In `cpu
+    time` and `functions`, `timed` is the number of clock samples. In `locks`, `operations` counts
+    taken locks, `failed` counts refused trylocks, `timed` counts timed critical sections, and times
+    are waiting times. The row `different locks` counts contended locks. In `single locks`, `group`
+    is the kind, `total_ns` the waiting time, and `share` its share of the life times of all
+    threads. In `counters`, `timed` counts the operations whose events were read. The last table
+    alone has `unit`, `value` and the ends of the value's interval.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
@@ -379,6 +384,16 @@ def _rows(profile: Profile) -> Iterator[dict[str, Any]]:
                 "events": events.value,
                 **within,
             }
+    for row in layout_rows(profile.layout) if profile.layout is not None else ():
+        yield {
+            "table": TITLE,
+            "name": row.key,
+            "group": row.group,
+            "unit": row.unit,
+            "value": row.figure.value,
+            "value_low": row.figure.low,
+            "value_high": row.figure.high,
+        }
 
 
 def _times(line: Line) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from cairn.profile.tables import (
 )
 from cairn.profile.tally import ALLOCATING, FUNCTIONS, GROUPS, PHASES, Profile, lasting
 from cairn.report.formatting import NOT_MEASURED, printable, shortened
+from cairn.report.layout_table import layout_table
 from cairn.report.profile_answer import peaks
 from cairn.report.profile_numbers import (
     digits,
@@ -58,7 +59,7 @@ def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:
     waits = locks is not None and locks.waited_for
     if full or waits or any(one.contended for one in lock_lines(profile)):
         found += [_waiting(profile), _locks(profile)]
-    found += [_events(profile), *_memory(profile)]
+    found += [_events(profile), *_memory(profile), layout_table(profile, full=full)]
     if full:
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
     return tuple(table for table in found if table.rows)

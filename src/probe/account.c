@@ -324,6 +324,8 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
         note_allocation(me, function, bytes, is_new, end);
     if (layout_way != LAYOUT_OFF && block != NULL)
         layout_add(me, block, bytes);
+    if (layout_way == LAYOUT_EXACT && !timed && block != NULL)
+        layout_sample(me, block, bytes, usable_bytes(me, block));
     if ((me->special & (THREAD_TIMED | THREAD_WATCHED)) != 0 && block != NULL) {
         size_t usable = usable_bytes(me, block);
         if (timed && usable != 0)

@@ -38,7 +38,8 @@ struct region {
     uintptr_t head; /* the block that begins before the region and touches it; 0: none */
     size_t head_bytes;
     uint16_t head_thread;
-    uint64_t live[REGION_WORDS]; /* bits of the granules at which live blocks begin */
+    uint64_t live[REGION_WORDS];  /* bits of the granules at which live blocks begin */
+    uint64_t begun[REGION_WORDS]; /* bits of the cells that were ever written */
     struct cell cells[REGION_GRANULES];
 };
 
@@ -60,6 +61,7 @@ static uint64_t next_snapshot; /* tracked_bytes at which the next one is due */
 static uint64_t threshold;     /* of 2^32 */
 static uint64_t seed;
 static struct random lots;
+static uint64_t spent_ticks; /* see spend() */
 
 /* Counts of the blocks that begin in no tracked region and touch one, by a hash of their address.
  * layout_remove() looks for such a block only if its count is not 0. */
@@ -88,23 +90,36 @@ static struct region *region_at(uintptr_t number)
                                 memory_order_acquire);
 }
 
-/* Maps regions. Each mapping is twice as long as the one before it, up to a limit, because
- * own_memory.h remembers few. */
+/* Maps private memory of which only a part will be touched. A huge page would be cleared as a
+ * whole. */
+static void *map_sparse(size_t bytes)
+{
+    void *start = own_memory_map(bytes);
+    if (start != NULL)
+        direct_call3(SYS_madvise, (long)start, (long)bytes, MADV_NOHUGEPAGE);
+    return start;
+}
+
+/* Returns a region without a use. Each mapping has twice as many as the one before it, up to a
+ * limit, because own_memory.h remembers few mappings. */
 static struct region *new_region(void)
 {
-    static size_t count = 32;
-    if (spare == NULL) {
-        struct region *made = own_memory_map(count * sizeof *made);
-        for (size_t i = 0; made != NULL && i < count; i++) {
-            made[i].next = spare;
-            spare = &made[i];
-        }
+    static size_t count = 32, left;
+    static struct region *mapped;
+    struct region *region = spare;
+    if (region != NULL) {
+        spare = region->next;
+        return region;
+    }
+    if (left == 0) {
+        mapped = map_sparse(count * sizeof *mapped);
+        left = mapped != NULL ? count : 0;
         count = count < 4096 ? count * 2 : count;
     }
-    struct region *region = spare;
-    if (region != NULL)
-        spare = region->next;
-    return region;
+    if (left == 0)
+        return NULL;
+    left--;
+    return mapped++;
 }
 
 static void hide(const struct region *region)
@@ -119,7 +134,7 @@ static struct region *track(uintptr_t number)
     _Atomic(struct directory *) *place = &directories[(number >> DIRECTORY_SHIFT) % DIRECTORIES];
     struct directory *directory = atomic_load_explicit(place, memory_order_relaxed);
     if (directory == NULL) {
-        directory = own_memory_map(sizeof *directory);
+        directory = map_sparse(sizeof *directory);
         atomic_store_explicit(place, directory, memory_order_release /* for region_at() */);
     }
     struct region *region = directory != NULL ? new_region() : NULL;
@@ -150,13 +165,22 @@ static void drop_head(struct region *region)
     region->head = 0;
 }
 
+/* Clears what was written, so that no other page of the region is touched. */
+static void clear(struct region *region)
+{
+    for (size_t word = 0; word < REGION_WORDS; word++)
+        for (uint64_t bits = region->begun[word]; bits != 0; bits &= bits - 1)
+            region->cells[word * 64 + (size_t)__builtin_ctzll(bits)] =
+                (struct cell){.state = NEVER};
+    memset(region, 0, offsetof(struct region, cells));
+}
+
 /* Stops tracking the region that `*link` points to. */
 static void forget(struct region **link)
 {
     struct region *region = *link;
-    struct directory *directory =
-        atomic_load_explicit(&directories[(region->number >> DIRECTORY_SHIFT) % DIRECTORIES],
-                             memory_order_relaxed);
+    struct directory *directory = atomic_load_explicit(
+        &directories[(region->number >> DIRECTORY_SHIFT) % DIRECTORIES], memory_order_relaxed);
     atomic_store_explicit(&directory->regions[region->number % (1 << DIRECTORY_SHIFT)], NULL,
                           memory_order_relaxed);
     *link = region->next;
@@ -165,7 +189,7 @@ static void forget(struct region **link)
     drop_head(region);
     tracked_regions--;
     tracked_blocks -= live_blocks(region);
-    memset(region, 0, sizeof *region);
+    clear(region);
     region->next = spare;
     spare = region;
 }
@@ -276,6 +300,7 @@ static void add_page(struct layout_file *to, const struct layout_page *page, uin
 static void write_snapshot(uint64_t live_bytes)
 {
     static struct look look; /* the stack may be small */
+    uint64_t begin = ticks_now();
     __atomic_fetch_add(&file->writing, 1, __ATOMIC_SEQ_CST);
     file->totals = (struct layout_totals){.regions = 0};
     for (const struct region *region = tracked; region != NULL; region = region->next) {
@@ -290,6 +315,7 @@ static void write_snapshot(uint64_t live_bytes)
     file->snapshot_threshold = threshold;
     file->snapshot_bytes = live_bytes;
     __atomic_fetch_add(&file->writing, 1, __ATOMIC_SEQ_CST);
+    spent_ticks += ticks_now() - begin;
 }
 
 /* Takes a snapshot if it is better than the one that is kept: it has more live bytes, and regions
@@ -298,16 +324,18 @@ static void consider(void)
 {
     enum { ENOUGH = 16 };
     uint64_t step = tracked_bytes / (layout_way == LAYOUT_EXACT ? 8 : 4);
-    next_snapshot = tracked_bytes + (step > 4096 ? step : 4096);
+    step = tracked_bytes + (step > 4096 ? step : 4096);
+    next_snapshot = step > next_snapshot ? step : next_snapshot;
     if (session.head == NULL || tracked_regions == 0)
         return;
-    uint64_t live_bytes = live_now().bytes, kept = file->snapshot_bytes;
-    if (live_bytes > file->most_bytes)
-        file->most_bytes = live_bytes;
+    struct live now = live_now();
+    uint64_t kept = file->snapshot_bytes;
     bool regions = tracked_regions >= ENOUGH || tracked_regions >= file->totals.regions;
-    if (file->snapshot_ns == 0 ||
-        (live_bytes >= kept && (regions || live_bytes >= 2 * kept)))
-        write_snapshot(live_bytes);
+    /* Live bytes may be an estimate. Of two snapshots that it cannot tell apart, the later one is
+     * kept: later on, the blocks of a program say more of it. */
+    bool higher = now.bytes + 2 * now.error >= kept;
+    if (file->snapshot_ns == 0 || (higher && (regions || now.bytes >= 2 * kept)))
+        write_snapshot(now.bytes);
 }
 
 /* --- the threshold ---------------------------------------------------------------------------- */
@@ -327,6 +355,7 @@ static void thin_warmth(void)
 
 static void set_threshold(uint64_t wanted)
 {
+    uint64_t begin = ticks_now();
     threshold = file->threshold = wanted;
     watched_unmark_all();
     uint64_t before = tracked_regions;
@@ -342,13 +371,14 @@ static void set_threshold(uint64_t wanted)
     next_snapshot = next_snapshot / 2;
     if (threshold != 0)
         thin_warmth();
+    spent_ticks += ticks_now() - begin;
 }
 
 /* Halves the number of regions. If only FEWEST or fewer were left, tracking ends if it `must` take
  * less time, and goes on as it is otherwise. */
 static void fall(bool must)
 {
-    enum { FEWEST = 8 };
+    enum { FEWEST = 4 };
     uint64_t left = 0;
     for (const struct region *region = tracked; region != NULL; region = region->next)
         left += hash_of(region->number) < threshold / 2;
@@ -360,31 +390,40 @@ static void fall(bool must)
     set_threshold(left < FEWEST ? 0 : threshold / 2);
 }
 
-/* Called for each event in a tracked region. Tracking may take a part in SHARE of the time, and
- * GRACE ticks more. A thread that sleeps saves up to SAVED ticks. */
+/* Returns the CPU time of the process in ticks of the clock, or 0 if it is not known. */
+static uint64_t process_ticks(void)
+{
+    const struct profile_head *head = session.head;
+    if (direct_forbidden || head == NULL)
+        return 0;
+    uint64_t ns = clock_now_ns() - head->ns_begin, ticks = ticks_now() - head->ticks_begin;
+    double rate = ns != 0 ? (double)ticks / (double)ns : 1;
+    return (uint64_t)((double)clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) * rate);
+}
+
+/* Called for each event in a tracked region. Tracking may take a part in SHARE of the process's CPU
+ * time, and GRACE ticks more. The ticks of an event are what it costs the program, most of it by
+ * cache misses. The time of snapshots and of falls is measured. */
 static void spend(bool fresh)
 {
-    enum { SHARE = 32, GRACE = 3000000, SAVED = 2 * GRACE, EVERY = 16 };
-    enum { FRESH_TICKS = 120, EVENT_TICKS = 300 };
+    enum { SHARE = 66, GRACE = 1500000, EVERY = 128, FRESH_TICKS = 400, EVENT_TICKS = 1000 };
     enum { REGIONS = LAYOUT_PAGES / LAYOUT_REGION_PAGES, BLOCKS = 8192 };
-    static int64_t left = GRACE;
     static uint64_t last;
     file->events++;
     if (layout_way == LAYOUT_EXACT || threshold == 0)
         return;
-    left -= fresh ? FRESH_TICKS : EVENT_TICKS;
+    spent_ticks += fresh ? FRESH_TICKS : EVENT_TICKS;
     if (tracked_regions >= REGIONS || (tracked_blocks > BLOCKS && tracked_regions > 16))
         fall(false);
     if (file->events % EVERY != 0)
         return;
-    uint64_t now = ticks_now();
-    left += last != 0 && now > last ? (int64_t)((now - last) / SHARE) : 0;
-    left = left < SAVED ? left : SAVED;
+    uint64_t now = process_ticks(), gained = now > last ? (now - last) / SHARE : 0;
     last = now;
-    if (left >= 0)
+    spent_ticks -= gained < spent_ticks ? gained : spent_ticks;
+    if (spent_ticks <= GRACE)
         return;
-    left = GRACE / 4;
     fall(true);
+    spent_ticks = GRACE / 4 * 3;
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
@@ -443,6 +482,7 @@ static bool begin_cell(struct thread_state *me, struct region *region, size_t gr
         .remote = cell->state == FREED && cell->remote,
     };
     region->live[granule / 64] |= UINT64_C(1) << granule % 64;
+    region->begun[granule / 64] |= UINT64_C(1) << granule % 64;
     tracked_blocks++;
     tracked_bytes += bytes;
     return fresh;
@@ -626,16 +666,23 @@ void layout_begin(void)
     file->way = way;
     file->process = session.head->process;
     file->ns_begin = session.head->ns_begin;
-    file->gap = session.gap;
+    file->gap = way == LAYOUT_EXACT ? 1 : session.gap;
     if (way == LAYOUT_EXACT)
         watched_look_at_all();
     memcpy(file->magic, LAYOUT_MAGIC, sizeof file->magic);
     layout_way = way;
 }
 
+/* A snapshot is due after a growth of live bytes, and after a part of the process's life, so that
+ * all snapshots together take little of it. */
 void layout_moment(void)
 {
+    enum { PART_OF_LIFE = 8, PART_OF_BYTES = 16 };
     if (layout_way == LAYOUT_OFF)
+        return;
+    uint64_t kept = file->snapshot_bytes, lived_ns = clock_now_ns() - file->ns_begin;
+    if ((lived_ns - file->snapshot_ns) * PART_OF_LIFE < lived_ns &&
+        live_now().bytes <= kept + kept / PART_OF_BYTES)
         return;
     futex_lock_take(&lock);
     consider();

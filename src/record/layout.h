@@ -91,9 +91,9 @@ struct layout_file {
     uint32_t bytes; /* of this struct */
     uint32_t way;   /* enum layout_way */
     uint32_t process;
-    uint32_t stopped; /* 1: tracking ended, because the program allocates too often */
+    uint32_t stopped;  /* 1: tracking ended, because the program allocates too often */
     uint64_t ns_begin; /* this and the next one are those of struct profile_head */
-    uint64_t gap;
+    uint64_t gap;      /* one allocation of a small or medium block in `gap` is in `seen` */
     uint64_t threshold;
     uint64_t events; /* allocations and frees in tracked regions */
 
@@ -101,7 +101,6 @@ struct layout_file {
     uint64_t snapshot_ns;        /* since the process began; 0: there is no snapshot */
     uint64_t snapshot_threshold; /* at the snapshot */
     uint64_t snapshot_bytes;     /* requested bytes of all live blocks then, as live.h has them */
-    uint64_t most_bytes;         /* the most such bytes when a snapshot was due */
     uint64_t page_count;         /* used entries of `pages`; 0 if there were too many pages */
     struct layout_totals totals;
 
@@ -112,7 +111,6 @@ struct layout_file {
     struct layout_warmth warmth[LAYOUT_WARMTH];
 };
 
-static_assert(sizeof(struct layout_page) == 16 && sizeof(struct layout_block) == 24,
-              "no padding");
+static_assert(sizeof(struct layout_page) == 16 && sizeof(struct layout_block) == 24, "no padding");
 
 #endif

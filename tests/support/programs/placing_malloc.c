@@ -46,14 +46,14 @@ static _Thread_local int own __attribute__((tls_model("initial-exec"))) = -1;
 
 static void *map(size_t bytes)
 {
-    return mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
 }
 
 static void begin(void)
 {
-    static const char *const names[] = {"packed", "pages", "headers", "fifo",
-                                        "lifo",   "shared", "split",  "sets"};
+    static const char *const names[] = {"packed", "pages",  "headers", "fifo",
+                                        "lifo",   "shared", "split",   "sets"};
     const char *wanted = getenv("PLACE"), *bytes = getenv("PLACE_SIZE");
     for (size_t i = 0; wanted != NULL && i < sizeof names / sizeof *names; i++)
         if (strcmp(wanted, names[i]) == 0)
@@ -117,8 +117,7 @@ void free(void *block)
     pthread_mutex_lock(&lock);
     size_t at = (size_t)((char *)block - base);
     struct area *area = &areas[own < 0 ? 0 : own];
-    if (sizes[at / 16] == size && (kind == FIFO || kind == LIFO) &&
-        area->last - area->first < ring)
+    if (sizes[at / 16] == size && (kind == FIFO || kind == LIFO) && area->last - area->first < ring)
         area->freed[area->last++ % ring] = at;
     pthread_mutex_unlock(&lock);
 }

@@ -1,0 +1,111 @@
+"""The figures of where blocks lie, by name and unit, and their table in the report of a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cairn import units
+from cairn.model import Interval
+from cairn.profile.estimates import LEVEL, Estimate
+from cairn.profile.layout import Figure, Layout
+from cairn.profile.tally import GROUPS, Profile
+from cairn.report.profile_numbers import about, each
+from cairn.report.tables import Cell, Table
+
+TITLE = "where blocks lie"
+_SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
+"""The requested sizes of the blocks in each of GROUPS."""
+_PEAK_LEAST = 0.9
+"""A snapshot with a smaller part of the peak of live bytes is not called the peak."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure. `is_first` is False for those that only the full report shows."""
+
+    key: str
+    """Its name in JSON and CSV."""
+    text: str
+    unit: str
+    """"share", "bytes", "pages", "lines" or "operations"."""
+    group: str | None
+    figure: Figure
+    is_first: bool = True
+
+
+def rows(layout: Layout) -> Iterator[Row]:
+    """Yields the figures that are known, in the order of the table."""
+    several = "lines with blocks of several threads"
+    found: list[tuple[str, str, str, Figure | None, bool]] = [
+        ("page_use", "live bytes on the OS pages they touch", "share", layout.page_use, True),
+        ("line_use", "live bytes on the cache lines they touch", "share", layout.line_use, True),
+        ("pages_per_mib", "pages for each MiB of them", "pages", layout.pages_per_mib, True),
+        ("lines_per_mib", "cache lines for each MiB of them", "lines", layout.lines_per_mib, False),
+        ("active_conflicts", f"{several}, as handed out", "share", layout.active_conflicts, True),
+        (
+            "passive_conflicts",
+            f"{several}, after a free by another",
+            "share",
+            layout.passive_conflicts,
+            True,
+        ),
+        (
+            "reuse_operations",
+            "operations from a free to the next use",
+            "operations",
+            layout.reuse_operations,
+            True,
+        ),
+        ("quick_reuse", "reused within 16 operations", "share", layout.quick_reuse, False),
+        ("slow_reuse", "reused after more than 1,000", "share", layout.slow_reuse, False),
+        ("other_reuse", "reused after a free by another", "share", layout.other_reuse, True),
+        ("set_share", "≥ 4 KiB in the fullest cache set", "share", layout.set_share, True),
+    ]
+    for key, text, unit, figure, is_first in found:
+        if figure is not None:
+            yield Row(key, text, unit, None, figure, is_first)
+    for place, near in enumerate(layout.neighbours):
+        size = _SIZES[place]
+        by_group: list[tuple[str, str, str, Figure | None, bool]] = [
+            ("straddling", "on more lines than needed", "share", near.straddling, place == 0),
+            ("distance_bytes", "to the next block", "bytes", near.distance_bytes, place < 2),
+            ("header_bytes", "between equal neighbours", "bytes", near.header_bytes, place < 2),
+            ("same_line", "next block on the same line", "share", near.same_line, False),
+            ("next_line", "next block one line away", "share", near.next_line, False),
+            ("same_page", "next block on the same page", "share", near.same_page, False),
+            ("further", "next block on another page", "share", near.further, place == 0),
+        ]
+        for key, text, unit, figure, is_first in by_group:
+            if figure is not None:
+                yield Row(key, f"{size}: {text}", unit, GROUPS[place], figure, is_first)
+
+
+def layout_table(profile: Profile, *, full: bool) -> Table:
+    """Returns the table, without rows if the layout was not recorded."""
+    layout = profile.layout
+    if layout is None:
+        return Table("", (TITLE, ""), (), False)
+    cells = tuple(
+        (Cell("  " + row.text), Cell(_value(row))) for row in rows(layout) if full or row.is_first
+    )
+    return Table("", (TITLE, _when(layout, profile)), cells, False)
+
+
+def _when(layout: Layout, profile: Profile) -> str:
+    """Returns the moment of the figures of pages and lines, as the head of the column."""
+    peak = profile.largest.peak_live_bytes
+    if layout.snapshot_bytes >= _PEAK_LEAST * peak:
+        return "at the peak"
+    return f"when {units.size(layout.snapshot_bytes)} were live"
+
+
+def _value(row: Row) -> str:
+    figure = row.figure
+    found = Estimate(figure.value, Interval(figure.low, figure.high, LEVEL))
+    if row.unit == "share":
+        return about(found)
+    if row.unit == "bytes":
+        value, low, high = (units.size(round(n)) for n in (figure.value, figure.low, figure.high))
+        return value if low == high else f"{value} ({low} to {high})"
+    return each(found)
