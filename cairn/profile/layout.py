@@ -125,7 +125,7 @@ def layout_type(order: str) -> np.dtype[np.void]:
         (name, u8) for name in ("regions", "pages", "lines", "blocks", "bytes", "active", "passive")
     ]
     page = [("region", u4)] + [
-        (name, u2) for name in ("bytes", "lines", "blocks", "active", "passive", "huge")
+        (name, u2) for name in ("bytes", "lines", "blocks", "active", "passive", "unused")
     ]
     block = [(name, u4) for name in ("address", "bytes", "usable", "next_bytes")]
     warmth = [(name, u4) for name in ("operations", "region", "other", "used")]

@@ -64,7 +64,7 @@ struct layout_page {
     uint16_t blocks;
     uint16_t active;
     uint16_t passive;
-    uint16_t huge; /* share of the page's mapping that lies in huge pages, in parts of 10,000 */
+    uint16_t unused;
 };
 
 /* A sampled allocation, and the next allocation by the same thread. */

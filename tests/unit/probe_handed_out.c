@@ -95,6 +95,29 @@ TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
     CHECK(fresh > 1000);
 }
 
+/* Hidden granules are noted, but not to handed_out_is_noted(). */
+TEST(hidden_granules_stay_noted_until_they_are_forgotten)
+{
+    uintptr_t start = (UINT64_C(70) << HANDED_OUT_LEAF_SHIFT) - 65536;
+    enum { BYTES = 2 * 65536 }; /* in two leaves */
+    for (uintptr_t at = start; at < start + BYTES; at += 96)
+        CHECK(handed_out_add((void *)at, 48));
+    CHECK(handed_out_hide(start + 4096, BYTES - 8192));
+    for (uintptr_t at = start; at < start + BYTES; at += 96) {
+        bool is_hidden = at >= start + 4096 && at < start + BYTES - 4096;
+        CHECK(handed_out_is_noted((void *)at) == !is_hidden);
+    }
+    for (uintptr_t at = start + 4128; at < start + BYTES - 4096; at += 96)
+        CHECK(!handed_out_add((void *)at, 16)); /* noted again: the bit can be seen quickly */
+    handed_out_show(start, BYTES);
+    for (uintptr_t at = start; at < start + BYTES; at += 96)
+        CHECK(handed_out_is_noted((void *)at) && !handed_out_add((void *)at, 16));
+    CHECK(handed_out_hide(start, BYTES));
+    handed_out_forget(start, BYTES);
+    for (uintptr_t at = start; at < start + BYTES; at += 96)
+        CHECK(handed_out_add((void *)at, 48));
+}
+
 TEST(memory_of_any_size_is_noted_to_its_end)
 {
     const size_t sizes[] = {1,     16,    17,    1023,    1024,           1025,

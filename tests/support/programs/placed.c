@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+/* No thread is further ahead of another than this number of blocks. */
+enum { TOGETHER = 256 };
+
 static size_t threads, count, bytes, churn, waiting;
 static pthread_barrier_t barrier;
 
@@ -17,8 +20,11 @@ static void *work(void *nothing)
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (threads > 1)
         pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         (blocks[i] = malloc(bytes))[0] = 1;
+        if (threads > 1 && i % TOGETHER == 0)
+            pthread_barrier_wait(&barrier);
+    }
     for (size_t i = 0; i < waiting; i++) {
         free(blocks[i]);
         blocks[i] = NULL;

@@ -1,0 +1,97 @@
+"""Tests of where blocks lie, with allocators that place blocks by a formula."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.placed import TOYS, Toy, truth
+from support.probing import Probed
+
+from cairn.profile.layout import Figure, Layout
+from cairn.profile.tally import GROUPS
+
+Run = Callable[[Toy, int, str], Layout]
+
+NEAR = 0.005
+"""Relative error that the blocks of libc and the ends of the areas cause."""
+MISSES_MOST = 0.08
+"""An interval of 95 % misses in one of 20 tries, and figures of one run miss together."""
+
+
+BY_BLOCK = ("straddling", "same_line", "next_line", "same_page", "further", "set_share")
+"""Shares of a sample of 2,048 allocations, also in exact layouts."""
+FROM_BLOCKS = 0.06
+"""Five standard errors of such a share."""
+
+
+@pytest.fixture
+def probed(tmp_path: Path) -> Probed:
+    return Probed(tmp_path)
+
+
+@pytest.fixture
+def run(probed: Probed, compiled: Callable[..., Path]) -> Run:
+    program = compiled("placed.c", "-pthread", "-fno-builtin")
+    library = compiled("placing_malloc.c", "-shared", "-pthread", "-fno-builtin")
+
+    def run(toy: Toy, threads: int, way: str) -> Layout:
+        probed(
+            program,
+            *toy.arguments(threads),
+            allocator=library,
+            PLACE=toy.place,
+            PLACE_SIZE=str(toy.size),
+            CAIRN_PROBE_LAYOUT=way,
+        )
+        found = probed.profile.layout
+        assert found is not None
+        return found
+
+    return run
+
+
+def figures(toy: Toy, threads: int, found: Layout) -> Iterator[tuple[str, float, Figure | None]]:
+    """Yields the name, the true value and the figure of everything that the formula fixes."""
+    near = found.neighbours[GROUPS.index("small" if toy.size <= 1024 else "medium")]
+    for name, value in truth(toy, threads).items():
+        yield name, value, getattr(near if hasattr(near, name) else found, name)
+
+
+def holds(value: float, figure: Figure | None) -> bool:
+    near = NEAR * max(abs(value), 0.02)
+    return figure is not None and figure.low - near <= value <= figure.high + near
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("toy", TOYS, ids=lambda toy: f"{toy.place}-{toy.size}-{toy.waiting}")
+def test_exact_figures_have_the_value_of_the_formula(toy: Toy, threads: int, run: Run) -> None:
+    found = run(toy, threads, "exact")
+    assert found.way == "exact"
+    for name, value, figure in figures(toy, threads, found):
+        assert figure is not None, name
+        near = FROM_BLOCKS if name in BY_BLOCK else NEAR * max(abs(value), 0.02)
+        assert abs(figure.value - value) <= near, name
+
+
+def test_sampled_intervals_hold_the_value_of_the_formula(run: Run) -> None:
+    misses, tries = Counter[tuple[str, int, int, str]](), Counter[tuple[str, int, int, str]]()
+    for toy in TOYS:
+        for threads in (1, 4) * 3:
+            found = run(toy, threads, "sampled")
+            for name, value, figure in figures(toy, threads, found):
+                key = (toy.place, toy.size, threads, name)
+                tries[key] += 1
+                misses[key] += not holds(value, figure)
+    assert tries.total() > 500
+    assert misses.total() <= MISSES_MOST * tries.total(), [one for one in misses.items() if one[1]]
+
+
+def test_without_layout_there_is_no_file_and_no_table(
+    probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    probed(compiled("placed.c", "-pthread", "-fno-builtin"), 1, 1000, 48, 0, 0)
+    assert not list(probed.out.glob("*.layout"))
+    assert probed.profile.layout is None
