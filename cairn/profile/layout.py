@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +38,6 @@ _SETS_LEAST = 40
 _LARGE_BYTES = 4096
 _QUICK, _SLOW = 16, 1000
 """Operations since the free: up to _QUICK the memory is warm, above _SLOW it is cold."""
-_TAIL = 0.025
-"""Probability that the true value lies beyond either end of an interval."""
 
 Records = NDArray[np.void]
 Floats = NDArray[np.float64]
@@ -103,7 +101,7 @@ class Layout:
     passive_conflicts: Figure | None
     """The same, where another thread than the block's own had freed the memory before."""
     reused: int
-    """Allocations in tracked regions that got the address of a freed block."""
+    """Sampled frees of small and medium blocks whose address was handed out again."""
     reuse_operations: Figure | None
     """Median number of operations of the thread from the free to the next use."""
     quick_reuse: Figure | None
@@ -128,7 +126,7 @@ def layout_type(order: str) -> np.dtype[np.void]:
         (name, u2) for name in ("bytes", "lines", "blocks", "active", "passive", "unused")
     ]
     block = [(name, u4) for name in ("address", "bytes", "usable", "next_bytes")]
-    warmth = [(name, u4) for name in ("operations", "region", "other", "used")]
+    warmth = [(name, u4) for name in ("operations", "unused", "other", "used")]
     return np.dtype(
         [
             ("magic", "S8"),
@@ -216,10 +214,10 @@ def layout(found: np.void) -> Layout:
         active_conflicts=ratio("active", "lines", 1),
         passive_conflicts=ratio("passive", "lines", 1),
         reused=int(found["warm_seen"]),
-        reuse_operations=_by_region(warmth[same], lambda of: float(np.median(of["operations"]))),
-        quick_reuse=_share_by_region(warmth, same & (operations <= _QUICK)),
-        slow_reuse=_share_by_region(warmth, same & (operations > _SLOW)),
-        other_reuse=_share_by_region(warmth, ~same),
+        reuse_operations=_median(operations[same]),
+        quick_reuse=_share(same & (operations <= _QUICK)),
+        slow_reuse=_share(same & (operations > _SLOW)),
+        other_reuse=_share(~same),
         set_share=_set_share(found),
         neighbours=tuple(_neighbours(found["blocks"][group]) for group in range(GROUPS)),
     )
@@ -291,30 +289,6 @@ def _median(values: Floats) -> Figure | None:
     return Figure(
         float(np.median(ordered)), float(ordered[max(0, low)]), float(ordered[min(n - 1, high)])
     )
-
-
-def _by_region(warmth: Records, figure: Callable[[Records], float]) -> Figure | None:
-    """A figure of events, with the interval from drawing the regions again."""
-    if len(warmth) < _BLOCKS_LEAST:
-        return None
-    regions, places = np.unique(warmth["region"], return_inverse=True)
-    groups = [np.flatnonzero(places == k) for k in range(len(regions))]
-    draws = np.random.default_rng(len(warmth)).integers(len(groups), size=(200, len(groups)))
-    if len(groups) < _REGIONS_LEAST:
-        draws = draws[:0]
-        each = np.random.default_rng(1).integers(len(warmth), size=(200, len(warmth)))
-        found = [figure(warmth[one]) for one in each]
-    else:
-        found = [figure(warmth[np.concatenate([groups[k] for k in one])]) for one in draws]
-    value = figure(warmth)
-    low, high = np.quantile(found, (_TAIL, 1 - _TAIL))
-    return Figure(value, min(value, float(low)), max(value, float(high)))
-
-
-def _share_by_region(warmth: Records, among: NDArray[np.bool_]) -> Figure | None:
-    marked = np.empty(len(warmth), [("region", "u4"), ("is_one", "f8")])
-    marked["region"], marked["is_one"] = warmth["region"], among
-    return _by_region(marked, lambda of: float(of["is_one"].mean()))
 
 
 def _neighbours(entries: Records) -> Neighbours:

@@ -68,8 +68,11 @@ void account_take_freed(struct thread_state *me, const void *block)
     account_take_watched(me, block);
     if ((me->special & THREAD_EXACT) != 0)
         count_owner(me, block);
-    if ((me->special & THREAD_WATCHED) != 0)
+    if ((me->special & THREAD_WATCHED) != 0) {
+        if (layout_way != LAYOUT_OFF && profile_group(me->watched.bytes) != PROFILE_LARGE)
+            layout_freed(me, block);
         account_time(me, profile_group(me->watched.bytes));
+    }
 }
 
 /* Begins free(NULL) or delete of NULL. */

@@ -23,8 +23,7 @@ enum cell_state { NEVER, LIVE, FREED };
 
 /* A granule at which a block begins or began. */
 struct cell {
-    /* LIVE: the requested bytes, at most UINT32_MAX. FREED: the freeing thread's operations then. */
-    uint32_t value;
+    uint32_t value;  /* LIVE: the requested bytes, at most UINT32_MAX */
     uint16_t thread; /* that got or freed the block */
     uint8_t state;   /* enum cell_state */
     /* LIVE: an earlier block here was freed by a thread that had not got it. FREED: this block. */
@@ -62,6 +61,17 @@ static uint64_t threshold;     /* of 2^32 */
 static uint64_t seed;
 static struct random lots;
 static uint64_t spent_ticks; /* see spend() */
+
+/* A sample of freed blocks whose addresses were not handed out again yet. Their first granules are
+ * hidden. A free block stays until then. Whether one gets into the table depends on free room
+ * alone, so the blocks in it are a fair sample. */
+enum { FREED_SHIFT = 8 };
+struct freed {
+    uintptr_t block;     /* 0: no block */
+    uint32_t operations; /* of the freeing thread, at the free */
+    uint32_t thread;     /* number of that thread */
+};
+static struct freed freed_blocks[1 << FREED_SHIFT];
 
 /* Counts of the blocks that begin in no tracked region and touch one, by a hash of their address.
  * layout_remove() looks for such a block only if its count is not 0. */
@@ -340,19 +350,6 @@ static void consider(void)
 
 /* --- the threshold ---------------------------------------------------------------------------- */
 
-/* Drops the entries of `warmth` whose region is no longer tracked. The others stay a fair sample,
- * because all events of their regions were seen. */
-static void thin_warmth(void)
-{
-    uint32_t kept = 0, count = 0;
-    for (; count < LAYOUT_WARMTH && file->warmth[count].used != 0; count++)
-        if (hash_of(file->warmth[count].region) < threshold)
-            file->warmth[kept++] = file->warmth[count];
-    memset(&file->warmth[kept], 0, (LAYOUT_WARMTH - kept) * sizeof file->warmth[0]);
-    if (count != 0)
-        file->warm_seen = file->warm_seen * kept / count;
-}
-
 static void set_threshold(uint64_t wanted)
 {
     uint64_t begin = ticks_now();
@@ -369,8 +366,6 @@ static void set_threshold(uint64_t wanted)
         mark_again(region);
     tracked_bytes = before != 0 ? tracked_bytes / before * tracked_regions : 0;
     next_snapshot = next_snapshot / 2;
-    if (threshold != 0)
-        thin_warmth();
     spent_ticks += ticks_now() - begin;
 }
 
@@ -441,20 +436,44 @@ static uint32_t operations_of(const struct thread_state *me)
     return (uint32_t)sum;
 }
 
-static void note_warmth(const struct thread_state *me, const struct cell *cell, uintptr_t number)
+static void note_warmth(const struct thread_state *me, const struct freed *freed)
 {
     uint64_t place = file->warm_seen++;
     if (place >= LAYOUT_WARMTH)
         place = place <= UINT32_MAX ? random_below(&lots, place + 1) : LAYOUT_WARMTH;
     if (place >= LAYOUT_WARMTH)
         return;
-    bool other = cell->thread != (uint16_t)me->number;
+    bool other = freed->thread != me->number;
     file->warmth[place] = (struct layout_warmth){
-        .operations = other ? 0 : operations_of(me) - cell->value,
-        .region = (uint32_t)number,
+        .operations = other ? 0 : operations_of(me) - freed->operations,
         .other = other,
         .used = 1,
     };
+}
+
+static struct freed *freed_entry(uintptr_t block)
+{
+    return &freed_blocks[(block * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - FREED_SHIFT)];
+}
+
+void layout_freed(const struct thread_state *me, const void *block)
+{
+    struct freed *entry = freed_entry((uintptr_t)block);
+    futex_lock_take(&lock);
+    if (entry->block == 0 && handed_out_hide((uintptr_t)block, 1))
+        *entry = (struct freed){
+            .block = (uintptr_t)block, .operations = operations_of(me), .thread = me->number};
+    futex_lock_drop(&lock);
+}
+
+/* Looks for a block among the freed ones that are waited for. */
+static void meet_freed(const struct thread_state *me, uintptr_t block)
+{
+    struct freed *entry = freed_entry(block);
+    if (LIKELY(entry->block != block))
+        return;
+    note_warmth(me, entry);
+    entry->block = 0;
 }
 
 /* Ends the life of the block at a cell. */
@@ -473,8 +492,6 @@ static bool begin_cell(struct thread_state *me, struct region *region, size_t gr
     bool fresh = cell->state == NEVER;
     if (cell->state == LIVE) /* its free was not seen */
         end_cell(region, granule);
-    if (cell->state == FREED)
-        note_warmth(me, cell, region->number);
     *cell = (struct cell){
         .value = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX,
         .thread = (uint16_t)me->number,
@@ -530,6 +547,7 @@ void layout_add(struct thread_state *me, const void *block, size_t bytes)
     futex_lock_take(&lock);
     if ((me->special & THREAD_PAIR) != 0 && me->layout_entry != NULL)
         note_distance(me, block, bytes);
+    meet_freed(me, start);
     for (uintptr_t number = first; number <= last >> LAYOUT_REGION_SHIFT && threshold != 0;
          number++) {
         struct region *region = tracked_or_new(number);
@@ -574,7 +592,6 @@ void layout_remove(struct thread_state *me, const void *block)
         me->layout_lost_block = start;
         end_cell(region, granule);
         *cell = (struct cell){
-            .value = operations_of(me),
             .thread = (uint16_t)me->number,
             .state = FREED,
             .remote = cell->thread != (uint16_t)me->number,

@@ -51,6 +51,10 @@ void layout_sample(struct thread_state *me, const void *block, size_t bytes, siz
 void layout_remove(struct thread_state *me, const void *block);
 void layout_restore(struct thread_state *me, const void *block);
 
+/* Adds a block to the sample of freed blocks, for the time until its address is handed out again.
+ * The thread is about to give it back. */
+void layout_freed(const struct thread_state *me, const void *block);
+
 /* Takes a snapshot, if it has more live bytes than the one that is kept. */
 void layout_moment(void);
 

@@ -17,7 +17,7 @@
  * kept is the one with the most live bytes.
  *
  * `blocks` is a fair sample of the allocations of each size group, and `warmth` a fair sample of
- * the allocations in tracked regions that got the address of an earlier block. Every change of the
+ * the small and medium blocks that were freed and whose address was handed out again. Every change of the
  * layout needs a new LAYOUT_VERSION.
  */
 #ifndef CAIRN_RECORD_LAYOUT_H
@@ -79,9 +79,9 @@ struct layout_block {
 /* An allocation that got the address of a freed block. */
 struct layout_warmth {
     uint32_t operations; /* of the thread since the free, with this one, if other is 0 */
-    uint32_t region;     /* number of the region, its lowest 32 bits */
-    uint32_t other;      /* 1: another thread had freed the block. 0: the same thread */
-    uint32_t used;       /* 1: the entry is used */
+    uint32_t unused;
+    uint32_t other; /* 1: another thread had freed the block. 0: the same thread */
+    uint32_t used;  /* 1: the entry is used */
 };
 
 struct layout_file {

@@ -35,9 +35,9 @@ TOYS = (
     Toy("shared", 100_000, size=16),
     Toy("shared", 60_000, size=32),
     Toy("sets", 20_000, size=8192),
-    Toy("fifo", 20_000, churn=100_000, waiting=1000),
-    Toy("fifo", 20_000, churn=100_000, waiting=20),
-    Toy("lifo", 20_000, churn=100_000, waiting=1000),
+    Toy("fifo", 20_000, churn=400_000, waiting=1000),
+    Toy("fifo", 20_000, churn=400_000, waiting=20),
+    Toy("lifo", 20_000, churn=400_000, waiting=1000),
 )
 
 
