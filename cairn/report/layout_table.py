@@ -21,7 +21,7 @@ _PEAK_LEAST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LayoutRow:
     """One figure. `is_first` is False for those that only the full report shows."""
 
     key: str
@@ -34,7 +34,7 @@ class Row:
     is_first: bool = True
 
 
-def rows(layout: Layout) -> Iterator[Row]:
+def rows(layout: Layout) -> Iterator[LayoutRow]:
     """Yields the figures that are known, in the order of the table."""
     several = "lines with blocks of several threads"
     found: list[tuple[str, str, str, Figure | None, bool]] = [
@@ -64,7 +64,7 @@ def rows(layout: Layout) -> Iterator[Row]:
     ]
     for key, text, unit, figure, is_first in found:
         if figure is not None:
-            yield Row(key, text, unit, None, figure, is_first)
+            yield LayoutRow(key, text, unit, None, figure, is_first)
     for place, near in enumerate(layout.neighbours):
         size = _SIZES[place]
         by_group: list[tuple[str, str, str, Figure | None, bool]] = [
@@ -78,7 +78,7 @@ def rows(layout: Layout) -> Iterator[Row]:
         ]
         for key, text, unit, figure, is_first in by_group:
             if figure is not None:
-                yield Row(key, f"{size}: {text}", unit, GROUPS[place], figure, is_first)
+                yield LayoutRow(key, f"{size}: {text}", unit, GROUPS[place], figure, is_first)
 
 
 def layout_table(profile: Profile, *, full: bool) -> Table:
@@ -100,7 +100,7 @@ def _when(layout: Layout, profile: Profile) -> str:
     return f"when {units.size(layout.snapshot_bytes)} were live"
 
 
-def _value(row: Row) -> str:
+def _value(row: LayoutRow) -> str:
     figure = row.figure
     found = Estimate(figure.value, Interval(figure.low, figure.high, LEVEL))
     if row.unit == "share":

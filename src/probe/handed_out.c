@@ -175,7 +175,8 @@ static _Atomic uint64_t *make_hidden(struct handed_out_leaf *leaf)
         return hidden;
     enum { BYTES = LEAF_WORDS * sizeof(uint64_t) };
     _Atomic uint64_t *made = own_memory_map(BYTES);
-    if (made != NULL) /* a huge page would be cleared as a whole, and little of it used */
+    /* a huge page would be cleared as a whole, and little of it used */
+    if (made != NULL)
         direct_call3(SYS_madvise, (long)made, BYTES, 15 /* MADV_NOHUGEPAGE */);
     if (made != NULL && !atomic_compare_exchange_strong(&leaf->hidden, &hidden, made)) {
         direct_call3(SYS_munmap, (long)made, BYTES, 0);

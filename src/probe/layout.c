@@ -34,7 +34,8 @@ static_assert(sizeof(struct cell) == 8, "half of the live memory, if every regio
 struct region {
     uintptr_t number; /* its address >> LAYOUT_REGION_SHIFT */
     struct region *next;
-    uintptr_t head; /* the block that begins before the region and touches it; 0: none */
+    /* the block that begins before the region and touches it; 0: none */
+    uintptr_t head;
     size_t head_bytes;
     uint16_t head_thread;
     uint64_t live[REGION_WORDS];  /* bits of the granules at which live blocks begin */

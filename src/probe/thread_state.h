@@ -36,7 +36,8 @@ enum thread_special {
     THREAD_WATCHED = 2, /* the block to be freed or reallocated is watched */
     THREAD_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
     THREAD_UNSEEN = 8,  /* the probe no longer sees the operation's calls */
-    THREAD_PAIR = 16,   /* the distance of the next block to the last one is noted (layout.h) */
+    /* the distance of the next block to the last one is noted (layout.h) */
+    THREAD_PAIR = 16,
 };
 
 struct thread_state {
@@ -82,7 +83,8 @@ struct thread_state {
      * Otherwise `layout_entry` is NULL. */
     struct layout_block *layout_entry;
     uintptr_t layout_block; /* the block of that sample */
-    uint64_t layout_lost;   /* 1 + bytes of the last tracked block that was given back; 0: none */
+    /* 1 + bytes of the last tracked block that was given back; 0: none */
+    uint64_t layout_lost;
     uintptr_t layout_lost_block; /* that block */
 
     bool has_timer;        /* the thread has a timer (cpu_timer.h) */

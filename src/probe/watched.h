@@ -24,7 +24,8 @@
 enum {
     WATCHED_FILTER_SHIFT = 17,
     WATCHED_SHARDS_SHIFT = 6,
-    WATCHED_MARK = 0x80, /* a bit of a slot; the other bits are the number of watched blocks */
+    /* a bit of a slot; the other bits are the number of watched blocks */
+    WATCHED_MARK = 0x80,
 };
 
 struct watched {

@@ -16,9 +16,9 @@
  * fair sample of all regions. The table of pages is written at a snapshot, and the snapshot that is
  * kept is the one with the most live bytes.
  *
- * `blocks` is a fair sample of the allocations of each size group, and `warmth` a fair sample of
- * the small and medium blocks that were freed and whose address was handed out again. Every change of the
- * layout needs a new LAYOUT_VERSION.
+ * `blocks` is a fair sample of the allocations of each size group. `warmth` is a fair sample of the
+ * small and medium blocks that were freed and whose address was handed out again. Every change of
+ * the layout needs a new LAYOUT_VERSION.
  */
 #ifndef CAIRN_RECORD_LAYOUT_H
 #define CAIRN_RECORD_LAYOUT_H
@@ -48,12 +48,13 @@ enum layout_way {
 /* What the live blocks touched at the snapshot. */
 struct layout_totals {
     uint64_t regions;
-    uint64_t pages;   /* that a live block touches */
-    uint64_t lines;   /* the same of cache lines */
-    uint64_t blocks;  /* live blocks that begin in tracked regions */
-    uint64_t bytes;   /* requested bytes of live blocks on these pages */
-    uint64_t active;  /* lines with blocks of several threads, handed out so */
-    uint64_t passive; /* the same, if one of the blocks was freed by another thread before */
+    uint64_t pages;  /* that a live block touches */
+    uint64_t lines;  /* the same of cache lines */
+    uint64_t blocks; /* live blocks that begin in tracked regions */
+    uint64_t bytes;  /* requested bytes of live blocks on these pages */
+    uint64_t active; /* lines with blocks of several threads, handed out so */
+    /* the same, if one of the blocks was freed by another thread before */
+    uint64_t passive;
 };
 
 /* A page of 4 KiB of a tracked region at the snapshot. Pages without a live block have no entry. */
@@ -69,8 +70,9 @@ struct layout_page {
 
 /* A sampled allocation, and the next allocation by the same thread. */
 struct layout_block {
-    uint32_t address;    /* its lowest 32 bits */
-    uint32_t bytes;      /* requested, at most UINT32_MAX; 0: the entry is not used */
+    uint32_t address; /* its lowest 32 bits */
+    /* requested, at most UINT32_MAX; 0: the entry is not used */
+    uint32_t bytes;
     uint32_t usable;     /* by malloc_usable_size(); 0: not known */
     uint32_t next_bytes; /* requested by the next allocation; 0: not known */
     int64_t distance;    /* address of the next block less that of this one */
@@ -78,10 +80,12 @@ struct layout_block {
 
 /* An allocation that got the address of a freed block. */
 struct layout_warmth {
-    uint32_t operations; /* of the thread since the free, with this one, if other is 0 */
+    /* of the thread since the free, with this one, if other is 0 */
+    uint32_t operations;
     uint32_t unused;
-    uint32_t other; /* 1: another thread had freed the block. 0: the same thread */
-    uint32_t used;  /* 1: the entry is used */
+    /* 1: another thread had freed the block. 0: the same thread */
+    uint32_t other;
+    uint32_t used; /* 1: the entry is used */
 };
 
 struct layout_file {
@@ -91,17 +95,21 @@ struct layout_file {
     uint32_t bytes; /* of this struct */
     uint32_t way;   /* enum layout_way */
     uint32_t process;
-    uint32_t stopped;  /* 1: tracking ended, because the program allocates too often */
+    /* 1: tracking ended, because the program allocates too often */
+    uint32_t stopped;
     uint64_t ns_begin; /* this and the next one are those of struct profile_head */
-    uint64_t gap;      /* one allocation of a small or medium block in `gap` is in `seen` */
+    /* one allocation of a small or medium block in `gap` is in `seen` */
+    uint64_t gap;
     uint64_t threshold;
     uint64_t events; /* allocations and frees in tracked regions */
 
     uint64_t writing;
     uint64_t snapshot_ns;        /* since the process began; 0: there is no snapshot */
     uint64_t snapshot_threshold; /* at the snapshot */
-    uint64_t snapshot_bytes;     /* requested bytes of all live blocks then, as live.h has them */
-    uint64_t page_count;         /* used entries of `pages`; 0 if there were too many pages */
+    /* requested bytes of all live blocks then, as live.h has them */
+    uint64_t snapshot_bytes;
+    /* used entries of `pages`; 0 if there were too many pages */
+    uint64_t page_count;
     struct layout_totals totals;
 
     uint64_t seen[PROFILE_GROUPS]; /* allocations of which blocks[g] is a sample */

@@ -130,6 +130,7 @@ C_ORDER: dict[str, list[str]] = {
             "preemption",
             "cpu_timer",
             "perf_events",
+            "layout",
         ),
         *("kernel_calls", "thread"),
         *("account", "interpose", "operators", "locks", "signals", "sandbox"),
@@ -186,7 +187,8 @@ PYTHON_LAYERS: dict[str, set[str]] = {
 PURE = {"compare", "findings", "why", "report", "profile"}
 """Folders that may use no file, clock or process, except for the modules in `READERS`."""
 READERS = {
-    f"profile/{name}.py" for name in ("reader", "window", "spare", "cpu_samples", "kernel_entries")
+    f"profile/{name}.py"
+    for name in ("reader", "layout", "window", "spare", "cpu_samples", "kernel_entries")
 }
 IMPURE_MODULES = {
     "time",
