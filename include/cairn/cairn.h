@@ -118,7 +118,11 @@ struct cairn_stats {
 };
 
 /* Fills `*stats`. The call walks all slabs, which takes about a millisecond per GiB. Threads cannot
- * get new slabs meanwhile. Statistics cost nothing while they are not requested. */
+ * get new slabs meanwhile. Statistics cost nothing while they are not requested.
+ *
+ * The child of a fork in a signal handler that interrupted the allocator may take none of its
+ * locks. There the functions below do nothing, and return false, 0 or NULL. All statistics are 0.
+ * The functions that allocate take memory that is not in a heap. */
 void cairn_statistics(struct cairn_stats *stats);
 
 /* Enough bytes for each text. With CAIRN_SITES=1 in the environment, the JSON needs
@@ -148,7 +152,7 @@ typedef bool (*cairn_visitor)(void *block, size_t usable_bytes, void *context);
 
 /* Calls `visit` for every live block of the process, in the order of addresses. Blocks that are
  * allocated or freed meanwhile, by the visitor or by other threads, may be visited or not. Returns
- * false if the visitor returned false. */
+ * false if the visitor returned false, or if no lock may be taken (cairn_statistics()). */
 bool cairn_walk(cairn_visitor visit, void *context);
 
 /* --- heaps: blocks that can be freed all at once ---------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "abi/abi.h"
 #include "alloc/background.h"
+#include "alloc/emergency.h"
 #include "alloc/huge_page_timing.h"
 #include "alloc/learning_control.h"
 #include "alloc/options.h"
@@ -89,16 +90,18 @@ EXPORT void cairn_collect(void)
 
 EXPORT size_t cairn_purge(size_t keep_bytes)
 {
-    return page_heap_purge(keep_bytes);
+    return thread_may_lock() ? page_heap_purge(keep_bytes) : 0;
 }
 
 EXPORT size_t cairn_limit(size_t bytes)
 {
-    return page_heap_limit(bytes);
+    return thread_may_lock() ? page_heap_limit(bytes) : 0;
 }
 
 EXPORT void cairn_check(void)
 {
+    if (!thread_may_lock())
+        return;
     if (names_has_heap())
         heap_check(thread_heap);
     shared_heap_check_all();
@@ -120,6 +123,10 @@ static struct heap *heap_of(struct cairn_heap *heap)
 static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t alignment, bool *zero,
                               const void *caller)
 {
+    if (UNLIKELY(!thread_may_lock())) {
+        *zero = true;
+        return or_enomem(emergency_allocate(size, alignment));
+    }
     void *p = front_heap_allocate(heap_of(heap), size, alignment, zero, caller);
     if (p == NULL) {
         names_collect();
@@ -135,6 +142,8 @@ static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t align
 
 EXPORT struct cairn_heap *cairn_heap_create(void)
 {
+    if (!thread_may_lock())
+        return or_enomem(NULL);
     struct heap *heap = shared_heap_create();
     if (heap == NULL) {
         names_collect();
@@ -145,13 +154,13 @@ EXPORT struct cairn_heap *cairn_heap_create(void)
 
 EXPORT void cairn_heap_destroy(struct cairn_heap *heap)
 {
-    if (heap != NULL)
+    if (heap != NULL && thread_may_lock())
         shared_heap_destroy(heap_of(heap));
 }
 
 EXPORT void cairn_heap_release(struct cairn_heap *heap)
 {
-    if (heap != NULL)
+    if (heap != NULL && thread_may_lock())
         shared_heap_release(heap_of(heap));
 }
 
@@ -211,6 +220,8 @@ EXPORT bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *
 
 void names_collect(void)
 {
+    if (!thread_may_lock())
+        return;
     if (CAIRN_HARDENED && names_has_heap())
         quarantine_drain(thread_heap);
     if (names_has_heap())
@@ -232,6 +243,12 @@ static void write_to_stderr(const struct text *text)
 
 void names_tell(enum options_statistics how)
 {
+    static const char none[] = "cairn: no statistics, because the process forked in the middle of "
+                               "an allocation\n";
+    if (!thread_may_lock()) {
+        os_say(none, sizeof none - 1);
+        return;
+    }
     int saved = errno;
     struct cairn_stats stats;
     stats_gather(&stats);

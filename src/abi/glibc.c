@@ -77,6 +77,8 @@ EXPORT struct mallinfo mallinfo(void)
 
 EXPORT int malloc_trim(size_t pad)
 {
+    if (!thread_may_lock())
+        return 0;
     names_collect();
     return page_heap_purge(pad) > 0;
 }

@@ -35,16 +35,22 @@ static __attribute__((noinline, cold)) void reclaim(void)
     heap_sweep();
 }
 
-/* Takes a small block from the thread's heap. The caller has found the heap's list of this class
- * empty. Returns NULL if there is no memory. */
-static void *allocate_small(struct heap *heap, unsigned class)
+static void *refill(struct heap *heap, unsigned class)
 {
     lock_enter();
     void *block = heap_refill(heap, class);
     lock_leave();
+    return block;
+}
+
+/* Takes a small block from the thread's heap. The caller has found the heap's list of this class
+ * empty. Returns NULL if there is no memory. */
+static void *allocate_small(struct heap *heap, unsigned class)
+{
+    void *block = refill(heap, class);
     if (UNLIKELY(block == NULL)) {
         reclaim();
-        block = heap_refill(heap, class);
+        block = refill(heap, class);
     }
     return block;
 }
@@ -139,10 +145,12 @@ void *alloc_malloc_slow(size_t size, const void *caller)
     }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
-    if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class)))
+    if (heap->list[class] != NULL)
         return heap_pop_checked(heap, class);
     if (is_emergency())
         return emergency_allocate(size, 1);
+    if (LIKELY(heap_steal(heap, class)))
+        return heap_pop_checked(heap, class);
     if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
         heap = thread_birth();
         if (heap == NULL)

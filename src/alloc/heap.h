@@ -116,6 +116,7 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
     size_t class = slab->class;
     if (LIKELY(--heap->room[class] >= 0)) {
         slab_mark_by(block, heap->list[class], last);
+        slab_interrupt_here(); /* each block on the list is marked */
         heap->list[class] = block;
         return;
     }
@@ -131,6 +132,7 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
 static inline void *heap_pop(struct heap *heap, unsigned class, struct block *block)
 {
     heap->list[class] = block->next;
+    slab_interrupt_here(); /* each block on the list is marked */
     heap->room[class]++;
     block->key = 0;
     return block;
@@ -152,8 +154,10 @@ static inline bool heap_steal(struct heap *heap, unsigned class)
     if (slab == NULL || slab->free == NULL)
         return false;
     uint32_t count;
+    lock_enter();
     heap->list[class] = slab_steal(slab, &count);
     heap_set_room(heap, class, count);
+    lock_leave();
     return true;
 }
 

@@ -67,9 +67,10 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
     uint32_t index = cache->first[count];
     uint32_t next = slab_at(index)->next;
     ASSUME(index != 0);
-    cache->first[count] = next;
     /* Computed without a branch, which the processor would mispredict half of the time. */
     cache->filled ^= (uint64_t)(next == 0) << (count - 1);
+    slab_interrupt_here(); /* no bit of `filled` is set for an empty list */
+    cache->first[count] = next;
     cache->slices -= count;
     return index;
 }
@@ -110,6 +111,7 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     run->next = cache->first[count];
     cache->first[count] = (uint32_t)slab_index(run);
+    slab_interrupt_here(); /* no bit of `filled` is set for an empty list */
     cache->filled |= UINT64_C(1) << (count - 1);
     cache->slices += count;
     return true;

@@ -33,6 +33,8 @@
 #include "alloc/region.h"
 #include "alloc/size_class.h"
 
+#include <stdatomic.h>
+
 struct heap;
 
 struct block {
@@ -192,6 +194,13 @@ static inline struct block *slab_second_first(struct block *first)
     return second;
 }
 
+/* A signal handler may interrupt the functions that take no lock at any instruction, and fork, and
+ * its child may allocate. At this place, memory is as the source says up to here. */
+static inline void slab_interrupt_here(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
 /* (owner only) Takes all blocks of `free` from a CURRENT slab, so that all carved blocks count as
  * live. Returns the first of the taken blocks and sets `*count` to their number. The key of a block
  * is not checked here, but when the block is handed out. If there are two blocks or more, the block
@@ -243,6 +252,7 @@ static inline struct slab *slab_of(const struct block *block)
 static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t last)
 {
     slab_mark_by(block, slab->free, last);
+    slab_interrupt_here(); /* each block of `free` is marked */
     slab->free = block;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
     /* Written after `free`, so that slab_live() is never too low. */

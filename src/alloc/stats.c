@@ -110,6 +110,8 @@ static uint64_t at_least_as_reported(uint64_t frees)
 void stats_gather(struct cairn_stats *stats)
 {
     *stats = (struct cairn_stats){.live_bytes = 0};
+    if (!thread_may_lock())
+        return;
     heap_lock_all();
     walk(stats);
     take_off_cached(stats);

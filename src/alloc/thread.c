@@ -34,10 +34,12 @@ static void on_exit_of_thread(void *value)
     if (round < ROUNDS - 1 && pthread_setspecific(key, (char *)value + 1) == 0)
         return;
     struct heap *heap = (struct heap *)((uintptr_t)value - round);
-    if (CAIRN_HARDENED)
+    bool may_lock = thread_may_lock(); /* else the heap stays as it is */
+    if (CAIRN_HARDENED && may_lock)
         quarantine_drain(heap);
     thread_heap = (struct heap *)&heap_gone;
-    heap_leave(heap);
+    if (may_lock)
+        heap_leave(heap);
 }
 
 /* --- fork ------------------------------------------------------------------------------------- */
@@ -57,14 +59,17 @@ static struct lock handlers_lock;
 
 enum { REGISTERING_MS = 1000 };
 
+/* A fork handler may register handlers. Its thread has the lock already, or gave up waiting. */
 void thread_begin_registering(void)
 {
-    lock_acquire(&handlers_lock);
+    if (!lock_is_forking())
+        lock_acquire(&handlers_lock);
 }
 
 void thread_end_registering(void)
 {
-    lock_release(&handlers_lock);
+    if (!lock_is_forking())
+        lock_release(&handlers_lock);
 }
 
 static bool has_taken_lock(void)
@@ -80,6 +85,11 @@ static void lose_other_threads(void)
         heap->has_thread = heap == thread_heap;
     lock_reset(&handlers_lock);
     lock_set_mark();
+}
+
+bool thread_may_lock(void)
+{
+    return !lock_is_unsafe() || thread_adopt_child();
 }
 
 bool thread_adopt_child(void)
@@ -105,10 +115,11 @@ static void before_fork(void)
         depth++;
         return;
     }
-    if (lock_is_unsafe() && !thread_adopt_child())
+    if (!thread_may_lock())
         return;
     bool has_streams = _IO_list_lock != NULL && _IO_list_unlock != NULL;
     bool alone = LOCK_IS_ALONE;
+    lock_enter(); /* a handler that forks from here on takes no lock */
     if (has_streams && !alone)
         _IO_list_lock();
     bool waited = lock_acquire_within(&handlers_lock, REGISTERING_MS);
@@ -132,9 +143,9 @@ static void drop_locks(void)
     heap_unlock_all();
     lock_drop(&late_lock);
     lock_drop(&setup_lock);
-    lock_hold_none();
     if (handlers)
         lock_release(&handlers_lock);
+    lock_hold_none();
 }
 
 static void after_fork(void)
@@ -147,12 +158,18 @@ static void after_fork(void)
         _IO_list_unlock();
 }
 
+/* A signal handler may interrupt a fork handler within malloc, and fork. The interrupted fork then
+ * goes on in the child, too, and drops the locks there. */
 static void after_fork_in_child(void)
 {
     if (!lock_is_forking())
         return;
     bool streams = streams_locked;
     lose_other_threads();
+    if (lock_is_held()) {
+        depth--;
+        return;
+    }
     drop_locks();
     if (streams && _IO_list_resetlock != NULL)
         _IO_list_resetlock();
@@ -192,8 +209,6 @@ struct heap *thread_birth(void)
         return NULL;
     thread_heap = heap;
     thread_set_up();
-    if (!LOCK_IS_ALONE)
-        lock_watch_forks();
     if (has_key)
         pthread_setspecific(key, heap);
     return heap;

@@ -33,6 +33,11 @@ void *thread_late(size_t size) __attribute__((cold));
  * held a lock. In that case, the heaps of the other threads become heaps without a thread. */
 bool thread_adopt_child(void) __attribute__((cold));
 
+/* Returns false if the calling thread must take no lock now: it holds one already and was
+ * interrupted by the signal handler that runs now, or a thread that only the parent process has
+ * holds one. */
+bool thread_may_lock(void);
+
 /* Registers this allocator's fork handlers, unless that was done before. */
 void thread_set_up(void);
 

@@ -4,6 +4,7 @@
 #include "alloc/heap.h"
 #include "alloc/large.h"
 #include "alloc/large_guard.h"
+#include "alloc/thread.h"
 
 enum {
     BLOCKS_MAX = SLICE_BYTES / 16, /* most blocks of a slab: of 16 bytes, in one slice */
@@ -91,6 +92,8 @@ bool walk_blocks(const struct heap *only, cairn_visitor visit, void *context)
 {
     size_t end = atomic_load_explicit(&region.slices, memory_order_acquire);
     struct seen seen;
+    if (!thread_may_lock())
+        return false;
     for (size_t index = 1; index < end; index += seen.slices) {
         heap_lock_all();
         bool found = look_at_run(index, end, &seen);

@@ -4,11 +4,10 @@
 
 enum { SPINS = 100 };
 
-static _Atomic uint32_t never_forked = 1;
-
 _Thread_local volatile uint32_t lock_count;
 _Atomic(volatile uint32_t *) lock_forker;
-_Atomic(_Atomic uint32_t *) lock_mark = &never_forked;
+_Atomic uint32_t lock_no_mark = 1;
+_Atomic(_Atomic uint32_t *) lock_mark = &lock_no_mark;
 _Atomic bool lock_was_ignored;
 
 void lock_wait(struct lock *lock)
@@ -40,15 +39,16 @@ bool lock_acquire_within(struct lock *lock, unsigned ms)
 
 void lock_watch_forks(void)
 {
-    _Atomic uint32_t *none = &never_forked;
-    if (atomic_load_explicit(&lock_mark, memory_order_relaxed) != none)
-        return;
+    static _Atomic uint32_t refused = 1;
+    _Atomic uint32_t *none = &lock_no_mark;
     _Atomic uint32_t *mark = os_map_for_one_process();
-    if (mark == NULL)
-        return;
-    atomic_store_explicit(mark, 1, memory_order_relaxed);
+    if (mark != NULL)
+        atomic_store_explicit(mark, 1, memory_order_relaxed);
+    else
+        mark = &refused; /* the kernel is not asked again */
     /* Release order publishes the 1 to lock_is_in_new_child(). */
     if (!atomic_compare_exchange_strong_explicit(&lock_mark, &none, mark, memory_order_release,
-                                                 memory_order_relaxed))
+                                                 memory_order_relaxed) &&
+        mark != &refused)
         os_unmap(mark, os_page_bytes());
 }

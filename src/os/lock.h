@@ -47,8 +47,9 @@ extern _Atomic(volatile uint32_t *) lock_forker __attribute__((visibility("hidde
 
 /* Points to a word that is 1. In the child of a fork the word is 0 until the child sets it to 1
  * again, if the parent called lock_watch_forks() before. A child of vfork() shares the word with
- * its parent, like all memory. */
+ * its parent, like all memory. Before lock_watch_forks() it is lock_no_mark, which is always 1. */
 extern _Atomic(_Atomic uint32_t *) lock_mark __attribute__((visibility("hidden")));
+extern _Atomic uint32_t lock_no_mark __attribute__((visibility("hidden")));
 
 /* True if lock_wait() returned without the lock in the child of a fork. The data that the lock
  * guards may be damaged. */
@@ -60,7 +61,7 @@ extern _Atomic bool lock_was_ignored __attribute__((visibility("hidden")));
 void lock_wait(struct lock *lock) __attribute__((cold));
 
 /* From now on `lock_mark` shows whether the process has forked. If the kernel refuses, the mark is
- * always 1. Called when the process has a second thread. Any thread may call this function. */
+ * always 1. Any thread may call this function. */
 void lock_watch_forks(void) __attribute__((cold));
 
 /* Takes the lock if it is free. Returns false if it is not. */
@@ -144,16 +145,17 @@ static inline void lock_begin_fork(void)
     lock_count = 0;
 }
 
-/* Called before the thread drops all locks of the allocator. */
+/* Called before the thread drops all locks of the allocator. Each lock_drop() counts down, and the
+ * count must not become 0 before the last one: a signal handler would then wait for a lock of its
+ * own thread. So the count begins above any number of locks. */
 static inline void lock_end_fork(void)
 {
-    lock_count = 1;
+    lock_count = UINT32_MAX;
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&lock_forker, NULL, memory_order_relaxed);
 }
 
-/* Called after the thread has dropped all locks of the allocator. Their number is not the number
- * that it took, if a fork handler made a new lock. */
+/* Called after lock_end_fork(), when the thread has dropped all locks of the allocator. */
 static inline void lock_hold_none(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -168,9 +170,13 @@ static inline bool lock_is_in_new_child(void)
 }
 
 /* Returns whether the calling thread must not wait for a lock now: it holds one itself, or a thread
- * that only the parent process has may hold one. */
+ * that only the parent process has may hold one. Called before any lock is taken, so it also makes
+ * the mark that shows a fork as soon as the process has a second thread. */
 static inline bool lock_is_unsafe(void)
 {
+    if (!LOCK_IS_ALONE &&
+        UNLIKELY(atomic_load_explicit(&lock_mark, memory_order_relaxed) == &lock_no_mark))
+        lock_watch_forks();
     return UNLIKELY(lock_is_held() || lock_is_in_new_child()) &&
            (lock_is_held() || !lock_is_forking());
 }

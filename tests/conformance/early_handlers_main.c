@@ -1,5 +1,5 @@
-/* early_handlers_main.c - early_handlers_main COUNT: forks COUNT times, while a thread allocates
- * under the lock of early_handlers.c. The program is linked with that library, whose constructor
+/* early_handlers_main.c - early_handlers_main COUNT HOW: forks COUNT times. If HOW is "beside", a
+ * thread meanwhile allocates under the lock of early_handlers.c. The program is linked with that library, whose constructor
  * therefore runs before those of the program. */
 #include "conformance.h"
 
@@ -24,10 +24,12 @@ static void *allocate(void *argument)
 int main(int argc, char **argv)
 {
     pthread_t thread;
-    int count = argc == 2 ? atoi(argv[1]) : 0;
+    int count = argc == 3 ? atoi(argv[1]) : 0;
+    bool beside = argc == 3 && strcmp(argv[2], "beside") == 0;
     int failed = 0;
     alarm(HANGS_AFTER_S);
-    if (pthread_create(&thread, NULL, allocate, NULL) != 0)
+    free(malloc(10));
+    if (beside && pthread_create(&thread, NULL, allocate, NULL) != 0)
         return 2;
     for (int i = 0; i < count; i++) {
         pid_t child = fork();
@@ -41,7 +43,8 @@ int main(int argc, char **argv)
         failed += waitpid(child, &status, 0) != child || status != 0;
     }
     atomic_store(&over, true);
-    pthread_join(thread, NULL);
+    if (beside)
+        pthread_join(thread, NULL);
     printf("%d of %d failed\n", failed, count);
     return failed != 0;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -81,6 +82,42 @@ def test_the_same_forks_work_under_glibc(compiled_here: Callable[..., Path], way
         forks_well(run, way, 34)
 
 
+@in_both
+@pytest.mark.parametrize("pattern", ["streams", "handler"])
+@pytest.mark.parametrize("runs", [0, pytest.param(300, marks=pytest.mark.long)])
+def test_the_forks_of_programs_in_which_allocators_hung_end(
+    program: Callable[..., Program], mode: str, pattern: str, runs: int
+) -> None:
+    run = program("fork_patterns.c", mode)
+    for _ in range(runs):
+        forks_well(run, pattern, 1000)
+    forks_well(run, pattern, 200)
+
+
+INTERRUPTIONS = re.findall(
+    r'\{"(.+?)", \w+\}', (HERE / "interrupted.c").read_text().split("} ways[]")[1]
+)
+"""What interrupted.c does in the signal handler."""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has this trap flag")
+@in_both
+@pytest.mark.parametrize("threads", [[], ["with a thread"]], ids=["alone", "with a thread"])
+@pytest.mark.parametrize("way", INTERRUPTIONS)
+def test_a_fork_at_every_instruction_of_a_call_does_no_harm(
+    program: Callable[..., Program], mode: str, threads: Sequence[str], way: str
+) -> None:
+    """A signal handler interrupts each instruction of malloc, free, realloc and fork once.
+
+    Without a second thread, the child may also return from the handler.
+    """
+    if way == "returns" and threads:
+        pytest.skip("the child's locks may belong to a thread that it does not have")
+    said = program("interrupted.c", mode).succeed(way, *threads, timeout=1200, CAIRN_STATS="1")
+    assert re.match(r"(?s).*\b0 of \d{3,} failed\n", said)
+
+
 def early(compiled_here: Callable[..., Path], *archive: Path) -> Program:
     """Returns early_handlers_main.c, linked with a library that registers fork handlers first."""
     library = compiled_here("early_handlers.c", *SHARED, name="libearly.so")
@@ -98,7 +135,8 @@ def test_fork_handlers_of_a_library_that_comes_before_the_archive_may_allocate(
     """
     for run in (early(compiled_here, library.archive), early(compiled_here)):
         for _ in range(runs):
-            assert run.succeed(30) == "0 of 30 failed\n"
+            assert run.succeed(30, "beside") == "0 of 30 failed\n"
+            assert run.succeed(10, "alone") == "0 of 10 failed\n"
 
 
 def test_fork_handlers_registered_before_ours_may_allocate(

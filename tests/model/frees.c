@@ -13,6 +13,8 @@
  *     s         sweeps all heaps
  *     F         forks: goes on as the child, in which no other thread exists
  *     U         the same without fork handlers, so that an absent thread may hold a lock
+ *     H         the same in a signal handler of thread A: goes on with the heap of A, whose call is
+ *               interrupted
  *
  * After every execution each block is in exactly one place, each slab is on the list that belongs
  * to its state, and no slab is stranded: see check().
@@ -147,6 +149,14 @@ static void fork_without_handlers(unsigned self)
     forker = self;
 }
 
+/* The handler's thread is A, so it has the heap of A as the interrupted call left it. */
+static void fork_in_handler(unsigned self)
+{
+    fork_without_handlers(self);
+    stubs.in_handler = true;
+    thread_heap = stubs.now[0];
+}
+
 static void release_empty(struct heap *heap)
 {
     unsigned class = size_class(row_size());
@@ -189,6 +199,9 @@ static void body(unsigned self)
             break;
         case 'U':
             fork_without_handlers(self);
+            break;
+        case 'H':
+            fork_in_handler(self);
             break;
         default:
             model_checker_fail("unknown command in the script %s", row->scripts[self]);
@@ -400,7 +413,8 @@ static void check_new_child(void)
 
 static void check(void)
 {
-    if (forked && stubs.new_child) {
+    /* heap_check() need not hold while a call of the heap's thread is interrupted. */
+    if (forked && (stubs.new_child || stubs.in_handler)) {
         check_new_child();
         return;
     }
@@ -583,6 +597,14 @@ TEST(a_child_of_a_fork_without_handlers_waits_for_no_lock)
             {PARKED_BY_POST, 2, {"f0", "Uf1"}}, {FULL, 8, {"Umf0", "f1", "f2"}},
             {PARKED, 2, {"Uf1m", "f0"}}, {PARKED_BY_POST, 3, {"f0", "f1", "Uf2"}},
             {CURRENT, 8, {"Umf1", "f0", "m"}}, {ENDED, 2, {"", "m", "Umf0"}});
+}
+
+TEST(a_child_of_a_fork_in_a_signal_handler_waits_for_no_lock)
+{
+    EXPLORE({PARKED, 2, {"f0", "Hf1"}}, {CURRENT, 8, {"m", "Hmf1"}}, {FULL, 8, {"f0f1", "Hmf2"}},
+            {CURRENT, 3, {"mm", "Hm"}}, {CURRENT, 3, {"f0m", "Hmf1"}}, {PARKED, 2, {"c", "Hmf1"}},
+            {PARKED, 2, {"mf0", "Hmf1"}}, {PARKED_BY_POST, 3, {"f0", "Hf2", "f1"}},
+            {FULL, 8, {"f0", "Hmf1", "f2"}}, {CURRENT, 8, {"m", "Hmf1", "f0"}});
 }
 
 TEST(remote_frees_cross_an_eighth_during_the_owners_event)

@@ -170,6 +170,22 @@ void stubs_free(void *p)
 
 /* --- children of a fork without handlers ------------------------------------------------------ */
 
+static unsigned *entered(void)
+{
+    int self = model_checker_self();
+    return &stubs.entered[self < 0 ? MODEL_CHECKER_THREADS_MAX : self];
+}
+
+void lock_enter(void)
+{
+    ++*entered();
+}
+
+void lock_leave(void)
+{
+    --*entered();
+}
+
 bool lock_is_unsafe(void)
 {
     return stubs.new_child;
@@ -178,7 +194,7 @@ bool lock_is_unsafe(void)
 /* Like the function of thread.c, which also looks at the locks of other modules. */
 bool thread_adopt_child(void)
 {
-    if (heap_has_taken_lock())
+    if (heap_has_taken_lock() || (stubs.in_handler && stubs.entered[0] > 0))
         return false;
     stubs.new_child = false;
     return true;

@@ -37,8 +37,12 @@ struct stubs {
     unsigned block_count;
     struct heap *heaps[MODEL_CHECKER_THREADS_MAX]; /* the first heap of each thread */
     struct heap *now[MODEL_CHECKER_THREADS_MAX];   /* the thread_heap of each thread */
+    /* By thread, like slices_used: calls of lock_enter() without lock_leave(). */
+    unsigned entered[MODEL_CHECKER_THREADS_MAX + 1];
     /* The process is the child of a fork without handlers, and has not been adopted. */
     bool new_child;
+    /* The fork was made by a signal handler, which interrupted thread 0. */
+    bool in_handler;
     size_t emergency_used; /* bytes of blocks of emergency.h */
 };
 extern struct stubs stubs;
