@@ -247,11 +247,15 @@ static void fork_bare(void)
     wait_for(child);
 }
 
-/* A child of vfork() has its parent's memory, and may only call exec() or _exit(). */
+/* A child of vfork() has its parent's memory. It may allocate if the allocator has a vfork() of its
+ * own. */
 static void vfork_to_exec(void)
 {
     pid_t child = vfork();
     if (child == 0) {
+#if defined(__x86_64__) || defined(__aarch64__)
+        allocate_a_little(false);
+#endif
         execve(true_words[0], true_words, environ);
         _exit(7);
     }
