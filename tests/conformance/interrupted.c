@@ -1,6 +1,6 @@
-/* interrupted.c - interrupted WAY: interrupts calls of the allocator at every instruction, forks in
- * the signal handler, and prints how many children failed. WAY is one of the ways at the end of
- * this file. With a second argument, the process has a second thread, which sleeps.
+/* interrupted.c - interrupted WAY CALLS THREADS: interrupts calls of the allocator at every
+ * instruction, forks in the signal handler, and prints how many children failed. WAY and CALLS are
+ * in the tables at the end of this file. If THREADS is 2, a second thread sleeps meanwhile.
  *
  * The processor's trap flag makes the kernel send SIGTRAP after each instruction. Of each kind of
  * call, the handler acts once at each instruction. So this test finds for certain what forks.c
@@ -478,6 +478,27 @@ static const struct way {
     {"returns", fork_to_return}, {"everything", fork_and_call_everything},
 };
 
+static void all_small(void)
+{
+    small(32, "malloc of 32", "free of 32");
+    small(3000, "malloc of 3000", "free of 3000");
+    small(30000, "malloc of 30000", "free of 30000");
+}
+
+static void all_large(void)
+{
+    large(60000);
+    large(1500000);
+}
+
+static const struct calls {
+    const char *name;
+    void (*make)(void);
+} calls[] = {
+    {"small", all_small}, {"large", all_large}, {"realloc", resized},
+    {"trim", trimmed},    {"fork", forked},     {"of threads", of_threads},
+};
+
 static void *sleep_on(void *argument)
 {
     for (;;)
@@ -485,7 +506,7 @@ static void *sleep_on(void *argument)
     return argument;
 }
 
-static void run(bool with_thread)
+static void run(const struct calls *what, bool with_thread)
 {
     root = getpid();
     for (unsigned i = 0; i < LIVE; i++) {
@@ -501,29 +522,23 @@ static void run(bool with_thread)
         _exit(2);
     struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
     sigaction(SIGTRAP, &action, NULL);
-    small(32, "malloc of 32", "free of 32");
-    small(3000, "malloc of 3000", "free of 3000");
-    small(30000, "malloc of 30000", "free of 30000");
-    large(60000);
-    large(1500000);
-    resized();
-    trimmed();
-    forked();
-    if (with_thread)
-        of_threads();
+    what->make();
     check_all_live(60);
 }
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; i < COUNT(ways) && argc > 1; i++) {
-        if (strcmp(ways[i].name, argv[1]) != 0)
-            continue;
-        alarm(HANGS_AFTER_S);
-        act = ways[i].act;
-        run(argc > 2);
-        dprintf(STDOUT_FILENO, "%d of %d failed\n", failed, acts);
-        return failed != 0;
-    }
-    return 2;
+    const struct calls *what = NULL;
+    for (size_t i = 0; i < COUNT(calls) && argc == 4; i++)
+        if (strcmp(calls[i].name, argv[2]) == 0)
+            what = &calls[i];
+    for (size_t i = 0; i < COUNT(ways) && what != NULL; i++)
+        if (strcmp(ways[i].name, argv[1]) == 0)
+            act = ways[i].act;
+    if (act == NULL)
+        return 2;
+    alarm(HANGS_AFTER_S);
+    run(what, strcmp(argv[3], "2") == 0);
+    dprintf(STDOUT_FILENO, "%d of %d failed\n", failed, acts);
+    return failed != 0;
 }
