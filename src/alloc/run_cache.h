@@ -67,12 +67,12 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
     uint32_t index = cache->first[count];
     uint32_t next = slab_at(index)->next;
     ASSUME(index != 0);
-    cache->slices -= count;
-    slab_interrupt_here(); /* `slices` is not too high */
     /* Computed without a branch, which the processor would mispredict half of the time. */
     cache->filled ^= (uint64_t)(next == 0) << (count - 1);
     slab_interrupt_here(); /* no bit of `filled` is set for an empty list */
     cache->first[count] = next;
+    slab_interrupt_here(); /* `slices` is not too low */
+    cache->slices -= count;
     return index;
 }
 
@@ -112,10 +112,9 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     atomic_store_explicit(&run->kind, RUN_CACHED, memory_order_relaxed);
     run->next = cache->first[count];
     cache->first[count] = (uint32_t)slab_index(run);
-    slab_interrupt_here(); /* no bit of `filled` is set for an empty list */
-    cache->filled |= UINT64_C(1) << (count - 1);
-    slab_interrupt_here(); /* `slices` is not too high */
     cache->slices += count;
+    slab_interrupt_here(); /* `slices` is not too low, and the list is not empty */
+    cache->filled |= UINT64_C(1) << (count - 1);
     return true;
 }
 

@@ -23,7 +23,11 @@ void run_cache_policy_free(struct run_cache *cache, struct slab *run, uint32_t m
         free_long(cache, run);
     } else if (run->slices <= most) {
         while (!run_cache_put(cache, run)) {
-            large_free(run_cache_evict(cache));
+            struct slab *other = run_cache_evict(cache);
+            if (UNLIKELY(other == NULL)) /* a handler interrupted a change, and forked */
+                cache->slices = 0;
+            else
+                large_free(other);
             cache->slack_shift = SLACK_HALF;
         }
     } else {
