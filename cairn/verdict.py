@@ -28,6 +28,43 @@ AIMS = (Measure.TIME, Measure.CPU_TIME, Measure.MEMORY)
 """The measures by which a contender can be recommended. Page faults are a cause, not an aim."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most that a recommended contender may cost in one measure."""
+
+    measure: Measure
+    most: float
+    """As a share of the baseline: 0.05 is 5 % more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """The question that the verdict answers first. Without a goal it is every aim of `AIMS`.
+
+    It decides who is recommended and when measuring stops. It changes no effect.
+    """
+
+    goal: Measure | None = None
+    """One of `AIMS`."""
+    may_cost: tuple[Bound, ...] = ()
+    """Bounds on other measures than the goal, which is not None if there are any."""
+    pareto: bool = False
+    """Whether the question is which contenders are on the front of time and memory. There is no
+    goal then."""
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that decide, the goal first."""
+        if self.pareto:
+            return Measure.TIME, Measure.MEMORY
+        return (self.goal or Measure.TIME, *(bound.measure for bound in self.may_cost))
+
+    @property
+    def given(self) -> bool:
+        """Whether this is another question than the usual one."""
+        return self.goal is not None or self.pareto
+
+
 class Outcome(Enum):
     """What is shown of one contender in one measure. Less is better in all measures."""
 
@@ -114,11 +151,47 @@ class Recommendation:
     interval is missing. A proven saving whose estimate is within the margin counts, too."""
     possible_with: str | None = None
     """The contender with that interval, or with OPEN the one whose interval is missing."""
+    too_dear: tuple[str, ...] = ()
+    """With bounds: the contenders that are shown to be better and to cost more than a bound."""
+    price_open: tuple[str, ...] = ()
+    """With bounds: the contenders that are shown to be better, of which it is neither shown that
+    they keep every bound nor that they exceed one."""
 
     @property
     def in_order(self) -> tuple[str, ...]:
         """The best, with the leanest of them first."""
         return tuple(sorted(self.best, key=lambda name: name != self.leanest))
+
+
+@dataclass(frozen=True, slots=True)
+class Beaten:
+    """A contender that is not on the front."""
+
+    contender: str
+    by: str
+    """A contender that is better in time or memory, and better or equivalent in the other."""
+    effects: tuple[Effect, ...]
+    """Time and memory of `by`, compared with `contender`. They have no amounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The contenders that no other is shown to beat in time and memory together.
+
+    All pairs of contenders in both measures are one family for Holm's adjustment.
+    """
+
+    members: tuple[str, ...]
+    """The fastest first; the baseline may be one."""
+    beaten: tuple[Beaten, ...]
+    open: tuple[tuple[str, str], ...] = ()
+    """Pairs of a member and another contender, which may be both faster and leaner than it."""
+
+    @property
+    def certain(self) -> tuple[str, ...]:
+        """The members of which it is shown that none of the others is both faster and leaner."""
+        unclear = {member for member, _ in self.open}
+        return tuple(name for name in self.members if name not in unclear)
 
 
 WAITS = 0.20
@@ -167,6 +240,9 @@ class Verdict:
     under_load: bool = False
     """Whether the program is a server under a load. Time and CPU time are then those of a request,
     if the load printed its throughput and the number of its requests."""
+    aim: Aim = Aim()
+    front: Front | None = None
+    """With an aim of `pareto`; None if time or memory was not measured in every run."""
     rounds_least: int | None = None
     """With TOO_FEW_ROUNDS: the least number of rounds that gives intervals."""
     rounds_least_s: float | None = None
@@ -188,16 +264,33 @@ class Verdict:
     def measured(self) -> tuple[Recommendation, ...]:
         """The advice for the aims that were measured.
 
-        Time is left out if the program waits and another aim was measured.
+        With a goal, it is the advice for the goal alone. Else time is left out if the program waits
+        and another aim was measured.
         """
         known = [one for one in self.recommendations if one.advice is not Advice.NOT_MEASURED]
+        if self.aim.goal is not None:
+            return tuple(one for one in known if one.aim is self.aim.goal)
         others = [one for one in known if one.aim is not Measure.TIME]
         return tuple(others if self.waits and others else known)
 
     @property
     def recommended(self) -> tuple[str, ...]:
-        """The contenders that are recommended for some aim, in the order of the aims."""
+        """The contenders that are recommended for some aim, in the order of the aims.
+
+        They are those of the goal if there is one. If the front is the question, they are its
+        certain members without the baseline.
+        """
+        if self.aim.pareto:
+            certain = self.front.certain if self.front is not None else ()
+            return tuple(name for name in certain if name != self.baseline)
         return tuple(dict.fromkeys(name for one in self.measured for name in one.in_order))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the question of the aim has no answer because a measure was not measured."""
+        if self.state is not State.JUDGED or not self.aim.given:
+            return False
+        return self.front is None if self.aim.pareto else not self.measured
 
     @property
     def only_choice(self) -> Judgement | None:
@@ -206,7 +299,7 @@ class Verdict:
         By the other aims no contender is better, and the intervals leave less than `POSSIBLE` as
         its cost. None if there is no such contender.
         """
-        if len(self.recommended) != 1:
+        if len(self.recommended) != 1 or self.aim.pareto:
             return None
         only = next(one for one in self.judgements if one.contender in self.recommended)
         for one in self.measured:
@@ -224,6 +317,8 @@ class Verdict:
     @property
     def chosen(self) -> tuple[str, ...]:
         """The contenders that the advice names, the baseline among them if it is to be kept."""
+        if self.front is not None:
+            return self.front.certain
         kept = any(one.advice is Advice.KEEP for one in self.measured)
         if kept and self.only_choice is None:
             return (*self.recommended, self.baseline)

@@ -19,6 +19,7 @@ from cairn.errors import UsageError
 from cairn.model import ROUNDS_MOST, Pattern, Settings, StopRule, Workload
 from cairn.report.view import Form
 from cairn.run import store
+from cairn.verdict import Bound, Measure
 
 _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 """Options of version 0.1.0 that scripts may still use; no help text shows them."""
@@ -44,12 +45,14 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     metavar="NAME",
     help="Compare all others with this contender. Default: system, else the first.",
 )
+@options.aim_options
 @click.option(
     "--precision",
     type=options.PERCENT,
     default="1%",
     show_default=True,
-    help="Stop when the change in wall time is known within ± this for every contender.",
+    help="Stop when the change in wall time, or in the measures of --goal or --pareto, is known "
+    "within ± this for every contender.",
 )
 @click.option(
     "--margin",
@@ -220,7 +223,8 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 def compare(
     command: tuple[str, ...], lines: tuple[str, ...],
     parameters: tuple[tuple[str, tuple[str, ...]], ...],
-    specs: tuple[str, ...], baseline: str | None, resume: str | None, precision: float,
+    specs: tuple[str, ...], baseline: str | None, goal: str | None, may_cost: tuple[Bound, ...],
+    pareto: bool, resume: str | None, precision: float,
     margin: float, min_rounds: int, max_rounds: int, budget: float, runs: int | None,
     seed: int | None, shell: bool, stdin: str | None, stdout: str | None, ok_exit: tuple[int, ...],
     verify: str | None, timeout: float | None, cpus: str | None, warmup: int,
@@ -239,12 +243,15 @@ def compare(
     SPEC is [NAME=]LIB[@VERSION][:KEY=VALUE;…]: a name from 'cairn allocators' or a path, with
     environment variables after ':'. NAME= gives the contender another name in the report.
 
-    Exit codes: 0 success, 1 cairn failed, 2 usage, 3 the program fails under the baseline, 4 the
+    Exit codes: 0 success, 1 cairn failed or the measure of --goal was not measured, 2 usage, 3 the program fails under the baseline, 4 the
     program fails under another contender only or cannot be loaded with it, 130 interrupted
     (continue with --resume last).
     """
     console = stderr(color)
-    output = output_of(form, full, color, out, force)
+    output = output_of(form, full, color, out, force, draws=True)
+    aim = options.aim_of(goal, may_cost, pareto, margin)
+    if memory == "none" and Measure.MEMORY in aim.measures:
+        raise UsageError("memory is part of the aim, but --memory none does not measure it")
     where = results or store.root()
     if resume is not None:
         refuse_beside_resume()
@@ -288,6 +295,7 @@ def compare(
         with standard_input.chosen(stdin, where, console) as given:
             settings = replace(settings, stdin=given.stdin)
             run = new_run(console, settings, specs, baseline, rule, seed, stdin=given.path)
+            run = replace(run, aim=aim)
             folder = store.Folder.create(where, run, given.copy)
     conduct(console, run, folder, "cairn compare", output)
 

@@ -127,22 +127,33 @@ _ENDINGS: dict[str, Form] = {
 }
 
 
-def output_of(form: Form | None, full: bool, color: str, out: Path | None, force: bool) -> Output:
+def output_of(
+    form: Form | None,
+    full: bool,
+    color: str,
+    out: Path | None,
+    force: bool,
+    *,
+    draws: bool = False,
+) -> Output:
     """Returns how and where to write the result.
 
     Without a form option, the file's ending chooses the form.
+    draws: whether the ending .svg chooses a picture.
 
     Raises UsageError or CairnError if the file cannot be written. Call it before measuring, so that
     the user sees this error at once.
     """
     packs = form is None and out is not None and out.name.endswith(ENDING)
     if form is None and out is not None and not packs:
-        if out.suffix not in _ENDINGS:
+        if draws and out.suffix == ".svg":
+            form = "svg"
+        elif out.suffix not in _ENDINGS:
             raise UsageError(
                 f"the ending of {out} chooses no form; use .json, .csv, .md, .txt or .tar.xz, "
                 "or give --json, --csv or --md"
             )
-        form = _ENDINGS[out.suffix]
+        form = form or _ENDINGS[out.suffix]
     check_out(out, force)
     colored = wants_color(color, sys.stdout) and (out is None or color == "always")
     width = WIDTH if out is not None else width_of(sys.stdout)

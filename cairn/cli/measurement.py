@@ -77,6 +77,15 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
         raise CairnError("no instruction was counted; the lines above say why")
 
 
+def raise_unanswered(run: Run, comparisons: Sequence[Comparison]) -> None:
+    """Raises CairnError if a measure that the user's aim asks for was not measured."""
+    for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
+        if comparison.judged.unanswered:
+            where = f" on {shortened(workload.name)}" if len(comparisons) > 1 else ""
+            what = "time or memory" if run.aim.pareto else run.aim.measures[0].value
+            raise CairnError(f"the aim has no answer{where}: {what} was not measured in every run")
+
+
 def _failures(row: Row, counting: bool) -> list[str]:
     """Returns the contender's failures.
 
@@ -403,6 +412,7 @@ def _conduct(
     if stopped is not None:
         raise stopped
     raise_failures(run, compared)
+    raise_unanswered(run, compared)
     if run.settings.why:
         probed = {one.name for one in run.contenders} - {one.name for one in run.competing}
         failed = dict.fromkeys(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from cairn.compare.sweep import parse_parameter
 from cairn.errors import UsageError
 from cairn.model import Pattern
 from cairn.report.formatting import printable
+from cairn.verdict import Aim, Bound, Measure
 
 REPEAT_MOST = 1000
 """The most runs whose mean is one sample."""
@@ -124,6 +125,54 @@ def parse_some_time(text: str) -> float:
     return seconds
 
 
+_GOALS = {"time": Measure.TIME, "cpu": Measure.CPU_TIME, "memory": Measure.MEMORY}
+_BOUND = re.compile(r"\s*(time|cpu|memory)[\s:=]+(\S.*?)\s*")
+
+
+def parse_bound(text: str) -> Bound:
+    """Parses a measure and the most that it may rise, such as "memory 5%"."""
+    match = _BOUND.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f"{text!r} is not a measure and a percentage: write 'time 5%', 'cpu 5%' or 'memory 5%'"
+        )
+    most = units.parse_percent(match[2])
+    if not 0 < most < 10:
+        raise ValueError(f"{match[2]!r} is not more than 0 % and less than 1000 %")
+    return Bound(_GOALS[match[1]], most)
+
+
+def aim_of(
+    goal: str | None, may_cost: Sequence[Bound], pareto: bool, margin: float | None
+) -> Aim:
+    """Returns the aim that the options of `aim_options` ask for.
+
+    margin: the margin within which differences are equivalent; None if it is not known yet.
+
+    Raises UsageError for options that contradict each other.
+    """
+    if pareto and (goal or may_cost):
+        other = "--goal" if goal else "--may-cost"
+        raise UsageError(f"--pareto asks for the best of time and memory together; leave out {other}")
+    if may_cost and goal is None:
+        raise UsageError("--may-cost bounds the price of an aim; add --goal time, cpu or memory")
+    names = {measure: name for name, measure in _GOALS.items()}
+    for place, bound in enumerate(may_cost):
+        name = names[bound.measure]
+        if name == goal:
+            raise UsageError(
+                f"--may-cost {name} bounds the goal itself; name another measure, or leave it out"
+            )
+        if any(one.measure is bound.measure for one in may_cost[:place]):
+            raise UsageError(f"--may-cost {name} is given twice; give it once")
+        if margin is not None and bound.most < margin:
+            raise UsageError(
+                f"--may-cost '{name} {100 * bound.most:.6g}%' is less than --margin "
+                f"{100 * margin:.6g}%, within which differences count as none; give a larger bound"
+            )
+    return Aim(_GOALS[goal] if goal else None, tuple(may_cost), pareto)
+
+
 def parse_events(text: str) -> tuple[str, ...]:
     """Parses hardware events separated by commas: at most tally.SLOTS members of tally.EVENTS."""
     from cairn.profile.tally import EVENTS, SLOTS
@@ -145,6 +194,7 @@ PERCENT = Parsed("PERCENT", parse_share)
 EXITS = Parsed("CODES", parse_exits)
 CPUS = Parsed("LIST", parse_cpus)
 PATTERN = Parsed("NAME=REGEX", parse_pattern)
+BOUND = Parsed("'MEASURE PERCENT'", parse_bound)
 PARAMETER = Parsed("NAME=A,B", parse_parameter)
 REPEAT = Parsed("auto|N", parse_repeat)
 WARM = Parsed("auto|off|SIZE", parse_warm)
@@ -188,6 +238,26 @@ def output_options(command: F) -> F:
         click.option("--csv", "form", flag_value="csv", help="Print CSV, one row per run."),
         click.option("--md", "form", flag_value="md", help="Print Markdown."),
         OUT, FORCE, RESULTS, COLOR,
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def aim_options(command: F) -> F:
+    """Adds the options that choose the question of the verdict to a command; see `aim_of`."""
+    for option in reversed((
+        click.option(
+            "--goal", type=click.Choice(list(_GOALS)),
+            help="Answer by this aim alone: recommend by it, and stop measuring when it is known. "
+            "memory is the peak. Default: all three."),
+        click.option(
+            "--may-cost", "may_cost", type=BOUND, multiple=True,
+            help="With --goal: recommend only contenders that are shown to keep this bound, such "
+            "as 'memory 5%': at most 5 % more memory than the baseline. Repeatable."),
+        click.option(
+            "--pareto", is_flag=True,
+            help="Name the contenders that no other beats in time and memory together, and draw "
+            "them."),
     )):  # fmt: skip
         command = option(command)
     return command

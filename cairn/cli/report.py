@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,14 @@ import rich_click as click
 
 from cairn.cli import options
 from cairn.cli.console import Output, output_of, was_given
-from cairn.cli.measurement import measured
+from cairn.cli.measurement import measured, raise_unanswered
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, UsageError
 from cairn.report.formatting import printable
 from cairn.report.view import Form
 from cairn.run import store
 from cairn.run.run_archive import packed
+from cairn.verdict import Bound
 
 if TYPE_CHECKING:
     from cairn.report.run_list import Listed
@@ -30,10 +32,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="List all runs instead, the newest first: date, command, contenders, verdict.",
 )
+@options.aim_options
 @options.output_options
 def report(
     name: str,
     lists: bool,
+    goal: str | None,
+    may_cost: tuple[Bound, ...],
+    pareto: bool,
     form: Form | None,
     full: bool,
     out: Path | None,
@@ -43,18 +49,23 @@ def report(
 ) -> None:
     """Show a run again: RUN is 'last', an id, a folder or a run file.
 
-    Nothing is measured again: a stored run always gives the same report.
+    Nothing is measured again: a stored run always gives the same report. --goal, --may-cost and
+    --pareto ask another question of the same numbers.
 
     \b
       cairn report --list                  which runs there are
       cairn report last --full             every metric, with spread and range
+      cairn report last --goal memory      what to use if memory matters most
       cairn report last -o speed.tar.xz    write the whole run into one file, to keep or to send
       cairn report speed.tar.xz --md       show the run in such a file
     """
     from cairn.report.run import comparisons, rendered
 
-    output = output_of(form, full, color, out, force)
+    output = output_of(form, full, color, out, force, draws=True)
+    aim = options.aim_of(goal, may_cost, pareto, None)
     if lists:
+        if aim.given:
+            raise UsageError("--list has no verdict; leave out --goal, --may-cost and --pareto")
         _list(results or store.root(), output)
         return
     stored = store.find(results or store.root(), name)
@@ -62,7 +73,16 @@ def report(
         output.write(packed(stored))
         return
     found = measured(stored)
-    output.write(rendered(found, comparisons(found), output.view))
+    if aim.given:
+        if found.kind != "comparison" or found.run.settings.instructions:
+            raise UsageError(
+                "--goal, --may-cost and --pareto are for a run of 'cairn compare'; this is another"
+            )
+        aim = options.aim_of(goal, may_cost, pareto, found.run.rule.margin)
+        found = replace(found, run=replace(found.run, aim=aim))
+    compared = comparisons(found)
+    output.write(rendered(found, compared, output.view))
+    raise_unanswered(found.run, compared)
 
 
 def _list(where: Path, output: Output) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from cairn import units
 from cairn.compare import endings, judge, rounds_needed, stats, suitability
-from cairn.compare.load_output import REQUEST_TIME
+from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
 from cairn.model import (
     BENCH_ROUNDS_MOST,
     BUILT_IN,
@@ -48,7 +48,7 @@ from cairn.model import (
     StopRule,
     value,
 )
-from cairn.verdict import Advice, Measure, Outcome, State, Verdict
+from cairn.verdict import Advice, Aim, Measure, Outcome, State, Verdict
 
 _DOUBTFUL = 1 / 3
 """Below this ratio of CPU times, the report asks whether the program did the same work.
@@ -80,6 +80,7 @@ def compare(
     bench: str | None = None,
     unsuited: Sequence[str] = (),
     under_load: bool = False,
+    aim: Aim = Aim(),
 ) -> Comparison:
     """Compares every contender with `baseline` on the samples so far.
 
@@ -95,6 +96,7 @@ def compare(
     experiment.
 
     unsuited: see `Comparison.unsuited`.
+    aim: the question that the verdict answers first.
 
     A metric without a direction gets summaries but no changes: a higher CPU percentage is neither
     better nor worse.
@@ -112,7 +114,7 @@ def compare(
     own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
     judged = judge.verdict(
         rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time, under_load,
-        suitability.cpu_share(own),
+        suitability.cpu_share(own), aim,
     )  # fmt: skip
     prospect = None
     if stopped_because != stats.PRECISE:
@@ -148,25 +150,44 @@ def compare(
     )
 
 
-def time_ratios(
-    samples: Sequence[Sample], names: Sequence[str], baseline: str
+def deciding_ratios(
+    samples: Sequence[Sample], names: Sequence[str], baseline: str, aim: Aim = Aim()
 ) -> dict[str, tuple[float, ...]]:
-    """Returns the log ratios of time to the baseline's, in the form that `stats.look` takes.
+    """Returns the log ratios to the baseline's, in the form that `stats.look` takes.
 
-    Time is wall time, or the time per request if the throughput of every counted load is known. The
-    keys are the surviving contenders except the baseline. Each has one ratio per complete round.
-    The result is empty when the baseline or every other contender failed.
+    They are those of the measures of the aim, or of time if one of them was not measured. Time is
+    wall time, or the time per request if the throughput of every counted load is known. The keys
+    are the surviving contenders except the baseline, and for each further measure of the aim a key
+    that names contender and measure. Each has one ratio per complete round. The result is empty
+    when the baseline or every other contender failed.
     """
     counted = [sample for sample in samples if sample.counts]
-    loaded = all(value(sample, REQUEST_TIME.key) is not None for sample in counted)
-    metric = REQUEST_TIME if loaded else WALL
-    table = _table(samples, names, (metric,))
+
+    def has(metric: Metric) -> bool:
+        return all(value(sample, metric.key) is not None for sample in counted)
+
+    metrics = {
+        Measure.TIME: REQUEST_TIME if has(REQUEST_TIME) else WALL,
+        Measure.CPU_TIME: REQUEST_CPU_TIME if has(REQUEST_CPU_TIME) else CPU_TIME,
+        Measure.MEMORY: PEAK,
+    }
+    table = _table(samples, names, tuple(metrics.values()))
     if baseline not in table.survivors:
         return {}
-    return {
-        name: table.log_ratios(metric.key, name, baseline) or ()
-        for name in table.survivors
-        if name != baseline
+    others = [name for name in table.survivors if name != baseline]
+
+    def ratios(measure: Measure) -> dict[str, tuple[float, ...]]:
+        key = metrics[measure].key
+        return {name: table.log_ratios(key, name, baseline) or () for name in others}
+
+    by_measure = {measure: ratios(measure) for measure in aim.measures}
+    if not all(all(of.values()) for of in by_measure.values()):
+        return ratios(Measure.TIME)
+    first, *further = aim.measures
+    return by_measure[first] | {
+        f"{name} ({measure.value})": of
+        for measure in further
+        for name, of in by_measure[measure].items()
     }
 
 
@@ -323,8 +344,10 @@ def _prospect(
 
     The rounds are those after which every contender is shown to be different or equivalent, but at
     most three times the rounds so far, which halve the width. None for a suite, whose workloads
-    need no verdict of their own.
+    need no verdict of their own, and if the question is not time.
     """
+    if judged.aim.pareto or judged.aim.goal not in (None, Measure.TIME):
+        return None
     unclear = any(
         one.effect(Measure.TIME).outcome is Outcome.NOT_SHOWN for one in judged.judgements
     )
@@ -387,10 +410,11 @@ def _next_steps(
         wanted = max(judged.rounds_least or 0, rounds + 1)
         again = "cairn compare" if bench is None else f"cairn bench {bench}"
         return [*steps, f"{again} -r {wanted}{' …' if bench is None else ''}"]
+    deciding = judged.measured if judged.aim.given else judged.recommendations
     if not any(
         one.advice is Advice.OPEN
         or (one.aim is Measure.TIME and (one.possible or 0.0) > rule.margin)
-        for one in judged.recommendations
+        for one in deciding
     ):
         return steps
     better = prospect.rounds if prospect is not None else 2 * rounds

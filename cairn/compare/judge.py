@@ -11,14 +11,21 @@ Always true here:
   is shown to be worse than the apparent best. The apparent best was chosen from the same data, so
   each of these k - 1 comparisons has the error alpha / (k - 1): whichever of them is truly the
   best, the chance that any of the other k - 1 pushes it out is at most alpha.
+- With a bound, a contender is recommended only if it is shown to be better by the goal and to cost
+  at most the bound. Each of the two errs with at most alpha / 2 in the direction that matters, so a
+  recommendation of a contender that is not better or costs more has at most the chance alpha.
+- The front of time and memory is made from all pairs of contenders in both measures, which are one
+  family.
 
 All functions are pure.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from cairn.compare import stats
 from cairn.compare.load_output import REQUEST_TIME
@@ -39,8 +46,11 @@ from cairn.verdict import (
     AIMS,
     POSSIBLE,
     Advice,
+    Aim,
+    Beaten,
     Effect,
     FailedContender,
+    Front,
     Judgement,
     Measure,
     Outcome,
@@ -48,6 +58,25 @@ from cairn.verdict import (
     State,
     Verdict,
 )
+
+class _Price(IntEnum):
+    """Whether a contender keeps its bounds. With several bounds, the largest value counts."""
+
+    FAIR = 0
+    OPEN = 1
+    TOO_HIGH = 2
+
+
+def _turned(effect: Effect) -> Effect:
+    """The effect of the other contender of the pair."""
+    turned = {Outcome.BETTER: Outcome.WORSE, Outcome.WORSE: Outcome.BETTER}
+    outcome = turned.get(effect.outcome, effect.outcome)
+    if effect.ratio is None or effect.low is None or effect.high is None:
+        return replace(effect, outcome=outcome)
+    return replace(
+        effect, outcome=outcome, ratio=1 / effect.ratio, low=1 / effect.high, high=1 / effect.low
+    )
+
 
 Ratios = Callable[[str, str, str], tuple[float, ...] | None]
 """ratios(metric key, contender, base): ln(contender / base) by round; None if undefined."""
@@ -66,18 +95,19 @@ def verdict(
     cpu_time: Metric = CPU_TIME,
     under_load: bool = False,
     cpu_share: float | None = None,
+    aim: Aim = Aim(),
 ) -> Verdict:
     """Judges the contenders of `rows`, which are ranked by `time`, the best first."""
     failed = tuple(FailedContender(row.contender, row.failures[0]) for row in rows if row.failures)
     alive = [row for row in rows if not row.failures]
     others = [row for row in alive if row.contender != baseline]
-    judge = _Judge({row.contender: row for row in rows}, baseline, rule, time, cpu_time, ratios)
+    judge = _Judge({row.contender: row for row in rows}, baseline, rule, time, cpu_time, ratios, aim)
     judgements = tuple(judge.judgement(row) for row in others) if rounds else ()
     state = _state(rows, baseline, others, rounds, judgements)
     recommendations: tuple[Recommendation, ...] = ()
     least = None
     if state is State.JUDGED:
-        recommendations = tuple(judge.recommendation(aim, judgements) for aim in AIMS)
+        recommendations = tuple(judge.recommendation(one, judgements) for one in AIMS)
     elif state is State.TOO_FEW_ROUNDS:
         least = stats.rounds_for_intervals(len(others), stats.alpha(rule))
     taken = WALL.key if time.key == REQUEST_TIME.key else time.key
@@ -92,6 +122,8 @@ def verdict(
         failed=failed,
         cpu_share=cpu_share if time.key in (WALL.key, REQUEST_TIME.key) else None,
         under_load=under_load,
+        aim=aim,
+        front=judge.front([row.contender for row in alive]) if recommendations else None,
         rounds_least=least,
         rounds_least_s=least * sum(walls) / 1e9 if least and walls else None,
     )
@@ -123,6 +155,7 @@ class _Judge:
     time: Metric
     cpu_time: Metric
     ratios: Ratios
+    aim: Aim
 
     def _key(self, measure: Measure) -> str:
         match measure:
@@ -188,8 +221,25 @@ class _Judge:
             for name, of in effects.items()
             if of.outcome is Outcome.BETTER and of.matters(self.rule.margin)
         ]
-        if better:
-            return self._use(aim, sorted(better, key=lambda name: effects[name].ratio or 0.0))
+        better.sort(key=lambda name: effects[name].ratio or 0.0)
+        prices = self._prices(judgements) if aim is self.aim.goal else {}
+        dear = tuple(name for name in better if prices.get(name) is _Price.TOO_HIGH)
+        unclear = tuple(name for name in better if prices.get(name) is _Price.OPEN)
+        fair = [name for name in better if name not in (*dear, *unclear)]
+        if fair:
+            return replace(self._use(aim, fair), too_dear=dear, price_open=unclear)
+        if unclear:
+            return Recommendation(aim, Advice.OPEN, too_dear=dear, price_open=unclear)
+        # A contender that costs too much is no choice, however much it may save.
+        effects = {
+            name: of for name, of in effects.items() if prices.get(name) is not _Price.TOO_HIGH
+        }
+        if dear and not effects:
+            return Recommendation(aim, Advice.KEEP, too_dear=dear)
+        return replace(self._without_better(aim, effects), too_dear=dear)
+
+    def _without_better(self, aim: Measure, effects: Mapping[str, Effect]) -> Recommendation:
+        """The advice if none of the contenders that are a choice is shown to be better."""
         if all(of.outcome is Outcome.NOT_KNOWN for of in effects.values()):
             return Recommendation(aim, Advice.NOT_MEASURED)
         unknown = [name for name, of in effects.items() if of.outcome is Outcome.NOT_KNOWN]
@@ -206,6 +256,118 @@ class _Judge:
         possible = open_ones[widest]
         advice = Advice.KEEP if possible < POSSIBLE else Advice.OPEN
         return Recommendation(aim, advice, possible=possible, possible_with=widest)
+
+    def _prices(self, judgements: Sequence[Judgement]) -> dict[str, _Price]:
+        """Whether each contender keeps the bounds; empty without bounds.
+
+        For each bound, the contenders are one family for Holm's adjustment: their ratios are tested
+        against the bound as they are against 1. A contender keeps the bound if that test and its
+        printed interval show it, so that the two never disagree.
+        """
+        prices: dict[str, _Price] = {}
+        for bound in self.aim.may_cost:
+            key = self._key(bound.measure)
+            log_most = math.log1p(bound.most)
+            beside = {
+                one.contender: [difference - log_most for difference in differences]
+                for one in judgements
+                if (differences := self.ratios(key, one.contender, self.baseline))
+            }
+            found = stats.changes(beside, stats.alpha(self.rule), self.rule.margin)
+            for one in judgements:
+                price = self._price(found.get(one.contender), one.effect(bound.measure), bound.most)
+                prices[one.contender] = max(price, prices.get(one.contender, _Price.FAIR))
+        return prices
+
+    @staticmethod
+    def _price(against_bound: Change | None, effect: Effect, most: float) -> _Price:
+        if against_bound is None or effect.low is None or effect.high is None:
+            return _Price.OPEN
+        if against_bound.shown is Shown.LESS and effect.high <= 1 + most:
+            return _Price.FAIR
+        if against_bound.shown is Shown.MORE and effect.low > 1 + most:
+            return _Price.TOO_HIGH
+        return _Price.OPEN
+
+    def front(self, names: Sequence[str]) -> Front | None:
+        """The front of time and memory; None if it is not the question, or was not measured."""
+        if not self.aim.pareto:
+            return None
+        pairs = self._pairs_in_the_plane(names)
+        if pairs is None:
+            return None
+        beaten = {}
+        for name in names:
+            for other in names:
+                if other != name and self._beats(pairs[other, name]):
+                    beaten.setdefault(name, Beaten(name, other, pairs[other, name]))
+        members = [name for name in names if name not in beaten]
+        # The one that beats a contender is on the front itself if one on the front beats it, too.
+        shown = []
+        for name, one in beaten.items():
+            by = next((m for m in members if self._beats(pairs[m, name])), one.by)
+            shown.append(Beaten(name, by, pairs[by, name]))
+        level = (Outcome.WORSE, Outcome.EQUIVALENT)
+        return Front(
+            members=tuple(members),
+            beaten=tuple(shown),
+            open=tuple(
+                (member, other)
+                for member in members
+                for other in names
+                if other != member
+                and not any(effect.outcome in level for effect in pairs[other, member])
+            ),
+        )
+
+    def _pairs_in_the_plane(
+        self, names: Sequence[str]
+    ) -> dict[tuple[str, str], tuple[Effect, ...]] | None:
+        """By contender and other: time and memory of the first, compared with the other.
+
+        All pairs in both measures are one family for Holm's adjustment. None if some ratio is
+        undefined.
+        """
+        plane = (Measure.TIME, Measure.MEMORY)
+        tested = {}
+        for measure in plane:
+            for place, name in enumerate(names):
+                for other in names[place + 1 :]:
+                    differences = self.ratios(self._key(measure), name, other)
+                    if not differences:
+                        return None
+                    tested[measure, name, other] = differences
+        keys = {str(place): key for place, key in enumerate(tested)}
+        changes = stats.changes(
+            {name: tested[key] for name, key in keys.items()},
+            stats.alpha(self.rule),
+            self.rule.margin,
+        )
+        found = {
+            keys[name]: self._of_pair(keys[name][0], change) for name, change in changes.items()
+        }
+        pairs = {}
+        for place, name in enumerate(names):
+            for other in names[place + 1 :]:
+                effects = tuple(found[measure, name, other] for measure in plane)
+                pairs[name, other] = effects
+                pairs[other, name] = tuple(_turned(effect) for effect in effects)
+        return pairs
+
+    def _of_pair(self, measure: Measure, change: Change) -> Effect:
+        outcome = self._outcome(change)
+        if change.interval is None:
+            return Effect(measure, outcome)
+        low, high = 1 + change.interval.low, 1 + change.interval.high
+        return Effect(measure, outcome, 1 + change.estimate, low, high, change.interval.level)
+
+    def _beats(self, effects: Sequence[Effect]) -> bool:
+        """Whether a contender is better in time or memory, and not worse in the other."""
+        outcomes = {effect.outcome for effect in effects}
+        return outcomes <= {Outcome.BETTER, Outcome.EQUIVALENT} and any(
+            effect.outcome is Outcome.BETTER and effect.matters(self.rule.margin)
+            for effect in effects
+        )
 
     def _use(self, aim: Measure, better: Sequence[str]) -> Recommendation:
         """`better` are the contenders that are shown to be better, the apparent best first."""

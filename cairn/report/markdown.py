@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
-from cairn.report import formatting, tables, verdict, why
+from cairn.report import formatting, plane, tables, verdict, why
 from cairn.report import standings as boards
 from cairn.report.standings import Board
+from cairn.report.view import WIDTH
 from cairn.why.gap import Why
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$@])")
@@ -112,6 +113,8 @@ def _section(run: Run, comparison: Comparison, full: bool) -> Iterator[str]:
         yield from ("", escape(sentence)) if place else (f"**{escape(sentence)}**",)
     for table in tables.tables(run, comparison, full=full):
         yield from ("", *_drawn(table))
+    if comparison.judged.front is not None:
+        yield from ("", "```", *plane.drawn(comparison, WIDTH), "```")
     yield from ("", escape(tables.footer(comparison)), "")
     for line in tables.remarks(run, comparison, full=full):
         yield f"- {escape(line)}"

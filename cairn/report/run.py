@@ -97,6 +97,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 cpu_time=REQUEST_CPU_TIME if _has(its, load_output.REQUESTS) else CPU_TIME,
                 beside=measured.pairs,
                 bench=measured.bench,
+                aim=run.aim,
                 under_load=bool(run.settings.workloads[index].load),
                 unsuited=suitability.sentences(
                     its, run.baseline, plan.settings_of(run.settings, index), index
@@ -141,6 +142,8 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
         from cairn.report import run_csv
 
         return run_csv.render(measured.run, measured.samples)
+    if view.form == "svg":
+        return _plane(measured, found)
     if measured.run.settings.instructions:
         return _instructions(measured, view)
     match measured.kind:
@@ -168,6 +171,17 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
             return _predictions(measured, found, view)
     text = _by_workload(measured.run, found, view)
     return "\n".join([text, whys_rendered(measured.run, whys, view)]) if whys else text
+
+
+def _plane(measured: Measured, found: Sequence[Comparison]) -> str:
+    """Returns the plane of time and memory as SVG. Raises UsageError if the run has none."""
+    from cairn.report import plane
+
+    if measured.kind != "comparison" or measured.run.settings.instructions:
+        raise UsageError("a picture of time and memory needs a run of 'cairn compare'")
+    if not any(len(plane.points(one)) > 1 for one in found):
+        raise UsageError("there is no picture: time and memory of two contenders are not known")
+    return plane.svg(measured.run, found)
 
 
 def plan_report(

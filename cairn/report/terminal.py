@@ -14,7 +14,7 @@ from rich.text import Text
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
 from cairn.model import Comparison, Run
-from cairn.report import formatting, tables, verdict, why
+from cairn.report import formatting, plane, tables, verdict, why
 from cairn.report import standings as boards
 from cairn.report.fit import fit
 from cairn.report.standings import Board
@@ -123,6 +123,11 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
     screen.line(footer, "dim", indent=2)
     for line in tables.remarks(run, comparison, full=full):
         screen.line(f"▲ {line}", "yellow", indent=2)
+    if comparison.judged.front is not None:
+        screen.line()
+        for line in plane.drawn(comparison, screen.width):
+            screen.unwrapped(line)
+        screen.line()
 
 
 _BESIDE_LEAST, _BELOW = 34, 4
@@ -155,6 +160,11 @@ class Screen:
             _environ={},  # TERM=dumb would fix the width at 80 columns
         )
 
+    @property
+    def width(self) -> int:
+        """The columns of the text."""
+        return self._view.width
+
     def line(self, text: str = "", style: str = "", *, indent: int = 0, hanging: int = 0) -> None:
         """Adds a paragraph, wrapped at spaces.
 
@@ -165,6 +175,10 @@ class Screen:
             for place, line in enumerate(lines):
                 left = " " * (indent + (hanging if place else 0))
                 self._console.print(Text(left + line, style), soft_wrap=True)
+
+    def unwrapped(self, line: str) -> None:
+        """Adds a line of a drawing, which fits into the width."""
+        self._console.print(Text(line), soft_wrap=True)
 
     def entry(self, heads: Sequence[tuple[str, int, str]], text: str, style: str = "") -> None:
         """Adds a paragraph to the right of its heads, or below them if there is no room.

@@ -15,8 +15,11 @@ from cairn.compare import suitability
 from cairn.model import Prospect
 from cairn.report import formatting
 from cairn.verdict import (
+    AIMS,
     Advice,
+    Beaten,
     Effect,
+    Front,
     Judgement,
     Measure,
     Outcome,
@@ -58,10 +61,11 @@ def says(verdict: Verdict) -> Says:
         if one.contender != verdict.baseline
         for name in [formatting.printable(one.contender)]
     )
+    advice: tuple[str, ...]
     match verdict.state:
         case State.BASELINE_FAILED:
             why = next(one.why for one in verdict.failed if one.contender == verdict.baseline)
-            advice: tuple[str, ...] = (
+            advice = (
                 _failure(f"No verdict: under the baseline, {base},", formatting.printable(why)),
             )
         case State.OTHERS_FAILED:
@@ -73,7 +77,10 @@ def says(verdict: Verdict) -> Says:
         case State.TOO_FEW_ROUNDS:
             advice = (_too_few(verdict),)
         case State.JUDGED:
-            return Says((*_waits(verdict), _advice(verdict)), tuple(_evidence(verdict)), failures)
+            advice = (*_waits(verdict), _advice(verdict), *_other_aims(verdict))
+            if verdict.front is not None:
+                advice = (*_waits(verdict), *_front(verdict.front, verdict))
+            return Says(advice, tuple(_evidence(verdict)), failures)
     return Says(advice, (), failures)
 
 
@@ -113,8 +120,13 @@ def outlook(prospect: Prospect | None) -> Iterator[str]:
 
 
 def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
-    """Yields sentences on the aims by which the only choice is level with the baseline."""
+    """Yields sentences on the aims by which the only choice is level with the baseline.
+
+    With a goal they are the other aims, whose advice was not asked for.
+    """
     level = [one.aim for one in verdict.measured if one.advice is Advice.KEEP]
+    if verdict.aim.goal is not None:
+        level = [aim for aim in AIMS if aim is not verdict.aim.goal]
     same = [aim.value for aim in level if only.effect(aim).outcome is Outcome.EQUIVALENT]
     if same:
         be = "is" if len(same) == 1 else "are"
@@ -132,16 +144,25 @@ def _advice(verdict: Verdict) -> str:
     """What to do by each aim. Aims with the same advice share a sentence."""
     base = formatting.printable(verdict.baseline)
     measured = verdict.measured
+    if verdict.aim.pareto:
+        return "No answer: time and memory were not both measured in every run."
+    if not measured and verdict.aim.goal is not None:
+        return f"No answer: {verdict.aim.goal.value} was not measured in every run."
     if not measured:
         return "No answer: neither time, CPU time nor memory was measured in every run."
     if all(one.advice is Advice.KEEP for one in measured):
-        return _keep(verdict, measured)
-    if all(one.advice is Advice.OPEN for one in measured):
-        return f"N{_open(measured)[1:]}."
+        sentence = _keep(verdict, measured)
+        keep = f"Keep {base}: "
+        if verdict.aim.goal is None or not sentence.startswith(keep):
+            return sentence
+        by = f"By {verdict.aim.goal.value}{_bounds(verdict)}"
+        return f"{by}: keep {base}, because {sentence.removeprefix(keep)}"
+    if all(one.advice is Advice.OPEN for one in measured) and verdict.aim.goal is None:
+        return f"N{_open(measured, verdict)[1:]}."
     only = verdict.only_choice
     if only is not None:
         by = _listed([one.aim.value for one in measured if one.best], "and")
-        head = f"By {by}: use {formatting.printable(only.contender)}."
+        head = f"By {by}{_bounds(verdict)}: use {formatting.printable(only.contender)}."
         parts = [part for part in _parts([only], verdict.margin) if part.better is not None]
         proof = _takes("it", "takes", parts, base)
         proof = f"{proof[0].upper()}{proof[1:]}."
@@ -154,9 +175,10 @@ def _advice(verdict: Verdict) -> str:
         by = _listed([one.aim.value for one in group], "and")
         match group[0].advice:
             case Advice.USE:
-                sentences.append(f"By {by}: use {_choice(group, verdict.margin)}.")
+                chosen = _choice(group, verdict.margin)
+                sentences.append(f"By {by}{_bounds(verdict)}: use {chosen}.")
             case Advice.OPEN:
-                sentences.append(f"By {by}: {_open(group)}.")
+                sentences.append(f"By {by}: {_open(group, verdict)}.")
             case _:
                 sentences.append(f"By {by}: {what}.")
     return " ".join(sentences)
@@ -202,8 +224,124 @@ def _choice(group: Sequence[Recommendation], margin: float) -> str:
     return f"{names} ({how}{price})"
 
 
-def _open(group: Sequence[Recommendation]) -> str:
+def _bounds(verdict: Verdict) -> str:
+    """The bounds of the aim, such as " with at most 5 % more time"; empty without bounds."""
+    bounds = [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
+    return f" with at most {_listed(bounds, 'and')}" if bounds else ""
+
+
+def _most(share: float) -> str:
+    return f"{100 * share:.6g} %"
+
+
+def _too_dear(names: Sequence[str], verdict: Verdict) -> str:
+    """The rest of a sentence: contenders are better by the goal, and exceed a bound."""
+    bounds = [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
+    goal = verdict.aim.goal
+    return (
+        f"{_listed([formatting.printable(name) for name in names], 'and')} "
+        f"{'takes' if len(names) == 1 else 'take'} less {goal.value if goal else ''}, but more than "
+        f"{_listed(bounds, 'or')}"
+    )
+
+
+def _price_open(names: Sequence[str], verdict: Verdict) -> str:
+    """The rest of a sentence: contenders are better by the goal, and may exceed a bound."""
+    bounds = [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
+    goal = verdict.aim.goal
+    takes = "takes" if len(names) == 1 else "take"
+    return (
+        f"{_listed([formatting.printable(name) for name in names], 'and')} {takes} less "
+        f"{goal.value if goal else ''}, but it is not shown that "
+        f"{'it takes' if len(names) == 1 else 'they take'} at most {_listed(bounds, 'and')}"
+    )
+
+
+def _other_aims(verdict: Verdict) -> Iterator[str]:
+    """Yields what to use by the aims besides the goal, and why better ones are no choice.
+
+    An aim is left out if its best are those of the goal, or if it decides nothing: the price of the
+    choice is part of the evidence.
+    """
+    goal = next((one for one in verdict.measured if one.aim is verdict.aim.goal), None)
+    if goal is None:
+        return
+    if goal.too_dear and goal.advice is not Advice.KEEP:
+        yield f"{_too_dear(goal.too_dear, verdict)}."
+    if goal.price_open and goal.advice is Advice.USE:
+        yield f"{_price_open(goal.price_open, verdict)}."
+    groups: dict[tuple[str, ...], list[Recommendation]] = {}
+    for one in verdict.recommendations:
+        if one.aim is not goal.aim and one.advice is Advice.USE and set(one.best) != set(goal.best):
+            groups.setdefault(tuple(sorted(one.best)), []).append(one)
+    for group in groups.values():
+        by = _listed([one.aim.value for one in group], "and")
+        yield f"By {by} alone: {_choice(group, verdict.margin)}."
+
+
+_NAMED_FRONT = 2
+"""Of up to this many members of the front, each has a sentence that names the others."""
+
+
+def _front(front: Front, verdict: Verdict) -> Iterator[str]:
+    """Yields the sentences on the front of time and memory."""
+    head = "By time and memory together:"
+    certain = [formatting.printable(name) for name in front.certain]
+    if not certain:
+        yield f"{head} no verdict yet."
+    elif len(certain) > 1:
+        yield f"{head} {_listed(certain, 'or')}."
+    else:
+        yield f"{head} {'keep' if front.certain[0] == verdict.baseline else 'use'} {certain[0]}."
+    everybody = [*front.members, *(one.contender for one in front.beaten)]
+    if len(certain) > _NAMED_FRONT:
+        yield f"No contender is both faster and leaner than {_listed(certain, 'or')}."
+    else:
+        for name in front.certain:
+            others = [formatting.printable(one) for one in everybody if one != name]
+            than = f"both faster and leaner than {formatting.printable(name)}"
+            if len(others) == 1:
+                yield f"{others[0]} is not {than}."
+            else:
+                yield f"None of these is {than}: {_listed(others, 'and')}."
+    if len(front.beaten) > ALONE_MOST:
+        names = [formatting.printable(one.contender) for one in front.beaten]
+        yield (
+            f"{_listed(names, 'and')} are beaten: for each of them, one of the others takes less "
+            "time or memory, and no more of the other."
+        )
+    else:
+        # The evidence compares each contender with the baseline.
+        yield from (
+            _beaten(one, verdict.margin)
+            for one in front.beaten
+            if verdict.baseline not in (one.contender, one.by)
+            or any(effect.outcome is not Outcome.BETTER for effect in one.effects)
+        )
+    for member in dict.fromkeys(member for member, _ in front.open):
+        names = [formatting.printable(other) for one, other in front.open if one == member]
+        yield (
+            f"Not known yet: whether {_listed(names, 'or')} is both faster and leaner than "
+            f"{formatting.printable(member)}."
+        )
+
+
+def _beaten(one: Beaten, margin: float) -> str:
+    """Why a contender is not on the front."""
+    name, by = formatting.printable(one.contender), formatting.printable(one.by)
+    better = [effect for effect in one.effects if effect.outcome is Outcome.BETTER]
+    parts = [_share(effect.measure, [effect]) for effect in better]
+    text = _takes(by, "takes", parts, name)
+    level = [effect.measure.value for effect in one.effects if effect not in better]
+    same = f", and the same {_listed(level, 'and')} within {_margin(margin)}" if level else ""
+    return f"{text}{same}."
+
+
+def _open(group: Sequence[Recommendation], verdict: Verdict) -> str:
     """The advice where a difference may still hide in a wide interval."""
+    unpriced = [name for one in group for name in one.price_open]
+    if unpriced:
+        return f"no verdict yet, because {_price_open(unpriced, verdict)}"
     possible = _possible(group)
     if possible:
         return f"no verdict yet, because another allocator may still save up to {possible}"
@@ -224,6 +362,11 @@ def _keep(verdict: Verdict, aims: Sequence[Recommendation]) -> str:
     outcomes = {effect.outcome for effect in effects}
     names = [aim.aim.value for aim in aims]
     many = len(verdict.judgements) > 1
+    dear = [name for one in aims for name in one.too_dear]
+    if dear:
+        sentence = f"Keep {base}: {_too_dear(dear, verdict)}."
+        possible = _possible(aims)
+        return f"{sentence} No other can save more than {possible}." if possible else sentence
     if outcomes == {Outcome.EQUIVALENT}:
         subject = "every contender takes" if many else f"{_only(verdict)} takes"
         return (

@@ -639,7 +639,9 @@ class Measurement:
         if self._run.settings.instructions:
             return {}
         names = self._competing(workload)
-        return comparison.time_ratios(self._of[workload], names, self._run.baseline)
+        return comparison.deciding_ratios(
+            self._of[workload], names, self._run.baseline, self._run.aim
+        )
 
     def _competing(self, workload: int) -> list[str]:
         """The names of the contenders that are compared on this workload."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.compare import stats
-from cairn.compare.comparison import compare, time_ratios
+from cairn.compare.comparison import compare, deciding_ratios
 from cairn.memory import Memory
 from cairn.model import (
     CPU_TIME,
@@ -159,16 +159,16 @@ class TestRounds:
             if (s.trial.round, s.trial.contender) != (3, "b")
         ]
         samples.append(sample("c", 1, failure="No proof."))
-        ratios = time_ratios(samples, ("system", "a", "b", "c"), "system")
+        ratios = deciding_ratios(samples, ("system", "a", "b", "c"), "system")
         assert list(ratios) == ["a", "b"]
         comparison = judge(samples, ("system", "a", "b", "c"))
         for name, change in stats.changes(ratios, stats.alpha(FIXED), FIXED.margin).items():
             assert change == row(comparison, name).changes["wall"]
 
     def test_the_stopping_rule_has_nothing_to_see_without_a_baseline_or_a_round(self) -> None:
-        assert time_ratios([sample("system", 1)], ("system", "a"), "system") == {"a": ()}
+        assert deciding_ratios([sample("system", 1)], ("system", "a"), "system") == {"a": ()}
         assert (
-            time_ratios([sample("system", 1, failure="It failed.")], ("system", "a"), "system")
+            deciding_ratios([sample("system", 1, failure="It failed.")], ("system", "a"), "system")
             == {}
         )
 

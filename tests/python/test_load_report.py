@@ -15,7 +15,7 @@ import pytest
 from support.comparisons import a_run, a_sample
 
 from cairn.compare import suitability
-from cairn.compare.comparison import time_ratios
+from cairn.compare.comparison import deciding_ratios
 from cairn.model import Contender, Run, Sample, Shown, StopRule, Workload
 from cairn.report.run import Measured, comparisons, rendered
 from cairn.report.view import View
@@ -174,13 +174,13 @@ def test_one_run_without_numbers_does_not_mix_two_kinds_of_time() -> None:
 def test_the_stopping_rule_looks_at_the_throughput() -> None:
     rates = {"system": 100_000.0, "cairn": 120_000.0}
     samples = loaded(rates, wall_ms=lambda _: 2000.0)
-    (ratios,) = time_ratios(samples, ["system", "cairn"], "system").values()
+    (ratios,) = deciding_ratios(samples, ["system", "cairn"], "system").values()
     assert statistics.median(ratios) == pytest.approx(math.log(1 / 1.2), abs=0.02)
     plain = [replace(sample, load={}) for sample in samples]
-    (ratios,) = time_ratios(plain, ["system", "cairn"], "system").values()
+    (ratios,) = deciding_ratios(plain, ["system", "cairn"], "system").values()
     assert set(ratios) == {0.0}
     plain[5] = samples[5]
-    (ratios,) = time_ratios(plain, ["system", "cairn"], "system").values()
+    (ratios,) = deciding_ratios(plain, ["system", "cairn"], "system").values()
     assert set(ratios) == {0.0}, "two kinds of time are not mixed"
 
 

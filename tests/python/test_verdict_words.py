@@ -25,6 +25,8 @@ from cairn.report.view import View
 from cairn.verdict import (
     AIMS,
     Advice,
+    Aim,
+    Bound,
     Effect,
     Judgement,
     Measure,
@@ -86,13 +88,104 @@ class Shape:
     """The number of processes that go on in the background."""
     baseline: str = "system"
     workloads: tuple[str, ...] = ("./server 1000000",)
+    aim: Aim = Aim()
 
 
 def ratios(**more: float) -> Truth:
     return Truth(**more)  # type: ignore[arg-type]
 
 
+LEAN = Aim(Measure.MEMORY)
+LEAN_AT_5 = Aim(Measure.MEMORY, (Bound(Measure.TIME, 0.05),))
+FRONT = Aim(pareto=True)
+DIFFERENT = {
+    "system": ratios(),
+    "tcmalloc": ratios(time=0.86, memory=1.40, faults=1.5),
+    "cairn": ratios(time=0.93, memory=0.72, faults=0.8),
+}
+"""Time and memory point to different contenders."""
+
 SHAPES: dict[str, Shape] = {
+    "goal-time": Shape(DIFFERENT, aim=Aim(Measure.TIME)),
+    "goal-cpu": Shape(DIFFERENT, aim=Aim(Measure.CPU_TIME)),
+    "goal-memory": Shape(DIFFERENT, aim=LEAN),
+    "goal-memory-equal": Shape({"system": ratios(), "cairn": ratios(time=0.9)}, aim=LEAN),
+    "goal-memory-worse": Shape({"system": ratios(), "cairn": ratios(time=0.9, memory=1.3)}, aim=LEAN),
+    "goal-memory-costs-nothing": Shape(
+        {"system": ratios(), "lean": ratios(memory=0.69)}, noise=0.004, aim=LEAN
+    ),
+    "goal-memory-not-known": Shape(
+        {"system": ratios(), "lean": ratios(memory=0.98)}, memory_noise=0.3, aim=LEAN
+    ),
+    "goal-memory-not-measured": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.9)}, memory=False, aim=LEAN
+    ),
+    "goal-memory-alike": Shape(
+        {"system": ratios(), "cairn": ratios(memory=0.8), "lean": ratios(memory=0.8)}, aim=LEAN
+    ),
+    "goal-time-while-waiting": Shape(
+        {"system": ratios(), "cairn": ratios(memory=0.8)}, sleep=0.98, aim=Aim(Measure.TIME)
+    ),
+    "goal-failed-contender": Shape(
+        {
+            "system": ratios(),
+            "lean": ratios(memory=0.8),
+            "crash": Truth(failure="was killed by SIGSEGV"),
+        },
+        aim=LEAN,
+    ),
+    "bound-kept": Shape({"system": ratios(), "lean": ratios(time=1.03, memory=0.7)}, aim=LEAN_AT_5),
+    "bound-exceeded": Shape(
+        {"system": ratios(), "lean": ratios(time=1.12, memory=0.7)}, aim=LEAN_AT_5
+    ),
+    "bound-not-known": Shape(
+        {"system": ratios(), "lean": ratios(time=1.045, memory=0.7)}, noise=0.02, aim=LEAN_AT_5
+    ),
+    "bound-one-keeps-it": Shape(
+        {
+            "system": ratios(),
+            "lean": ratios(time=1.2, memory=0.6),
+            "cairn": ratios(time=1.02, memory=0.8),
+            "mimalloc": ratios(time=1.05, memory=0.7),
+        },
+        noise=0.02,
+        aim=LEAN_AT_5,
+    ),
+    "bounds-two": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.8, cpu=1.01, memory=1.02)},
+        aim=Aim(Measure.TIME, (Bound(Measure.CPU_TIME, 0.05), Bound(Measure.MEMORY, 0.05))),
+    ),
+    "front-of-one": Shape({"system": ratios(), "cairn": ratios(time=0.8, memory=0.9)}, aim=FRONT),
+    "front-is-the-baseline": Shape(
+        {"system": ratios(), "cairn": ratios(time=1.2, memory=1.1)}, aim=FRONT
+    ),
+    "front-of-two": Shape(DIFFERENT, aim=FRONT),
+    "front-of-three": Shape(
+        DIFFERENT | {"system": ratios(), "lean": ratios(time=1.1, memory=0.5)}, aim=FRONT
+    ),
+    "front-of-five": Shape(
+        {
+            "system": ratios(),
+            "cairn": ratios(time=0.95, memory=0.98),
+            "mimalloc": ratios(time=0.80, memory=1.10),
+            "jemalloc": ratios(time=0.90, memory=1.05),
+            "tcmalloc": ratios(time=0.80, memory=1.31),
+        },
+        aim=FRONT,
+    ),
+    "front-many-beaten": Shape(
+        {name: ratios(time=1 + place / 10, memory=1 + place / 20)
+         for place, name in enumerate(("system", "cairn", "lean", "jemalloc", "mimalloc",
+                                       "tcmalloc"))},
+        aim=FRONT,
+    ),
+    "front-not-known": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.99), "lean": ratios(memory=0.99)},
+        noise=0.1, memory_noise=0.1, aim=FRONT,
+    ),
+    "front-not-measured": Shape(
+        {"system": ratios(), "cairn": ratios(time=0.9)}, memory=False, aim=FRONT
+    ),
     "short-program": Shape(
         {"system": ratios(), "cairn": ratios(time=0.9)}, base_ms=1.3, noise=0.2, rounds=200,
         stopped="200 rounds",
@@ -351,6 +444,7 @@ def rendered(shape: Shape, view: View) -> str:
             comparison.compare(
                 its, run.contenders, run.baseline, run.rule, stopped_because=shape.stopped,
                 unsuited=suitability.sentences(its, run.baseline, run.settings, place),
+                aim=shape.aim,
             )
         )  # fmt: skip
     return terminal.render(run, found, view)
@@ -363,8 +457,11 @@ def test_each_shape_of_a_verdict_is_golden(name: str, golden: Callable[[str, str
         text = rendered(shape, View(width=width))
         assert all(cell_len(line) <= width for line in text.splitlines()), text
         assert "\x1b" not in text
-        if len(shape.workloads) == 1:
+        if len(shape.workloads) == 1 and not shape.aim.pareto:
             assert len(text.splitlines()) < SCREEN_LINES, "the prompt is on the same screen"
+        if "peak memory against" in text and len(shape.contenders) <= 4:
+            before = text[: text.index("peak memory against")]
+            assert len(before.splitlines()) < SCREEN_LINES, "the plane follows the evidence"
         golden(f"verdict/{name}-{width}", text)
 
 
