@@ -45,3 +45,28 @@ class Memory:
     """The largest amount of lazily freed memory at any time."""
     division: MemoryDivision | None = None
     """None if it was not requested, as without --why."""
+    mean_bytes: int | None = None
+    """The mean over time: the byte-seconds of the run divided by its seconds. With a load it is the
+    mean while the load ran, as for the growth."""
+    growth_bytes: int | None = None
+    """The memory at the end less that in the middle of the run; may be negative."""
+    idle_bytes: int | None = None
+    """The memory of a server after its load had stopped for the time of --idle."""
+
+    def number(self, key: str) -> int | None:
+        """The number with this key of NUMBERS."""
+        numbers = {
+            "peak": self.peak_bytes,
+            "peak_less_lazy": self.peak_less_lazy_bytes,
+            "lazy": self.lazy_peak_bytes,
+            "mean_memory": self.mean_bytes,
+            "idle_memory": self.idle_bytes,
+            "growth": self.growth_bytes,
+        }
+        return numbers[key]
+
+
+NUMBERS = frozenset(
+    ("peak", "peak_less_lazy", "lazy", "mean_memory", "idle_memory", "growth")
+)
+"""The keys of the metrics of memory. They are compared only if all runs used the same method."""

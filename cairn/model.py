@@ -13,6 +13,7 @@ from enum import Enum
 from signal import Signals
 from typing import Literal
 
+from cairn import memory
 from cairn.build import Build
 from cairn.clock_samples import CpuSamples
 from cairn.memory import Memory
@@ -369,6 +370,9 @@ CPU = Metric("cpu", "CPU use", "percent", Direction.NEITHER)
 PEAK = Metric("peak", "peak memory", "bytes")
 PEAK_LESS_LAZY = Metric("peak_less_lazy", "peak − lazily freed", "bytes")
 LAZY = Metric("lazy", "lazily freed", "bytes", Direction.NEITHER)
+MEAN_MEMORY = Metric("mean_memory", "mean memory", "bytes")
+IDLE_MEMORY = Metric("idle_memory", "memory after idle", "bytes")
+GROWTH = Metric("growth", "growth, 2nd half", "bytes", Direction.NEITHER)
 LARGEST = Metric("largest", "largest process", "bytes")
 FAULTS = Metric("faults", "faults", "count")
 SWITCHES = Metric("switches", "context switches", "count")
@@ -386,6 +390,9 @@ BUILT_IN = (
     PEAK,
     PEAK_LESS_LAZY,
     LAZY,
+    MEAN_MEMORY,
+    IDLE_MEMORY,
+    GROWTH,
     LARGEST,
     FAULTS,
     SWITCHES,
@@ -428,12 +435,8 @@ def value(sample: Sample, key: str) -> float | None:
                 if sample.wall_ns
                 else None
             )
-        case "peak":
-            return sample.memory.peak_bytes
-        case "peak_less_lazy":
-            return sample.memory.peak_less_lazy_bytes
-        case "lazy":
-            return sample.memory.lazy_peak_bytes
+        case _ if key in memory.NUMBERS:
+            return sample.memory.number(key)
         case "faults":
             return sample.minor_faults + sample.major_faults
         case "switches":
@@ -594,6 +597,8 @@ class Settings:
     ready: str | None = None
     """A line for /bin/sh that succeeds when a server is ready for its load. With None, a server is
     ready when it accepts a connection on {port}."""
+    idle_s: float | None = None
+    """The time for which a server lives on after its load, to measure its idle memory."""
     patterns: tuple[Pattern, ...] = ()
     ok_exit: tuple[int, ...] = (0,)
     verify_output: bool = False

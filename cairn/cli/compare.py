@@ -117,6 +117,11 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "--ready", metavar="COMMAND",
     help="The server is ready when this succeeds. Default: when it accepts a connection on {port}.",
 )  # fmt: skip
+@click.option(
+    "--idle", type=options.SOME_TIME, metavar="DURATION",
+    help="After its load, leave the server alone for this time, such as 10s, and measure the "
+    "memory that it then holds.",
+)  # fmt: skip
 @click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line.")
 @click.option(
     "--input",
@@ -229,7 +234,7 @@ def compare(
     seed: int | None, shell: bool, stdin: str | None, stdout: str | None, ok_exit: tuple[int, ...],
     verify: str | None, timeout: float | None, cpus: str | None, warmup: int,
     wait_descendants: bool, repeat: int | None, setup: str | None,
-    load: str | None, ready: str | None, prepare: str | None, conclude: str | None,
+    load: str | None, ready: str | None, idle: float | None, prepare: str | None, conclude: str | None,
     cleanup: str | None, patterns: tuple[Pattern, ...],
     counters: bool, why: bool, memory: str, warm_memory: int | None, form: Form | None, full: bool,
     out: Path | None, force: bool, results: Path | None, color: str,
@@ -269,9 +274,11 @@ def compare(
             load, ready, prepare, [one.command for one in workloads],
             [name for name, _ in parameters], why=why, verify=verify is not None,
             wait_descendants=wait_descendants, repeat=repeat != 1,
+            idle=idle is not None,
         )  # fmt: skip
         settings = Settings(
-            workloads=workloads, folder=str(Path.cwd()), ready=ready, shell=shell,
+            workloads=workloads, folder=str(Path.cwd()), ready=ready, idle_s=idle,
+            shell=shell,
             stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare,
             conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
             verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,

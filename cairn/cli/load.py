@@ -19,12 +19,18 @@ def check(
     verify: bool,
     wait_descendants: bool,
     repeat: bool,
+    idle: bool = False,
 ) -> None:
     """Raises UsageError if the options do not describe a server under load.
 
     parameters: the names that -L gives.
     """
     if load is None:
+        if idle:
+            raise UsageError(
+                "--idle is the time for which a server lives on after its load; give the load with "
+                "--while"
+            )
         if ready is not None:
             raise UsageError("--ready belongs to a server under load; give the load with --while")
         return

@@ -26,13 +26,12 @@ from dataclasses import dataclass
 from cairn import units
 from cairn.compare import endings, judge, rounds_needed, stats, suitability
 from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
+from cairn.memory import NUMBERS
 from cairn.model import (
     BENCH_ROUNDS_MOST,
     BUILT_IN,
     CPU_TIME,
-    LAZY,
     PEAK,
-    PEAK_LESS_LAZY,
     ROUNDS_MOST,
     TIME_BUDGET,
     WALL,
@@ -62,7 +61,7 @@ LONG_RUN_S = 600
 Such fragmentation makes memory grow over hours.
 """
 
-MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
+MEMORY_KEYS = NUMBERS
 
 
 def compare(

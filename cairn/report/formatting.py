@@ -94,7 +94,7 @@ def quantity(value: float, metric: Metric) -> str:
         case "ns":
             return units.time(value)
         case "bytes":
-            return units.size(value)
+            return units.size(value).replace("-", "−")
         case "count":
             return units.count(value)
         case "percent":

@@ -25,6 +25,9 @@ _REPORTED = (
 )  # fmt: skip
 """Columns of the reports of built-in workloads. They are absent if no sample has a report."""
 
+_OVER_TIME = ("mean_memory", "idle_memory", "growth")
+"""Columns of memory over time, in bytes. Each is absent if no sample has the number."""
+
 _NOTED = ("own", "calls", "faults", "others", "program", "unknown", "interrupts")
 """Columns of the clock samples of plain runs, in nanoseconds. They are absent if no run has clock
 samples."""
@@ -48,6 +51,9 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
         if any(sample.cpu_samples for sample in samples)
         else []
     )
+    over_time = [
+        name for name in _OVER_TIME if any(value(one, name) is not None for one in samples)
+    ]
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = (("metric", metrics), ("load", loads), ("counter", counters), ("figure", figures))
@@ -56,6 +62,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
             *_COLUMNS,
             *reported,
             *noted,
+            *(f"{name}_bytes" for name in over_time),
             *(f"{kind}:{name}" for kind, names in named for name in names),
         ]
     )
@@ -76,6 +83,7 @@ def render(run: Run, samples: Sequence[Sample]) -> str:
         row += _reported(sample) if reported else []
         where = sample.cpu_samples
         row += [_noted_ns(where, name) for name in _NOTED] if noted else []
+        row += [value(sample, name) for name in over_time]
         row += [sample.metrics.get(name) for name in metrics]
         row += [sample.load.get(name) for name in loads]
         row += [sample.counters.get(name) for name in counters]

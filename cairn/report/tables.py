@@ -11,6 +11,7 @@ from cairn import model, units
 from cairn.compare import load_output
 from cairn.model import Comparison, Direction, Metric, Row, Run
 from cairn.report import formatting
+from cairn.verdict import Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,13 @@ class Table:
     """Whether a line below the table names the parts that were left out."""
 
 
+_OVER_TIME = (model.MEAN_MEMORY, model.IDLE_MEMORY, model.GROWTH)
+"""The numbers of memory besides peaks."""
 _GROUPS = (
     (model.USER, model.SYSTEM, model.CPU),
     (model.FAULTS, model.LARGEST),
     (model.PEAK_LESS_LAZY, model.LAZY),
+    _OVER_TIME,
 )
 _JUDGED = (model.PEAK, model.FAULTS)
 """The metrics of the summary besides time and CPU time."""
@@ -92,6 +96,12 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     load = [metric for metric in own if metric.key.startswith("load:")]
     load = [metric for metric in load if _is_shown(metric, comparison)]
     others = [drawn(load, ())] if load else []
+    over_time = [metric for metric in _OVER_TIME if metric in comparison.metrics]
+    aim = comparison.judged.aim
+    if over_time and (
+        model.IDLE_MEMORY in over_time or (aim.given and Measure.MEMORY in aim.measures)
+    ):
+        others.insert(0, drawn(over_time, ()))
     others += [
         _changes(comparison, (metric,), names, optional=True)
         for metric in own

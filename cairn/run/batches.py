@@ -79,6 +79,8 @@ def _memory(of: Sequence[Memory]) -> Memory:
         peak_bytes=_median([memory.peak_bytes for memory in of]),
         peak_less_lazy_bytes=_median([memory.peak_less_lazy_bytes for memory in of]),
         lazy_peak_bytes=_median([memory.lazy_peak_bytes for memory in of]),
+        mean_bytes=_median([memory.mean_bytes for memory in of]),
+        growth_bytes=_median([memory.growth_bytes for memory in of]),
     )
 
 

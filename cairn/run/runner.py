@@ -36,7 +36,7 @@ from cairn.model import (
     Trial,
     signal_name,
 )
-from cairn.run import batches, outputs
+from cairn.run import batches, memory_series, outputs
 from cairn.run.endings import endings
 from cairn.run.idle_server import IdleServer
 from cairn.run.outputs import last_line
@@ -226,6 +226,7 @@ class Runner:
             self.hook("prepare", session.filled(settings.prepare) if session else settings.prepare)
         report = self._scratch / "witness.jsonl"
         report.write_bytes(b"")
+        series = self._scratch / "memory"
         stdout = Path(settings.stdout) if settings.stdout else self._scratch / "stdout"
         stderr = self._scratch / "stderr"
         keep_output = bool(
@@ -245,6 +246,7 @@ class Runner:
             environment |= spare.variable()
         options = [
             *("--memory", settings.memory),
+            *("--memory-series", str(series)),
             *("--stdin", settings.stdin),
             *("--stdout", str(stdout) if keep_output else "/dev/null"),
             *("--stderr", str(stderr)),
@@ -340,7 +342,9 @@ class Runner:
             major_faults=used.major_faults,
             voluntary_switches=launched.voluntary_switches,
             involuntary_switches=launched.involuntary_switches,
-            memory=memory_of(launched, proof, workload=settings.reports),
+            memory=memory_series.added(
+                memory_of(launched, proof, workload=settings.reports), series, session
+            ),
             proof=proof,
             largest_process_bytes=launched.largest_process_bytes,
             left_behind=launched.left_behind,
@@ -378,7 +382,7 @@ class Runner:
         load = settings.workloads[workload].load
         if not load:
             return None
-        return Session(load, settings.ready, settings.folder, settings.timeout_s, self._scratch)
+        return Session(load, settings.ready, settings.folder, settings.timeout_s, self._scratch, settings.idle_s)
 
     def _behind_probe(
         self,

@@ -88,6 +88,8 @@ class Loaded:
     """A load that ended with success."""
 
     wall_ns: int
+    began_ns: int
+    """The time at which the load began, on the clock of `time.monotonic_ns`."""
     usage: TreeUsage
     """The resources that the server used while the load ran."""
     output: str
@@ -98,11 +100,19 @@ class Session:
     """The life of one server, from its start to its end. It is used for one trial."""
 
     def __init__(
-        self, load: str, ready: str | None, folder: str, timeout_s: float | None, scratch: Path
+        self,
+        load: str,
+        ready: str | None,
+        folder: str,
+        timeout_s: float | None,
+        scratch: Path,
+        idle_s: float | None = None,
     ) -> None:
         self.port = free_port()
         self.loaded: Loaded | None = None
         """The load, if it ended with success."""
+        self.idle_ns: int | None = None
+        """The time at which the server had been without its load for `idle_s`."""
         self.problem: str | None = None
         """Why there is no result, as the rest of a sentence that begins with the program."""
         self.died = False
@@ -116,6 +126,7 @@ class Session:
         self._ready = None if ready is None else self.filled(ready)
         self._folder = folder
         self._limit_s = timeout_s
+        self._idle_s = idle_s
         self._began = time.monotonic()
         self._load_began: float | None = None
         self._output = scratch / "load.stdout"
@@ -137,6 +148,8 @@ class Session:
         self._began = time.monotonic()
         if self._wait_until_ready(report):
             self._run_load(launcher.pid, report)
+        if self.loaded is not None and self._idle_s is not None:
+            self._idle(report, self._idle_s)
         if not self.died:
             self._end(launcher, report)
 
@@ -160,6 +173,8 @@ class Session:
             return f"did not end within {END_S:g} s after SIGTERM, and was killed"
         if self.died:
             when = "before it was ready" if self._load_began is None else "while the load ran"
+            if self.loaded is not None and self._idle_s is not None:
+                when = "while it was idle"
             if exit_code == 0 and left_behind:
                 return (
                     "put itself into the background; a server under load must stay in the "
@@ -223,7 +238,14 @@ class Session:
             self.problem = f"was ready, but the load {_how(status or 0)}{self._last_words()}"
         else:
             texts = (path.read_text("utf-8", "replace") for path in (self._output, self._errors))
-            self.loaded = Loaded(max(1, wall_ns), usage, "\n".join(texts))
+            self.loaded = Loaded(max(1, wall_ns), began, usage, "\n".join(texts))
+
+    def _idle(self, report: int, seconds: float) -> None:
+        """Leaves the server alone for this time. Nothing wakes up meanwhile."""
+        if _readable([report], seconds):
+            self.died = True
+        else:
+            self.idle_ns = time.monotonic_ns()
 
     def _last_words(self) -> str:
         """The last lines of the load's errors, or of its output if there are none."""

@@ -475,6 +475,7 @@ static int finish(struct launch *launch)
     const struct child_state *state = launch->child.state;
     /* The last reading is taken now, while the descendants still hold their memory. clean_up() ends
      * them. */
+    launch->sampler.has_ended = true;
     sampler_take(&launch->sampler);
 
     reap_main(launch);
@@ -509,6 +510,11 @@ static int finish(struct launch *launch)
     report->peak = launch->sampler.peak;
     const struct division_result *division = &launch->sampler.division.result;
     report->division = division->total_bytes > 0 ? division : NULL;
+    const char *series_path = launch->options.series_path;
+    if (series_path != NULL && !series_write(&launch->sampler.series, series_path)) {
+        complaint("cannot write", series_path, errno);
+        return COMPLAINT_EXIT;
+    }
     report->counters = launch->options.counters ? &launch->counters : NULL;
     if (!report_write(report, launch->options.report_fd)) {
         complaint("cannot write the report", NULL, errno);

@@ -53,6 +53,7 @@ struct options {
     const char *stderr_path;
     const char *cpu_samples_path;
     const char *reaped_path;
+    const char *series_path;
     char **edits; /* changes of PROG's environment */
     size_t edit_count;
     char **command; /* ends with NULL */

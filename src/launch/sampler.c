@@ -32,8 +32,11 @@ void sampler_take(struct sampler *sampler)
     uint64_t look_begin_ns = sampler->memory.look.cpu_ns;
     struct peak_reading reading;
     bool is_read = memory_read(&sampler->memory, &reading);
-    if (is_read)
+    if (is_read) {
         peak_add(&sampler->peak, &reading);
+        series_add(&sampler->series, clock_now_ns(), reading.anon_bytes + reading.shmem_bytes,
+                   sampler->has_ended);
+    }
     uint64_t look_ns = sampler->memory.look.cpu_ns - look_begin_ns, end_ns = clock_thread_cpu_ns();
     pace_spend(&sampler->pace, clock_now_ns(), end_ns - begin_ns - look_ns);
     if (!is_read || !sampler->divides || clock_now_ns() < sampler->divide_pace.due_ns)
@@ -51,6 +54,7 @@ void sampler_end(struct sampler *sampler)
 {
     peak_end(&sampler->peak);
     peak_check(&sampler->peak);
+    series_check(&sampler->series);
     division_check(&sampler->division);
     memory_close(&sampler->memory);
 }

@@ -17,11 +17,14 @@
 #include "launch/memory.h"
 #include "launch/pace.h"
 #include "launch/peak.h"
+#include "launch/series.h"
 
 struct sampler {
     struct memory memory;
     struct pace pace;
     struct peak peak;
+    struct series series;
+    bool has_ended; /* set by the caller when the program has ended, before the last reading */
     bool divides; /* set by the caller before sampler_begin() */
     struct pace divide_pace;
     struct division division;

@@ -1,0 +1,87 @@
+#define _GNU_SOURCE 1
+
+#include "launch/series.h"
+
+#include "base/text.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#define LINE_BYTES 64 /* three numbers of at most 20 digits, two spaces and a newline fit */
+
+/* Drops every second point. The first one stays. */
+static void halve(struct series *series)
+{
+    for (size_t i = 0; 2 * i < series->count; i++)
+        series->points[i] = series->points[2 * i];
+    series->count /= 2;
+    series->stride *= 2;
+}
+
+void series_add(struct series *series, uint64_t now_ns, uint64_t bytes, bool is_last)
+{
+    struct series_point point = {.at_us = now_ns / NS_PER_US, .bytes = bytes};
+    if (series->readings == 0) {
+        series->stride = 1;
+    } else {
+        const struct series_point *before = &series->last;
+        uint64_t held = is_last ? before->bytes : before->bytes / 2 + bytes / 2;
+        point.kib_us = before->kib_us + held / 1024 * (point.at_us - before->at_us);
+    }
+    if (is_last)
+        point.bytes = series->last.bytes;
+    series->last = point;
+    if (series->readings++ % series->stride != 0)
+        return;
+    /* SERIES_POINTS is even, so this reading is due at the doubled stride, too. */
+    if (series->count == SERIES_POINTS)
+        halve(series);
+    series->points[series->count++] = point;
+}
+
+static bool add_line(int fd, const struct series_point *point)
+{
+    char data[LINE_BYTES];
+    struct text line = text_over(data, sizeof data);
+    text_add_unsigned(&line, point->at_us);
+    text_add_char(&line, ' ');
+    text_add_unsigned(&line, point->bytes);
+    text_add_char(&line, ' ');
+    text_add_unsigned(&line, point->kib_us);
+    text_add_char(&line, '\n');
+    ssize_t written;
+    do
+        written = write(fd, line.data, line.length);
+    while (written < 0 && errno == EINTR);
+    if (written >= 0 && (size_t)written != line.length)
+        errno = EIO;
+    return written == (ssize_t)line.length;
+}
+
+bool series_write(const struct series *series, const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return false;
+    bool done = true;
+    for (size_t i = 0; i < series->count && done; i++)
+        done = add_line(fd, &series->points[i]);
+    if (done && series->count > 0 && series->last.at_us > series->points[series->count - 1].at_us)
+        done = add_line(fd, &series->last);
+    int kept = errno;
+    if (close(fd) != 0 && done)
+        return false;
+    errno = kept;
+    return done;
+}
+
+void series_check(const struct series *series)
+{
+    assert(series->count <= SERIES_POINTS);
+    for (size_t i = 1; i < series->count; i++) {
+        assert(series->points[i - 1].at_us <= series->points[i].at_us);
+        assert(series->points[i - 1].kib_us <= series->points[i].kib_us);
+    }
+}

@@ -1,0 +1,49 @@
+/* series.h - keeps the memory of a tree of processes over time, at some moments, with its integral.
+ * It makes no system calls, except series_write().
+ *
+ * The readings of peak.h become points. There is room for SERIES_POINTS of them. When it is full,
+ * every second point is dropped, and from then on half as many readings become points. The integral
+ * of a point contains all readings before it, so a dropped point costs no precision of the mean
+ * between two others. Always:
+ *
+ *     count <= SERIES_POINTS
+ *     points[i].at_us <= points[i + 1].at_us and points[i].kib_us <= points[i + 1].kib_us
+ *
+ * Between two readings, memory is taken to change evenly. The last reading is made after the
+ * program has ended, so memory is taken to be constant before it.
+ */
+#ifndef CAIRN_LAUNCH_SERIES_H
+#define CAIRN_LAUNCH_SERIES_H
+
+#include "base/base.h"
+
+#include <assert.h>
+
+#define SERIES_POINTS 256
+static_assert(SERIES_POINTS % 2 == 0, "half of the points are dropped");
+
+struct series_point {
+    uint64_t at_us; /* on the clock of clock_now_ns() */
+    uint64_t bytes;
+    uint64_t kib_us; /* the integral since the first reading: KiB times microseconds */
+};
+
+struct series {
+    struct series_point points[SERIES_POINTS];
+    size_t count;
+    uint64_t readings;
+    uint64_t stride; /* every reading of this number becomes a point; 0 before the first reading */
+    struct series_point last;
+};
+
+/* Adds a reading. `is_last` says that the program has ended before it. */
+void series_add(struct series *series, uint64_t now_ns, uint64_t bytes, bool is_last);
+
+/* Writes the points to `path`, a line for each: at_us, bytes and kib_us. The file is emptied first
+ * and created for its owner only. Returns false with errno set if that fails. */
+bool series_write(const struct series *series, const char *path);
+
+/* Asserts the equations at the top of this file. */
+void series_check(const struct series *series);
+
+#endif

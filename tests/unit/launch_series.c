@@ -1,0 +1,83 @@
+#define _GNU_SOURCE 1
+
+#include "launch/series.h"
+
+#include "test.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define KIB UINT64_C(1024)
+
+TEST(series_integrates_memory_that_changes_evenly)
+{
+    struct series series = {0};
+    series_add(&series, 0, 0, false);
+    series_add(&series, 10 * NS_PER_US, 100 * KIB, false);
+    series_add(&series, 30 * NS_PER_US, 100 * KIB, false);
+    series_check(&series);
+    CHECK(series.count == 3);
+    CHECK(series.points[1].kib_us == 10 * 50);
+    CHECK(series.points[2].kib_us == 10 * 50 + 20 * 100);
+}
+
+/* After its end the program has no memory. Its memory did not fall evenly to 0. */
+TEST(series_holds_memory_until_the_end)
+{
+    struct series series = {0};
+    series_add(&series, 0, 100 * KIB, false);
+    series_add(&series, 10 * NS_PER_US, 0, true);
+    CHECK(series.last.kib_us == 10 * 100);
+    CHECK(series.last.bytes == 100 * KIB);
+}
+
+TEST(series_keeps_moments_at_equal_distances_however_long_it_gets)
+{
+    for (uint64_t readings = 1; readings < 5000; readings += 37) {
+        struct series series = {0};
+        for (uint64_t i = 0; i < readings; i++)
+            series_add(&series, i * NS_PER_MS, i * KIB, false);
+        series_check(&series);
+        CHECK(series.points[0].at_us == 0);
+        CHECK(series.count > SERIES_POINTS / 2 || series.stride == 1);
+        for (size_t i = 0; i < series.count; i++) {
+            uint64_t at = i * series.stride;
+            CHECK(series.points[i].at_us == at * 1000 && series.points[i].bytes == at * KIB);
+        }
+        CHECK(series.last.at_us == (readings - 1) * 1000);
+    }
+}
+
+TEST(series_of_a_terabyte_for_an_hour_does_not_overflow)
+{
+    struct series series = {0};
+    uint64_t terabyte = UINT64_C(1) << 40, hour_us = UINT64_C(3600) * 1000 * 1000;
+    series_add(&series, 0, terabyte, false);
+    series_add(&series, hour_us * NS_PER_US, terabyte, false);
+    CHECK(series.last.kib_us == (terabyte >> 10) * hour_us);
+}
+
+TEST(series_is_written_with_its_last_reading)
+{
+    struct series series = {0};
+    series_add(&series, 5 * NS_PER_US, 2 * KIB, false);
+    series_add(&series, 7 * NS_PER_US, 2 * KIB, false);
+    series.stride = 4;
+    series_add(&series, 8 * NS_PER_US, 0, true);
+    char path[] = "/tmp/cairn-series-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    CHECK(series_write(&series, path));
+    char text[256] = {0};
+    CHECK(read(fd, text, sizeof text - 1) > 0);
+    CHECK(strcmp(text, "5 2048 0\n7 2048 4\n8 2048 6\n") == 0);
+    close(fd);
+    unlink(path);
+    CHECK(!series_write(&series, "/nowhere/series"));
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
