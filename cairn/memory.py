@@ -66,7 +66,5 @@ class Memory:
         return numbers[key]
 
 
-NUMBERS = frozenset(
-    ("peak", "peak_less_lazy", "lazy", "mean_memory", "idle_memory", "growth")
-)
+NUMBERS = frozenset(("peak", "peak_less_lazy", "lazy", "mean_memory", "idle_memory", "growth"))
 """The keys of the metrics of memory. They are compared only if all runs used the same method."""

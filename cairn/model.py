@@ -18,7 +18,7 @@ from cairn.build import Build
 from cairn.clock_samples import CpuSamples
 from cairn.memory import Memory
 from cairn.own_settings import OwnSettings
-from cairn.verdict import Aim, Verdict
+from cairn.verdict import EVERY_AIM, Aim, Verdict
 
 SCHEMA = 2
 """The version of every document that cairn writes.
@@ -710,7 +710,7 @@ class Run:
     """The name of the built-in experiment, if this is a run of one."""
     builds: tuple[Build, ...] = ()
     """The builds of its programs, libraries and contenders; empty before the first trial."""
-    aim: Aim = Aim()
+    aim: Aim = EVERY_AIM
 
     @property
     def competing(self) -> tuple[Contender, ...]:

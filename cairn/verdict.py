@@ -59,10 +59,23 @@ class Aim:
             return Measure.TIME, Measure.MEMORY
         return (self.goal or Measure.TIME, *(bound.measure for bound in self.may_cost))
 
+    def hypotheses(self, contenders: int) -> int:
+        """The size of the largest family of hypotheses.
+
+        contenders: their number, with the baseline.
+        """
+        if self.pareto:
+            return max(1, contenders * (contenders - 1))
+        return max(1, contenders - 1)
+
     @property
     def given(self) -> bool:
         """Whether this is another question than the usual one."""
         return self.goal is not None or self.pareto
+
+
+EVERY_AIM = Aim()
+"""The usual question: what to use by each of `AIMS`."""
 
 
 class Outcome(Enum):
@@ -240,7 +253,7 @@ class Verdict:
     under_load: bool = False
     """Whether the program is a server under a load. Time and CPU time are then those of a request,
     if the load printed its throughput and the number of its requests."""
-    aim: Aim = Aim()
+    aim: Aim = EVERY_AIM
     front: Front | None = None
     """With an aim of `pareto`; None if time or memory was not measured in every run."""
     rounds_least: int | None = None

@@ -234,8 +234,8 @@ def compare(
     seed: int | None, shell: bool, stdin: str | None, stdout: str | None, ok_exit: tuple[int, ...],
     verify: str | None, timeout: float | None, cpus: str | None, warmup: int,
     wait_descendants: bool, repeat: int | None, setup: str | None,
-    load: str | None, ready: str | None, idle: float | None, prepare: str | None, conclude: str | None,
-    cleanup: str | None, patterns: tuple[Pattern, ...],
+    load: str | None, ready: str | None, idle: float | None,
+    prepare: str | None, conclude: str | None, cleanup: str | None, patterns: tuple[Pattern, ...],
     counters: bool, why: bool, memory: str, warm_memory: int | None, form: Form | None, full: bool,
     out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
@@ -248,9 +248,9 @@ def compare(
     SPEC is [NAME=]LIB[@VERSION][:KEY=VALUE;…]: a name from 'cairn allocators' or a path, with
     environment variables after ':'. NAME= gives the contender another name in the report.
 
-    Exit codes: 0 success, 1 cairn failed or the measure of --goal was not measured, 2 usage, 3 the program fails under the baseline, 4 the
-    program fails under another contender only or cannot be loaded with it, 130 interrupted
-    (continue with --resume last).
+    Exit codes: 0 success, 1 cairn failed or could not measure what --goal or --pareto asks for, 2
+    usage, 3 the program fails under the baseline, 4 the program fails under another contender only
+    or cannot be loaded with it, 130 interrupted (continue with --resume last).
     """
     console = stderr(color)
     output = output_of(form, full, color, out, force, draws=True)

@@ -23,7 +23,11 @@ from cairn.run import workloads
 
 _EXITS = (
     ("0", "success"),
-    ("1", "cairn itself failed: a file cannot be written, or the disk is full"),
+    (
+        "1",
+        "cairn itself failed: a file cannot be written, the disk is full, or the measure of --goal "
+        "or --pareto could not be measured",
+    ),
     ("2", "the command line is wrong"),
     ("3", "the program fails, or does not end in time, under the baseline"),
     (

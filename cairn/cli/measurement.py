@@ -278,7 +278,7 @@ def _too_few_rounds(run: Run) -> str | None:
     from cairn.compare import rounds_needed
 
     others = len(run.competing) - 1
-    least = rounds_needed.least(others, run.rule)
+    least = rounds_needed.least(run.aim.hypotheses(others + 1), run.rule)
     rounds = run.rule.max_rounds
     judged = report_of(run) == "comparison" and not run.settings.instructions
     if others < 1 or not judged or rounds >= least:

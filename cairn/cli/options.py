@@ -142,9 +142,7 @@ def parse_bound(text: str) -> Bound:
     return Bound(_GOALS[match[1]], most)
 
 
-def aim_of(
-    goal: str | None, may_cost: Sequence[Bound], pareto: bool, margin: float | None
-) -> Aim:
+def aim_of(goal: str | None, may_cost: Sequence[Bound], pareto: bool, margin: float | None) -> Aim:
     """Returns the aim that the options of `aim_options` ask for.
 
     margin: the margin within which differences are equivalent; None if it is not known yet.
@@ -153,7 +151,9 @@ def aim_of(
     """
     if pareto and (goal or may_cost):
         other = "--goal" if goal else "--may-cost"
-        raise UsageError(f"--pareto asks for the best of time and memory together; leave out {other}")
+        raise UsageError(
+            f"--pareto asks for the best of time and memory together; leave out {other}"
+        )
     if may_cost and goal is None:
         raise UsageError("--may-cost bounds the price of an aim; add --goal time, cpu or memory")
     names = {measure: name for name, measure in _GOALS.items()}

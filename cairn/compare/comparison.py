@@ -47,7 +47,7 @@ from cairn.model import (
     StopRule,
     value,
 )
-from cairn.verdict import Advice, Aim, Measure, Outcome, State, Verdict
+from cairn.verdict import EVERY_AIM, Advice, Aim, Measure, Outcome, State, Verdict
 
 _DOUBTFUL = 1 / 3
 """Below this ratio of CPU times, the report asks whether the program did the same work.
@@ -79,7 +79,7 @@ def compare(
     bench: str | None = None,
     unsuited: Sequence[str] = (),
     under_load: bool = False,
-    aim: Aim = Aim(),
+    aim: Aim = EVERY_AIM,
 ) -> Comparison:
     """Compares every contender with `baseline` on the samples so far.
 
@@ -150,7 +150,7 @@ def compare(
 
 
 def deciding_ratios(
-    samples: Sequence[Sample], names: Sequence[str], baseline: str, aim: Aim = Aim()
+    samples: Sequence[Sample], names: Sequence[str], baseline: str, aim: Aim = EVERY_AIM
 ) -> dict[str, tuple[float, ...]]:
     """Returns the log ratios to the baseline's, in the form that `stats.look` takes.
 

@@ -44,6 +44,7 @@ from cairn.model import (
 )
 from cairn.verdict import (
     AIMS,
+    EVERY_AIM,
     POSSIBLE,
     Advice,
     Aim,
@@ -58,6 +59,7 @@ from cairn.verdict import (
     State,
     Verdict,
 )
+
 
 class _Price(IntEnum):
     """Whether a contender keeps its bounds. With several bounds, the largest value counts."""
@@ -95,13 +97,15 @@ def verdict(
     cpu_time: Metric = CPU_TIME,
     under_load: bool = False,
     cpu_share: float | None = None,
-    aim: Aim = Aim(),
+    aim: Aim = EVERY_AIM,
 ) -> Verdict:
     """Judges the contenders of `rows`, which are ranked by `time`, the best first."""
     failed = tuple(FailedContender(row.contender, row.failures[0]) for row in rows if row.failures)
     alive = [row for row in rows if not row.failures]
     others = [row for row in alive if row.contender != baseline]
-    judge = _Judge({row.contender: row for row in rows}, baseline, rule, time, cpu_time, ratios, aim)
+    judge = _Judge(
+        {row.contender: row for row in rows}, baseline, rule, time, cpu_time, ratios, aim
+    )
     judgements = tuple(judge.judgement(row) for row in others) if rounds else ()
     state = _state(rows, baseline, others, rounds, judgements)
     recommendations: tuple[Recommendation, ...] = ()
@@ -109,7 +113,7 @@ def verdict(
     if state is State.JUDGED:
         recommendations = tuple(judge.recommendation(one, judgements) for one in AIMS)
     elif state is State.TOO_FEW_ROUNDS:
-        least = stats.rounds_for_intervals(len(others), stats.alpha(rule))
+        least = stats.rounds_for_intervals(aim.hypotheses(len(alive)), stats.alpha(rule))
     taken = WALL.key if time.key == REQUEST_TIME.key else time.key
     walls = [row.summaries[taken].median for row in alive if taken in row.summaries]
     return Verdict(
@@ -296,7 +300,7 @@ class _Judge:
         pairs = self._pairs_in_the_plane(names)
         if pairs is None:
             return None
-        beaten = {}
+        beaten: dict[str, Beaten] = {}
         for name in names:
             for other in names:
                 if other != name and self._beats(pairs[other, name]):

@@ -81,12 +81,12 @@ class Forecast:
     than six rounds, in about half."""
 
 
-def least(contenders: int, rule: StopRule) -> int:
+def least(hypotheses: int, rule: StopRule) -> int:
     """The least number of rounds that can show a difference from the baseline.
 
-    contenders: the number of contenders without the baseline.
+    hypotheses: the number that are adjusted together, as by `Aim.hypotheses`.
     """
-    return stats.rounds_for_intervals(max(1, contenders), stats.alpha(rule))
+    return stats.rounds_for_intervals(max(1, hypotheses), stats.alpha(rule))
 
 
 def forecast(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Forecast | None:

@@ -92,7 +92,8 @@ def drawn(comparison: Comparison, width: int) -> list[str]:
     base = printable(comparison.baseline)
     lines = [f"  peak memory against {base}: lower is leaner"]
     lines += [
-        f"  {marks.get(line, ''):>{margin}} │{''.join(of)}".rstrip() for line, of in enumerate(cells)
+        f"  {marks.get(line, ''):>{margin}} │{''.join(of)}".rstrip()
+        for line, of in enumerate(cells)
     ]
     lines.append(f"  {'':>{margin}} └{'─' * columns}")
     low, high = _end(across.low), _end(across.high)

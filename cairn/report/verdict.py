@@ -238,10 +238,10 @@ def _too_dear(names: Sequence[str], verdict: Verdict) -> str:
     """The rest of a sentence: contenders are better by the goal, and exceed a bound."""
     bounds = [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
     goal = verdict.aim.goal
+    takes = "takes" if len(names) == 1 else "take"
     return (
-        f"{_listed([formatting.printable(name) for name in names], 'and')} "
-        f"{'takes' if len(names) == 1 else 'take'} less {goal.value if goal else ''}, but more than "
-        f"{_listed(bounds, 'or')}"
+        f"{_listed([formatting.printable(name) for name in names], 'and')} {takes} less "
+        f"{goal.value if goal else ''}, but more than {_listed(bounds, 'or')}"
     )
 
 

@@ -281,7 +281,9 @@ class Measurement:
             )
 
     def _least(self) -> int:
-        return rounds_needed.least(len(self._run.competing) - 1, self._run.rule)
+        return rounds_needed.least(
+            self._run.aim.hypotheses(len(self._run.competing)), self._run.rule
+        )
 
     def _unsettled(self) -> list[int]:
         return [w for w in range(len(self._of)) if w not in self._settled]

@@ -382,7 +382,14 @@ class Runner:
         load = settings.workloads[workload].load
         if not load:
             return None
-        return Session(load, settings.ready, settings.folder, settings.timeout_s, self._scratch, settings.idle_s)
+        return Session(
+            load,
+            settings.ready,
+            settings.folder,
+            settings.timeout_s,
+            self._scratch,
+            settings.idle_s,
+        )
 
     def _behind_probe(
         self,

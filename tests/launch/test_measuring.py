@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -300,3 +301,25 @@ def test_the_report_is_complete(launch: Launch) -> None:
     assert report["schema"] == 1
     assert 0 < report["minor_faults"] < 1000
     assert 0 < report["largest_process_bytes"] < 16 * MIB
+
+
+def test_the_memory_over_time_is_written_with_its_integral(
+    launch: Launch, hold: str, cgroup: None, tmp_path: Path
+) -> None:
+    series = tmp_path / "series"
+    report = launch("--memory-series", str(series), "--", hold, "plain", "32", "300").told
+    rows = [[int(word) for word in line.split()] for line in series.read_text().splitlines()]
+    times = [at for at, _, _ in rows]
+    assert times == sorted(times) and times[-1] - times[0] > 0.2e6
+    assert max(held for _, held, _ in rows) <= report["memory"]["peak_bytes"]
+    between = sum(
+        (at - before) * (held + held_before) / 2
+        for (before, held_before, _), (at, held, _) in itertools.pairwise(rows)
+    )
+    assert abs(rows[-1][2] * 1024 - between) < between / 100
+    assert between / (times[-1] - times[0]) > 8 * MIB
+
+
+def test_a_file_for_the_memory_that_cannot_be_written_is_one_sentence(launch: Launch) -> None:
+    done = launch("--memory-series", "/nowhere/series", "--", "true")
+    assert done.code == 125 and "cannot write" in done.err

@@ -9,63 +9,27 @@ correlations of the real one, and nothing differs but what a test plants.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from support.comparisons import a_sample
+from support.real_noise import deviations, most_by_chance
 
 from cairn.compare import stats
 from cairn.compare.comparison import compare
 from cairn.memory import Memory
 from cairn.model import Contender, StopRule
-from cairn.run.run_archive import RunArchive
 from cairn.verdict import AIMS, Measure, Outcome, Verdict
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 SEED = 4711
 RULE = StopRule(budget_s=600)
 """The defaults of 'cairn compare'. Every program here runs for less than a second, so that the
 budget is never spent."""
 
 BASE_NS, BASE_BYTES = 300e6, 50 << 20
-
-
-@lru_cache
-def deviations(program: str) -> NDArray[np.float64]:
-    """Returns the log deviations by round, contender and aim. Rounds lack no contender."""
-    stored = RunArchive(RESULTS / f"programs-{program}.tar.xz")
-    counted = [sample for sample in stored.samples() if sample.counts]
-    names = sorted({sample.trial.contender for sample in counted})
-    by_trial = {(sample.trial.round, sample.trial.contender): sample for sample in counted}
-    rounds = [
-        round_
-        for round_ in sorted({sample.trial.round for sample in counted})
-        if all((round_, name) in by_trial for name in names)
-    ]
-    logs = np.array(
-        [
-            [
-                [
-                    math.log(one.wall_ns),
-                    math.log(one.user_ns + one.system_ns),
-                    math.log(one.memory.peak_bytes or 1),
-                ]
-                for one in (by_trial[round_, name] for name in names)
-            ]
-            for round_ in rounds
-        ]
-    )
-    return np.asarray(logs - np.median(logs, axis=0))
 
 
 def verdicts(
@@ -122,14 +86,6 @@ def false_differences(program: str, count: int, contenders: int) -> Counter[Meas
         wrong.update(aim for aim in AIMS if told(verdict, aim, Outcome.BETTER, Outcome.WORSE))
     print(f"{program}, {contenders} contenders: {dict(wrong)} false of {count}")
     return wrong
-
-
-def most_by_chance(count: int) -> int:
-    """The count of false differences that 5 % exceed in less than 2.5 % of all tests.
-
-    Of 200 comparisons it is 16.
-    """
-    return round(0.05 * count + 1.96 * math.sqrt(0.05 * 0.95 * count))
 
 
 def test_the_bound_of_200_comparisons_is_16() -> None:

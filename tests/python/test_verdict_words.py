@@ -24,6 +24,7 @@ from cairn.report.verdict import says
 from cairn.report.view import View
 from cairn.verdict import (
     AIMS,
+    EVERY_AIM,
     Advice,
     Aim,
     Bound,
@@ -88,7 +89,7 @@ class Shape:
     """The number of processes that go on in the background."""
     baseline: str = "system"
     workloads: tuple[str, ...] = ("./server 1000000",)
-    aim: Aim = Aim()
+    aim: Aim = EVERY_AIM
 
 
 def ratios(**more: float) -> Truth:
