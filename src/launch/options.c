@@ -21,7 +21,8 @@ const char options_help[] =
     "  --timeout SECONDS    send SIGTERM to PROG after this time\n"
     "  --grace SECONDS      time from SIGTERM to SIGKILL; default 2\n"
     "  --memory METHOD      how to find the peak: auto (default), cgroup, sampled or none\n"
-    "  --memory-series FILE write the memory at some moments, with its integral over time; emptied\n"
+    "  --memory-series FILE write the memory at some moments, with its integral over time; "
+    "emptied\n"
     "                       first, created for its owner only\n"
     "  --divide-memory      divide the memory near the peak among the processes\n"
     "  --terminal           give PROG the terminal, with job control; otherwise PROG has a "
@@ -189,9 +190,9 @@ static const char *take_value(struct options *options, const char *name, char *v
 static bool needs_value(const char *name)
 {
     static const char *const names[] = {
-        "--report-fd", "--timeout", "--grace", "--memory", "--setenv", "--unsetenv",    "--cpus",
-        "--touch",     "--chdir",   "--stdin", "--stdout", "--stderr", "--cpu-samples", "--endings",
-        "--memory-series",
+        "--report-fd", "--timeout", "--grace",       "--memory",  "--setenv",
+        "--unsetenv",  "--cpus",    "--touch",       "--chdir",   "--stdin",
+        "--stdout",    "--stderr",  "--cpu-samples", "--endings", "--memory-series",
     };
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         if (strcmp(name, names[i]) == 0)

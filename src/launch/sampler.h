@@ -25,7 +25,7 @@ struct sampler {
     struct peak peak;
     struct series series;
     bool has_ended; /* set by the caller when the program has ended, before the last reading */
-    bool divides; /* set by the caller before sampler_begin() */
+    bool divides;   /* set by the caller before sampler_begin() */
     struct pace divide_pace;
     struct division division;
 };
