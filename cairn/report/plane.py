@@ -1,7 +1,8 @@
 """The plane of time and memory: each contender as a point, as text for a terminal and as SVG.
 
-Both axes are logarithmic and show the contenders' ratios to the baseline, so that half as much and
-twice as much are equally far from it. The best corner is at the lower left.
+Both axes show the contenders' ratios to the baseline, and the best corner is at the lower left. In
+a terminal the axes are logarithmic, so that half as much and twice as much are equally far from the
+baseline.
 """
 
 from __future__ import annotations

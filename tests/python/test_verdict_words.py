@@ -90,6 +90,8 @@ class Shape:
     baseline: str = "system"
     workloads: tuple[str, ...] = ("./server 1000000",)
     aim: Aim = EVERY_AIM
+    over_time: bool = False
+    """Whether the mean, the growth and the memory after idle were measured."""
 
 
 def ratios(**more: float) -> Truth:
@@ -110,6 +112,8 @@ SHAPES: dict[str, Shape] = {
     "goal-time": Shape(DIFFERENT, aim=Aim(Measure.TIME)),
     "goal-cpu": Shape(DIFFERENT, aim=Aim(Measure.CPU_TIME)),
     "goal-memory": Shape(DIFFERENT, aim=LEAN),
+    "goal-memory-over-time": Shape(DIFFERENT, aim=LEAN, over_time=True),
+    "front-over-time": Shape(DIFFERENT, aim=FRONT, over_time=True),
     "goal-memory-equal": Shape({"system": ratios(), "cairn": ratios(time=0.9)}, aim=LEAN),
     "goal-memory-worse": Shape({"system": ratios(), "cairn": ratios(time=0.9, memory=1.3)}, aim=LEAN),
     "goal-memory-costs-nothing": Shape(
@@ -413,6 +417,14 @@ def samples(shape: Shape, workload: int) -> list[Sample]:
                 if shape.memory
                 else Memory("not measured", None, None, None)
             )
+            if shape.over_time:
+                lean = true.memory < 1
+                memory = replace(
+                    memory,
+                    mean_bytes=round(0.6 * peak),
+                    growth_bytes=-(2 << 20) if lean else 3 << 20,
+                    idle_bytes=round((0.2 if lean else 0.5) * peak),
+                )
             sample = a_sample(
                 round_, name, wall, memory=memory, user_ns=round(cpu_ms * 0.9e6),
                 system_ns=round(cpu_ms * 0.1e6),
