@@ -24,7 +24,7 @@ struct sampler {
     struct pace pace;
     struct peak peak;
     struct series series;
-    bool has_ended; /* set by the caller when the program has ended, before the last reading */
+    bool has_ended; /* set by the caller before the last reading */
     bool divides;   /* set by the caller before sampler_begin() */
     struct pace divide_pace;
     struct division division;

@@ -25,14 +25,16 @@ static_assert(SERIES_POINTS % 2 == 0, "half of the points are dropped");
 struct series_point {
     uint64_t at_us; /* on the clock of clock_now_ns() */
     uint64_t bytes;
-    uint64_t kib_us; /* the integral since the first reading: KiB times microseconds */
+    /* The integral since the first reading: KiB times microseconds. */
+    uint64_t kib_us;
 };
 
 struct series {
     struct series_point points[SERIES_POINTS];
     size_t count;
     uint64_t readings;
-    uint64_t stride; /* every reading of this number becomes a point; 0 before the first reading */
+    /* Every reading of this number becomes a point. 0 before the first reading. */
+    uint64_t stride;
     struct series_point last;
 };
 

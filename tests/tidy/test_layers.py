@@ -105,6 +105,7 @@ C_ORDER: dict[str, list[str]] = {
             "peak",
             "cgroup",
             "memory",
+            "series",
             "sampler",
         ),
         *("counters", "cpu_samples", "touch", "child", "terminal", "report", "reaped", "launch"),
