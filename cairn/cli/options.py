@@ -247,11 +247,11 @@ def aim_options(command: F) -> F:
     """Adds the options that choose the question of the verdict to a command; see `aim_of`."""
     for option in reversed((
         click.option(
-            "--goal", type=click.Choice(list(_GOALS)),
-            help="Answer by this aim alone: recommend by it, and stop measuring when it is known. "
-            "memory is the peak. Default: all three."),
+            "--goal", type=click.Choice(list(_GOALS)), metavar="AIM",
+            help="Answer by this aim alone, which is time, cpu or memory (the peak): recommend by "
+            "it, and stop measuring when it is known. Default: all three."),
         click.option(
-            "--may-cost", "may_cost", type=BOUND, multiple=True,
+            "--may-cost", "may_cost", type=BOUND, multiple=True, metavar="BOUND",
             help="With --goal: recommend only contenders that are shown to keep this bound, such "
             "as 'memory 5%': at most 5 % more memory than the baseline. Repeatable."),
         click.option(
