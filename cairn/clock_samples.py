@@ -29,8 +29,8 @@ class CpuSamples:
     calls: int
     """Samples in the kernel, in system calls of the allocator."""
     faults: int
-    """Samples in the kernel outside any system call: page faults, and interrupts if these are not
-    known."""
+    """Samples in the kernel outside any system call: page faults, and also interrupts if
+    `interrupts` is None."""
     others: int
     """Other samples in the kernel: system calls of the program, and its exit."""
     program: int

@@ -634,7 +634,7 @@ class Settings:
     These runs provide evidence and are never ranked.
     """
     by_cell: bool = False
-    """Whether a failure ends only its cell (program and contender), and rounds are whole."""
+    """Whether a failure ends only its cell (program and contender). If so, all rounds are whole."""
     only: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By contender: the indexes of its workloads. A contender that is not here runs on all."""
 

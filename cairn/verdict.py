@@ -47,7 +47,7 @@ class Aim:
     goal: Measure | None = None
     """One of `AIMS`."""
     may_cost: tuple[Bound, ...] = ()
-    """Bounds on other measures than the goal, which is not None if there are any."""
+    """Bounds on measures other than the goal. If there are any, `goal` is not None."""
     pareto: bool = False
     """Whether the question is which contenders are on the front of time and memory. There is no
     goal then."""
@@ -167,8 +167,8 @@ class Recommendation:
     too_dear: tuple[str, ...] = ()
     """With bounds: the contenders that are shown to be better and to cost more than a bound."""
     price_open: tuple[str, ...] = ()
-    """With bounds: the contenders that are shown to be better, of which it is neither shown that
-    they keep every bound nor that they exceed one."""
+    """With bounds: the contenders that are shown to be better, while it is open whether they keep
+    every bound."""
 
     @property
     def in_order(self) -> tuple[str, ...]:

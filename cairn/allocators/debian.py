@@ -149,7 +149,7 @@ def offered(
     *,
     apt: Apt | None = None,
 ) -> dict[str, str]:
-    """The version that the distribution has of each entry, by the entry's name. Downloads none.
+    """The distribution's version of each entry, by the entry's name. Downloads no package.
 
     Uses the system's package lists, and fetches lists only if the system has none. Empty if this is
     no Debian. Raises CairnError if there are no lists.

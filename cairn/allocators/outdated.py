@@ -1,9 +1,10 @@
 """Compares the pinned sources with the newest releases in the registries and the distribution.
 
-Cargo and pip answer, with the registries and mirrors that the user configured for them. Cargo
-resolves a project that depends on one crate: it reads the index, downloads no crate, and writes the
-newest release and its checksum to a lock file. Pip makes the plan of an installation, and installs
-nothing. A registry that cannot be read is a sentence, and the others are read nevertheless.
+The answers come from cargo and pip, which use the registries and mirrors that the user configured
+for them. Cargo resolves a project that depends on one crate: it reads the index, downloads no
+crate, and writes the newest release and its checksum to a lock file. Pip makes the plan of an
+installation, and installs nothing. If a registry cannot be read, a sentence of the result says so,
+and the others are still read.
 """
 
 from __future__ import annotations
@@ -201,9 +202,9 @@ def _newest_wheel(package: str, folder: Path) -> Release:
 def newest_source(entry: Allocator, cache: Path, progress: Progress) -> Source:
     """The newest release of the entry's packages, to be built with the recipe of the pinned one.
 
-    Its checksum comes from the registry. The pinned source, if that is the newest. Its version is a
-    provisional one, since only the unpacked source names it. Raises CairnError if the registry
-    cannot be read.
+    Its checksum comes from the registry. Its version is provisional, since only the unpacked source
+    names it. If the pinned release is the newest, its source is returned. Raises CairnError if the
+    registry cannot be read.
     """
     pins = _newest_pins(entry)
     if not pins:

@@ -196,7 +196,7 @@ def _build(wanted: OwnSource, source: Path, log: Path, progress: Progress) -> No
 
 
 def _library(wanted: OwnSource, source: Path, log: Path) -> Path:
-    """The library that the build made. Raises UsageError if it is not one file that is known."""
+    """The library that the build made. Raises UsageError if there is none, or more than one."""
     if wanted.library is not None:
         given = source / wanted.library
         if not given.is_file():

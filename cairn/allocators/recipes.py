@@ -359,8 +359,8 @@ def hoard(shop: Workshop) -> Plan:
 def version_of(recipe: str, shop: Workshop) -> str | None:
     """The version of the allocator in a source that is not pinned; None if the source has none.
 
-    Only these recipes know a place that names it. The crates of the other allocators are numbered
-    on their own.
+    Only the sources of these recipes name it in a known place. The crates of the other allocators
+    have numbers of their own, which say nothing about the allocator's version.
     """
     if recipe in ("mimalloc2", "mimalloc3"):
         folder = _mimalloc_folder(shop, int(recipe[-1]))

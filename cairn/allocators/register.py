@@ -25,7 +25,7 @@ from cairn.errors import CairnError, UsageError
 LOCK_TIMEOUT_S = 60.0
 
 OWN = "+own"
-"""The end of the folder's name of a version that the user built from a source of their own."""
+"""The suffix of a folder that holds a version which the user built from their own source."""
 
 
 def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> Found:

@@ -85,7 +85,7 @@ def measure(
 
 
 def _prove(contender: Contender) -> None:
-    """Runs the program once without a misuse. Raises ContenderFailed without a proof of load."""
+    """Runs the program without a misuse. Raises ContenderFailed if the contender is not loaded."""
     ended = foreground.run(contender, [str(native.misuse())], quiet=True)
     if ended.problem is not None or ended.exit_code != 0:
         raise ContenderFailed(

@@ -359,8 +359,8 @@ class Image:
         """The addresses at which functions begin, in order, as the unwinder knows them.
 
         A stripped file still has them. They come from the table of .eh_frame_hdr, of which at most
-        `most` bytes are read. The result is empty if there is no table, or one of another form than
-        all linkers write.
+        `most` bytes are read. The result is empty if there is no table, or if its form is not the
+        one that linkers write.
         """
         segment = next(self._of_type(_PT_GNU_EH_FRAME), None)
         if segment is None or segment.file_bytes < _EH_HEAD.size:

@@ -197,8 +197,9 @@ def add(
 def outdated(as_json: bool, full: bool) -> None:
     """List which pinned releases have a newer one in the registries or the distribution.
 
-    cargo and pip answer, with the registries and mirrors that you configured for them. Nothing is
-    fetched. The distribution's versions are those of this machine's package lists.
+    The answers come from cargo and pip, which use the registries and mirrors that you configured
+    for them. Nothing is fetched. The distribution's versions are those of this machine's package
+    lists.
     """
     from cairn.allocators import outdated as registries
     from cairn.cli import allocator_list

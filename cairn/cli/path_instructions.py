@@ -105,8 +105,8 @@ def _may_run_twice(runs: int | None, given_input: GivenInput, color: str) -> boo
     say(
         stderr(color),
         "note",
-        "the program runs twice under valgrind, which takes some 50 times as long, and only the "
-        "second time with its output; --runs 1 prevents that",
+        "the program runs twice under valgrind, which takes some 50 times as long; only the "
+        "second run shows its output; with --runs 1 the program runs once",
     )
     return True
 

@@ -306,7 +306,7 @@ class _Judge:
                 if other != name and self._beats(pairs[other, name]):
                     beaten.setdefault(name, Beaten(name, other, pairs[other, name]))
         members = [name for name in names if name not in beaten]
-        # The one that beats a contender is on the front itself if one on the front beats it, too.
+        # `by` is a member of the front if a member beats this contender.
         shown = []
         for name, one in beaten.items():
             by = next((m for m in members if self._beats(pairs[m, name])), one.by)

@@ -419,7 +419,8 @@ def _rivals(
 ) -> tuple[str, ...]:
     """The contender with the least mean, then those that are not proven to be behind it.
 
-    The first is chosen in the same data, so each of the others is tested at a part of the error.
+    The first is chosen in the same data, so the permitted error is divided among the tests of the
+    others.
     """
     first = int(centres.argmin())
     rivals = [names[first]]

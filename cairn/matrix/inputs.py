@@ -102,7 +102,7 @@ def _key(program: PlannedProgram) -> str:
 
 
 def _made(recipe: str, folder: Path, name: str, tell: Tell) -> tuple[Path, str]:
-    """The file of this recipe and its SHA-256. A line to run is made for its program alone."""
+    """The file of this recipe and its SHA-256. A `run` recipe's file serves one program."""
     parsed = recipes.parse(recipe)
     about = f"{recipes.GENERATION}\0{recipe}" + (f"\0{folder}" if parsed.line else "")
     place = home() / "inputs" / hashlib.sha256(about.encode()).hexdigest()[:24]

@@ -22,7 +22,7 @@ from cairn.run import workloads
 _PLACE = re.compile(r"(?<!\$)\{(threads|data|work)\}")
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*=")
 _OVERHEAD_S = 0.06
-"""Seconds of a run beside the program: the launcher, the cgroup, reading the proof."""
+"""Seconds that a run takes besides its program, for the launcher, the cgroup and the proof."""
 _FACTOR = 1.25
 """The expected duration under the average contender, as a multiple of that under the baseline."""
 UNKNOWN_S = 1.0
@@ -178,7 +178,7 @@ def workload_of(program: PlannedProgram, cpus: int) -> Workload:
 
 
 def _prepare(program: PlannedProgram) -> str | None:
-    """The line before each run: it empties the working folder, then does the plan's own."""
+    """The line before each run. It empties the working folder, then runs the plan's `prepare`."""
     steps = []
     if any("{work}" in line for line in program.lines):
         work = shlex.quote(str(inputs.work_folder(program)))

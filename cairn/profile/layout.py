@@ -2,9 +2,9 @@
 
 The probe writes a file with the ending `.layout` beside its first file, if the layout is wanted.
 src/record/layout.h is the contract. A file may be damaged or forged, so everything is checked.
-Regions of 32 KiB are sampled, and so are allocations. Figures from regions have an interval from
-leaving out each region in turn (the jackknife), and figures from allocations that of a share or of
-a median.
+Regions of 32 KiB are sampled, and so are allocations. The interval of a figure from regions comes
+from leaving out each region in turn (the jackknife). The interval of a figure from allocations is
+that of a share or of a median.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REGIONS_LEAST = 4
 _BLOCKS_LEAST = 20
 """With fewer regions or allocations than these, nothing is said."""
 _SETS_LEAST = 40
-"""The least number of sampled blocks of which the fullest set is told."""
+"""The least number of sampled blocks for which the share of the fullest set is given."""
 _LARGE_BYTES = 4096
 _QUICK, _SLOW = 16, 1000
 """Operations since the free: up to _QUICK the memory is warm, above _SLOW it is cold."""
@@ -97,9 +97,9 @@ class Layout:
     """Pages with live blocks for each MiB of live blocks."""
     lines_per_mib: Figure | None
     active_conflicts: Figure | None
-    """Share of the lines with live blocks of several threads that were handed out so."""
+    """Share of lines with live blocks of several threads, without those of `passive_conflicts`."""
     passive_conflicts: Figure | None
-    """The same, where another thread than the block's own had freed the memory before."""
+    """Share of lines with live blocks of several threads, one in memory that another had freed."""
     reused: int
     """Sampled frees of small and medium blocks whose address was handed out again."""
     reuse_operations: Figure | None
@@ -320,8 +320,8 @@ def _neighbours(entries: Records) -> Neighbours:
 def _set_share(found: np.void) -> Figure | None:
     """The share in the fullest set.
 
-    The fullest set of one half of the blocks is counted in the other half, because the fullest set
-    by chance would always have too many.
+    One half of the blocks says which set is the fullest, and the other half says how many blocks
+    are in it. With the same blocks for both, the number would be too high by chance.
     """
     sets, weights = [], []
     for group, per_block in enumerate((int(found["gap"]), int(found["gap"]), 1)):

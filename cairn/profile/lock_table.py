@@ -63,7 +63,7 @@ class LockTable:
 
 
 def lock_table(profile: Profile) -> LockTable | None:
-    """The locks of a profile; None if a part of the program's life was counted."""
+    """The locks of a profile; None if only a part of the program's life was counted."""
     if profile.window is not None:
         return None
     ticking, lived = clock(profile.tally), profile.tally.threads_ticks

@@ -52,7 +52,7 @@ class Account:
     wrong: int
     """Allocations whose memory was new in one run and reused in the other one."""
     nested: int
-    """Operations that the allocator asked of itself by a public name."""
+    """Calls within an operation: the allocator called a public function of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,7 @@ class PathInstructions:
 def parsed(files: Iterable[Iterable[str]], accounts: Sequence[Account]) -> PathInstructions:
     """The sum of callgrind's files, each given by its lines.
 
-    A process that executed no instruction, such as one in which counting never began, is no
-    process.
+    A process that executed no instruction is left out, such as one in which counting never began.
     """
     paths: dict[tuple[str, str], PathCount] = {}
     program = processes = 0

@@ -132,7 +132,7 @@ def _notes(found: PathInstructions) -> Iterator[str]:
     if found.wrong:
         yield (
             f"▲ {units.counted(found.wrong, 'allocation')} got new memory in one run and reused "
-            "memory in the other, and may stand in the wrong one of both rows"
+            "memory in the other, and may be counted in the wrong row"
         )
     if found.nested:
         yield (

@@ -29,7 +29,7 @@ class Point:
 
     contender: str
     time: float
-    """The ratio to the baseline, as the two below."""
+    """The ratio to the baseline. The next three fields with numbers are ratios, too."""
     memory: float
     time_interval: Interval | None = None
     memory_interval: Interval | None = None

@@ -280,7 +280,7 @@ def _other_aims(verdict: Verdict) -> Iterator[str]:
 
 
 _NAMED_FRONT = 2
-"""Of up to this many members of the front, each has a sentence that names the others."""
+"""If the front has at most this many members, each has a sentence that names the others."""
 
 
 def _front(front: Front, verdict: Verdict) -> Iterator[str]:

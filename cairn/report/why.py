@@ -412,8 +412,9 @@ def _times(part: Part) -> str:
 def _lead(gap: Gap, whole: str) -> str:
     """Returns the largest part of the difference, and the causes of the same kind behind it.
 
-    Nothing smaller than the program's own part, or than the unexplained part, is in it. `whole` is
-    what the first percentage is of, and all later ones too, such as "system's CPU time".
+    It leaves out each part that is smaller than the program's own part or the unexplained part.
+    `whole` is that of which all percentages are a part, such as "system's CPU time". Only the first
+    one names it.
     """
     largest = gap.largest
     if largest is None:

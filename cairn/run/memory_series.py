@@ -85,7 +85,7 @@ def added(memory: Memory, path: Path, session: Session | None) -> Memory:
     mean = series.mean(begin, end)
     return replace(
         memory,
-        # The peak of a built-in workload is capped. A mean is not above its peak.
+        # The stored peak of a built-in workload may be capped, and no mean may be above it.
         mean_bytes=None if mean is None else min(mean, memory.peak_bytes),
         growth_bytes=series.growth(begin, end),
         idle_bytes=idle,

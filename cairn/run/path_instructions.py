@@ -83,7 +83,7 @@ def counted(contender: Contender, folder: Path) -> PathInstructions:
     """
     accounts = tuple(_account(file) for file in sorted((folder / "told").iterdir()))
     for one in accounts:
-        # A path that was cut is proved by the witness alone.
+        # If the path was cut, only the witness proves which library was called.
         if len(one.owner) < _CUT:
             problem = not_behind(contender, one.program, one.owner, real_path)
             if problem is not None:

@@ -2,9 +2,9 @@
 
 An effect is the share of its own CPU time, thread time or memory that one contender would save
 without the cause. The order compares CPU time and thread time in one unit: if there is a cause in
-thread time, a share of CPU time counts as the share of the threads' time that it is. The program's
-own part and the unexplained part of the gap stand in the same list, so that no finding comes before
-a larger part for which there is no reason. All functions are pure.
+thread time, each share of CPU time is converted to a share of thread time. The program's own part
+and the unexplained part of the gap stand in the same list, so that no finding comes before a larger
+part for which there is no reason. All functions are pure.
 """
 
 from __future__ import annotations

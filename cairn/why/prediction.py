@@ -15,7 +15,7 @@ a profiled program has three terms:
     program code     stays the same, because the effect of another placement of blocks is not known
 
 Each workload of the calibration gives another ratio, and the median is used. The interval is that
-of the ratio of the two CPU times. It is the wider, the more time can change (`Prediction.scale`).
+of the ratio of the two CPU times. It is wider if more of the time can change (`Prediction.scale`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Prediction:
     time."""
     low: float
     high: float
-    """The interval of the saving of CPU time, also of what the layout of the blocks changes."""
+    """The interval of the saving of CPU time. It includes the effect of where the blocks lie."""
     own: float
     """The part of `saves` in allocator code. The next two fields are the parts of `saves` in system
     calls and in page faults."""

@@ -40,10 +40,11 @@ class AllocatorChange:
 
 
 def ends(of: Sequence[AllocatorChange]) -> tuple[float, float] | None:
-    """The errors between which all but TAIL of them lie on each side; None if there are none.
+    """The two ends of the errors, each with the share TAIL beyond it; None without errors.
 
-    So many errors must be known that a further one lies within these ends as often (conformal
-    prediction: Vovk, Gammerman and Shafer 2005). With few errors, the ends are the outermost ones.
+    The ends are chosen so that a further error lies beyond each of them with at most the
+    probability TAIL (conformal prediction: Vovk, Gammerman and Shafer 2005). With too few errors
+    for that, the ends are the outermost errors.
     """
     each = sorted(one.error for one in of)
     if not each:

@@ -1,8 +1,8 @@
 """How often the predictions of `cairn profile` are right, by the experiment `predictions`.
 
-The experiment runs the workloads of a calibration, those of the suite, and other programs. The
-first of these are a calibration. From it, the change from one allocator to another is predicted for
-each of the others, and compared with the measured change.
+The experiment runs the workloads of a calibration, those of the suite, and other programs. The runs
+of the first kind are a calibration. From it, the change from one allocator to another is predicted
+for each workload of the suite and each other program, and compared with the measured change.
 
 The intervals are tried on allocators from which they do not come. Each allocator is left out once:
 the interval then comes from the errors in which that allocator has no part, and the predictions in
@@ -22,7 +22,7 @@ from cairn.why.prediction import Prediction
 from cairn.why.prediction_error import AllocatorChange, changes, ends
 
 CALIBRATING = "calibration: "
-"""The begin of the names of the workloads that are the calibration."""
+"""The names of the calibration's workloads begin with this."""
 PROGRAMS = "programs"
 """The group of the programs that are no workloads of the suite."""
 TOLD_FROM = 0.05
@@ -96,7 +96,7 @@ def _interval(told: Prediction, shorter: float, longer: float) -> tuple[float, f
 
 
 def claim(predictions: Sequence[Prediction]) -> Claim:
-    """What is said of the predictions for one program. The best comes first, and there is one."""
+    """The claim about one program. `predictions` has at least one, and the best comes first."""
     best = predictions[0]
     if best.saves >= TOLD_FROM and best.low > 0:
         return "saves"

@@ -3,10 +3,12 @@
  * pthread_atfork() is a part of each library that calls it, and calls this function of glibc. The
  * definition here comes before glibc's, if the allocator is preloaded or part of the program.
  *
- * - glibc calls the handlers that were registered first last before a fork, and first after it. So
- *   our handlers, which are registered here before those of the program, enclose theirs.
- * - glibc holds the lock of its table of handlers while it enlarges the table with malloc, and
- *   takes that lock again after our handler has run before a fork. So no thread may fork meanwhile.
+ * - Before a fork, glibc calls the handlers in the reverse order of their registration. After the
+ *   fork, it calls them in that order. So our handlers, which are registered here before those of
+ *   the program, enclose theirs.
+ * - glibc holds the lock of its table of handlers while it enlarges the table with malloc. A thread
+ *   that forks takes that lock after our handler has taken our locks. So no thread may fork while
+ *   another one registers a handler.
  *
  * The definition is weak, because a static program has glibc's definition, too.
  */

@@ -60,7 +60,8 @@ EXPORT int prctl(int option, ...)
     return next_prctl(option, values[0], values[1], values[2], values[3]);
 }
 
-/* Makes a call that may install a filter, or the first call. */
+/* Makes a system call that may install a filter. Also makes the first system call of the process,
+ * for which the next definitions are not known yet. */
 static __attribute__((noinline)) long call_slowly(long number, long a, long b, long c, long d,
                                                   long e, long f)
 {

@@ -1,14 +1,15 @@
 /* vfork.c - a vfork() whose child does not use the heap of the thread that called it.
  *
- * The child of vfork() has the memory of its parent, also the parent's variables of the thread. In
- * a signal handler that interrupted malloc or free, a child that allocates would change a list that
- * the interrupted call has read half. So the child gets the heap that is always empty (thread.h),
- * and counts as a thread that holds a lock (os/lock.h). It takes memory from emergency.h, and frees
- * no block of its parent that would need a lock. When the child has called exec() or _exit(), the
- * parent takes back its heap.
+ * The child of vfork() shares the memory of its parent, and the thread-local variables of the
+ * thread that called it. In a signal handler that interrupted malloc or free, a child that
+ * allocates would change a list while the interrupted call is still reading it. So the child gets
+ * the heap that is always empty (thread.h), and counts as a thread that holds a lock (os/lock.h).
+ * It takes memory from emergency.h, and frees no block of its parent that would need a lock. When
+ * the child has called exec() or _exit(), the parent takes back its heap.
  *
- * The function returns twice on one stack. Therefore it keeps all that the parent needs, also the
- * return address, in registers, which the kernel restores. A compiler cannot be told that.
+ * The function returns twice on one stack. Therefore it keeps all that the parent needs in
+ * registers, which the kernel restores. The return address is one of them. C cannot express this,
+ * so the function is written in assembly.
  *
  * On other processors, libc's function is used. The children of clone(CLONE_VM), system() and
  * posix_spawn() do not come here. Those of the last two do not allocate.

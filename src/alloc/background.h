@@ -19,8 +19,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* 1 if the thread is wanted and has not begun, else 0. An int, because RISC-V cannot exchange a
- * byte. */
+/* 1 if the thread is wanted and has not begun, else 0. It is an int, because RISC-V cannot exchange
+ * a byte. */
 extern _Atomic int background_due __attribute__((visibility("hidden")));
 
 /* Asks for the thread. Called before the program has a second thread. */

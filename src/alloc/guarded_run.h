@@ -9,15 +9,15 @@
 
 #include "alloc/page_heap.h"
 
-/* Like page_heap_allocate() without room, for a slab. Every GUARDED_RUN_EVERY-th run is followed by
- * a guard. The share of guards is limited: one in 32 slices of the first 40 MiB of the region, and
- * one in 2,048 slices (16 chunks) beyond, because the kernel gives no huge page to a chunk with a
- * guard. */
+/* Like page_heap_allocate() with 0 for `room`, for a slab. Every GUARDED_RUN_EVERY-th run is
+ * followed by a guard. The share of guards is limited: one in 32 slices of the first 40 MiB of the
+ * region, and one in 2,048 slices (16 chunks) beyond, because the kernel gives no huge page to a
+ * chunk with a guard. */
 enum { GUARDED_RUN_EVERY = 8 };
 size_t guarded_run_for_slab(size_t slices, bool *zero);
 
-/* Like page_heap_allocate() without room, for the allocator's own memory. The run lies between two
- * guards. */
+/* Like page_heap_allocate() with 0 for `room`, for the allocator's own memory. The run lies between
+ * two guards. */
 size_t guarded_run_for_us(size_t slices, bool *zero);
 
 #endif

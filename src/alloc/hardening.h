@@ -29,8 +29,9 @@
 enum {
     CANARY_BYTES = 8,
 
-    /* Least bytes between the end of a request and the end of its block: the canary, and filled
-     * bytes before it. So a write of 16 bytes behind a small block hits no other block. */
+    /* The least number of bytes between the end of a request and the end of its block. They are the
+     * canary, and filled bytes before it. So a write of 16 bytes behind a small block hits no other
+     * block. */
     HARDENING_ZONE_BYTES = 16,
     CANARY_FREE = 0xffff, /* the slack of a block that is not live */
     HARDENING_FILL = 0xa7,

@@ -194,8 +194,10 @@ static inline struct block *slab_second_first(struct block *first)
     return second;
 }
 
-/* A signal handler may interrupt the functions that take no lock at any instruction, and fork, and
- * its child may allocate. At this place, memory is as the source says up to here. */
+/* A function that takes no lock may be interrupted by a signal handler at any instruction. The
+ * handler may fork, and its child may allocate. The compiler moves no access to memory across this
+ * call. So a handler that interrupts behind it finds all writes that stand before it in the
+ * source. */
 static inline void slab_interrupt_here(void)
 {
     atomic_signal_fence(memory_order_seq_cst);

@@ -21,8 +21,9 @@ struct seen {
     uint64_t live[WORDS]; /* a bit per block, set if it is live */
 };
 
-/* In the hardened build, asks the map of blocks (block_map.h). Else returns true if the block's key does not mark it as free. A thread may write to the block
- * meanwhile. If the key then seems to be no mark, the block is live, or will be in a moment. */
+/* In the hardened build, asks the map of blocks (block_map.h). In the plain build, returns true if
+ * the block's key does not mark it as free. A thread may write to the block meanwhile. If the key
+ * then seems to be no mark, the block is live, or will be in a moment. */
 __attribute__((no_sanitize("thread"))) static bool is_live(const struct block *block)
 {
     const volatile struct block *now = block;

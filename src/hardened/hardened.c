@@ -23,8 +23,8 @@ static inline size_t small_room(size_t size)
     return (size > 0 ? size : 1) + HARDENING_ZONE_BYTES;
 }
 
-/* Two words, which the processor reads and writes at once. Each block begins at a multiple of 16
- * bytes, and its size is one. */
+/* Two words, which the processor reads and writes at once. The address and the size of each block
+ * are multiples of 16 bytes. */
 typedef uint64_t pair __attribute__((vector_size(16)));
 
 enum { PAIRS_MOST = 32 }; /* more are cleared by memset() */

@@ -3,8 +3,8 @@
  * The address of a block says whether its memory is new or reused, so the path is known only after
  * the call. Callgrind must know it before, because it counts by the name of the caller. The program
  * therefore runs twice. The first run writes the paths of each thread's allocations into a file,
- * and the second run reads them. A program of which each run does the same has the same paths in
- * both. The second run checks each path, and counts those that were wrong.
+ * and the second run reads them. A program that does the same in each run has the same paths in
+ * both. The second run checks each path, and counts those that differ from the first run.
  *
  *     CAIRN_INSTRUCTIONS       the folder of the files, which has the folders "learnt" and "told"
  *     CAIRN_INSTRUCTIONS_RUN   "learn" in the first run, and "count" in the second
@@ -44,7 +44,7 @@ void history_begin(const char *owner);
 void history_before_fork(void);
 void history_forked(struct history_thread *me);
 
-/* Returns the path of the thread's next allocation. Always PATH_UNTOLD in the first run. */
+/* Returns the path of the thread's next allocation. In the first run it is always PATH_UNTOLD. */
 enum path history_next(struct history_thread *me);
 
 /* Tells the path that the allocation had. `said` is the result of history_next(). */

@@ -181,7 +181,8 @@ static void begin(void)
     history_begin(about.dli_fname != NULL ? about.dli_fname : "");
 }
 
-/* Finds malloc and opens the account. Returns false while this happens. */
+/* Finds malloc and opens the account, once. Returns false for a nested call, which comes while the
+ * first call still does this. */
 static bool is_ready(void)
 {
     static bool begun, ready;

@@ -33,7 +33,7 @@ struct series {
     struct series_point points[SERIES_POINTS];
     size_t count;
     uint64_t readings;
-    /* Every reading of this number becomes a point. 0 before the first reading. */
+    /* One reading in this many becomes a point. The number is 0 before the first reading. */
     uint64_t stride;
     struct series_point last;
 };

@@ -38,13 +38,13 @@ static void read_after_free(size_t size, int attack)
         unsigned char *q = live_take(size);
         live_unchecked(q);
         fill_with_secret(q, size);
-        /* The old contents of `p` may have gone. Then these are those of a new block. */
+        /* If a live block overlaps `p`, the secret there is that of the new block. */
         if (live_overlaps(p, size) && has_secret(opaque(p), size))
             damage("a pointer to a freed block reads the contents of another block");
     }
 }
 
-/* Rewrites the first two words of the freed block `p`, as far as they are a link and the XOR of a
+/* Rewrites the first two words of the freed block `p`. They are taken for a link, and the XOR of a
  * secret, the block and the link, which is the format of cairn's allocator. The attacker reads the
  * secret from the block, and also writes both words at `target`. */
 static void forge(unsigned char *p, unsigned char *target)

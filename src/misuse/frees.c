@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frees a block that stays or is no longer in the table. This is the misuse. */
+/* Frees a pointer without removing a block from the table. This is the misuse. */
 static void free_wrongly(void *p)
 {
     free(opaque(p));

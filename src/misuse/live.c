@@ -71,7 +71,8 @@ static unsigned char byte_at(const struct live *block, size_t at)
     return (unsigned char)(block->pattern >> at % 8 * 8);
 }
 
-/* Returns the offset where the last EDGE bytes begin, or that of the byte behind the first ones. */
+/* Returns the offset of the last EDGE bytes of a block. Bytes that are among the first EDGE bytes
+ * do not count. */
 static size_t tail_of(size_t size)
 {
     return size > 2 * EDGE ? size - EDGE : size < EDGE ? size : EDGE;

@@ -67,11 +67,12 @@ unsigned char *live_highest(size_t size);
 /* Checks the contents of all live blocks. */
 void live_check(void);
 
-/* Returns how many blocks of a size use up the blocks that an allocator keeps ready. */
+/* Returns how many blocks of a size the program must allocate to use up those that an allocator
+ * keeps ready. */
 size_t live_many(size_t size);
 
-/* The program goes on after the misuse: allocates blocks of the size and of related sizes, checks
- * them, and frees them, three times. */
+/* Lets the program go on after the misuse. Three times, it allocates blocks of the size and of
+ * related sizes, checks them, and frees them. */
 void live_go_on(size_t size);
 
 #endif

@@ -14,7 +14,8 @@ static unsigned char written(size_t size, int attack, size_t at)
     return attack == ZEROS ? 0 : attack == ONES ? 0xff : 'A';
 }
 
-/* The block and its neighbour are freed after the write, so that the allocator sees its data. */
+/* The block and its neighbour are freed after the write, so that the allocator reads the bytes that
+ * were written. */
 static void end(unsigned char *p, unsigned char *neighbour)
 {
     live_check();

@@ -8,8 +8,9 @@
  * the fork.
  *
  * While glibc says that the process has only one thread, the lock uses no atomic exchange, because
- * an atomic exchange takes as long as twenty other instructions. Other C libraries do not say it,
- * so there the lock always uses one. No thread may be created while a lock is held.
+ * an atomic exchange takes as long as twenty other instructions. Other C libraries do not tell
+ * this, so there the lock always uses an atomic exchange. No thread may be created while a lock is
+ * held.
  *
  * Each thread counts the locks that it holds or waits for. A signal handler may interrupt a thread
  * while it holds a lock, and may then call malloc, for example in the child of a fork. The handler
@@ -37,8 +38,9 @@ struct lock {
     _Atomic uint32_t state; /* 0: free, 1: taken, 2: taken, and a thread may wait */
 };
 
-/* The number of locks that the calling thread holds or waits for, without lock_acquire(). A signal
- * handler of the thread reads the same value. The variable's address identifies the thread. */
+/* The number of locks that the calling thread holds or waits for. A lock that is taken by
+ * lock_acquire() alone does not count. A signal handler of the thread reads the same value. The
+ * variable's address identifies the thread. */
 extern _Thread_local volatile uint32_t lock_count
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
@@ -56,8 +58,8 @@ extern _Atomic uint32_t lock_no_mark __attribute__((visibility("hidden")));
 extern _Atomic bool lock_was_ignored __attribute__((visibility("hidden")));
 
 /* Takes a lock that is not free: spins for a while, then waits in the kernel. Returns at once if
- * the caller is the thread of lock_begin_fork(), or if the process is the child of a fork that set
- * no mark. The lock's holder does not exist in such a child. */
+ * the caller is the thread of lock_begin_fork(), or if lock_is_in_new_child(). The lock's holder
+ * does not exist in such a child. */
 void lock_wait(struct lock *lock) __attribute__((cold));
 
 /* From now on `lock_mark` shows whether the process has forked. If the kernel refuses, the mark is
@@ -170,8 +172,9 @@ static inline bool lock_is_in_new_child(void)
 }
 
 /* Returns whether the calling thread must not wait for a lock now: it holds one itself, or a thread
- * that only the parent process has may hold one. Called before any lock is taken, so it also makes
- * the mark that shows a fork as soon as the process has a second thread. */
+ * that only the parent process has may hold one. Every caller asks before it takes a lock.
+ * Therefore this function also makes the mark that shows a fork, once the process has a second
+ * thread. */
 static inline bool lock_is_unsafe(void)
 {
     if (!LOCK_IS_ALONE &&

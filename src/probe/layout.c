@@ -64,8 +64,8 @@ static struct random lots;
 static uint64_t spent_ticks; /* see spend() */
 
 /* A sample of freed blocks whose addresses were not handed out again yet. Their first granules are
- * hidden. A free block stays until then. Whether one gets into the table depends on free room
- * alone, so the blocks in it are a fair sample. */
+ * hidden. A block stays in the table until its address is handed out. Whether a block gets into the
+ * table depends only on whether an entry is empty, so the blocks in the table are a fair sample. */
 enum { FREED_SHIFT = 8 };
 struct freed {
     uintptr_t block;     /* 0: no block */
@@ -111,8 +111,8 @@ static void *map_sparse(size_t bytes)
     return start;
 }
 
-/* Returns a region without a use. Each mapping has twice as many as the one before it, up to a
- * limit, because own_memory.h remembers few mappings. */
+/* Returns an unused region. Each mapping has twice as many as the one before it, up to a limit,
+ * because own_memory.h remembers few mappings. */
 static struct region *new_region(void)
 {
     static size_t count = 32, left;
@@ -329,8 +329,8 @@ static void write_snapshot(uint64_t live_bytes)
     spent_ticks += ticks_now() - begin;
 }
 
-/* Takes a snapshot if it is better than the one that is kept: it has more live bytes, and regions
- * enough or at least as many. */
+/* Takes a snapshot if it is better than the one that is kept: it has more live bytes, and either
+ * ENOUGH regions or at least as many as the kept one. */
 static void consider(void)
 {
     enum { ENOUGH = 16 };
@@ -342,8 +342,9 @@ static void consider(void)
     struct live now = live_now();
     uint64_t kept = file->snapshot_bytes;
     bool regions = tracked_regions >= ENOUGH || tracked_regions >= file->totals.regions;
-    /* Live bytes may be an estimate. Of two snapshots that it cannot tell apart, the later one is
-     * kept: later on, the blocks of a program say more of it. */
+    /* The number of live bytes may be an estimate. If its error does not show which of two
+     * snapshots has more of them, the later one is kept, because later blocks are more typical of a
+     * program. */
     bool higher = now.bytes + 2 * now.error >= kept;
     if (file->snapshot_ns == 0 || (higher && (regions || now.bytes >= 2 * kept)))
         write_snapshot(now.bytes);
@@ -370,8 +371,8 @@ static void set_threshold(uint64_t wanted)
     spent_ticks += ticks_now() - begin;
 }
 
-/* Halves the number of regions. If only FEWEST or fewer were left, tracking ends if it `must` take
- * less time, and goes on as it is otherwise. */
+/* Halves the number of tracked regions. If fewer than FEWEST would be left, tracking ends if `must`
+ * is true, and otherwise goes on unchanged. `must` says that tracking has to take less time. */
 static void fall(bool must)
 {
     enum { FEWEST = 4 };
@@ -525,7 +526,7 @@ static void note_distance(struct thread_state *me, const void *block, size_t byt
     entry->next_bytes = bytes < UINT32_MAX ? (uint32_t)(bytes != 0 ? bytes : 1) : UINT32_MAX;
 }
 
-/* Hides the granules of a block again that lie in tracked regions or in the margins before them,
+/* Hides again those granules of a block that lie in tracked regions or in the margins before them,
  * because handed_out_add() has noted them. */
 static void hide_block(uintptr_t start, uintptr_t last)
 {

@@ -34,10 +34,11 @@ static struct live requested_of(int64_t usable)
     return live;
 }
 
-/* Writes the requested bytes into the file that belong to `now` live usable bytes, at or near the
- * peak. The share of them changes slowly, so it is computed again only if `now` is higher by one
- * part in NEAR_ONE_IN, or if twice as many allocations were sampled and `now` is near the peak. A
- * program that reaches its peak early would otherwise be judged by its first few allocations. */
+/* Writes into the file the number of requested bytes that belongs to `now` live usable bytes, at or
+ * near the peak. The share of the requested bytes changes slowly, so it is computed again only if
+ * `now` is higher by one part in NEAR_ONE_IN, or if twice as many allocations were sampled and
+ * `now` is near the peak. A program that reaches its peak early would otherwise be judged by its
+ * first few allocations. */
 static void note_requested(struct profile_head *head, int64_t now)
 {
     enum { NEAR_ONE_IN = 32 };

@@ -100,8 +100,8 @@ void watched_sampled(uint64_t bytes, uint64_t usable, uint64_t weight);
 uint64_t watched_samples(void);
 
 /* The share of the usable bytes of the live blocks that was requested, and its standard error. The
- * error is at least 1 / (1 + number of blocks) that the share was computed from, because a few
- * blocks of equal share say nothing of the others. */
+ * error is at least 1 / (1 + n) if the share was computed from n blocks, because a few blocks of
+ * equal share say nothing about the others. */
 struct watched_requested {
     double share;
     double error;

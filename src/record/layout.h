@@ -52,7 +52,7 @@ struct layout_totals {
     uint64_t lines;  /* the same of cache lines */
     uint64_t blocks; /* live blocks that begin in tracked regions */
     uint64_t bytes;  /* requested bytes of live blocks on these pages */
-    uint64_t active; /* lines with blocks of several threads, handed out so */
+    uint64_t active; /* lines with blocks of several threads, not `passive` */
     /* the same, if one of the blocks was freed by another thread before */
     uint64_t passive;
 };
@@ -80,7 +80,7 @@ struct layout_block {
 
 /* An allocation that got the address of a freed block. */
 struct layout_warmth {
-    /* of the thread since the free, with this one, if other is 0 */
+    /* if other is 0: operations of the thread since the free, this allocation included */
     uint32_t operations;
     uint32_t unused;
     /* 1: another thread had freed the block. 0: the same thread */

@@ -1,6 +1,6 @@
 /* early_handlers_main.c - early_handlers_main COUNT HOW: forks COUNT times. If HOW is "beside", a
- * thread meanwhile allocates under the lock of early_handlers.c. The program is linked with that library, whose constructor
- * therefore runs before those of the program. */
+ * thread meanwhile allocates under the lock of early_handlers.c. The program is linked with that
+ * library, so the library's constructor runs before those of the program. */
 #include "conformance.h"
 
 #include <pthread.h>

@@ -40,7 +40,7 @@ static void *filled(void *p, size_t size)
     return memset(p, 0x5a, size);
 }
 
-/* Allocates in every way, and frees blocks of before the fork, if `old`. */
+/* Allocates in every way. If `old` is true, also frees blocks from before the fork. */
 static void allocate_a_little(bool old)
 {
     for (size_t size = 8; size < 300000; size = size * 3 + 1) {

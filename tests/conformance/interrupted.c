@@ -2,7 +2,7 @@
  * instruction, forks in the signal handler, and prints how many children failed. WAY and CALLS are
  * in the tables at the end of this file. If THREADS is 2, a second thread sleeps meanwhile.
  *
- * The processor's trap flag makes the kernel send SIGTRAP after each instruction. Of each kind of
+ * The processor's trap flag makes the kernel send SIGTRAP after each instruction. For each kind of
  * call, the handler acts once at each instruction. So this test finds for certain what forks.c
  * finds with luck. A process that hangs ends by its alarm. */
 #include "conformance.h"

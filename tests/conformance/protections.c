@@ -65,7 +65,7 @@ static void overwrite(unsigned char *at, size_t count)
         ((volatile unsigned char *)at)[i] = 0x77;
 }
 
-/* Allocates until the block comes up again, or until it would have. */
+/* Allocates until `freed` is handed out again, and MANY / 2 blocks at most. */
 static void take_until(size_t size, const unsigned char *freed)
 {
     for (int i = 0; i < MANY / 2; i++) {

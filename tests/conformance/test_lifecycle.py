@@ -45,7 +45,8 @@ def without_glibc_s_own_hangs(ways: Sequence[str]) -> list[str]:
 
     In the child of a fork in a signal handler, glibc's malloc finds its heap half changed, and ends
     the process ("corrupted double-linked list"). A child of vfork() leaves such a heap to its
-    parent. Beside other threads it waits forever for a lock of the interrupted thread.
+    parent. If the process has other threads, the child waits forever for a lock of the interrupted
+    thread.
     """
     allocating = ("handler", "handler exec", "handler twice", "handler _Fork", "handler vfork")
     return [way for way in ways if way not in allocating and "handler busy" not in way]

@@ -140,7 +140,7 @@ def test_every_function_of_the_header_is_shown(prefix: Path) -> None:
 
 
 def test_the_archive_defines_no_other_global_name(prefix: Path) -> None:
-    """The archive has no function of FOR_THE_LOADER and FOR_SANDBOXES, and not the nothrow operators of the C++ runtime."""
+    """The archive lacks FOR_THE_LOADER, FOR_SANDBOXES and the C++ runtime's nothrow operators."""
     lines = call(
         "nm", "--extern-only", "--defined-only", prefix / "lib" / "libcairn.a"
     ).splitlines()

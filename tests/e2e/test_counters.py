@@ -87,9 +87,10 @@ def test_page_faults_can_be_in_a_group_with_events_of_the_processor(profiled) ->
 
 @pytest.mark.parametrize("options", [("--lost=3",), ("--fail=4",), ("--fail=2",), ("--fail=3",)])
 def test_operations_whose_events_are_incomplete_do_not_count(profiled, options) -> None:
-    """A group that lost time to others has counted too little, also while nothing is measured.
+    """A group that lost time to others has counted too little, also around an empty operation.
 
-    Once the first such loss ended the measuring of nothing, and nothing was subtracted.
+    In an earlier version, the first such loss ended the measurement of the empty operation, and no
+    cost was subtracted.
     """
     found, _ = profiled(options)
     assert each(found) == pytest.approx(COUNTED)

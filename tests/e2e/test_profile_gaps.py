@@ -228,7 +228,7 @@ assert run("/usr/bin/env", "sort", "/dev/null") == 0
 def test_a_window_names_the_processes_that_are_missing_in_it(
     cairn, rights: Path, compiled, tmp_path: Path, ends: bool
 ) -> None:
-    """Both ways, a window left them out without a word, and also those that the report read."""
+    """A window once left out all of them without a word, even those that the report had read."""
     out, after = tmp_path / "out.json", "" if ends else "; sleep 3"
     static = compiled("probe_rights.c", "-static")
     shutil.copy(static, tmp_path / "early")

@@ -1,4 +1,4 @@
-"""Tests that a signal is not forgotten that arrives where Python discards exceptions."""
+"""Tests that a signal is kept if it arrives where Python discards exceptions."""
 
 from __future__ import annotations
 

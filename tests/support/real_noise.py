@@ -46,7 +46,7 @@ def deviations(program: str) -> NDArray[np.float64]:
 
 
 def most_by_chance(count: int) -> int:
-    """The count of false differences that 5 % exceed in less than 2.5 % of all tests.
+    """The number of false differences that less than 2.5 % of tests exceed, if 5 % are false.
 
     Of 200 comparisons it is 16.
     """

@@ -364,7 +364,7 @@ TEST(of_many_blocks_a_sample_is_counted_and_weighted)
     for (unsigned i = 0; i < COUNT_OF(share); i++) {
         struct site site = of(place(50 + i));
         double expected = (double)SAMPLED / share[i], off = (double)site.blocks - expected;
-        /* The estimate is less than five standard deviations, and 50 %, off. */
+        /* The estimate is off by less than five standard deviations, and by less than 50 %. */
         CHECK(off * off < 25.0 * (double)site.variance);
         CHECK(off * off < 0.25 * expected * expected);
         CHECK(site.freed == site.blocks && site.live_bytes == 0 && site.lives[0] == site.blocks);

@@ -95,7 +95,7 @@ TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
     CHECK(fresh > 1000);
 }
 
-/* Hidden granules are noted, but not to handed_out_is_noted(). */
+/* Hidden granules are noted, but handed_out_is_noted() returns false for them. */
 TEST(hidden_granules_stay_noted_until_they_are_forgotten)
 {
     uintptr_t start = (UINT64_C(70) << HANDED_OUT_LEAF_SHIFT) - 65536;

@@ -1,5 +1,5 @@
-// path_throws.cpp COUNT - allocates and frees 64 bytes COUNT times, once more than memory has, and
-// then COUNT times from a deeper function.
+// path_throws.cpp COUNT - allocates and frees 64 bytes COUNT times. Then it requests 2^60 bytes,
+// which fails, and does the first part again from a deeper function.
 #include <cstddef>
 #include <cstdlib>
 #include <new>
