@@ -1,7 +1,7 @@
 /* call_site.h - writes an address of code as the object that it lies in and its place there.
  *
- * For the reports of a misuse. Any thread may call the function. It allocates nothing, but takes the
- * loader's lock.
+ * For the reports of a misuse. Any thread may call the function. It allocates nothing, but takes
+ * the loader's lock.
  */
 #ifndef CAIRN_ALLOC_CALL_SITE_H
 #define CAIRN_ALLOC_CALL_SITE_H

@@ -35,7 +35,7 @@ enum {
     HARDENING_ZONE_BYTES = 16,
     CANARY_FREE = 0xffff, /* the slack of a block that is not live */
     HARDENING_FILL = 0xa7,
-    HARDENING_CARVED_LEAST = 4, /* blocks that are carved at once, and handed out in random order */
+    HARDENING_CARVED_LEAST = 4, /* carved at once, for a random order */
 };
 
 /* The secrets of this process. The second one is odd. */

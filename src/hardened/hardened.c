@@ -81,8 +81,8 @@ static inline bool is_filled(const char *start, size_t size, size_t room)
 }
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fill() and is_filled() shift words");
 
-/* Returns whether a free block of a slab begins at an address that may be anything, because it comes
- * from a list that the program may have overwritten. */
+/* Returns whether a free block of a slab begins at an address that may be anything, because it
+ * comes from a list that the program may have overwritten. */
 static inline bool is_free(const void *p)
 {
     if (UNLIKELY(!region_has(region_index(p)) || (uintptr_t)p % REGION_MAP_UNIT != 0))
@@ -193,8 +193,8 @@ static _Noreturn __attribute__((noinline, cold)) void not_live(const void *p,
     slab_misused("a pointer that is not the start of a block", p);
 }
 
-/* Returns the record of the run of a live block. Returns NULL if `p` is a block of emergency.h. Ends
- * the program if `p` is no live block. If `take` is true, the block is live no more. */
+/* Returns the record of the run of a live block. Returns NULL if `p` is a block of emergency.h.
+ * Ends the program if `p` is no live block. If `take` is true, the block is live no more. */
 static inline struct slab *run_of_live(const void *p, bool take)
 {
     size_t index = region_index(p);
@@ -298,7 +298,7 @@ void hardened_free(void *p, const void *caller)
         return;
     check(slab, p);
     if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
-        return; /* the block stays where it is, and is not handed out again */
+        return; /* the block is not handed out again */
     if (UNLIKELY(slab->kind == RUN_LARGE))
         free_large(slab);
     else

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define LINE_BYTES 64 /* three numbers of at most 20 digits, two spaces and a newline fit */
+#define LINE_BYTES 64 /* three numbers of 20 digits, and three characters */
 
 /* Drops every second point. The first one stays. */
 static void halve(struct series *series)

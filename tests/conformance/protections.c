@@ -41,7 +41,7 @@ static void take_some(size_t size)
         blocks[i] = take(size);
 }
 
-/* Returns a block that directly follows another one: the two lie closer together than any others. */
+/* Returns a block that directly follows another one. No others lie as close together. */
 static unsigned char *take_neighbour(size_t size)
 {
     unsigned char *best = NULL;

@@ -82,6 +82,7 @@ C_ORDER: dict[str, list[str]] = {
         "cxx_runtime",
         "cxx_forms",
         "atfork",
+        "vfork",
         "malloc",
         "glibc",
         "cairn",
