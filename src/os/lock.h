@@ -167,7 +167,8 @@ static inline void lock_hold_none(void)
 /* Returns whether the process is the child of a fork and has not called lock_set_mark() yet. */
 static inline bool lock_is_in_new_child(void)
 {
-    _Atomic uint32_t *mark = atomic_load_explicit(&lock_mark, memory_order_relaxed);
+    /* Acquire order belongs to the release order of lock_watch_forks(). */
+    _Atomic uint32_t *mark = atomic_load_explicit(&lock_mark, memory_order_acquire);
     return atomic_load_explicit(mark, memory_order_relaxed) == 0;
 }
 
@@ -187,7 +188,7 @@ static inline bool lock_is_unsafe(void)
 /* Ends the state of lock_is_in_new_child(). */
 static inline void lock_set_mark(void)
 {
-    _Atomic uint32_t *mark = atomic_load_explicit(&lock_mark, memory_order_relaxed);
+    _Atomic uint32_t *mark = atomic_load_explicit(&lock_mark, memory_order_acquire);
     atomic_store_explicit(mark, 1, memory_order_relaxed);
 }
 
