@@ -415,6 +415,12 @@ size_t os_page_bytes(void)
     return 4096;
 }
 
+bool os_guard(void *at, size_t size)
+{
+    (void)at, (void)size;
+    model_checker_fail("os_guard() is called by the plain allocator");
+}
+
 uint64_t os_random(void)
 {
     model_checker_fail("os_random() is called, although the secret is set");
