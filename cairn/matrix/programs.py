@@ -76,7 +76,9 @@ def examined(program: PlannedProgram, folder: Path) -> Examination:
         return Examination(program, tuple(missing))
     environment = {**os.environ, **dict(_filled_environment(program))}
     try:
-        found = diagnose((words[0],) if program.shell else _command(program), environment)
+        found = diagnose(
+            (*words, "/bin/sh")[:1] if program.shell else _command(program), environment
+        )
     except CairnError as error:
         return Examination(program, obstacle=str(error))
     if found.obstacle is not None:
@@ -97,6 +99,16 @@ def _sentence(check: Check) -> str:
     return f"{check.says}. {check.next_step}" if check.next_step else check.says
 
 
+_OF_THE_SHELL = frozenset(
+    """
+    ! ( . : [ alias break builtin case cd command continue declare do eval exec exit export for
+    function if local printf read readonly return select set shift source test time trap true type
+    ulimit umask unset until wait while {
+    """.split()  # noqa: SIM905 - easier to read than a list
+)
+"""Words at the beginning of a line of a shell that are no programs, or need none."""
+
+
 def _first_words(program: PlannedProgram) -> list[str]:
     """The programs that the lines start: the command itself, and the load of a server."""
     found = []
@@ -106,7 +118,7 @@ def _first_words(program: PlannedProgram) -> list[str]:
         except ValueError:
             words = line.split()
         _, behind = behind_env(words) if words else ((), ())
-        if behind:
+        if behind and not (program.shell and behind[0] in _OF_THE_SHELL):
             found.append(behind[0])
     return found
 

@@ -167,8 +167,18 @@ def _says(report: MatrixReport) -> Iterator[str]:
         over = units.counted(len(found.over[measure]), "program")
         first, *others = found.rivals[measure]
         mean = found.means[measure, first]
-        if mean.interval is None or mean.interval.high >= 1:
-            yield f"Over {over}, no contender is proven {less} than {base}."
+        if not _is_below_one(mean):
+            proven = [name for name in means if _is_below_one(found.means[measure, name])]
+            if not proven:
+                yield f"Over {over}, no contender is proven {less} than {base}."
+                continue
+            best = min(proven, key=lambda name: found.means[measure, name].estimate)
+            yield (
+                f"Over {over}, {formatting.printable(best)} takes "
+                f"{_mean(found.means[measure, best])} times the {NOUNS[measure]} of {base}. "
+                f"{formatting.printable(first)} has a lower mean, but is not proven {less} than "
+                f"{base}."
+            )
             continue
         yield (
             f"{least} over {over}: {formatting.printable(first)}, {_mean(mean)} times the "
@@ -182,6 +192,10 @@ def _says(report: MatrixReport) -> Iterator[str]:
     if without:
         names = formatting.printable(", ".join(without))
         yield f"Without a mean, because a program failed under it: {names}."
+
+
+def _is_below_one(mean: GeometricMean) -> bool:
+    return mean.interval is not None and mean.interval.high < 1
 
 
 def _failed(found: PlanResult, name: str) -> bool:

@@ -13,7 +13,9 @@ from cairn.compare import matrix
 from cairn.compare.matrix import GeometricMean, Measure, PairedRatio
 from cairn.model import SCHEMA, Interval
 from cairn.report import formatting
+from cairn.report.formatting import printable
 from cairn.report.matrix_board import NOUNS, MatrixReport, ordered
+from cairn.report.run_csv import inert
 
 COLUMNS = (
     "measure", "program", "kind", "contender", "title", "baseline", "estimate", "low", "high",
@@ -36,8 +38,13 @@ def as_csv(report: MatrixReport) -> str:
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in _rows(report):
-        writer.writerow({key: "" if value is None else value for key, value in row.items()})
+        writer.writerow({key: _cell(value) for key, value in row.items()})
     return file.getvalue()
+
+
+def _cell(value: object) -> object:
+    """The value without terminal escapes, and without what a spreadsheet takes for a formula."""
+    return inert(printable(value) if isinstance(value, str) else "" if value is None else value)
 
 
 def as_json(report: MatrixReport) -> str:

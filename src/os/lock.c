@@ -32,7 +32,10 @@ bool lock_acquire_within(struct lock *lock, unsigned ms)
     for (; !lock_try(lock); ms--) {
         if (ms == 0)
             return false;
-        os_wait_ms(&lock->state, 1, 1);
+        /* It is 2 while another thread waits. A wait for another value returns at once. */
+        uint32_t now = atomic_load_explicit(&lock->state, memory_order_relaxed);
+        if (now != 0)
+            os_wait_ms(&lock->state, now, 1);
     }
     return true;
 }

@@ -86,7 +86,10 @@ def test_the_library_needs_only_libc_and_has_its_soname(prefix: Path) -> None:
         assert needed == ["libc.so.6"]
         assert tags["DT_SONAME"].soname == "libcairn-arena.so.0"
         assert "DT_RUNPATH" not in tags and "DT_RPATH" not in tags
-        assert not any(segment["p_type"] == "PT_TLS" for segment in elf.iter_segments())
+        storage = [
+            segment["p_memsz"] for segment in elf.iter_segments() if segment["p_type"] == "PT_TLS"
+        ]
+        assert storage == [4], "the number of locks that the thread holds"
 
 
 def declared() -> set[str]:

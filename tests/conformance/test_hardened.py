@@ -50,6 +50,7 @@ written-ones                  C C C C C C C C C C C C
 written-zeros                 h h h h h h h h h h h h
 written-behind-the-link       - C C C C C C C C C C C
 written-before-a-trim         C C C C C C C C C C C C
+sized-after-free              C C C C C C C C C C C C
 resized-after-free            C C C C C C C C C C C C
 resized-in-place-after-free   C C C C C C C C C C C C
 """

@@ -235,6 +235,14 @@ def test_a_missing_program_names_its_packages(tmp_path: Path) -> None:
     assert found.why_not == ("no-such-tool is not installed; Debian: apt-get install no-such other")
 
 
+@pytest.mark.parametrize(
+    "line", ["if true; then :; fi", "cd / && ls", "{ ls; }", "for i in 1; do ls; done"]
+)
+def test_a_shell_line_may_begin_with_a_word_of_the_shell(tmp_path: Path, line: str) -> None:
+    (one,) = plan(program(f'command = "{line}"', "shell = true")).programs
+    assert not programs.examined(one, tmp_path).missing
+
+
 def test_the_settings_of_a_program_are_its_own(cache: Path, tmp_path: Path) -> None:
     one, other = plan(
         program(

@@ -15,8 +15,9 @@ from support.comparisons import EVIL
 from support.plans import a_plan_run, noisy
 from support.widths import words_of
 
+from cairn.compare.matrix import GeometricMean
 from cairn.errors import UsageError
-from cairn.model import Run, Sample
+from cairn.model import Interval, Run, Sample
 from cairn.report import matrix_charts, matrix_export, matrix_report
 from cairn.report.matrix_board import MatrixReport, of_runs
 from cairn.report.view import View
@@ -144,6 +145,26 @@ def test_hostile_names_are_printable_in_every_form() -> None:
         assert "\x1b" not in text and "\u202e" not in text
     assert b"<script>" not in matrix_charts.CHARTS["time"](found, EVIL, "svg")
     assert r"\textbackslash{}" in matrix_report.rendered(found, View("tex"))
+
+
+def test_a_proven_contender_is_named_beside_an_unproven_one_with_a_lower_mean() -> None:
+    found = report()
+    first = found.result.rivals["time"][0]
+    (other,) = [n for n in found.result.contenders if n not in (first, found.result.baseline)][:1]
+    means = dict(found.result.means)
+    means["time", first] = GeometricMean(0.89, Interval(0.70, 1.12, 0.95))
+    means["time", other] = GeometricMean(0.95, Interval(0.948, 0.951, 0.95))
+    changed = replace(found, result=replace(found.result, means=means))
+    text = " ".join(matrix_report.rendered(changed, View(width=120)).split())
+    assert re.search(r"takes 0\.\d+ \[0\.\d+, 0\.\d+\] times the time of system", text)
+    assert f"{first} has a lower mean, but is not proven faster than" in text
+
+
+def test_the_csv_has_no_terminal_escapes_and_no_formulas() -> None:
+    found = report()
+    titles = dict.fromkeys(found.titles, "=1+1\x1b[31m")
+    text = matrix_export.as_csv(replace(found, titles=titles))
+    assert "\x1b" not in text and "'=1+1" in text
 
 
 def test_a_run_without_a_complete_round_says_so() -> None:
