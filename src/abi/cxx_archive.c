@@ -11,12 +11,12 @@
 
 #include <stddef.h>
 
-static inline void *cxx_quick(size_t size)
+static inline __attribute__((always_inline)) void *cxx_quick(size_t size)
 {
     return cairn_malloc(size);
 }
 
-static inline void *cxx_quick_aligned(size_t alignment, size_t size)
+static inline __attribute__((always_inline)) void *cxx_quick_aligned(size_t alignment, size_t size)
 {
     return cairn_aligned_alloc(alignment, size);
 }

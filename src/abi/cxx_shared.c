@@ -6,12 +6,12 @@
  */
 #include "abi/front.h"
 
-static inline void *cxx_quick(size_t size)
+static inline __attribute__((always_inline)) void *cxx_quick(size_t size)
 {
     return front_malloc_quick(size);
 }
 
-static inline void *cxx_quick_aligned(size_t alignment, size_t size)
+static inline __attribute__((always_inline)) void *cxx_quick_aligned(size_t alignment, size_t size)
 {
     return front_aligned_quick(alignment, size);
 }
