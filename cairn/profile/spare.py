@@ -20,7 +20,7 @@ from cairn.profile.missing import Executed
 from cairn.profile.tally import Missing, ProcessProfile
 
 MAGIC = b"cairnwi2"
-HEAD_BYTES, WINDOW_BYTES = 64 << 10, 8 << 20
+HEAD_BYTES, WINDOW_BYTES = 64 << 10, 12 << 20
 RECORDS, UNRECORDED, EXECUTED, NAME_BYTES = 64, 64, 64, 56
 _MISSING_MOST = 100_000
 """The most processes that are missing without a name. The count may be damaged."""

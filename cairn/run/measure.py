@@ -16,7 +16,7 @@ from cairn import units
 from cairn.build import Build
 from cairn.compare import comparison, endings, plan, rounds_needed, stats, suitability
 from cairn.doctor import machine
-from cairn.errors import ContenderFailed, Interrupted, ProgramFailed, UsageError
+from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
     COPY,
     INTERRUPTED,
@@ -157,7 +157,12 @@ class Measurement:
             finally:
                 self._clean_up()
         except KeyboardInterrupt:
-            self._folder.mark_stopped(INTERRUPTED)
+            try:
+                self._folder.mark_stopped(INTERRUPTED)
+            except CairnError:
+                # Ctrl-C interrupted the closing of another file. Python closed it a second time, and
+                # the new file had its descriptor.
+                self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted") from None
 
     def _known_builds(self) -> tuple[Build, ...]:

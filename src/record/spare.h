@@ -25,7 +25,7 @@
 
 enum {
     SPARE_HEAD_BYTES = 64 << 10, /* a multiple of every page size */
-    SPARE_WINDOW_BYTES = 8 << 20,
+    SPARE_WINDOW_BYTES = 12 << 20,
     SPARE_RECORDS = 64,
     SPARE_UNRECORDED = 64,
     SPARE_EXECUTED = 64,
