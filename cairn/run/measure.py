@@ -160,8 +160,8 @@ class Measurement:
             try:
                 self._folder.mark_stopped(INTERRUPTED)
             except CairnError:
-                # Ctrl-C interrupted the closing of another file. Python closed it a second time, and
-                # the new file had its descriptor.
+                # Ctrl-C interrupted the closing of another file. Python closed it a second time,
+                # and the new file had its descriptor.
                 self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted") from None
 
