@@ -67,6 +67,7 @@ def _list_allocators(as_json: bool, full: bool) -> None:
     "--from",
     "origin",
     type=click.Choice(["source", "distribution"]),
+    metavar="KIND",
     help="Build the pinned source, or unpack the distribution's package. Default: source, if the "
     "build tools are installed.",
 )

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--layout", type=click.Choice(["off", "sampled", "exact"]), default="off", show_default=True,
+    metavar="HOW",
     help="Say where blocks lie: how full their pages and cache lines are, how far apart they are, "
     "and how soon freed memory is used again. In a sample of the memory (sampled, at most 5 % more "
     "time), or in all of it (exact, which costs half of the live memory and several times the "

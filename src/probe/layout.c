@@ -6,11 +6,20 @@
 #include "probe/handed_out.h"
 #include "probe/live.h"
 #include "probe/own_memory.h"
+#include "probe/own_stack.h"
 #include "probe/session.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+
+/* Reads a clock. The system call of libc's function would be dispatched as one of the allocator. */
+static uint64_t read_ns(clockid_t clock)
+{
+    struct timespec now = {.tv_sec = 0};
+    direct_call3(SYS_clock_gettime, clock, (long)&now, 0);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
 
 enum {
     REGION_GRANULES = LAYOUT_REGION_BYTES >> HANDED_OUT_GRANULE_SHIFT,
@@ -322,7 +331,7 @@ static void write_snapshot(uint64_t live_bytes)
         file->totals.regions += file->totals.pages != before;
     }
     file->page_count = file->totals.pages <= LAYOUT_PAGES ? file->totals.pages : 0;
-    file->snapshot_ns = clock_now_ns() - session.head->ns_begin;
+    file->snapshot_ns = read_ns(CLOCK_MONOTONIC) - session.head->ns_begin;
     file->snapshot_threshold = threshold;
     file->snapshot_bytes = live_bytes;
     __atomic_fetch_add(&file->writing, 1, __ATOMIC_SEQ_CST);
@@ -393,9 +402,23 @@ static uint64_t process_ticks(void)
     const struct profile_head *head = session.head;
     if (direct_forbidden || head == NULL)
         return 0;
-    uint64_t ns = clock_now_ns() - head->ns_begin, ticks = ticks_now() - head->ticks_begin;
+    uint64_t ns = read_ns(CLOCK_MONOTONIC) - head->ns_begin,
+             ticks = ticks_now() - head->ticks_begin;
     double rate = ns != 0 ? (double)ticks / (double)ns : 1;
-    return (uint64_t)((double)clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) * rate);
+    return (uint64_t)((double)read_ns(CLOCK_PROCESS_CPUTIME_ID) * rate);
+}
+
+/* fall() and consider() on a stack of the probe's own, because the program's stack may be small.
+ * `must`: NULL for false. */
+static void fall_there(void *must)
+{
+    fall(must != NULL);
+}
+
+static void consider_there(void *unused)
+{
+    (void)unused;
+    consider();
 }
 
 /* Called for each event in a tracked region. Tracking may take a part in SHARE of the process's CPU
@@ -411,7 +434,7 @@ static void spend(bool fresh)
         return;
     spent_ticks += fresh ? FRESH_TICKS : EVENT_TICKS;
     if (tracked_regions >= REGIONS || (tracked_blocks > BLOCKS && tracked_regions > 16))
-        fall(false);
+        own_stack_call(fall_there, NULL);
     if (file->events % EVERY != 0)
         return;
     uint64_t now = process_ticks(), gained = now > last ? (now - last) / SHARE : 0;
@@ -419,7 +442,7 @@ static void spend(bool fresh)
     spent_ticks -= gained < spent_ticks ? gained : spent_ticks;
     if (spent_ticks <= GRACE)
         return;
-    fall(true);
+    own_stack_call(fall_there, &last);
     spent_ticks = GRACE / 4 * 3;
 }
 
@@ -572,7 +595,7 @@ void layout_add(struct thread_state *me, const void *block, size_t bytes)
             watched_mark(block);
         spend(fresh);
         if (tracked_bytes > next_snapshot)
-            consider();
+            own_stack_call(consider_there, NULL);
     }
     hide_block(start, last);
     futex_lock_drop(&lock);
@@ -676,7 +699,7 @@ void layout_begin(void)
     file = create();
     if (file == NULL)
         return;
-    seed = clock_now_ns() ^ session.head->process;
+    seed = read_ns(CLOCK_MONOTONIC) ^ session.head->process;
     lots = random_of(seed);
     threshold = file->threshold = UINT64_C(1) << 32;
     file->order = PROFILE_ORDER;
@@ -699,7 +722,7 @@ void layout_moment(void)
     enum { PART_OF_LIFE = 8, PART_OF_BYTES = 16 };
     if (layout_way == LAYOUT_OFF)
         return;
-    uint64_t kept = file->snapshot_bytes, lived_ns = clock_now_ns() - file->ns_begin;
+    uint64_t kept = file->snapshot_bytes, lived_ns = read_ns(CLOCK_MONOTONIC) - file->ns_begin;
     if ((lived_ns - file->snapshot_ns) * PART_OF_LIFE < lived_ns &&
         live_now().bytes <= kept + kept / PART_OF_BYTES)
         return;

@@ -620,7 +620,7 @@ for thread in threads: thread.join()
 print("joined")
 """
     assert (
-        probed("/bin/bash", "-c", 'ulimit -f 120; exec "$0" -c "$1"', sys.executable, code)
+        probed("/bin/bash", "-c", 'ulimit -f 184; exec "$0" -c "$1"', sys.executable, code)
         == "joined\n"
     )
     assert 0 < probed.profile.processes[-1].threads_lost < 20
