@@ -160,8 +160,7 @@ class Measurement:
             try:
                 self._folder.mark_stopped(INTERRUPTED)
             except CairnError:
-                # Ctrl-C interrupted the closing of another file. Python closed it a second time,
-                # and the new file had its descriptor.
+                # Python closed a file a second time, which ctrl-C had met while it was closed.
                 self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted") from None
 
