@@ -1,8 +1,8 @@
 """Makes the inputs of a plan's programs once, and checks that they are still the same.
 
 Each recipe is made once, in a folder of the user's cache, with its SHA-256 beside it. Programs with
-the same recipe share the file: their folders hold hard links. A file that was changed is made
-again, and the user is told. A changed recipe is another file.
+the same recipe share the file: their folders hold hard links. If a file was changed, it is made
+again, and a message says so. A changed recipe makes another file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads a plan (PLAN.toml): programs, contenders, rounds and inputs; and lists all its mistakes.
 
-A plan with mistakes is never run. Each mistake is told with its line and its reason, all of them at
-once, so that a plan is repaired in one go. docs/matrix.md describes the keys.
+A plan with mistakes is never run. The error lists all mistakes, each with its line and its reason,
+so that the user can repair the plan in one go. docs/matrix.md describes the keys.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def summary(run: Run, found: Sequence[Why], run_name: str) -> Board:
 
 def _board(found: Sequence[Why], title: str) -> Board:
     known = [why for why in found if not why.why_not]
-    # A finding from the baseline's own profile belongs to each of its pairs, and is told once.
+    # A finding from the baseline's own profile is in each pair. The report prints it once.
     says = dict.fromkeys(printable(sentence) for why in known for sentence in sentences(why))
     rounds = sorted({why.rounds for why in known})
     ways: dict[str, list[str]] = {}

@@ -26,7 +26,7 @@ CALIBRATING = "calibration: "
 PROGRAMS = "programs"
 """The group of the programs that are no workloads of the suite."""
 TOLD_FROM = 0.05
-"""The least saving that a user is told."""
+"""The least saving that `cairn profile` reports."""
 
 Claim = Literal["saves", "saves nothing", "not known"]
 

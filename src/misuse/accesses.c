@@ -102,7 +102,7 @@ static void read_before_write(size_t size, int attack)
     }
 }
 
-/* Attack 1 frees other blocks before, as many as an allocator may keep ready. */
+/* Attack 1 first frees other blocks, because an allocator may keep some freed blocks ready. */
 static void foretell(size_t size, int attack)
 {
     enum { TRIES = 32, BEFORE = 64 };

@@ -39,7 +39,7 @@ struct handed_out_leaf {
     _Atomic uint16_t held[HANDED_OUT_EXTENTS];
     uintptr_t start;              /* first address of its 1 GiB */
     struct handed_out_leaf *next; /* in the list of all leaves */
-    /* Hidden bits: as many as `granules`. NULL if there are none. */
+    /* One bit for each granule, set if the granule is hidden. NULL if none is hidden. */
     _Atomic(_Atomic uint64_t *) hidden;
 };
 

@@ -120,8 +120,8 @@ static void *map_sparse(size_t bytes)
     return start;
 }
 
-/* Returns an unused region. Each mapping has twice as many as the one before it, up to a limit,
- * because own_memory.h remembers few mappings. */
+/* Returns an unused region. A mapping holds twice as many regions as the one before it, up to a
+ * limit, because own_memory.h remembers few mappings. */
 static struct region *new_region(void)
 {
     static size_t count = 32, left;
