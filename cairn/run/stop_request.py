@@ -2,7 +2,8 @@
 
 A signal handler raises KeyboardInterrupt. Python prints such an exception and discards it if the
 signal arrives in a destructor or in the callback of a weak reference (gc, importlib). So code that
-begins a long step, such as a trial, calls check() first. Only the main thread may call these functions.
+begins a long step, such as a trial, calls check() first. Only the main thread may call these
+functions.
 """
 
 from __future__ import annotations
