@@ -267,8 +267,10 @@ void alloc_free_slow(void *p)
     if (p == NULL)
         return;
     struct slab *slab = run_of(p);
-    if (slab == NULL)
+    if (slab == NULL) {
+        emergency_free(p);
         return;
+    }
     if (slab->kind == RUN_LARGE) /* made by another thread after the first check */
         free_large(slab);
     else

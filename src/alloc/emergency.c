@@ -3,18 +3,26 @@
 #include "os/os.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 enum {
     ALIGNMENT = 16, /* of a block, and size of its header */
     MAPPING_BYTES = 1 << 18,
 };
 
-/* A mapping that blocks are cut from. Mappings stay on the list forever. */
+/* A mapping that blocks are cut from. Mappings stay on the list forever. `state` has the number of
+ * blocks that were not freed, in units of BLOCK, and below it the bytes that are in use from the
+ * start of the mapping on. */
+#define BLOCK     (UINT64_C(1) << 44)
+#define USED_MASK (BLOCK - 1)
 struct mapping {
     struct mapping *next;
     size_t bytes;
-    _Atomic size_t used; /* from the start of the mapping; may exceed `bytes` */
+    _Atomic uint64_t state;
 };
+
+/* Offset of the first block in a mapping. */
+#define FIRST ((sizeof(struct mapping) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1))
 
 struct header {
     _Alignas(ALIGNMENT) size_t bytes; /* of the block behind the header */
@@ -24,16 +32,18 @@ _Static_assert(sizeof(struct header) == ALIGNMENT, "a block behind a header is a
 static _Atomic(struct mapping *) mappings; /* the newest first */
 
 /* Cuts `bytes` bytes, a multiple of ALIGNMENT, off a mapping. Returns NULL if it has too little
- * room. */
+ * room, or too many blocks to count. */
 static char *cut(struct mapping *mapping, size_t bytes)
 {
-    size_t used = atomic_load_explicit(&mapping->used, memory_order_relaxed);
+    uint64_t state = atomic_load_explicit(&mapping->state, memory_order_relaxed);
     do
-        if (bytes > mapping->bytes - used)
+        if (bytes > mapping->bytes - (state & USED_MASK) || state + BLOCK + bytes < state)
             return NULL;
-    while (!atomic_compare_exchange_weak_explicit(&mapping->used, &used, used + bytes,
-                                                  memory_order_relaxed, memory_order_relaxed));
-    return (char *)mapping + used;
+    while (!atomic_compare_exchange_weak_explicit(
+        &mapping->state, &state, state + BLOCK + bytes,
+        memory_order_acquire, /* sees that emergency_free() has cleared the memory */
+        memory_order_relaxed));
+    return (char *)mapping + (state & USED_MASK);
 }
 
 /* Adds a mapping with room for `bytes` bytes, and cuts them off. Returns NULL if the machine
@@ -41,21 +51,29 @@ static char *cut(struct mapping *mapping, size_t bytes)
 static char *cut_new(size_t bytes)
 {
     size_t page = os_page_bytes();
-    size_t first = (sizeof(struct mapping) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    size_t all = bytes + first < MAPPING_BYTES ? MAPPING_BYTES : bytes + first;
+    size_t all = bytes + FIRST < MAPPING_BYTES ? MAPPING_BYTES : bytes + FIRST;
     all = (all + page - 1) & ~(page - 1);
-    struct mapping *mapping = os_map(all, 1, 0);
+    struct mapping *mapping = all <= USED_MASK ? os_map(all, 1, 0) : NULL;
     if (mapping == NULL)
         return NULL;
     mapping->bytes = all;
-    atomic_store_explicit(&mapping->used, first + bytes, memory_order_relaxed);
+    atomic_store_explicit(&mapping->state, BLOCK + FIRST + bytes, memory_order_relaxed);
     mapping->next = atomic_load_explicit(&mappings, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(
         &mappings, &mapping->next, mapping,
-        memory_order_release, /* publishes the fields to emergency_owns() */
+        memory_order_release, /* publishes the fields to mapping_of() */
         memory_order_relaxed)) {
     }
-    return (char *)mapping + first;
+    return (char *)mapping + FIRST;
+}
+
+/* Returns the mapping that `p` lies in, or NULL. */
+static struct mapping *mapping_of(const void *p)
+{
+    struct mapping *mapping = atomic_load_explicit(&mappings, memory_order_acquire);
+    while (mapping != NULL && (uintptr_t)p - (uintptr_t)mapping >= mapping->bytes)
+        mapping = mapping->next;
+    return mapping;
 }
 
 void *emergency_allocate(size_t size, size_t alignment)
@@ -78,13 +96,27 @@ void *emergency_allocate(size_t size, size_t alignment)
     return header + 1;
 }
 
+void emergency_free(void *p)
+{
+    struct mapping *mapping = mapping_of(p);
+    uint64_t state = atomic_load_explicit(&mapping->state, memory_order_acquire);
+    uint64_t after;
+    do {
+        if (state < BLOCK)
+            return; /* the block was freed twice */
+        after = state - BLOCK;
+        if (after < BLOCK) {
+            /* The other blocks were freed. A block that is cut meanwhile lies behind them. */
+            memset((char *)mapping + FIRST, 0, (state & USED_MASK) - FIRST);
+            after = FIRST;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&mapping->state, &state, after,
+                                                    memory_order_acq_rel, memory_order_acquire));
+}
+
 bool emergency_owns(const void *p)
 {
-    for (const struct mapping *mapping = atomic_load_explicit(&mappings, memory_order_acquire);
-         mapping != NULL; mapping = mapping->next)
-        if ((uintptr_t)p - (uintptr_t)mapping < mapping->bytes)
-            return true;
-    return false;
+    return mapping_of(p) != NULL;
 }
 
 size_t emergency_bytes(const void *p)

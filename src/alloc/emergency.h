@@ -8,8 +8,9 @@
  * other blocks back.
  *
  * The blocks lie outside the region, one after the other in mappings of their own, each behind a
- * header with its size. A block that is freed is not used again. Any thread and any signal handler
- * may call any function here. No function takes a lock.
+ * header with its size. When all blocks of a mapping were freed, its memory is used again. So a
+ * child of vfork() that frees what it allocates leaves nothing behind in its parent. Any thread and
+ * any signal handler may call any function here. No function takes a lock.
  */
 #ifndef CAIRN_ALLOC_EMERGENCY_H
 #define CAIRN_ALLOC_EMERGENCY_H
@@ -19,6 +20,9 @@
 /* Returns a block that reads as zero, of at least `size` bytes at a multiple of `alignment`, a
  * power of two. Returns NULL if the machine refuses memory. */
 void *emergency_allocate(size_t size, size_t alignment) __attribute__((cold));
+
+/* Frees a block of emergency_allocate(). */
+void emergency_free(void *p) __attribute__((cold));
 
 /* Returns whether `p` is a block of emergency_allocate(). */
 bool emergency_owns(const void *p) __attribute__((cold));

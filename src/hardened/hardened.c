@@ -294,8 +294,10 @@ void hardened_free(void *p, const void *caller)
         return;
     hardening_caller = caller;
     struct slab *slab = run_of_live(p, true);
-    if (UNLIKELY(slab == NULL))
+    if (UNLIKELY(slab == NULL)) {
+        emergency_free(p);
         return;
+    }
     check(slab, p);
     if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
         return; /* the block is not handed out again */

@@ -33,6 +33,28 @@ TEST(blocks_are_zero_aligned_and_long_enough)
     }
 }
 
+/* The order of the frees does not matter. The memory reads as zero again. */
+TEST(memory_is_used_again_when_all_its_blocks_were_freed)
+{
+    enum { ROUNDS = 10000 };
+    uintptr_t lowest = UINTPTR_MAX, highest = 0;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        unsigned char *blocks[3];
+        for (unsigned k = 0; k < 3; k++) {
+            blocks[k] = emergency_allocate(20000, 1);
+            REQUIRE(blocks[k] != NULL);
+            CHECK(is_all(blocks[k], 20000, 0));
+            memset(blocks[k], 0xff, 20000);
+            uintptr_t at = (uintptr_t)blocks[k];
+            lowest = i > 0 && at < lowest ? at : lowest;
+            highest = i > 0 && at > highest ? at : highest;
+        }
+        for (unsigned k = 0; k < 3; k++)
+            emergency_free(blocks[(k + i) % 3]);
+    }
+    CHECK(highest - lowest < 1 << 20);
+}
+
 TEST(a_block_is_recognised_and_other_memory_is_not)
 {
     char *small = emergency_allocate(10, 1);
