@@ -604,7 +604,7 @@ def test_the_probes_files_are_private_and_small(probed: Probed, known: Path) -> 
 
 def test_a_full_disk_does_not_disturb_the_program(probed: Probed, known: Path) -> None:
     """The test imitates a full disk by a limit on the size of files."""
-    out = probed("/bin/bash", "-c", f"ulimit -f 200; exec {known} counts 1000")
+    out = probed("/bin/bash", "-c", f"ulimit -f 40; exec {known} counts 1000")
     assert json.loads(out)["calloc"] == 5000
     # The program could write nothing to its file. The shell made its own file before the limit.
     assert probed.profile.empty == 1

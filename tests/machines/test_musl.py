@@ -24,7 +24,7 @@ PROGRAMS: list[tuple[str, tuple[object, ...], str]] = [
     ("small_stack.c", (), r""),
     ("limited.c", (100,), r"100 100\n"),
 ]
-LONG: list[tuple[str, tuple[object, ...], str]] = [
+LONGER: list[tuple[str, tuple[object, ...], str]] = [
     ("alignment.c", (), PASSED),
     ("random_calls.c", (71, 5_000_000, 1, "limit"), RANDOM),
     ("random_calls.c", (72, 5_000_000, 4, "fork", "limit"), RANDOM),
@@ -36,22 +36,11 @@ in_both = pytest.mark.parametrize("mode", ["preloaded", "archive"])
 
 
 @in_both
-@pytest.mark.parametrize(("source", "arguments", "expected"), PROGRAMS)
+@pytest.mark.parametrize(
+    ("source", "arguments", "expected"),
+    [*PROGRAMS, *(pytest.param(*one, marks=pytest.mark.long) for one in LONGER)],
+)
 def test_the_allocator_holds_with_musl(
-    machine: Callable[[str], Machine],
-    source: str,
-    arguments: tuple[object, ...],
-    expected: str,
-    mode: str,
-) -> None:
-    said = machine("musl").run(mode, None, source, *arguments)
-    assert re.fullmatch(expected, said), said
-
-
-@pytest.mark.long
-@in_both
-@pytest.mark.parametrize(("source", "arguments", "expected"), LONG)
-def test_the_allocator_holds_with_musl_for_longer(
     machine: Callable[[str], Machine],
     source: str,
     arguments: tuple[object, ...],

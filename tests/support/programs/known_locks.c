@@ -160,29 +160,7 @@ EXPORTED void free(void *given)
     give(&back_lock, &back);
 }
 
-EXPORTED void *calloc(size_t count, size_t bytes)
-{
-    size_t whole;
-    void *given = __builtin_mul_overflow(count, bytes, &whole) ? NULL : malloc(whole);
-    return given == NULL ? NULL : memset(given, 0, whole);
-}
-
-EXPORTED void *realloc(void *given, size_t bytes)
-{
-    void *moved = malloc(bytes);
-    if (given == NULL || moved == NULL)
-        return moved;
-    size_t had = malloc_usable_size(given);
-    memcpy(moved, given, had < bytes ? had : bytes);
-    free(given);
-    return moved;
-}
-
-EXPORTED void *memalign(size_t alignment, size_t bytes)
-{
-    (void)alignment;
-    return malloc(bytes);
-}
+#include "derived_calls.h"
 
 __attribute__((destructor)) static void tell(void)
 {
