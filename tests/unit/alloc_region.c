@@ -223,9 +223,21 @@ static char *aligned(size_t size, size_t alignment)
     return p;
 }
 
+/* Keeps blocks of 1 GiB until the next multiple of 4 GiB lies at least 1 GiB behind the region's
+ * end, and then does what serve() does. The base of the region is random, so the multiple may lie in
+ * memory that is already mapped. */
+static void serve_before_a_gap(void)
+{
+    bool zero;
+    do
+        EXPECT(large_allocate(GIB, 1, &zero) != NULL);
+    while (-(uintptr_t)region_address(atomic_load(&region.slices)) % (4 * GIB) < GIB);
+    serve();
+}
+
 static void far_apart(void)
 {
-    serve();
+    serve_before_a_gap();
     size_t mapped = page_heap_statistics().mapped_slices;
     char *first = aligned(MIB, 4 * GIB);
     char *second = aligned(3 * MIB, 4 * GIB);
@@ -244,7 +256,7 @@ static void far_apart(void)
 
 static void gaps_are_filled_first(void)
 {
-    serve();
+    serve_before_a_gap();
     aligned(MIB, 4 * GIB);
     size_t end = atomic_load(&region.slices);
     bool zero;
@@ -256,7 +268,7 @@ static void gaps_are_filled_first(void)
 
 static void occupied_places_are_passed_over(void)
 {
-    serve();
+    serve_before_a_gap();
     fake_os.occupied_chunks = 2;
     char *p = aligned(MIB, 4 * GIB);
     EXPECT(region_index(p) << SLICE_SHIFT >= 8 * GIB);
