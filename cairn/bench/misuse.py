@@ -50,9 +50,9 @@ def default_contenders() -> tuple[str, ...]:
 
 def resolved(specs: Sequence[str]) -> tuple[Contender, ...]:
     """The contenders of these arguments of -a. Raises the errors of `resolve`."""
-    found = discover.discover()
     parsed = [parse_contender(spec) for spec in specs]
     refuse_duplicates(parsed)
+    found = discover.discover(names=[spec.allocator for spec in parsed])
     return tuple(resolve(spec, found) for spec in parsed)
 
 

@@ -102,7 +102,8 @@ def contender_for(spec: str, command: Sequence[str]) -> Contender:
             f"-a {spec} names several allocators, and this command runs the program once; "
             "'cairn compare' compares them"
         )
-    return resolve(parse_contender(spec), discover.discover(), _program(command))
+    parsed = parse_contender(spec)
+    return resolve(parsed, discover.discover(names=[parsed.allocator]), _program(command))
 
 
 def end(ended: Ended) -> NoReturn:

@@ -17,7 +17,6 @@ import msgspec
 
 from cairn import native
 from cairn.errors import CairnError
-from cairn.profile import cpu_samples
 
 TIMEOUT_S = 10.0
 """The time limit of the launcher, which needs milliseconds. A launcher that exceeds the limit
@@ -101,6 +100,8 @@ def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
 
     Returns (the launcher's report, why there is no report, why there are no clock samples).
     """
+    from cairn.profile import cpu_samples  # slow to import, and most commands do not call this
+
     command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
     try:
         with tempfile.TemporaryDirectory(prefix="cairn-") as folder:

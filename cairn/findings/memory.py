@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from cairn import units
 from cairn.model import Finding, Interval
 from cairn.profile.estimates import LEVEL, PLAIN, octaves, remote_share
@@ -62,6 +60,8 @@ def _unevenness(tally: Tally) -> float:
 
     The sizes are the requested sizes of all small and medium blocks, live or freed.
     """
+    import numpy as np
+
     ends = octaves(SIZE_BUCKETS, 4)
     middles = (ends[:-1] + ends[1:]) / 2
     weights = np.where(ends[:-1] < MEDIUM_MAX, tally.sizes, 0.0)

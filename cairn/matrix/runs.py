@@ -91,9 +91,9 @@ def competing(
     A contender that is not here is left out. Raises ContenderFailed if the baseline is not here, or
     if no other contender is.
     """
-    found = discover.discover()
     parsed = [parse_contender(spec) for spec in specs]
     refuse_duplicates(parsed)
+    found = discover.discover(names=[spec.allocator for spec in parsed])
     here: list[Contender] = []
     absent = []
     for spec in parsed:

@@ -26,8 +26,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from cairn.model import Interval
 from cairn.profile.tally import (
@@ -39,12 +38,14 @@ from cairn.profile.tally import (
     PATHS,
     PHASES,
     RELEASING,
-    Floats,
     Path,
     Profile,
     Tally,
     lasting,
 )
+
+if TYPE_CHECKING:
+    from cairn.profile.tally import Floats
 
 LEVEL = 0.95
 Z = 1.959964
@@ -229,6 +230,8 @@ def octaves(buckets: int, in_octave: int) -> Floats:
     There is a bucket for each whole number below `in_octave`. From there on, each doubling of the
     number has `in_octave` buckets.
     """
+    import numpy as np
+
     first = in_octave.bit_length() - 2
     places = np.arange(buckets + 1)
     octave = places // in_octave + first
@@ -240,6 +243,8 @@ def clock(tally: Tally) -> Clock | None:
     """The clock, calibrated over the spans of all processes; None if they have no length."""
     if not tally.span_ticks or not tally.span_ns:
         return None
+    import numpy as np
+
     timed = tally.timed.count.sum()
     pair = float(tally.timed.clock_ticks.sum() / timed) if timed else 0.0
     edges = _edges()
@@ -267,6 +272,8 @@ class _Part:
 
 
 def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) -> _Part:
+    import numpy as np
+
     timed = tally.timed
     n, k = (int(timed.count[list(places)].sum()) for places in (stratum.paths, mine))
     operations = max(stratum.operations, n)
@@ -314,6 +321,8 @@ def line(
     about = (name, known + unknown, timed, untimed, int(tally.timed.switched[places].sum()))
     if clock is None or not timed:
         return Line(*about, (None,) * len(QUANTILES), None, None, None, None)
+    import numpy as np
+
     tick, own = clock.ns_per_tick, float(tally.timed.clock_ticks[places].sum()) / timed
     total = sum(part.total for part in parts)
     half = Z * math.sqrt(sum(part.variance for part in parts))
@@ -336,6 +345,8 @@ def line(
 
 def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -> float | None:
     """The middle of the bucket that contains the quantile. The error is at most a sixteenth."""
+    import numpy as np
+
     sums = np.cumsum(buckets)
     if not sums[-1]:
         return None

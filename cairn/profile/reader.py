@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -39,7 +40,6 @@ from cairn.profile.tally import (  # fmt: skip
     SIZE_BUCKETS,
     SLOTS,
     WHOSE,
-    Exact,
     Kernel,
     Locks,
     Moment,
@@ -54,6 +54,9 @@ from cairn.profile.tally import (  # fmt: skip
     Tree,
     as_counts,
 )
+
+if TYPE_CHECKING:
+    from cairn.profile.tally import Exact
 
 SUFFIX = ".probe"
 _TREE = "run.json"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from cairn.model import Interval
 from cairn.profile.estimates import (
@@ -35,11 +34,13 @@ from cairn.profile.tally import (
     PATHS,
     SIZE_BUCKETS,
     WAITING,
-    Floats,
     Profile,
     Tally,
     lasting,
 )
+
+if TYPE_CHECKING:
+    from cairn.profile.tally import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,12 +309,16 @@ def size_below(tally: Tally, q: float) -> float | None:
 
 def life_below_ns(tally: Tally, group: int, q: float) -> float | None:
     """The life time that a share q of the freed blocks does not exceed."""
+    import numpy as np
+
     ticking = clock(tally)
     end = _end_of(tally.lives[group], q, np.ldexp(1.0, np.arange(1, LIFE_BUCKETS + 1)))
     return None if end is None or ticking is None else end * ticking.ns_per_tick
 
 
 def _end_of(weights: Floats, q: float, ends: Floats) -> float | None:
+    import numpy as np
+
     sums = np.cumsum(weights)
     return (
         float(ends[min(int(np.searchsorted(sums, q * sums[-1])), len(ends) - 1)])

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 if TYPE_CHECKING:
+    import numpy as np
     from _typeshed import DataclassInstance
+    from numpy.typing import NDArray
 
     from cairn.profile.layout import Layout
 
@@ -103,8 +102,9 @@ mode."""
 SLOTS = 4
 """At most this many of EVENTS are counted at once."""
 
-Exact = NDArray[np.object_]
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    Exact = NDArray[np.object_]
+    Floats = NDArray[np.float64]
 State = Literal["running", "ended", "alive"]
 """The state in the file. `window` sets "alive" for a process that still runs at the window's
 end."""
@@ -114,6 +114,8 @@ T = TypeVar("T", bound="DataclassInstance")
 
 def _added(first: T, second: T) -> T:
     """Adds field by field. Fields named `most_…` get the larger of the two values."""
+    import numpy as np
+
     names = [field.name for field in fields(first)]
     adding = {name: np.maximum if name.startswith("most_") else operator.add for name in names}
     return type(first)(
@@ -123,6 +125,7 @@ def _added(first: T, second: T) -> T:
 
 def _less(later: T, earlier: T) -> T:
     """Subtracts field by field. Fields named `most_…` are 0 (not known) unless they grew."""
+    import numpy as np
 
     def between(name: str) -> Any:
         after, before = getattr(later, name), getattr(earlier, name)
@@ -683,4 +686,6 @@ def call_name(number: int, machine: str) -> str:
 
 def as_counts(values: Any) -> Exact:
     """Converts an array of any integer type to one of Python integers."""
+    import numpy as np
+
     return np.asarray(values, dtype=object)

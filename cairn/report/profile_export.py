@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,7 +44,6 @@ from cairn.profile.tally import (
     LIFE_BUCKETS,
     PHASES,
     SIZE_BUCKETS,
-    Floats,
     Profile,
     call_name,
     cut_short,
@@ -59,6 +58,9 @@ from cairn.report.profile_gaps import gaps
 from cairn.report.profile_notes import notes
 from cairn.report.run_csv import inert
 from cairn.why.prediction import Prediction
+
+if TYPE_CHECKING:
+    from cairn.profile.tally import Floats
 
 _QUANTILES = ("median_ns", "p95_ns", "p99_ns", "p999_ns")
 

@@ -27,11 +27,10 @@ from cairn.model import (
     Sample,
 )
 from cairn.report.view import View
-from cairn.why import gap
-from cairn.why.gap import Why
 
 if TYPE_CHECKING:
     from cairn.report.matrix_board import MatrixReport
+    from cairn.why.gap import Why
 
 Kind = Literal[
     "comparison", "standings", "scenarios", "calibration", "founding", "findings", "predictions",
@@ -203,6 +202,8 @@ def explained(measured: Measured) -> tuple[Why, ...]:
     run = measured.run
     if not run.settings.why:
         return ()
+    from cairn.why import gap
+
     others = [contender.name for contender in run.competing if contender.name != run.baseline]
     return tuple(
         gap.explain(run, measured.samples, name, run.baseline, workload)
@@ -234,6 +235,8 @@ def explanation(measured: Measured, contender: str | None, other: str | None, vi
             "this run has no trials with the probe, so its differences cannot be explained; "
             "measure again with 'cairn compare --why'"
         )
+    from cairn.why import gap
+
     whys = (
         explained(measured)
         if contender is None

@@ -56,15 +56,16 @@ def prepare(
     ContenderFailed when no preloaded allocator can work in the program, or when a contender is not
     on this machine or cannot be used.
     """
-    found = discover.discover()
     notes: list[str] = []
     if specs:
         parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
         if baseline is None and len(parsed) == 1:
             baseline = "system"
         chosen = _baseline(parsed, baseline)
+        found = discover.discover(names=[spec.allocator for spec in parsed])
         diagnosis = _diagnosed(settings, parsed)
     else:
+        found = discover.discover()
         here = default_contenders(found)
         diagnosis = _diagnosed(settings, ())
         parsed = list(here)
@@ -120,10 +121,10 @@ def named(specs: Sequence[str]) -> tuple[str, ...]:
 
     No program is run. Raises the errors that such a run would raise.
     """
-    found = discover.discover()
     parsed = [parse_contender(part) for spec in specs for part in split_contenders(spec)]
     _baseline(parsed, "system" if len(parsed) == 1 else None)
     refuse_duplicates(parsed)
+    found = discover.discover(names=[spec.allocator for spec in parsed])
     return tuple(resolve(spec, found).name for spec in parsed)
 
 
