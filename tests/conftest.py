@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.isolation import isolate
 from support.places import PROGRAMS
+from support.prepared import Prepared, is_needed_anew
 
 isolate()
 
@@ -113,6 +114,8 @@ class Command:
     environment: dict[str, str] = field(default_factory=dict)
     by: tuple[str, ...] = ()
     """A command that executes the rest of its arguments, such as one that gives up rights."""
+    prepared: Prepared | None = None
+    """If given, runs the calls that do not depend on the start of an interpreter."""
 
     @property
     def argv(self) -> list[str]:
@@ -134,16 +137,23 @@ class Command:
         self, *args: object, timeout: float = 120, cwd: Path | None = None, **environment: str
     ) -> Result:
         """Runs the command and returns its result. Fails if stderr has a traceback."""
-        done = subprocess.run(
-            [*self.argv, *map(str, args)],
-            env={**self.env, **environment},
-            cwd=cwd or self.home,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-        )
-        result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+        changed = {**self.environment, **environment}
+        if self.prepared is not None and not self.by and not is_needed_anew(changed):
+            code, out, err = self.prepared.run(
+                [*map(str, args)], {**self.env, **environment}, cwd or self.home, timeout
+            )
+        else:
+            done = subprocess.run(
+                [*self.argv, *map(str, args)],
+                env={**self.env, **environment},
+                cwd=cwd or self.home,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout,
+                check=False,
+            )
+            code, out, err = done.returncode, done.stdout, done.stderr
+        result = Result(code, out.decode(), err.decode())
         assert "Traceback" not in result.err, result.err
         return result
 
@@ -165,9 +175,17 @@ class Command:
         return self.home / "results"
 
 
+@pytest.fixture(scope="session")
+def prepared() -> Iterator[Prepared]:
+    """A process in which the modules of the installed command are loaded."""
+    process = Prepared(str(Path(sys.executable).with_name("cairn")))
+    yield process
+    process.close()
+
+
 @pytest.fixture
-def cairn(tmp_path: Path) -> Command:
+def cairn(tmp_path: Path, prepared: Prepared) -> Command:
     """The installed command, in an empty home."""
     home = tmp_path / "home"
     home.mkdir()
-    return Command(home)
+    return Command(home, prepared=prepared)

@@ -103,6 +103,7 @@ def test_workloads_can_be_compared_with_why(cairn) -> None:
     assert "allocator code" in cairn("report", "--full").out
 
 
+@pytest.mark.long
 def test_a_workload_can_be_compared_with_why(cairn) -> None:
     result = cairn("bench", "sleeping-owner", "--why", "-r", 1, "-a", "system,cairn")
     assert result.code == 0, result.err
@@ -110,6 +111,9 @@ def test_a_workload_can_be_compared_with_why(cairn) -> None:
     (why,) = cairn("report", "--json").json["whys"]
     assert why["contender"] == "cairn"
     assert "allocator code" in cairn("report", "--full").out
+
+
+def test_an_experiment_without_an_explanation_refuses_why(cairn) -> None:
     for words, says in (
         (("scenarios", "--why"), "name workloads of"),
         (("suite", "--why", "--instructions"), "leave out one of them"),
@@ -167,12 +171,12 @@ def test_several_runs_cannot_be_written_to_one_document(cairn) -> None:
 
 def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(cairn) -> None:
     process = subprocess.Popen(
-        [*cairn.argv, "bench", "scenario-json", "scenario-mir", "-r", "2", *ALIKE],
+        [*cairn.argv, "bench", "scenario-json", "scenario-mir", "-r", "1", *ALIKE],
         env=cairn.env, cwd=cairn.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while not any(
-        path.read_text().count("\n") >= 5 for path in cairn.results.glob("*/samples.jsonl")
+        path.read_text().count("\n") >= 3 for path in cairn.results.glob("*/samples.jsonl")
     ):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
@@ -188,7 +192,7 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(cairn) -> None:
     assert cairn("bench", "--resume", "last", "--quick").code == 2
     resumed = cairn("bench", "scenario-mir", "scenario-json", "--resume", "last", "--json")
     assert resumed.code == 0, resumed.err
-    assert [comparison["rounds"] >= 2 for comparison in resumed.json["comparisons"]] == [True, True]
+    assert [comparison["rounds"] >= 1 for comparison in resumed.json["comparisons"]] == [True, True]
 
 
 def test_a_run_of_compare_cannot_be_resumed_by_bench(cairn) -> None:

@@ -108,8 +108,18 @@ def test_a_group_that_never_counts_is_reported_as_such(profiled, options) -> Non
     ("options", "cycles", "words"),
     [
         ((), float(EACH[1]), ""),
-        (("--running=50", "--missing=instructions"), float(EACH[1]), "Counters are estimates"),
-        (("--fail-alone=error",), None, "cycles, dTLB-load-misses, instructions, page-faults"),
+        pytest.param(
+            ("--running=50", "--missing=instructions"),
+            float(EACH[1]),
+            "Counters are estimates",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ("--fail-alone=error",),
+            None,
+            "cycles, dTLB-load-misses, instructions, page-faults",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_bench_counts_the_events_of_each_workload(

@@ -111,7 +111,7 @@ static uint64_t seed = 1;
 TEST(runs_never_overlap_and_keep_their_contents)
 {
     struct random random = random_of(seed);
-    for (int i = 0; i < 30000 && !test_failed; i++) {
+    for (int i = 0; i < 12000 && !test_failed; i++) {
         one_operation(&random);
         if (i % 500 == 0)
             page_heap_check();
@@ -606,7 +606,7 @@ TEST(a_large_block_that_may_be_untouched_is_not_collapsed)
 TEST(bitmaps_find_runs)
 {
     struct random random = random_of(seed + 2);
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 8000; i++) {
         bitmap_wide map =
             (bitmap_wide)(random_next(&random) & random_next(&random)) << 64 | random_next(&random);
         if (i % 3 == 0)

@@ -28,11 +28,11 @@ enum {
     AT_ONCE = 3,
     ENDED_WELL = 17,
 #if defined(__SANITIZE_THREAD__)
-    EVERY = 1920, /* a process takes a second under this sanitizer */
+    EVERY = 3840, /* a process takes a second under this sanitizer */
 #elif defined(__SANITIZE_ADDRESS__)
     EVERY = 160,
 #else
-    EVERY = 96,
+    EVERY = 192,
 #endif
 };
 
