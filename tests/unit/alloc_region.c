@@ -224,8 +224,8 @@ static char *aligned(size_t size, size_t alignment)
 }
 
 /* Keeps blocks of 1 GiB until the next multiple of 4 GiB lies at least 1 GiB behind the region's
- * end, and then does what serve() does. The base of the region is random, so the multiple may lie in
- * memory that is already mapped. */
+ * end, and then does what serve() does. The base of the region is random, so the multiple may lie
+ * in memory that is already mapped. */
 static void serve_before_a_gap(void)
 {
     bool zero;
