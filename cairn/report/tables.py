@@ -311,6 +311,7 @@ def footer(comparison: Comparison) -> str:
     if len(_alive(comparison)) > 1:
         levels = _levels(comparison, comparison.metrics)
         parts.append(f"{levels}: paired Hodges–Lehmann, Holm-adjusted")
+        parts += _legend(comparison, comparison.metrics)
     parts += _loaded(comparison)
     if comparison.memory_method:
         parts.append(f"peak memory: anonymous and shared pages ({comparison.memory_method})")
@@ -324,6 +325,7 @@ def summary_footer(comparison: Comparison) -> str:
         base = formatting.printable(comparison.baseline)
         shown = (comparison.time, comparison.cpu_time, *_JUDGED)
         parts.append(f"{_levels(comparison, shown)} against {base}")
+        parts += _legend(comparison, shown)
     if comparison.time == load_output.REQUEST_TIME:
         both = comparison.cpu_time == load_output.REQUEST_CPU_TIME
         parts.append("time and CPU time are per request" if both else "time is per request")
@@ -335,15 +337,30 @@ def summary_footer(comparison: Comparison) -> str:
     return " · ".join(parts)
 
 
-def _levels(comparison: Comparison, metrics: Sequence[Metric]) -> str:
-    """Returns the levels of the intervals. The one beside ≈ is that of the test of equivalence."""
-    alike = any(
-        metric.key in row.changes
-        and formatting.sign(row.changes[metric.key], comparison.rule.margin) == "≈"
+def _signs(comparison: Comparison, metrics: Sequence[Metric]) -> set[str]:
+    """Returns the signs of all changes in these metrics."""
+    margin = comparison.rule.margin
+    return {
+        formatting.sign(row.changes[metric.key], margin)
         for row in _alive(comparison)
         for metric in metrics
-    )
+        if metric.key in row.changes
+    }
+
+
+def _levels(comparison: Comparison, metrics: Sequence[Metric]) -> str:
+    """Returns the levels of the intervals. The one beside ≈ is that of the test of equivalence."""
+    alike = "≈" in _signs(comparison, metrics)
     return f"95 % intervals{' (beside ≈: 90 %)' if alike else ''}"
+
+
+def _legend(comparison: Comparison, metrics: Sequence[Metric]) -> list[str]:
+    """Returns the meaning of the signs of the changes in these metrics; empty without any."""
+    margin = f"±{100 * comparison.rule.margin:g} %"
+    meanings = {"▼": "less", "▲": "more", "≈": f"the same within {margin}", "?": "not shown"}
+    signs = _signs(comparison, metrics)
+    said = [f"{sign} {meaning}" for sign, meaning in meanings.items() if sign in signs]
+    return [", ".join(said)] if said else []
 
 
 def _rounds(comparison: Comparison) -> str:
