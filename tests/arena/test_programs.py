@@ -13,6 +13,11 @@ EXAMPLES = sorted((ROOT / "examples" / "arena").glob("*.*"))
 HERE = Path(__file__).parent
 BY_COMPILER = [(source, compiler) for source in EXAMPLES for compiler in COMPILERS[source.suffix]]
 SANITIZERS = ["address", "thread", "undefined"]
+FIRST_IS_QUICK = [
+    pytest.param(compiler, marks=[pytest.mark.long] if place else [])
+    for place, compiler in enumerate(COMPILERS[".cpp"])
+]
+"""The compilers of C++. One is enough for tests that take seconds."""
 MISTAKES = {
     "read-after-reset": "use-after-poison",
     "write-after-rewind": "use-after-poison",
@@ -79,7 +84,7 @@ def test_containers_live_in_an_arena(
     succeed(program(HERE / "containers.cpp", compiler, static=static), CAIRN_ARENA_CHECKED=checked)
 
 
-@pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
+@pytest.mark.parametrize("compiler", FIRST_IS_QUICK)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_sanitizers_find_no_error_in_containers(
     program: Callable[..., Path], compiler: str, sanitizer: str

@@ -18,7 +18,7 @@ KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
 """Pairs of a number of threads and further arguments of random_calls.c. With "fork", children use
 inherited blocks. With "limit", the address space is limited for some time."""
 
-QUICK = [(seed, 550_000, *KINDS[seed % len(KINDS)]) for seed in range(24)]
+QUICK = [(seed, 550_000, *KINDS[seed % len(KINDS)]) for seed in range(16)]
 LONG = [
     (seed, 20_000_000, MODES[seed // len(KINDS) % 2], *KINDS[seed % len(KINDS)])
     for seed in range(100, 150)

@@ -155,6 +155,7 @@ def test_the_arena_competes_in_malloctest(cairn) -> None:
         assert text in cairn("report", "--md").out.replace("\\", "")
 
 
+@pytest.mark.long
 def test_scenarios_end_in_a_ranking_by_points(cairn) -> None:
     result = cairn("bench", "scenarios", "--quick", "-r", 1, *ALIKE)
     assert result.code == 0, result.err
