@@ -8,12 +8,17 @@ runs on several machines.
 Always true here:
 
 - Ratios are formed within a round of one run, and combined over runs afterwards. A run counts by
-  the number of its rounds.
+  the number of its rounds. A run need not have every contender.
+- One round says nothing of its own error. So if another run has two complete rounds or more of a
+  program, a run with fewer is left out of this program.
 - A contender that failed on a program has no ratio there, and no mean. The others lose nothing.
 - A program that failed under the baseline has no ratios, and is in no mean.
-- All means of a measure are over the same programs and the same whole rounds.
+- All means of a measure are over the same programs. Those of one run are over the same whole
+  rounds.
 - The interval of a ratio is at 95 % by itself. A ratio counts as proven only if Holm's procedure
   over the contenders of its program says so, and if it is outside ±margin.
+- The interval of a mean is at 95 % by itself. A mean counts as proven only if Holm's procedure over
+  all contenders says so: the contender with the least mean of several was also the luckiest.
 
 All functions are pure. `bootstrap` explains the intervals of means.
 """
@@ -23,7 +28,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from cairn.compare import bootstrap, ratios, stats
@@ -38,6 +43,9 @@ if TYPE_CHECKING:
 
 Measure = Literal["time", "memory"]
 MEASURES: tuple[Measure, ...] = ("time", "memory")
+
+ROUNDS_LEAST = 2
+"""The least number of complete rounds that have an interval."""
 
 Outcome = Literal["less", "more", "same", "open"]
 """Proven to be less or more than the baseline; proven to be within the margin; none of these."""
@@ -108,11 +116,15 @@ class PlanResult:
     """The number of rounds in which every program of the means of time was complete."""
     means: Mapping[tuple[Measure, str], GeometricMean]
     """By measure and contender; a contender that failed on any program is absent."""
+    proven: frozenset[tuple[Measure, str]]
+    """By measure and contender: the means that are proven to differ from 1."""
     groups: Mapping[tuple[Measure, str], GeometricMean]
     """By measure and group, with the number of its contenders: the mean over these contenders."""
     rivals: Mapping[Measure, tuple[str, ...]]
     """By measure: the contender with the least mean, then those not proven to be behind it."""
     runs: int
+    left_out: tuple[tuple[int, str], ...]
+    """The number of a run and a program of it that was left out: it has too few rounds."""
     method: str | None
     """How memory was measured; None if not at all, or in several ways."""
     level: float = 1 - stats.ALPHA
@@ -131,6 +143,11 @@ class _ProgramRounds:
 
     rounds: Rounds
     keys: Mapping[Measure, str]
+
+    def without_rounds(self) -> _ProgramRounds:
+        """The same program, of which no round is used."""
+        empty: Mapping[str, tuple[Sample, ...]] = dict.fromkeys(self.rounds.runs, ())
+        return replace(self, rounds=replace(self.rounds, rounds=(), runs=empty))
 
 
 def result(
@@ -153,13 +170,17 @@ def result(
     margin = runs[0][0].rule.margin
     parts = {
         program: [
-            (number, _ProgramRounds(ratios.complete(samples, names, index), _keys(samples, index)))
+            (number, _program_rounds(run, samples, names, index))
             for number, (run, samples) in enumerate(runs)
             for index, workload in enumerate(run.settings.workloads)
             if workload.name == program
         ]
         for program in wanted
     }
+    left_out = []
+    for program, of in parts.items():
+        parts[program], short = _long_enough(of)
+        left_out += [(number, program) for number in short]
     cells = {}
     for program in wanted:
         cells.update(_row(program, [part for _, part in parts[program]], names, margin))
@@ -173,26 +194,29 @@ def result(
     standing = [name for name in others if name not in failed]
     over: dict[Measure, tuple[str, ...]] = {}
     means: dict[tuple[Measure, str], GeometricMean] = {}
+    proven: set[tuple[Measure, str]] = set()
     of_groups: dict[tuple[Measure, str], GeometricMean] = {}
     rivals: dict[Measure, tuple[str, ...]] = {}
     whole = 0
     for measure in MEASURES:
-        over[measure] = tuple(
+        whole_of = tuple(
             program
             for program in wanted
             if all(cells[program, name].of(measure) is not None for name in standing)
             and cells[program, baseline].failure is None
             and standing
         )
-        layers = _layers(parts, over[measure], measure, baseline, standing, len(runs))
+        over[measure], layers = _known_everywhere(
+            parts, whole_of, measure, baseline, standing, len(runs)
+        )
         if measure == "time":
             whole = sum(len(layer.logs) for layer in layers)
         if not layers:
-            over[measure] = ()
             continue
         centres, draws = bootstrap.means(layers), bootstrap.drawn_means(layers)
         for place, name in enumerate(standing):
             means[measure, name] = _mean(centres, draws, [place], layers)
+        proven |= {(measure, name) for name in _proven(standing, centres, draws, layers)}
         rivals[measure] = _rivals(standing, centres, draws, layers)
         for group, members in (groups or {}).items():
             places = [standing.index(name) for name in members if name in standing]
@@ -211,11 +235,36 @@ def result(
         over=over,
         whole_rounds=whole,
         means=means,
+        proven=frozenset(proven),
         groups=of_groups,
         rivals=rivals,
         runs=len(runs),
+        left_out=tuple(left_out),
         method=methods.pop() if len(methods) == 1 else None,
     )
+
+
+def _program_rounds(
+    run: Run, samples: Sequence[Sample], names: Sequence[str], workload: int
+) -> _ProgramRounds:
+    """The program in this run, under those of the contenders that the run has."""
+    competing = {one.name for one in run.competing}
+    own = [name for name in names if name in competing]
+    made = _ProgramRounds(ratios.complete(samples, own, workload), _keys(samples, workload))
+    return made if names[0] in competing else made.without_rounds()
+
+
+def _long_enough(
+    parts: Sequence[tuple[int, _ProgramRounds]],
+) -> tuple[list[tuple[int, _ProgramRounds]], list[int]]:
+    """The parts, without the rounds of runs that are too short beside the others.
+
+    Returns also the numbers of these runs. Their failures stay.
+    """
+    if all(len(part.rounds.rounds) < ROUNDS_LEAST for _, part in parts):
+        return list(parts), []
+    short = [number for number, part in parts if len(part.rounds.rounds) < ROUNDS_LEAST]
+    return [(n, part.without_rounds() if n in short else part) for n, part in parts], short
 
 
 def _keys(samples: Sequence[Sample], workload: int) -> dict[Measure, str]:
@@ -361,6 +410,33 @@ def _outcome(centre: float, interval: Interval | None, *, proven: bool, margin: 
     return "open"
 
 
+def _known_everywhere(
+    parts: Mapping[str, Sequence[tuple[int, _ProgramRounds]]],
+    programs: tuple[str, ...],
+    measure: Measure,
+    baseline: str,
+    names: Sequence[str],
+    runs: int,
+) -> tuple[tuple[str, ...], list[Layer]]:
+    """The programs that the means are over, and the whole rounds of each run with them.
+
+    A program for which a contender has no whole round in any of the runs is left out. Then more
+    rounds may be whole, so the rounds are searched again.
+    """
+    import numpy as np
+
+    while programs and names:
+        layers = _layers(parts, programs, measure, baseline, names, runs)
+        if not layers:
+            break
+        known = np.array([~np.isnan(layer.logs).all(axis=0) for layer in layers])
+        whole = np.asarray(np.all(np.any(known, axis=0), axis=1))
+        if whole.all():
+            return programs, layers
+        programs = tuple(name for name, good in zip(programs, whole, strict=True) if good)
+    return (), []
+
+
 def _layers(
     parts: Mapping[str, Sequence[tuple[int, _ProgramRounds]]],
     programs: Sequence[str],
@@ -369,7 +445,10 @@ def _layers(
     names: Sequence[str],
     runs: int,
 ) -> list[Layer]:
-    """The whole rounds of each run: those in which all of its programs are complete."""
+    """The whole rounds of each run: those in which all of its programs are complete.
+
+    A run with a single whole round is left out if another one has more.
+    """
     import numpy as np
 
     layers = []
@@ -378,22 +457,24 @@ def _layers(
             place: part
             for place, program in enumerate(programs)
             for of, part in parts[program]
-            if of == number
+            if of == number and part.rounds.rounds
         }
         whole = (
             sorted(set.intersection(*(set(p.rounds.rounds) for p in own.values()))) if own else []
         )
-        if not whole or not names:
+        if not whole:
             continue
         logs = np.full((len(whole), len(programs), len(names)), np.nan)
         for place, part in own.items():
-            found = _logs(part, measure, (baseline, *names))
-            if found is not None:
-                at = [part.rounds.rounds.index(round_) for round_ in whole]
-                logs[:, place, :] = found[at][:, 1:] - found[at][:, [0]]
-        layers.append(Layer(logs))
-    known = np.array([~np.isnan(layer.logs).all(axis=(0, 2)) for layer in layers])
-    return layers if layers and known.any(axis=0).all() else []
+            at = [part.rounds.rounds.index(round_) for round_ in whole]
+            for column, name in enumerate(names):
+                found = _logs(part, measure, (baseline, name))
+                if found is not None:
+                    logs[:, place, column] = found[at][:, 1] - found[at][:, 0]
+        if not np.isnan(logs).all():
+            layers.append(Layer(logs))
+    long = [layer for layer in layers if len(layer.logs) >= ROUNDS_LEAST]
+    return long or layers
 
 
 def _mean(
@@ -405,10 +486,26 @@ def _mean(
     centre = float(centres[list(places)].mean())
     if draws is None:
         return GeometricMean(math.exp(centre), None)
-    of_group = draws[:, list(places)].mean(axis=1)
+    of_group = draws[:, :, list(places)].mean(axis=2)
     low, high = bootstrap.interval(centre, of_group, layers, stats.ALPHA)
     interval = Interval(math.exp(low), math.exp(high), 1 - stats.ALPHA)
     return GeometricMean(math.exp(centre), interval)
+
+
+def _proven(
+    names: Sequence[str],
+    centres: NDArray[np.float64],
+    draws: NDArray[np.float64] | None,
+    layers: Sequence[Layer],
+) -> set[str]:
+    """The contenders whose mean is proven to differ from 1, by Holm's procedure over all."""
+    if draws is None:
+        return set()
+    p_values = {
+        name: bootstrap.p_value(float(centres[place]), draws[:, :, place], layers)
+        for place, name in enumerate(names)
+    }
+    return _holm(p_values, stats.ALPHA)
 
 
 def _rivals(
@@ -431,8 +528,8 @@ def _rivals(
             rivals.append(names[place])
             continue
         low, _ = bootstrap.interval(
-            float(centres[place] - centres[first]), draws[:, place] - draws[:, first], layers,
-            stats.ALPHA / (len(names) - 1),
+            float(centres[place] - centres[first]), draws[:, :, place] - draws[:, :, first],
+            layers, stats.ALPHA / (len(names) - 1),
         )  # fmt: skip
         if low <= 0:
             rivals.append(names[place])

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cairn import units
-from cairn.compare import matrix
+from cairn.compare import matrix, same_program
 from cairn.compare.matrix import GeometricMean, Measure, PairedRatio, PlanResult
 from cairn.compare.plan import UNSUITED
 from cairn.errors import UsageError
-from cairn.model import TIME_BUDGET, Run, Sample
+from cairn.model import TIME_BUDGET, Run, Sample, Workload
 from cairn.report import formatting
 from cairn.report.standings import FAILED, UNKNOWN, Board
 from cairn.report.tables import Cell, Table, name_of
@@ -74,6 +74,7 @@ def of_runs(
                     f"{one.title}; merge runs with the same versions"
                 )
         kinds.update((w.name, w.group) for w in run.settings.workloads)
+    _refuse_other_programs([run for run, _, _ in runs], programs)
     bases = {run.baseline for run, _, _ in runs}
     for name in between or ():
         if name not in titles:
@@ -116,8 +117,66 @@ def of_runs(
             )
         ),
         cut=_cut(runs, whole),
-        notes=tuple(dict.fromkeys(note for run, _, _ in runs for note in run.notes)),
+        notes=(
+            *_left_out([run for run, _, _ in runs], whole),
+            *dict.fromkeys(note for run, _, _ in runs for note in run.notes),
+        ),
     )
+
+
+def _refuse_other_programs(runs: Sequence[Run], programs: Sequence[str] | None) -> None:
+    """Raises UsageError if a name stands for different programs in two of the runs."""
+    seen: dict[str, tuple[Run, Workload]] = {}
+    for run in runs:
+        for workload in run.settings.workloads:
+            if programs is not None and workload.name not in programs:
+                continue
+            before, first = seen.setdefault(workload.name, (run, workload))
+            part = same_program.difference(first, workload)
+            if part is not None:
+                raise UsageError(
+                    f"{formatting.printable(workload.name)} is another program in {run.id} than in "
+                    f"{before.id}: its {part} differs; merge runs of the same programs, or choose "
+                    "others with --only"
+                )
+
+
+def _left_out(runs: Sequence[Run], found: PlanResult) -> Iterator[str]:
+    """Yields what a merged table does not have from each run, as sentences."""
+    if len(runs) < 2:
+        return
+    shown = (found.baseline, *found.contenders)
+    having = {
+        name: [run.id for run in runs if name in {one.name for one in run.competing}]
+        for name in shown
+    }
+    for run in runs:
+        if run.id not in having[found.baseline]:
+            yield f"{run.id} is left out, because it has no {found.baseline}"
+            continue
+        few = [name for number, name in found.left_out if runs[number].id == run.id]
+        if few:
+            verb = "is" if len(few) == 1 else "are"
+            yield (
+                f"{', '.join(few)} of {run.id} {verb} left out, because it has fewer than "
+                f"{matrix.ROUNDS_LEAST} complete rounds"
+            )
+    for name in found.contenders:
+        if len(having[name]) < len(runs):
+            yield f"{name} was measured in {', '.join(having[name])} alone"
+    measured = [name for name in found.contenders if not _failed(found, name)]
+    for program in found.programs:
+        if program in found.over["time"] or found.cells[program, found.baseline].failure:
+            continue
+        absent = [name for name in measured if found.cells[program, name].time is None]
+        if absent:
+            names = ", ".join(absent)
+            yield f"{program} is in no mean, because it was not measured under {names}"
+        elif found.over["time"]:
+            yield (
+                f"{program} is in no mean, because no run has {matrix.ROUNDS_LEAST} complete "
+                "rounds of it"
+            )
 
 
 def _cut(
@@ -167,8 +226,8 @@ def _says(report: MatrixReport) -> Iterator[str]:
         over = units.counted(len(found.over[measure]), "program")
         first, *others = found.rivals[measure]
         mean = found.means[measure, first]
-        if not _is_below_one(mean):
-            proven = [name for name in means if _is_below_one(found.means[measure, name])]
+        proven = [name for name in means if _good_mean(found, measure, name)]
+        if first not in proven:
             if not proven:
                 yield f"Over {over}, no contender is proven {less} than {base}."
                 continue
@@ -192,10 +251,6 @@ def _says(report: MatrixReport) -> Iterator[str]:
     if without:
         names = formatting.printable(", ".join(without))
         yield f"Without a mean, because a program failed under it: {names}."
-
-
-def _is_below_one(mean: GeometricMean) -> bool:
-    return mean.interval is not None and mean.interval.high < 1
 
 
 def _failed(found: PlanResult, name: str) -> bool:
@@ -232,7 +287,8 @@ def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
             if not found.over[measure]:
                 continue
             mean, score = found.means.get((measure, name)), found.score(measure, name)
-            cells.append(Cell("failed" if _failed(found, name) else _mean(mean), _good_mean(mean)))
+            text = "failed" if _failed(found, name) else _mean(mean)
+            cells.append(Cell(text, _good_mean(found, measure, name)))
             text = f"{score.wins}/{score.ties}/{score.losses}"
             cells.append(Cell(UNKNOWN if _failed(found, name) else text))
         rows.append(tuple(cells))
@@ -249,10 +305,11 @@ def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
     return Table("", tuple(heads), tuple(rows), parts=tuple(parts))
 
 
-def _good_mean(mean: GeometricMean | None) -> bool | None:
-    if mean is None or mean.interval is None:
+def _good_mean(found: PlanResult, measure: Measure, name: str) -> bool | None:
+    """Whether the mean is proven good news, bad news, or neither, among all contenders."""
+    if (measure, name) not in found.proven:
         return None
-    return True if mean.interval.high < 1 else False if mean.interval.low > 1 else None
+    return found.means[measure, name].estimate < 1
 
 
 def _groups(found: PlanResult) -> Table:
@@ -342,8 +399,8 @@ def _footer(report: MatrixReport) -> Iterator[str]:
     )
     yield (
         f"ratios: paired Hodges–Lehmann · means: geometric, {100 * found.level:g} % bootstrap "
-        "intervals (programs fixed, rounds resampled), each by itself · a contender that failed on "
-        "a program has no mean"
+        "intervals (programs fixed, rounds resampled), each by itself; proven: Holm over all "
+        "contenders · a contender that failed on a program has no mean"
     )
 
 

@@ -131,6 +131,65 @@ def test_runs_with_different_programs_are_merged_by_program() -> None:
     assert found.means["time", "fast"].estimate == pytest.approx(0.9, rel=0.02)
 
 
+def test_a_run_without_one_of_the_contenders_keeps_its_rounds() -> None:
+    one = a_plan_run(TWO, ("system", "x", "y"), rounds=6, number=1)
+    other = a_plan_run(TWO, ("system", "x"), rounds=10, number=2)
+    truth = {(w, "x"): (0.8, 1.0) for w in (0, 1)}
+    found = matrix.result(
+        [(one, noisy(one, truth, seed=1)), (other, noisy(other, truth, seed=2))], baseline="system"
+    )
+    x, y = found.cells["b", "x"].time, found.cells["b", "y"].time
+    assert x is not None and y is not None
+    assert (x.rounds, y.rounds, found.rounds["a"]) == (16, 6, 16)
+    assert found.whole_rounds == 16 and found.left_out == ()
+    narrow, wide = (found.means["time", name].interval for name in ("x", "y"))
+    assert narrow is not None and wide is not None
+    assert narrow.high / narrow.low < wide.high / wide.low
+    assert ("time", "x") in found.proven and ("time", "y") not in found.proven
+
+
+def test_a_run_of_one_round_is_left_out_beside_a_longer_one() -> None:
+    """Before, the single round took the intervals of all rounds of the other run."""
+    long = a_plan_run(TWO, ("system", "fast"), rounds=12, number=1)
+    short = a_plan_run(TWO, ("system", "fast"), rounds=1, number=2)
+    truth = {(w, "fast"): (0.7, 1.0) for w in (0, 1)}
+    samples = noisy(long, truth, seed=1)
+    alone = of(long, samples)
+    both = matrix.result([(long, samples), (short, noisy(short, truth, seed=2))], baseline="system")
+    assert both.left_out == ((1, "a"), (1, "b"))
+    assert both.means == alone.means and both.proven == alone.proven
+    assert both.cells["a", "fast"].time == alone.cells["a", "fast"].time
+
+
+def test_a_failure_in_a_run_that_is_left_out_is_still_a_failure() -> None:
+    long = a_plan_run(TWO, ("system", "fast"), rounds=3, number=1)
+    short = a_plan_run(TWO, ("system", "fast"), rounds=1, number=2)
+    samples = noisy(short, {}, seed=2)
+    samples[-1] = replace(samples[-1], failure="crashed")
+    found = matrix.result([(long, noisy(long, {}, seed=1)), (short, samples)], baseline="system")
+    assert found.cells["b", "fast"].failure == "crashed" and found.means == {}
+
+
+def test_a_program_with_a_single_round_is_in_no_mean_of_merged_runs() -> None:
+    long = a_plan_run({"a": "program"}, ("system", "fast"), rounds=6, number=1)
+    short = a_plan_run({"b": "program"}, ("system", "fast"), rounds=1, number=2)
+    found = matrix.result(
+        [(long, noisy(long, {}, seed=1)), (short, noisy(short, {}, seed=2))], baseline="system"
+    )
+    assert found.over["time"] == ("a",) and found.means["time", "fast"].interval is not None
+    assert found.cells["b", "fast"].time is not None
+
+
+def test_a_run_without_the_baseline_gives_no_round() -> None:
+    one = a_plan_run(TWO, ("system", "old", "new"), rounds=4, number=1)
+    other = a_plan_run(TWO, ("system", "new"), rounds=4, number=2)
+    found = matrix.result(
+        [(one, noisy(one, {}, seed=1)), (other, noisy(other, {}, seed=2))],
+        baseline="old", contenders=["new"],
+    )  # fmt: skip
+    assert found.rounds == {"a": 4, "b": 4} and found.whole_rounds == 4
+
+
 def test_two_versions_are_compared_with_each_other() -> None:
     run = a_plan_run(TWO, ("system", "old", "new"), rounds=8)
     truth = {(w, n): (t, 1.0) for w in (0, 1) for n, t in (("old", 0.8), ("new", 0.72))}
@@ -170,7 +229,7 @@ def covered(plans: int, seed: int) -> tuple[float, float]:
         draws = bootstrap.drawn_means(layers, 299)
         assert draws is not None
         centre = float(bootstrap.means(layers)[0])
-        low, high = bootstrap.interval(centre, draws[:, 0], layers, 0.05)
+        low, high = bootstrap.interval(centre, draws[:, :, 0], layers, 0.05)
         hits += low <= truth.mean() <= high
         widths += high - low
         normal += 2 * 1.96 * float(logs.mean(axis=1).std(ddof=1)) / math.sqrt(rounds)
@@ -189,6 +248,66 @@ def test_intervals_of_means_cover_in_93_of_100_plans() -> None:
     share, width = covered(500, seed=2)
     assert share >= 0.93
     assert width <= 1.5
+
+
+def two_runs_covered(rounds: tuple[int, int], plans: int, seed: int) -> float:
+    """Returns how often the interval covers, if each of two runs has a program of its own."""
+    rng = np.random.default_rng(seed)
+    hits = 0
+    for _ in range(plans):
+        layers = []
+        for program, number in enumerate(rounds):
+            logs = np.full((number, 2, 1), np.nan)
+            logs[:, program, 0] = 0.02 * rng.standard_normal(number)
+            layers.append(Layer(logs))
+        draws = bootstrap.drawn_means(layers, 99)
+        assert draws is not None
+        centre = float(bootstrap.means(layers)[0])
+        low, high = bootstrap.interval(centre, draws[:, :, 0], layers, 0.05)
+        hits += low <= 0 <= high
+    return hits / plans
+
+
+def test_a_short_run_beside_a_long_one_makes_the_interval_wide() -> None:
+    """With the sum of the degrees of freedom, this interval covered 70 % instead of 95 %."""
+    assert two_runs_covered((2, 30), 200, seed=4) >= 0.93
+    assert two_runs_covered((3, 10), 200, seed=4) >= 0.91
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rounds", [(2, 30), (3, 10), (10, 10), (4, 6)])
+def test_intervals_over_runs_of_other_lengths_cover(rounds: tuple[int, int]) -> None:
+    assert two_runs_covered(rounds, 1000, seed=5) >= 0.92
+
+
+def announced(contenders: int, plans: int, seed: int, draws: int) -> float:
+    """Returns in which share of plans a contender is named as faster, though none is.
+
+    The contenders of a plan equal the baseline on each of its 5 programs, in 10 rounds.
+    """
+    rng = np.random.default_rng(seed)
+    false = 0
+    for _ in range(plans):
+        shape = (10, 5)
+        base = 0.01 * rng.standard_normal((*shape, 1))
+        layers = [Layer(0.01 * rng.standard_normal((*shape, contenders)) - base)]
+        names = [str(number) for number in range(contenders)]
+        centres, drawn = bootstrap.means(layers), bootstrap.drawn_means(layers, draws)
+        proven = matrix._proven(names, centres, drawn, layers)
+        false += any(centres[names.index(name)] < 0 for name in proven)
+    return false / plans
+
+
+@pytest.mark.parametrize("contenders", [1, 3, 6, 12])
+def test_the_best_of_equal_contenders_is_not_announced(contenders: int) -> None:
+    """The interval of the best of 12 alone would announce it in 12 of 100 plans."""
+    assert announced(contenders, 100, seed=6, draws=49) <= 0.05
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("contenders", [1, 3, 6, 12])
+def test_at_most_one_of_twenty_announcements_is_false(contenders: int) -> None:
+    assert announced(contenders, 1000, seed=7, draws=199) <= 0.05
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,8 +17,10 @@ from support.plans import a_plan_run, noisy
 from support.widths import words_of
 
 from cairn.compare.matrix import GeometricMean
+from cairn.compare.same_program import difference
 from cairn.errors import UsageError
-from cairn.model import Interval, Run, Sample
+from cairn.model import Interval, Run, Sample, Workload
+from cairn.own_settings import OwnSettings
 from cairn.report import matrix_charts, matrix_export, matrix_report
 from cairn.report.matrix_board import MatrixReport, of_runs
 from cairn.report.view import View
@@ -154,7 +157,8 @@ def test_a_proven_contender_is_named_beside_an_unproven_one_with_a_lower_mean() 
     means = dict(found.result.means)
     means["time", first] = GeometricMean(0.89, Interval(0.70, 1.12, 0.95))
     means["time", other] = GeometricMean(0.95, Interval(0.948, 0.951, 0.95))
-    changed = replace(found, result=replace(found.result, means=means))
+    proven = found.result.proven - {("time", first)} | {("time", other)}
+    changed = replace(found, result=replace(found.result, means=means, proven=proven))
     text = " ".join(matrix_report.rendered(changed, View(width=120)).split())
     assert re.search(r"takes 0\.\d+ \[0\.\d+, 0\.\d+\] times the time of system", text)
     assert f"{first} has a lower mean, but is not proven faster than" in text
@@ -190,6 +194,61 @@ def test_a_contender_or_program_that_is_not_there_is_told() -> None:
         of_runs([(run, samples, ())], between=("cairn", "cairn"))
     with pytest.raises(UsageError, match="no program php"):
         of_runs([(run, samples, ())], programs=["php"])
+
+
+def test_a_mean_that_is_not_proven_among_all_contenders_is_not_announced() -> None:
+    """The interval of the luckiest of seven contenders may lie below 1 by itself."""
+    found = report()
+    result = found.result
+    assert result.means["time", result.rivals["time"][0]].interval is not None
+    changed = replace(found, result=replace(result, proven=frozenset()), real=None)
+    text = " ".join(matrix_report.rendered(changed, View(width=200)).split())
+    assert "no contender is proven faster than system" in text
+    assert "no contender is proven to take less peak memory than system" in text
+
+
+def test_other_programs_of_one_name_are_not_merged() -> None:
+    one, other = measured(), measured(6)
+    workloads = list(other[0].settings.workloads)
+    workloads[1] = replace(workloads[1], command=("gcc", "-O2"))
+    settings = replace(other[0].settings, workloads=tuple(workloads))
+    second = replace(other[0], id="20260102-000000-0001", settings=settings)
+    with pytest.raises(
+        UsageError, match=r"gcc is another program in 20260102.*its command differs"
+    ):
+        of_runs([(*one, ()), (second, other[1], ())])
+    assert of_runs([(*one, ()), (second, other[1], ())], programs=["sqlite3"]).result.runs == 2
+
+
+def test_the_same_program_in_another_cache_is_the_same() -> None:
+    def workload(home: str, run: str, recipe: str = "k1") -> Workload:
+        data, work = f"{home}/cairn/matrix/data/p-{recipe}", f"{home}/cairn/matrix/work/{run}/p"
+        return Workload(
+            "p", (f"sort {shlex.quote(data)}/x > {shlex.quote(work)}/y",), "program",
+            own=OwnSettings(shell=True, prepare=f"rm -rf {shlex.quote(work)}", timeout_s=len(home)),
+        )  # fmt: skip
+
+    first = workload("/home/a/.cache", "run-1")
+    assert difference(first, workload("/home/b c/cache", "run-2")) is None
+    assert difference(first, workload("/home/a/.cache", "run-1", "k2")) == "command"
+
+
+def test_a_merged_table_says_what_it_left_out() -> None:
+    names = {"a": "program", "b": "program"}
+    one = a_plan_run(names, ("system", "x", "y"), rounds=6, number=1)
+    other = a_plan_run(names, ("system", "x"), rounds=1, number=2)
+    last = a_plan_run({"c": "program"}, ("system", "x"), rounds=6, number=3)
+    runs = [(run, noisy(run, {}, seed=place), ()) for place, run in enumerate((one, other, last))]
+    found = of_runs(runs)
+    assert found.notes == (
+        f"a, b of {other.id} are left out, because it has fewer than 2 complete rounds",
+        f"y was measured in {one.id} alone",
+        "c is in no mean, because it was not measured under y",
+    )
+    text = " ".join(matrix_report.rendered(found, View(width=80)).split())
+    assert all(note in text for note in found.notes)
+    between = of_runs(runs[:2], between=("y", "x"))
+    assert between.notes == (f"{other.id} is left out, because it has no y",)
 
 
 def test_two_runs_are_merged_in_one_table() -> None:
