@@ -16,7 +16,7 @@ Always true here:
 - All means of a measure are over the same programs. Those of one run are over the same whole
   rounds.
 - The interval of a ratio is at 95 % by itself. A ratio counts as proven only if Holm's procedure
-  over the contenders of its program says so, and if it is outside ±margin.
+  over the contenders of its program says so, and if its estimate is outside ±margin.
 - The interval of a mean is at 95 % by itself. A mean counts as proven only if Holm's procedure over
   all contenders says so: the contender with the least mean of several was also the luckiest.
 
@@ -405,7 +405,7 @@ def _outcome(centre: float, interval: Interval | None, *, proven: bool, margin: 
         return "open"
     if 1 - margin <= interval.low and interval.high <= 1 + margin:
         return "same"
-    if proven:
+    if proven and abs(math.expm1(centre)) > margin:
         return "less" if centre < 0 else "more"
     return "open"
 

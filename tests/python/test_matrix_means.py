@@ -190,6 +190,15 @@ def test_a_run_without_the_baseline_gives_no_round() -> None:
     assert found.rounds == {"a": 4, "b": 4} and found.whole_rounds == 4
 
 
+def test_an_estimate_inside_the_margin_is_never_less_or_more() -> None:
+    """The interval left the margin of 1 %, so 0.993 was called less, and a win."""
+    run = a_plan_run({"a": "program"}, ("system", "x"), rounds=12)
+    for seed in range(12):
+        cell = of(run, noisy(run, {(0, "x"): (0.993, 1.0)}, seed=seed, noise=0.003))
+        time = cell.cells["a", "x"].time
+        assert time is not None and (abs(time.estimate - 1) > 0.01 or time.outcome != "less")
+
+
 def test_two_versions_are_compared_with_each_other() -> None:
     run = a_plan_run(TWO, ("system", "old", "new"), rounds=8)
     truth = {(w, n): (t, 1.0) for w in (0, 1) for n, t in (("old", 0.8), ("new", 0.72))}
