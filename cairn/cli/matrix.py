@@ -21,8 +21,12 @@ from cairn.report.view import WIDTH, Form, View
 from cairn.run import store
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cairn.cli.console import Output
     from cairn.matrix.programs import Examination
     from cairn.matrix.runs import NamedPlan
+    from cairn.model import Run
 
 _FORMS: dict[str, Form] = {
     ".txt": "text", "": "text", ".md": "md", ".csv": "csv", ".json": "json", ".tex": "tex",
@@ -198,7 +202,7 @@ def run(
         if not _is_plan(of.experiment):
             raise UsageError(f"{resume} is no run of a plan; continue it with the command it had")
         inputs.refuse_changed(folder.content(inputs.KEPT))
-        making.conduct(console, of, folder, "cairn matrix run", output)
+        _conduct(console, of, folder, output)
         return
     if plan is None:
         raise UsageError("which plan? For example: cairn matrix run suite")
@@ -227,7 +231,17 @@ def run(
     )  # fmt: skip
     folder = store.Folder.create(where, of)
     folder.write(inputs.KEPT, inputs.as_kept(sums))
-    making.conduct(console, of, folder, "cairn matrix run", output)
+    _conduct(console, of, folder, output)
+
+
+def _conduct(console: Console, of: Run, folder: store.Folder, output: Output) -> None:
+    """Measures and shows a run, and removes its working folders afterwards."""
+    from cairn.matrix import inputs
+
+    try:
+        making.conduct(console, of, folder, "cairn matrix run", output)
+    finally:
+        inputs.remove_work(of.settings)
 
 
 def _is_plan(experiment: str | None) -> bool:

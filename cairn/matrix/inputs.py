@@ -7,26 +7,36 @@ again, and a message says so. A changed recipe makes another file.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 import os
+import re
+import secrets
 import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cairn import units
 from cairn.allocators.discover import cache_folder
 from cairn.errors import CairnError, UsageError
-from cairn.matrix import recipes
+from cairn.matrix import places, recipes
 from cairn.matrix.plan import PlannedProgram
+from cairn.model import Settings
 from cairn.run.stored_run import cannot
 
 Tell = Callable[[str], None]
 KEPT = "inputs.json"
 """The part of a run that has the checksums of its inputs, by path."""
+_OF_A_RUN = "run-"
+"""The beginning of the name of a folder that has the working folders of one run."""
+_UNUSED_S = 86_400.0
+"""The time after which such a folder is removed. Each run of a program changes it."""
 _RUN_S = 600.0
 """The time that a recipe that runs a command may take."""
 
@@ -42,8 +52,47 @@ def data_folder(program: PlannedProgram) -> Path:
 
 
 def work_folder(program: PlannedProgram) -> Path:
-    """The folder that {work} stands for. It is emptied before each run."""
-    return home() / "work" / program.name.replace("/", "-")
+    """The folder that {work} stands for. It is emptied before each run of the program.
+
+    Each process of cairn has other ones, because two of them may measure at the same time.
+    """
+    return _work() / f"{_OF_A_RUN}{_token()}" / program.name.replace("/", "@")
+
+
+def remove_work(settings: Settings) -> None:
+    """Removes the working folders of a run, and those that a killed cairn left behind."""
+    own = {_run_folder(workload.own.prepare or "") for workload in settings.workloads}
+    with contextlib.suppress(OSError):
+        for folder in _work().glob(f"{_OF_A_RUN}*"):
+            unused_s = time.time() - folder.lstat().st_mtime
+            if folder in own or unused_s > _UNUSED_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def emptied(folder: Path) -> str:
+    """The line of a shell that empties a working folder."""
+    path = shlex.quote(str(folder))
+    return f"rm -rf {path} && mkdir -p {path}"
+
+
+def _run_folder(prepare: str) -> Path | None:
+    """The folder of a run in which the working folder of this `prepare` lies."""
+    found = re.match(r"rm -rf (.+?) && mkdir -p \1", prepare)
+    try:
+        words = shlex.split(found[1]) if found is not None else []
+    except ValueError:  # the run was not made by cairn
+        return None
+    parents = Path(words[0]).parents if words else ()
+    return next((of for of in parents if of.name.startswith(_OF_A_RUN)), None)
+
+
+def _work() -> Path:
+    return home() / "work"
+
+
+@functools.cache
+def _token() -> str:
+    return secrets.token_hex(6)
 
 
 def make(program: PlannedProgram, tell: Tell) -> Mapping[str, str]:
@@ -132,8 +181,7 @@ def _made(recipe: str, folder: Path, name: str, tell: Tell) -> tuple[Path, str]:
 
 
 def _run(line: str, draft: Path, folder: Path, name: str) -> None:
-    filled = line.replace("{out}", shlex.quote(str(draft)))
-    filled = filled.replace("{data}", shlex.quote(str(folder)))
+    filled = places.in_line(line, {"out": str(draft), "data": str(folder)})
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", filled], stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -13,13 +13,12 @@ from pathlib import Path
 from cairn.binary.program import behind_env
 from cairn.doctor.program_checks import diagnose
 from cairn.errors import CairnError
-from cairn.matrix import inputs
+from cairn.matrix import inputs, places
 from cairn.matrix.plan import MeasurementPlan, PlannedProgram
 from cairn.model import NO_INPUT, Check, Settings, Workload
 from cairn.own_settings import OwnSettings
 from cairn.run import workloads
 
-_PLACE = re.compile(r"(?<!\$)\{(threads|data|work)\}")
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*=")
 _OVERHEAD_S = 0.06
 """Seconds that a run takes besides its program, for the launcher, the cgroup and the proof."""
@@ -72,13 +71,15 @@ def examined(program: PlannedProgram, folder: Path) -> Examination:
     missing = [
         name for name in dict.fromkeys((*words, *program.needs)) if not _is_here(name, folder)
     ]
+    if program.stdin and not _is_file(program.stdin, folder):
+        missing.append(program.stdin)
     if missing:
         return Examination(program, tuple(missing))
     environment = {**os.environ, **dict(_filled_environment(program))}
     try:
-        found = diagnose(
-            (*words, "/bin/sh")[:1] if program.shell else _command(program), environment
-        )
+        workload_of(program, 1)  # refuses a line into which a path cannot be put
+        started = (*words, "/bin/sh")[:1] if program.shell else _command(program)
+        found = diagnose(_beside(started, words[:1], folder), environment)
     except CairnError as error:
         return Examination(program, obstacle=str(error))
     if found.obstacle is not None:
@@ -129,6 +130,17 @@ def _is_here(name: str, folder: Path) -> bool:
     return (folder / name).exists() if "/" in name else shutil.which(name) is not None
 
 
+def _is_file(name: str, folder: Path) -> bool:
+    return "{" in name or (folder / name).exists()
+
+
+def _beside(command: Sequence[str], started: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """The command with the path of its program below `folder`, in which it will run."""
+    return tuple(
+        str(folder / word) if word in started and "/" in word else word for word in command
+    )
+
+
 def _places(program: PlannedProgram) -> Mapping[str, str]:
     return {
         "threads": str(program.threads or 1),
@@ -137,12 +149,14 @@ def _places(program: PlannedProgram) -> Mapping[str, str]:
     }
 
 
-def _filled(program: PlannedProgram, text: str, *, quoted: bool = False) -> str:
-    """The text with what stands in braces replaced. `quoted`: for a line of a shell."""
-    places = _places(program)
-    return _PLACE.sub(
-        lambda found: shlex.quote(places[found[1]]) if quoted else places[found[1]], text
-    )
+def _filled(program: PlannedProgram, text: str) -> str:
+    """The text with what stands in braces replaced."""
+    return places.in_word(text, _places(program))
+
+
+def _line(program: PlannedProgram, line: str) -> str:
+    """The same for a line of a shell."""
+    return places.in_line(line, _places(program))
 
 
 def _filled_environment(program: PlannedProgram) -> tuple[tuple[str, str], ...]:
@@ -151,8 +165,8 @@ def _filled_environment(program: PlannedProgram) -> tuple[tuple[str, str], ...]:
 
 def _command(program: PlannedProgram) -> tuple[str, ...]:
     if program.shell:
-        return (_filled(program, program.command, quoted=True),)
-    return tuple(_filled(program, word) for word in shlex.split(program.command))
+        return (_line(program, program.command),)
+    return places.in_words(shlex.split(program.command), _places(program))
 
 
 def workload_of(program: PlannedProgram, cpus: int) -> Workload:
@@ -174,8 +188,8 @@ def workload_of(program: PlannedProgram, cpus: int) -> Workload:
         shell=program.shell,
         stdin=_filled(program, program.stdin) or NO_INPUT,
         prepare=_prepare(program),
-        conclude=_filled(program, program.conclude, quoted=True) or None,
-        ready=_filled(program, program.ready, quoted=True) or None,
+        conclude=_line(program, program.conclude) or None,
+        ready=_line(program, program.ready) or None,
         ok_exit=program.ok_exit,
         verify_output=not program.unchecked and not program.load,
         reports=False,
@@ -185,7 +199,7 @@ def workload_of(program: PlannedProgram, cpus: int) -> Workload:
     )
     return Workload(
         program.name, _command(program), program.kind,
-        load=_filled(program, program.load, quoted=True), own=own,
+        load=_line(program, program.load), own=own,
     )  # fmt: skip
 
 
@@ -193,10 +207,9 @@ def _prepare(program: PlannedProgram) -> str | None:
     """The line before each run. It empties the working folder, then runs the plan's `prepare`."""
     steps = []
     if any("{work}" in line for line in program.lines):
-        work = shlex.quote(str(inputs.work_folder(program)))
-        steps.append(f"rm -rf {work} && mkdir -p {work}")
+        steps.append(inputs.emptied(inputs.work_folder(program)))
     if program.prepare:
-        steps.append(_filled(program, program.prepare, quoted=True))
+        steps.append(_line(program, program.prepare))
     return " && ".join(steps) or None
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import subprocess
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from cairn.doctor.program_checks import Diagnosis
 from cairn.errors import CairnError, UsageError
-from cairn.matrix import inputs, programs, recipes, runs
+from cairn.matrix import inputs, places, programs, recipes, runs
 from cairn.matrix.plan import BrokenPlan, MeasurementPlan, read
 from cairn.matrix.toml_lines import lines_of
 
@@ -258,6 +262,78 @@ def test_the_settings_of_a_program_are_its_own(cache: Path, tmp_path: Path) -> N
     assert second.written == (f"{inputs.work_folder(other)}/y",)
     assert second.prepare is not None and "mkdir -p" in second.prepare
     assert settings.by_cell
+
+
+def test_two_processes_have_working_folders_of_their_own(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs at once emptied each other's folders, and the baseline was blamed."""
+    made = plan(
+        program('command = "touch {work}/a{threads}"', "threads = [1, 2]")
+        + '[program."p-2"]\ncommand = "touch {work}/b"\n'
+    ).programs
+    first = [inputs.work_folder(one) for one in made]
+    assert len(set(first)) == 3
+    settings = programs.settings_of(made, tmp_path)
+    monkeypatch.setattr(inputs, "_token", lambda: "another")
+    assert not set(first) & {inputs.work_folder(one) for one in made}
+    other = inputs.work_folder(made[0])
+    for folder in (*first, other):
+        folder.mkdir(parents=True)
+    old = inputs.home() / "work" / "run-old"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    inputs.remove_work(settings)
+    assert [path.name for path in (inputs.home() / "work").iterdir()] == ["run-another"]
+
+
+def test_the_programs_of_a_plan_are_searched_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    shutil.copy("/bin/cat", home / "prog")
+    (one,) = plan(program('command = "env A=1 ./prog x"', 'stdin = "in.txt"')).programs
+    assert programs.examined(one, home).missing == ("in.txt",)
+    (home / "in.txt").write_text("text")
+    assert programs.examined(one, home).obstacle is None
+    assert programs.examined(one, elsewhere).missing == ("./prog", "in.txt")
+
+
+@pytest.mark.parametrize(
+    "line", ["printf %s {data}/in", 'printf %s "{data}/in"', "printf %s '{data}/in'"]
+)
+@pytest.mark.parametrize("path", ["/a b/d", '/it\'s "x" $HOME `y`\\/d'])
+def test_a_shell_gets_a_path_with_blanks_as_it_is(line: str, path: str) -> None:
+    """The quotes around {data} were doubled, so that cat failed and wc counted 0 everywhere."""
+    made = places.in_line(line, {"data": path})
+    done = subprocess.run(["sh", "-c", made], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{path}/in"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("command = \"sh -c 'cat {data}/in | wc'\"",),
+        ("command = \"sqlite3 '.read {data}/in'\"",),
+        ("command = \"sh -c 'cat {data}/in'\"", "shell = true"),
+        ("command = 'cat \"$(ls {data}/in)\"'", "shell = true"),
+        ('command = """cat <<E\n{data}/in\nE"""', "shell = true"),
+        ('command = "true"', "prepare = \"sh -c 'ls {data}/in'\""),
+    ],
+)
+def test_a_path_that_no_quotes_protect_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: tuple[str, ...]
+) -> None:
+    (one,) = plan(program(*lines, 'file = { in = "x" }')).programs
+    monkeypatch.setattr(programs, "_is_here", lambda *_: True)
+    monkeypatch.setattr(programs, "diagnose", lambda *_: Diagnosis(()))
+    for name, refused in (("cache", False), ("ca che", True)):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        obstacle = programs.examined(one, tmp_path).obstacle or ""
+        assert ("set XDG_CACHE_HOME" in obstacle) == refused, obstacle
 
 
 @pytest.mark.parametrize("name", runs.shipped())
