@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cairn.model import Reported
+from cairn.model import LARGEST_NUMBER, Pattern, Reported
 from cairn.run import workloads
 
 TAIL_BYTES = 4096
 """The number of bytes at the end of stderr that are kept."""
+State = tuple[int, ...] | None
+"""The state of a file; None if there is none."""
 
 
 def reported(path: Path) -> tuple[Reported | None, str | None, str | None]:
@@ -42,6 +45,27 @@ def counted(errors: str) -> tuple[float | None, str]:
     return (float(counts[-1]) if counts else None), own_errors[-TAIL_BYTES:]
 
 
+def state(path: Path) -> State:
+    """The identity, size and times of a file, which any write changes; None if there is none."""
+    try:
+        now = path.stat()
+    except OSError:
+        return None
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+def unwritten(before: Mapping[Path, State]) -> str | None:
+    """The failure if a file is there as it was before the trial; None if all were written.
+
+    Such a file is that of an earlier trial. It is not removed before a trial, because it may be a
+    file of the user that the program changes.
+    """
+    for path, then in before.items():
+        if then is not None and state(path) == then:
+            return f"did not write {path}: it is as it was before"
+    return None
+
+
 def digest_of(files: Sequence[Path]) -> tuple[str | None, str | None]:
     """Returns the digest of all files together, or the failure if one is missing.
 
@@ -57,6 +81,39 @@ def digest_of(files: Sequence[Path]) -> tuple[str | None, str | None]:
     if len(digests) == 1:
         return digests[0], None
     return hashlib.sha256("\n".join(digests).encode()).hexdigest(), None
+
+
+def searched(
+    patterns: Sequence[Pattern], printed: Sequence[Path], first: str | None = None
+) -> tuple[dict[str, float], str | None]:
+    """The user's numbers in the output, and the failure if a pattern finds none.
+
+    first: a text in which a pattern is searched before it is searched in the output.
+    """
+    found: dict[str, float] = {}
+    if not patterns:
+        return found, None
+    text = "\n".join(path.read_text(encoding="utf-8", errors="surrogateescape") for path in printed)
+    for pattern in patterns:
+        matches = list(re.finditer(pattern.regex, first or "", re.MULTILINE))
+        matches = matches or list(re.finditer(pattern.regex, text, re.MULTILINE))
+        if not matches:
+            return found, f"printed nothing that matches --metric {pattern.name}"
+        last = matches[-1]
+        number = last[1] if last.re.groups else last[0]
+        try:
+            value = float(number.replace(",", "").replace("_", ""))
+            if not math.isfinite(value):
+                raise ValueError(number)
+            if abs(value) >= LARGEST_NUMBER:
+                return (
+                    found,
+                    f"printed {number}, but --metric {pattern.name} takes numbers below 10^15",
+                )
+            found[pattern.name] = value
+        except (ValueError, AttributeError):
+            return found, f"printed {number!r} where --metric {pattern.name} expects a number"
+    return found, None
 
 
 def tail(path: Path, limit: int = TAIL_BYTES) -> str:

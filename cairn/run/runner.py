@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import select
@@ -27,7 +26,6 @@ from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.memory import Memory, MemoryDivision
 from cairn.model import (
-    LARGEST_NUMBER,
     Contender,
     ProbeSummary,
     Proof,
@@ -215,15 +213,56 @@ class Runner:
             return self._trial(trial, watch, spare)
 
     def _trial(self, trial: Trial, watch: bool, spare: Spare | None) -> tuple[Sample, Trace]:
-        """The same as trial(). `spare` is the spare memory of a trial with the probe."""
+        """The same as trial(). `spare` is the spare memory of a trial with the probe.
+
+        The line `conclude` also runs if the trial ends early. Otherwise a server that `prepare`
+        started would go on after an interrupted run.
+        """
+        settings = self._of[trial.workload]
+        session = self._session(trial.workload)
+        written = {path: outputs.state(path) for path in self._written(trial.workload)}
+
+        def hook(name: str, line: str | None) -> None:
+            if line is not None:
+                self.hook(name, session.filled(line) if session else line)
+
+        try:
+            hook("prepare", settings.prepare)
+            found = self._prepared(trial, watch, spare, session, written)
+        except BaseException:
+            with contextlib.suppress(UsageError):
+                hook("conclude", settings.conclude)
+            raise
+        hook("conclude", settings.conclude)
+        return found
+
+    def _written(self, workload: int) -> list[Path]:
+        """The files of the program whose content is compared, beside its output."""
+        own = self._settings.workloads[workload].own
+        return [Path(self._settings.folder, path) for path in own.written]
+
+    def _prepared(
+        self,
+        trial: Trial,
+        watch: bool,
+        spare: Spare | None,
+        session: Session | None,
+        written: Mapping[Path, outputs.State],
+    ) -> tuple[Sample, Trace]:
+        """The trial between its preparation and its conclusion.
+
+        written: the states before the preparation of the files that the program has to write.
+        """
         settings, own = self._of[trial.workload], self._settings.workloads[trial.workload].own
         contender = self._contenders[trial.contender]
-        session = self._session(trial.workload)
         command = command_line(settings, trial.workload)
         if session is not None:
             command = session.filled_all(command)
-        if settings.prepare is not None:
-            self.hook("prepare", session.filled(settings.prepare) if session else settings.prepare)
+        stdin = settings.stdin
+        if own.stdin is not None:
+            stdin = str(Path(settings.folder, own.stdin))
+            if not os.access(stdin, os.R_OK):
+                raise UsageError(f"its standard input {stdin} cannot be read")
         report = self._scratch / "witness.jsonl"
         report.write_bytes(b"")
         series = self._scratch / "memory"
@@ -247,7 +286,7 @@ class Runner:
         options = [
             *("--memory", settings.memory),
             *("--memory-series", str(series)),
-            *("--stdin", settings.stdin),
+            *("--stdin", stdin),
             *("--stdout", str(stdout) if keep_output else "/dev/null"),
             *("--stderr", str(stderr)),
             *("--chdir", settings.folder),
@@ -300,10 +339,13 @@ class Runner:
         loaded = session.loaded if session is not None else None
         load = load_output.read(loaded.output) if loaded is not None else {}
         if failure is None and output is not None:
-            metrics, failure = self._search((output, stderr), loaded.output if loaded else None)
+            metrics, failure = outputs.searched(
+                self._settings.patterns, (output, stderr), loaded.output if loaded else None
+            )
             if settings.verify_output:
-                files = (output, *map(Path, own.written))
-                digest, problem = outputs.digest_of(files)
+                problem = outputs.unwritten(written)
+                if problem is None:
+                    digest, problem = outputs.digest_of((output, *written))
                 failure = failure or problem
         if failure is None and settings.reports:
             reported, digest, failure = outputs.reported(stdout)
@@ -311,10 +353,6 @@ class Runner:
             failure = (
                 f"failed in {units.percent(load_output.failed_share(load), signed=False)} of the "
                 "requests of the load"
-            )
-        if settings.conclude is not None:
-            self.hook(
-                "conclude", session.filled(settings.conclude) if session else settings.conclude
             )
         counters = {
             name: float(number) if number is not None else None
@@ -564,40 +602,6 @@ class Runner:
         if launched.exit_code not in settings.ok_exit:
             return f"failed with exit code {launched.exit_code}{why}"
         return unproven
-
-    def _search(
-        self, outputs: tuple[Path, ...], first: str | None = None
-    ) -> tuple[dict[str, float], str | None]:
-        """The user's numbers in the output, and the failure if a pattern finds none.
-
-        first: a text in which a pattern is searched before it is searched in the output.
-        """
-        found: dict[str, float] = {}
-        if not self._settings.patterns:
-            return found, None
-        text = "\n".join(
-            path.read_text(encoding="utf-8", errors="surrogateescape") for path in outputs
-        )
-        for pattern in self._settings.patterns:
-            matches = list(re.finditer(pattern.regex, first or "", re.MULTILINE))
-            matches = matches or list(re.finditer(pattern.regex, text, re.MULTILINE))
-            if not matches:
-                return found, f"printed nothing that matches --metric {pattern.name}"
-            last = matches[-1]
-            number = last[1] if last.re.groups else last[0]
-            try:
-                value = float(number.replace(",", "").replace("_", ""))
-                if not math.isfinite(value):
-                    raise ValueError(number)
-                if abs(value) >= LARGEST_NUMBER:
-                    return (
-                        found,
-                        f"printed {number}, but --metric {pattern.name} takes numbers below 10^15",
-                    )
-                found[pattern.name] = value
-            except (ValueError, AttributeError):
-                return found, f"printed {number!r} where --metric {pattern.name} expects a number"
-        return found, None
 
 
 def failed_before(trial: Trial, started_at: float, why: str) -> tuple[Sample, Trace]:

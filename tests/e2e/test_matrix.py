@@ -34,6 +34,11 @@ workload = "larson"
 arguments = "--threads {threads} --operations 5K"
 threads = [1, 2]
 
+[program.beside]
+command = "./prog"
+stdin = "in.txt"
+writes = ["out.txt"]
+
 [program.absent]
 command = "no-such-program"
 packages = ["no-such-package"]
@@ -42,8 +47,14 @@ packages = ["no-such-package"]
 
 @pytest.fixture
 def plan(cairn: Command, forward: Path) -> Path:
-    file = cairn.home / "small.toml"
+    """A plan in a folder of its own, in which its programs run."""
+    folder = cairn.home / "plans"
+    folder.mkdir()
+    file = folder / "small.toml"
     file.write_text(PLAN.replace("LIBRARY", str(forward)))
+    (folder / "in.txt").write_text("some text")
+    (folder / "prog").write_text("#!/bin/sh\ncat >out.txt\n")
+    (folder / "prog").chmod(0o755)
     return file
 
 
@@ -53,12 +64,12 @@ def test_a_plan_from_its_check_to_every_form_of_its_report(cairn: Command, plan:
     assert "no-such-program is not installed; Debian: apt-get install no-such-package" in (
         " ".join(checked.out.split())
     )
-    assert "4 of 5 programs, 2 contenders: system, other" in checked.out
+    assert "5 of 6 programs, 2 contenders: system, other" in checked.out
 
     ran = cairn("matrix", "run", plan)
     assert ran.code == 0, ran.err
     assert "absent is left out" in ran.err and "making the input lines" in ran.err
-    for name in ("sort", "copy", "larson/1", "larson/2"):
+    for name in ("sort", "copy", "larson/1", "larson/2", "beside"):
         assert name in ran.out
     assert cairn("report", "last").out == ran.out == cairn("matrix", "report").out
 
@@ -74,7 +85,9 @@ def test_a_plan_from_its_check_to_every_form_of_its_report(cairn: Command, plan:
         assert file.read_bytes().startswith(b"<?xml")
     assert "time ÷ other" in cairn("matrix", "report", "--between", "other", "system").out
     now = cairn("matrix", "status", "--json").json
-    assert (now["state"], now["rounds"], now["runs"]) == ("complete", 2, 16)
+    assert (now["state"], now["rounds"], now["runs"]) == ("complete", 2, 20)
+    cache = cairn.home / ".cache" / "cairn" / "matrix"
+    assert not list(cache.glob("work/*"))
 
     again = cairn("matrix", "run", plan, "--only", "larson", "-r", "1")
     assert again.code == 0 and "sort" not in again.out and "making" not in again.err
@@ -88,7 +101,7 @@ def test_an_interrupted_run_continues_with_the_same_plan(cairn: Command, plan: P
     samples = None
     for _ in range(600):
         samples = next(iter(cairn.results.glob("*/samples.jsonl")), None)
-        if samples is not None and len(samples.read_text().splitlines()) > 14:
+        if samples is not None and len(samples.read_text().splitlines()) > 17:
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
@@ -109,7 +122,7 @@ def test_an_interrupted_run_continues_with_the_same_plan(cairn: Command, plan: P
     process.communicate(timeout=60)
     trials = [json.loads(line)["trial"] for line in samples.read_text().splitlines()]
     counted = [(one["round"], one["position"]) for one in trials if one["round"]]
-    assert counted == [(1 + at // 8, at % 8) for at in range(len(counted))]
+    assert counted == [(1 + at // 10, at % 10) for at in range(len(counted))]
 
 
 def test_a_contender_that_prints_something_else_loses_its_cell(

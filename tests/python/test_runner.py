@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from cairn.model import Contender, Proof, Unreached
-from cairn.run.runner import Launched, memory_of, preload_environment, queued_ns
+from cairn.compare.plan import settings_of
+from cairn.errors import CairnError, UsageError
+from cairn.model import Contender, Proof, Settings, Trial, Unreached, Workload
+from cairn.own_settings import OwnSettings
+from cairn.run import outputs
+from cairn.run.runner import Launched, Runner, memory_of, preload_environment, queued_ns
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -91,6 +98,58 @@ def test_no_workload_starts_processes_or_makes_shared_memory() -> None:
             r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(",
             file.read_text(),
         )
+
+
+def a_runner(prepare: str | None, conclude: str | None) -> tuple[Runner, list[str]]:
+    """Returns a runner that runs no program, and the list to which it adds its hooks."""
+    runner = Runner.__new__(Runner)
+    own = OwnSettings(prepare=prepare, conclude=conclude)
+    settings = Settings(workloads=(Workload("p", ("p",), own=own),), folder="/", by_cell=True)
+    runner._settings, runner._of = settings, [settings_of(settings, 0)]
+    called: list[str] = []
+    runner.hook = lambda name, line: called.append(f"{name} {line}")  # type: ignore[method-assign]
+    return runner, called
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, UsageError("x"), CairnError("y"), None])
+def test_a_trial_that_ends_early_is_concluded(error: BaseException | None) -> None:
+    """A server that `prepare` had started went on for ever after an interrupted run."""
+    runner, called = a_runner("start", "end")
+
+    def prepared(*_: object) -> str:
+        called.append("trial")
+        if error is not None:
+            raise error
+        return "found"
+
+    runner._prepared = prepared  # type: ignore[method-assign, assignment]
+    with pytest.raises(BaseException) if error is not None else nullcontext():
+        runner._trial(Trial(1, 0, "fast", 0), False, None)
+    assert called == ["prepare start", "trial", "conclude end"]
+
+
+def test_a_preparation_that_fails_is_concluded() -> None:
+    runner, called = a_runner("start", "end")
+
+    def hook(name: str, line: str) -> None:
+        called.append(f"{name} {line}")
+        raise UsageError(f"the {name} command failed")
+
+    runner.hook = hook  # type: ignore[method-assign]
+    with pytest.raises(UsageError, match="the prepare command failed"):
+        runner._trial(Trial(1, 0, "fast", 0), False, None)
+    assert called == ["prepare start", "conclude end"]
+
+
+def test_a_file_of_an_earlier_trial_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    """A contender that wrote nothing passed with the file of the run before."""
+    file, missing = tmp_path / "out", tmp_path / "none"
+    file.write_text("text")
+    os.utime(file, (1, 1))
+    before = {path: outputs.state(path) for path in (file, missing)}
+    assert outputs.unwritten(before) == f"did not write {file}: it is as it was before"
+    file.write_text("text")
+    assert outputs.unwritten(before) is None
 
 
 FAST = Contender(
