@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cairn.model import NOT_SEEN, Sample, signal_name
+from cairn.model import NOT_SEEN, Contender, Run, Sample, signal_name
 
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
 """The signals that end a process because it did something wrong."""
@@ -283,3 +283,22 @@ def crashes_of(trials: Trials) -> str | None:
     if len(found) > _NAMED_MOST:
         named.append(f"{len(found) - _NAMED_MOST} more")
     return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def bases(run: Run, contender: Contender) -> tuple[str, ...]:
+    """The contenders with whose endings those of `contender` are compared.
+
+    They are the baseline, and for a contender that runs with the probe for --why also the baseline
+    with the probe.
+    """
+    baseline = next(one for one in run.contenders if one.name == run.baseline)
+    if not (run.settings.why and contender.probed):
+        return (run.baseline,)
+    twins = (
+        one.name
+        for one in run.contenders
+        if one.probed
+        and one.name != contender.name
+        and (one.preload, one.knobs) == (baseline.preload, baseline.knobs)
+    )
+    return (run.baseline, *twins)

@@ -21,7 +21,6 @@ from cairn.model import (
     COPY,
     INTERRUPTED,
     TIME_BUDGET,
-    Contender,
     Run,
     Sample,
     Settings,
@@ -31,8 +30,9 @@ from cairn.model import (
 )
 from cairn.run import batches, builds, stop_request, time_budget
 from cairn.run.observer import Observer, Progress
+from cairn.run.preparation import Preparations
 from cairn.run.proof import unproven
-from cairn.run.runner import Runner, failed_before
+from cairn.run.runner import Runner, Trace, failed_before
 from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
 
@@ -87,6 +87,7 @@ class Measurement:
         """(workload, contender) pairs that have been run."""
         self._failed: set[tuple[int, str]] = set()
         """(workload, contender) pairs with a failed trial."""
+        self._preparations = Preparations(tolerant=settings.by_cell)
         self._settled: dict[int, str] = {}
         """The workloads that need no more rounds, with the reason."""
         self._trial_s: dict[tuple[int, str], float] = {}
@@ -101,7 +102,7 @@ class Measurement:
         self._told_restored = False
         self._ends: dict[tuple[int, str], endings.Trials] = {}
         """By workload and contender: how the processes of its trials ended."""
-        self._bases = {one.name: _bases(run, one) for one in run.contenders}
+        self._bases = {one.name: endings.bases(run, one) for one in run.contenders}
         """By contender: the contenders with whose endings its own are compared."""
         self._forecasts: dict[int, tuple[int, rounds_needed.Forecast | None]] = {}
         """By workload: the last prediction of its number of rounds, and the number at that time."""
@@ -345,6 +346,8 @@ class Measurement:
             cell = trial.workload, trial.contender
             if trial.workload in self._settled or cell in self._failed:
                 continue
+            if self._preparations.leaves_out(trial):
+                continue
             if watch:
                 self._refuse_short_budget(trials[place:])
             if self._trial_s and not self._budget.left():
@@ -359,16 +362,19 @@ class Measurement:
 
     def _take(self, trial: Trial, *, watch: bool = False) -> None:
         self._observer.trial_begins(trial)
-        number = 1 if watch else self._repeats(trial)
         try:
-            sample, trace = (
-                self._runner.trial(trial, watch=watch)
-                if number == 1
-                else self._runner.batch(trial, number)
-            )
+            sample, trace = self._preparations.tried(lambda: self._one_trial(trial, watch=watch))
         except UsageError as error:
             if not self._run.settings.by_cell:
                 raise
+            workload = trial.workload
+            succeeded = any(cell[0] == workload for cell in self._first)
+            if self._preparations.may_go_on(trial, succeeded=succeeded):
+                name = self._run.settings.workloads[workload].name
+                self._observer.told(f"{name} is left out of this round: {error}")
+                return
+            # No allocator is preloaded in these lines, so the program is to blame.
+            trial = replace(trial, contender=self._run.baseline)
             sample, trace = failed_before(trial, time.time(), str(error))
         self._watch.refuse_changed()
         self._check_environment(sample)
@@ -387,6 +393,12 @@ class Measurement:
             if self._may_be_the_program(sample):
                 self._try_baseline_again(trial.workload)
             self._fail(sample, trace.stderr_tail)
+
+    def _one_trial(self, trial: Trial, *, watch: bool) -> tuple[Sample, Trace]:
+        number = 1 if watch else self._repeats(trial)
+        if number == 1:
+            return self._runner.trial(trial, watch=watch)
+        return self._runner.batch(trial, number)
 
     def _beside_successes(self, sample: Sample) -> Sample:
         """The sample. If the same contender had succeeded before, its failure says how often."""
@@ -736,25 +748,6 @@ class Measurement:
                 self._warm_bytes = min(int(peak * _WARM_SHARE), int(available * _WARM_LIMIT))
         if self._warm_bytes:
             self._observer.warmed(self._warm_bytes)
-
-
-def _bases(run: Run, contender: Contender) -> tuple[str, ...]:
-    """The contenders with whose endings those of `contender` are compared.
-
-    They are the baseline, and for a contender that runs with the probe for --why also the baseline
-    with the probe.
-    """
-    baseline = next(one for one in run.contenders if one.name == run.baseline)
-    if not (run.settings.why and contender.probed):
-        return (run.baseline,)
-    twins = (
-        one.name
-        for one in run.contenders
-        if one.probed
-        and one.name != contender.name
-        and (one.preload, one.knobs) == (baseline.preload, baseline.knobs)
-    )
-    return (run.baseline, *twins)
 
 
 def _cell(sample: Sample) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from support.plans import MIB, a_plan_run, a_trial
 from cairn.errors import Interrupted, UsageError
 from cairn.matrix import progress
 from cairn.model import Run, Sample, Trial
-from cairn.run import builds, measure
+from cairn.run import builds, measure, preparation
 from cairn.run.observer import Progress
 from cairn.run.runner import Trace
 from cairn.run.store import Folder
@@ -159,7 +159,11 @@ def test_a_program_that_fails_under_the_baseline_leaves_the_others(
     assert "fails under system" in folder.stopped()
 
 
-def test_a_preparation_that_fails_ends_its_program_alone(measured: Callable[..., Folder]) -> None:
+def test_a_preparation_that_fails_ends_its_program_alone(
+    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
+
     def outcome(trial: Trial) -> Sample:
         if trial.workload == 2:
             raise UsageError("the prepare command failed with exit code 1")
@@ -169,6 +173,59 @@ def test_a_preparation_that_fails_ends_its_program_alone(measured: Callable[...,
     (first, *_) = [s for s in folder.samples() if s.trial.workload == 2]
     assert first.failure == "cannot be run: the prepare command failed with exit code 1"
     assert {one.workload for one in trials(folder) if one.round} == {0, 1}
+
+
+def test_a_preparation_that_fails_once_costs_nothing(
+    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
+    failed: set[Trial] = set()
+
+    def outcome(trial: Trial) -> Sample:
+        if trial.round == 2 and trial not in failed:
+            failed.add(trial)
+            raise UsageError("the prepare command failed with exit code 1")
+        return fine(trial)
+
+    assert trials(measured(a_run(1), outcome)) == trials(measured(a_run(2)))
+
+
+def test_a_trial_that_cannot_be_prepared_costs_a_round_of_its_program(
+    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port that was still in use took the mean of the contender for the whole plan."""
+    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
+
+    def outcome(trial: Trial) -> Sample:
+        if (trial.workload, trial.contender, trial.round) == (1, "y", 2):
+            raise UsageError("the conclude command failed with exit code 1")
+        return fine(trial)
+
+    folder = measured(a_run(), outcome)
+    assert [s.failure for s in folder.samples() if s.failure] == []
+    found = [one for one in trials(folder) if one.round]
+    complete = {
+        number: {name for name in CONTENDERS if (1, name, number) in cells}
+        for cells in [{(one.workload, one.contender, one.round) for one in found}]
+        for number in range(1, 6)
+    }
+    assert [n for n, names in complete.items() if len(names) == 4] == [1, 3, 4, 5]
+    assert max(one.round for one in found if one.workload != 1) == 4
+
+
+def test_a_program_that_can_no_longer_be_prepared_is_to_blame_itself(
+    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
+
+    def outcome(trial: Trial) -> Sample:
+        if trial.workload == 1 and trial.round > 1:
+            raise UsageError("the prepare command failed with exit code 1")
+        return fine(trial)
+
+    bad = [s for s in measured(a_run(), outcome).samples() if s.failure]
+    assert {(s.trial.workload, s.trial.contender) for s in bad} == {(1, "system")}
+    assert (bad[0].failure or "").startswith("cannot be run: the prepare command failed")
 
 
 def test_another_output_than_under_the_baseline_is_a_failure(

@@ -1,0 +1,61 @@
+"""Decides what a failed `prepare` or `conclude` of a plan costs: a retry, a round, or the program.
+
+No allocator is preloaded in these lines, so no contender is to blame for their failure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from cairn.errors import UsageError
+from cairn.model import Trial
+
+_PAUSE_S = 1.0
+"""The time before such a trial is tried once more: a port may still be in use, for example."""
+_ROUNDS_MOST = 2
+"""The number of rounds of a program that may be left out. The next failure ends the program."""
+
+T = TypeVar("T")
+
+
+class Preparations:
+    """The trials of a run that could not be prepared or concluded."""
+
+    def __init__(self, *, tolerant: bool) -> None:
+        self._tolerant = tolerant
+        """Whether a failure costs less than the run."""
+        self._failures: dict[int, int] = {}
+        """By workload: the number of trials that failed twice."""
+        self._shortened: set[tuple[int, int]] = set()
+        """(workload, round) pairs of which the rest is left out."""
+
+    def tried(self, run: Callable[[], T]) -> T:
+        """Runs a trial, and runs it once more if it could not be prepared or concluded."""
+        try:
+            return run()
+        except UsageError:
+            if not self._tolerant:
+                raise
+        time.sleep(_PAUSE_S)
+        return run()
+
+    def leaves_out(self, trial: Trial) -> bool:
+        """Whether the trial belongs to a round of which the rest is left out."""
+        return (trial.workload, trial.round) in self._shortened
+
+    def may_go_on(self, trial: Trial, *, succeeded: bool) -> bool:
+        """Notes a trial that failed twice. Returns whether its program may go on.
+
+        If so, the rest of the program's round is left out. A later round is measured in its place.
+
+        succeeded: whether a trial of the program has succeeded before.
+        """
+        failures = self._failures.get(trial.workload, 0) + 1
+        self._failures[trial.workload] = failures
+        if not succeeded or failures > _ROUNDS_MOST:
+            return False
+        if trial.round:  # the trials of the warm-up are no round
+            self._shortened.add((trial.workload, trial.round))
+        return True
