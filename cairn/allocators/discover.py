@@ -8,6 +8,7 @@ distribution's package database, since the file names of most libraries do not c
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fnmatch
 import glob
 import hashlib
@@ -418,6 +419,29 @@ def write_record(folder: Path, values: Mapping[str, str]) -> None:
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def put_in_place(fresh: Path, final: Path) -> None:
+    """Puts the folder `fresh` in the place of `final`, which may exist.
+
+    An interruption leaves the old folder or the new one in this place. On a file system that cannot
+    exchange two folders in one step, it may leave neither.
+    """
+    if not _exchanged(fresh, final):
+        remove_folder(final)
+        os.rename(fresh, final)
+    shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchanges two folders in one step; returns False if that is not possible here."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):  # the C library does not have it
+        return False
+    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    done: int = rename(here, os.fsencode(one), here, os.fsencode(other), both)
+    return done == 0
 
 
 def remove_folder(folder: Path) -> None:

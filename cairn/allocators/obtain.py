@@ -366,8 +366,7 @@ def _keep(
             record["licence"] = entry.licence
         discover.write_record(fresh, record)
         final = home / f"{source.version}+source"
-        discover.remove_folder(final)
-        os.rename(fresh, final)
+        discover.put_in_place(fresh, final)
         return final
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -9,21 +9,19 @@ checkout stays as it is, and a later change of the checkout does not change the 
     cache/<name>/<version>+own/    a library with a version, and its record
 
 The folder of a library is put in place by a rename, after the library has been checked. So a build
-that fails or is interrupted registers nothing.
+that fails or is interrupted registers nothing, and an earlier library stays.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import tarfile
 import tempfile
 import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.allocators import discover
+from cairn.allocators import archives, discover
 from cairn.allocators.catalog import Found, is_typable, load_catalog
 from cairn.allocators.discover import file_sha256
 from cairn.allocators.register import OWN, holding_lock
@@ -129,6 +127,10 @@ def _refuse(wanted: OwnSource, cache: Path) -> None:
         raise UsageError(
             f"{wanted.place}: no such file or folder; give the source's path to --from."
         )
+    if not (os.path.isdir(wanted.place) or os.path.isfile(wanted.place)):
+        raise UsageError(
+            f"{wanted.place} is neither a folder nor a file; give the source's path to --from."
+        )
 
 
 def _bring(wanted: OwnSource, work: Path) -> Path:
@@ -150,23 +152,7 @@ def _bring(wanted: OwnSource, work: Path) -> Path:
             ) from None
         return target
     target.mkdir()
-    try:
-        if zipfile.is_zipfile(wanted.place):
-            with zipfile.ZipFile(wanted.place) as packed:
-                packed.extractall(target)
-        else:
-            with tarfile.open(wanted.place) as archive:
-                if hasattr(tarfile, "data_filter"):
-                    archive.extraction_filter = tarfile.data_filter
-                archive.extractall(target)
-    except tarfile.ReadError:
-        raise UsageError(
-            f"{wanted.place} is no archive that can be read; give a folder, a tar or a zip file."
-        ) from None
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError) as error:
-        raise UsageError(
-            f"{wanted.place} cannot be unpacked ({error}); give a folder, or pack it again."
-        ) from None
+    archives.unpack(wanted.place, target)
     inside = list(target.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
 
@@ -205,7 +191,10 @@ def _library(wanted: OwnSource, source: Path, log: Path) -> Path:
                 f"--library. The output of the build is in {log}."
             )
         return given
-    named = {path.resolve() for path in sorted(source.rglob("*.so*")) if path.is_file()}
+    root = source.resolve()
+    found = {path.resolve() for path in sorted(source.rglob("*.so*")) if path.is_file()}
+    # A link that leaves the source, such as one to the C library, is nothing that was built.
+    named = {path for path in found if path.is_relative_to(root)}
     made = sorted(path for path in named if discover.is_usable_here(path))
     if len(made) == 1:
         return made[0]
@@ -214,7 +203,7 @@ def _library(wanted: OwnSource, source: Path, log: Path) -> Path:
             f"the build of {wanted.title} made no library that defines malloc; let --build make "
             f"the library that is preloaded. The output of the build is in {log}."
         )
-    names = ", ".join(str(path.relative_to(source.resolve())) for path in made[:_NAMED_MOST])
+    names = ", ".join(str(path.relative_to(root)) for path in made[:_NAMED_MOST])
     more = ", …" if len(made) > _NAMED_MOST else ""
     raise UsageError(
         f"the build made {len(made)} libraries that define malloc ({names}{more}); "
@@ -257,8 +246,7 @@ def _keep(wanted: OwnSource, built: Path, home: Path) -> Path:
             record["sha256"] = file_sha256(place)
         discover.write_record(fresh, record)
         final = home / (f"{wanted.version}{OWN}" if wanted.version else discover.ADDED)
-        discover.remove_folder(final)
-        os.rename(fresh, final)
+        discover.put_in_place(fresh, final)
         return final
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

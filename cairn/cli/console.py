@@ -206,9 +206,11 @@ def emit(content: str | bytes, out: Path | None, force: bool) -> None:
 
 
 def fail(error: BaseException, code: int) -> NoReturn:
-    """Prints the error as one sentence and exits with `code`."""
+    """Prints the error as one sentence, or as the lines that it has, and exits with `code`."""
     console = stderr()
-    console.print(on_screen(console, "✘ ", str(error)), markup=False, style="red")
+    for place, line in enumerate(getattr(error, "lines", (str(error),))):
+        sign = "  " if place else "✘ "
+        console.print(on_screen(console, sign, line), markup=False, style="red")
     sys.exit(code)
 
 

@@ -28,6 +28,8 @@ KINDS: tuple[Kind, ...] = ("program", "kernel", "workload")
 
 ROUNDS = 10
 TIMEOUT_S = 120.0
+_SECONDS_MOST = 1_000_000
+"""The longest expected time of a run: about 12 days."""
 PLACES = ("threads", "data", "work", "port")
 """The names that stand in braces in the lines of a program."""
 CATALOGS = ("suite", "quick")
@@ -135,7 +137,8 @@ class BrokenPlan(UsageError):
         self.mistakes = tuple(sorted(mistakes, key=lambda one: one.line))
         lines = [f"{name}:{one.line}: {one.says}" for one in self.mistakes]
         count = units.counted(len(lines), "mistake")
-        super().__init__("\n".join([*lines, f"the plan has {count}, and nothing was run"]))
+        self.lines = (*lines, f"the plan has {count}, and nothing was run")
+        super().__init__("\n".join(self.lines))
 
 
 def read(text: str, name: str) -> MeasurementPlan:
@@ -145,16 +148,27 @@ def read(text: str, name: str) -> MeasurementPlan:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"line (\d+)", str(error))
-        reason = re.sub(r" \(at .*\)$", "", str(error))
-        line = int(place[1]) if place else len(text.splitlines()) or 1
-        raise BrokenPlan(name, [Mistake(line, f"this is not TOML: {reason}")]) from None
+    except (ValueError, RecursionError) as error:
+        raise BrokenPlan(name, [_unreadable(text, error)]) from None
     reader = _Reader(lines_of(text))
     plan = reader.plan(document)
     if reader.mistakes or plan is None:
         raise BrokenPlan(name, reader.mistakes)
     return plan
+
+
+def _unreadable(text: str, error: ValueError | RecursionError) -> Mistake:
+    """The mistake for which tomllib cannot read the text."""
+    if isinstance(error, RecursionError):
+        return Mistake(1, "its lists and tables are nested too deeply")
+    if not isinstance(error, tomllib.TOMLDecodeError):
+        digits = re.search(r"[\d_]{1000}", text)  # Python refuses numbers of thousands of digits
+        line = text.count("\n", 0, digits.start()) + 1 if digits else 1
+        return Mistake(line, "a number has too many digits")
+    place = re.search(r"line (\d+)", str(error))
+    reason = re.sub(r" \(at .*\)$", "", str(error))
+    line = int(place[1]) if place else len(text.splitlines()) or 1
+    return Mistake(line, f"this is not TOML: {reason}")
 
 
 _PLAN_KEYS = {
@@ -201,6 +215,7 @@ class _Reader:
         for key in document:
             if key not in ("plan", "program"):
                 self._wrong((key,), f"there is no table [{key}]{_close(key, ('plan', 'program'))}")
+        self._check_characters((), document)
         head = document.get("plan")
         if not isinstance(head, dict):
             self._wrong((), "the table [plan] is missing")
@@ -225,6 +240,20 @@ class _Reader:
             seed=seed,
             notes=tuple(self._texts(("plan", "notes"), values.get("notes", []))),
         )
+
+    def _check_characters(self, path: KeyPath, value: Any) -> None:
+        """Notes each text that no program can be given. The content of a file may be any text."""
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if path[:1] + path[2:] != ("program", "file"):
+                    self._check_characters((*path, key), inner)
+        elif isinstance(value, list):
+            for inner in value:
+                self._check_characters(path, inner)
+        elif isinstance(value, str) and "\0" in value:
+            self._wrong(
+                path, f"'{path[-1]}' has the character U+0000, which no program can be given"
+            )
 
     def _typed(
         self, path: KeyPath, table: Mapping[str, Any], keys: Mapping[str, type]
@@ -350,8 +379,10 @@ class _Reader:
             self._wrong((*path, "kind"), f"'kind' must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
         if kind == "kernel" and not values.get("note"):
             self._wrong(path, "a kernel needs a 'note' that says what its pattern is taken from")
-        if values.get("seconds", 1) <= 0:
-            self._wrong((*path, "seconds"), "'seconds' must be above 0")
+        if not 0 < values.get("seconds", 1) <= _SECONDS_MOST:
+            self._wrong(
+                (*path, "seconds"), f"'seconds' must lie above 0 and be at most {_SECONDS_MOST:,}"
+            )
         made = PlannedProgram(
             name=name, table=name, command=command, workload=workload,
             arguments=values.get("arguments"), shell=values.get("shell", False), kind=kind,
@@ -390,6 +421,7 @@ class _Reader:
             for key in _ONLY_COMMANDS:
                 if key in values:
                     self._wrong((*path, key), f"a workload of the catalog has no '{key}'")
+            self._split((*path, "arguments"), values.get("arguments", ""), "the arguments")
         elif "arguments" in values:
             self._wrong(
                 (*path, "arguments"), "'arguments' belong to a 'workload'; write them in 'command'"
@@ -405,15 +437,23 @@ class _Reader:
             return
         if shell:
             return
-        try:
-            shlex.split(line)
-        except ValueError as error:
-            self._wrong(path, f"the command cannot be split into words: {error}")
+        words = self._split(path, line, "the command")
+        if words is None:
+            return
+        if not words[0]:
+            self._wrong(path, "the name of the program is empty")
             return
         plain = re.sub(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", "", line, flags=re.DOTALL)
         found = _OPERATOR.search(plain)
         if found is not None:
             self._wrong(path, f"{found[0]} belongs to a shell: add 'shell = true', or quote it")
+
+    def _split(self, path: KeyPath, line: str, what: str) -> list[str] | None:
+        try:
+            return shlex.split(line)
+        except ValueError as error:
+            self._wrong(path, f"{what} cannot be split into words: {error}")
+            return None
 
     def _inputs(self, path: KeyPath, values: Mapping[str, Any]) -> dict[str, str]:
         found = {}

@@ -1,0 +1,93 @@
+"""Unpacks an archive of the user: tar with any compression, or zip.
+
+An archive may be damaged or hostile. It writes nothing outside of its folder, and any fault of it
+is one sentence. The checksum of the whole stream is always checked, which tarfile does not do.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+from cairn.errors import UsageError
+
+_OF_THE_ARCHIVE = (
+    errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.ELOOP,
+    errno.ENOENT,
+)  # fmt: skip
+"""System errors for which the names in the archive are to blame."""
+_AT_ONCE = 1 << 20
+_LINK_MOST = 4096
+"""The longest target of a link."""
+
+
+def unpack(place: str, target: Path) -> None:
+    """Unpacks the archive `place` into the folder `target`.
+
+    Raises UsageError for a file that is no archive, or that cannot be unpacked, and OSError if the
+    disk refuses.
+    """
+    try:
+        try:
+            archive = tarfile.open(place)  # noqa: SIM115 - closed below
+        except tarfile.ReadError:
+            if not zipfile.is_zipfile(place):
+                raise UsageError(
+                    f"{place} is no archive that can be read; give a folder, a tar or a zip file."
+                ) from None
+            _unpack_zip(place, target)
+        else:
+            with archive:
+                _unpack_tar(archive, target)
+    except UsageError:
+        raise
+    except OSError as error:
+        # The decompressors raise it without a number for damaged data.
+        if error.errno is not None and error.errno not in _OF_THE_ARCHIVE:
+            raise
+        raise _cannot(place, error) from None
+    except Exception as error:
+        # Damaged data make the decompressors and tarfile raise errors of a dozen kinds.
+        raise _cannot(place, error) from None
+
+
+def _cannot(place: str, error: Exception) -> UsageError:
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return UsageError(f"{place} cannot be unpacked ({reason}); give a folder, or pack it again.")
+
+
+def _unpack_tar(archive: tarfile.TarFile, target: Path) -> None:
+    if hasattr(tarfile, "data_filter"):
+        archive.extraction_filter = tarfile.data_filter
+    archive.extractall(target)
+    # tarfile stops at the end mark. The checksum of a compressed stream lies behind it.
+    while archive.fileobj is not None and archive.fileobj.read(_AT_ONCE):
+        pass
+
+
+def _unpack_zip(place: str, target: Path) -> None:
+    """Unpacks files with their permissions to execute, and symbolic links; zipfile drops both."""
+    links: list[tuple[Path, str]] = []
+    with zipfile.ZipFile(place) as packed:
+        for entry in packed.infolist():
+            path = Path(packed.extract(entry, target))
+            mode = entry.external_attr >> 16
+            if stat.S_ISLNK(mode) and entry.file_size <= _LINK_MOST:
+                links.append((path, os.fsdecode(packed.read(entry))))
+            elif path.is_file() and mode & 0o111:
+                path.chmod(0o755)
+    # Links are made at the end, so that no file is written through one.
+    root = os.path.realpath(target)
+    for path, text in links:
+        path.unlink()
+        os.symlink(text, path)
+    for path, text in links:
+        if not Path(os.path.realpath(path)).is_relative_to(root):
+            raise UsageError(
+                f"{place} cannot be unpacked (its link {text} leads outside); give a folder, or "
+                "pack it again."
+            )
