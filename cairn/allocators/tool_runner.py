@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import select
 import shutil
 import signal
@@ -30,6 +31,9 @@ REPORT_EVERY_S = 10.0
 
 _OUTPUT_MAX = 1024 * 1024
 """The most bytes of a tool's output that are kept."""
+
+_ERROR = re.compile(r"\berror(?:\[\w+\])?\s*:", re.IGNORECASE)
+_ERROR_WORD = re.compile(r"(?<![-\w/=.])error(?![-\w/=.])", re.IGNORECASE)
 
 _GROUP_GONE_S = 2.0
 """The time to wait until a killed process group is gone."""
@@ -74,10 +78,16 @@ class Failed(Exception):
 
     @property
     def reason(self) -> str:
-        """The first line of output that contains "error", else the last line."""
+        """The first line of output with "error:", else with the word "error", else the last one.
+
+        The command of a compiler is often printed before its message, and may have -Werror.
+        """
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        last = lines[-1] if lines else str(self)
-        return next((line for line in lines if "error" in line.lower()), last)[:200]
+        for pattern in (_ERROR, _ERROR_WORD):
+            found = next((line for line in lines if pattern.search(line)), None)
+            if found is not None:
+                return found[:200]
+        return (lines[-1] if lines else str(self))[:200]
 
 
 def find_tool(name: str) -> str | None:
@@ -203,30 +213,45 @@ def run_tool(
                 written, moved = now_written, time.monotonic()
             if time.monotonic() - moved > stall_s:
                 raise Stalled
-        return process.wait(timeout=stall_s), output.decode("utf-8", "replace")
-    except subprocess.TimeoutExpired:
-        raise Stalled from None
+        for _ in range(max(1, round(stall_s / 0.01))):
+            if _has_ended(process):
+                break
+            time.sleep(0.01)
+        else:
+            raise Stalled
+        _end(process)
+        return process.returncode, output.decode("utf-8", "replace")
     finally:
         _end(process)
         process.stdout.close()
 
 
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process has ended. It is not reaped, so that its number stays that of its group.
+
+    The process must not have been reaped before.
+    """
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, process.pid, options) is not None
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kills the process group and waits until all its processes are gone.
 
-    After that, no process of the group writes to a file. The function waits for at most
-    _GROUP_GONE_S; if it returns for this reason, a process of the group may still write.
+    A process that has ended by itself may have left others in the background, so its group is
+    killed, too. After that, no process of the group writes to a file. The function waits for at
+    most _GROUP_GONE_S; if it returns for this reason, a process of the group may still write.
     """
-    if process.poll() is not None:
+    if process.returncode is not None:
         return
     deadline = time.monotonic() + _GROUP_GONE_S
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         while time.monotonic() < deadline:
             os.killpg(process.pid, 0)
             time.sleep(0.01)
-    process.wait()
 
 
 def bytes_below(folder: Path) -> int:
@@ -274,8 +299,9 @@ def run_tasks(
                 running[task] = _start(task, environment)
             time.sleep(0.02)
             for task, (process, output) in list(running.items()):
-                if process.poll() is None:
+                if not _has_ended(process):
                     continue
+                _end(process)
                 text = _read_all(output)
                 del running[task]
                 with log.open("a", encoding="utf-8") as file:
@@ -318,6 +344,14 @@ def _start(task: Task, environment: Mapping[str, str]) -> tuple[subprocess.Popen
 
 
 def _read_all(output: IO[bytes]) -> str:
+    """Returns the output; of a long one, its beginning and its end, where the reasons are."""
     with output:
+        size = output.seek(0, os.SEEK_END)
         output.seek(0)
-        return output.read(_OUTPUT_MAX).decode("utf-8", "replace")
+        if size <= _OUTPUT_MAX:
+            return output.read().decode("utf-8", "replace")
+        half = _OUTPUT_MAX // 2
+        begin = output.read(half)
+        output.seek(size - half)
+        parts = (begin, b"\n(%d bytes are left out)\n" % (size - 2 * half), output.read())
+        return b"".join(parts).decode("utf-8", "replace")

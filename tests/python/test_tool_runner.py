@@ -148,6 +148,51 @@ def test_at_most_the_given_number_of_tasks_run_at_once_in_order(tmp_path: Path) 
             assert [line[-1] for line in lines if line.startswith("$")] == ["0", "1", "2", "3"]
 
 
+def test_a_process_in_the_background_ends_with_its_tool(tmp_path: Path) -> None:
+    """It went on, and wrote into a folder that was being removed."""
+    tool = program(
+        tmp_path / "tool", f"sleep 1000 >/dev/null 2>&1 </dev/null & echo $! >{tmp_path}/child"
+    )
+    assert tool_runner.run_tool([str(tool)], tmp_path, 60) == (0, "")
+    assert not alive(tmp_path / "child")
+    (tmp_path / "child").unlink()
+    tool_runner.run_tasks(
+        [Task((str(tool),), tmp_path)], 1, os.environ, tmp_path / "log", lambda _: None
+    )
+    assert not alive(tmp_path / "child")
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (
+            "gcc -Wall -Werror -c x.c\nx.c:1: fatal error: no y.h\nmore",
+            "x.c:1: fatal error: no y.h",
+        ),
+        ("cc -c error.c\nerror[E1]: bad\n", "error[E1]: bad"),
+        ("gcc -Werror=all x.c\nld: cannot find -lz", "ld: cannot find -lz"),
+        ("CMake Error at x.txt:3\nmore", "CMake Error at x.txt:3"),
+        ("make -f error/x -k--no-error\nstopped", "stopped"),
+        ("", "x failed with status 1"),
+    ],
+)
+def test_the_reason_of_a_failed_build_is_no_command_of_a_compiler(output: str, reason: str) -> None:
+    assert Failed(("x",), 1, output).reason == reason
+
+
+def test_the_end_of_a_long_output_is_kept(tmp_path: Path) -> None:
+    tool = program(
+        tmp_path / "tool",
+        "echo first; head -c 1500000 /dev/zero | tr '\\0' x; echo; echo last; false",
+    )
+    with pytest.raises(Failed) as caught:
+        tool_runner.run_tasks(
+            [Task((str(tool),), tmp_path)], 1, os.environ, tmp_path / "log", lambda _: None
+        )
+    assert caught.value.output.startswith("first\n") and caught.value.reason == "last"
+    assert "bytes are left out" in (tmp_path / "log").read_text()
+
+
 def test_the_first_task_that_fails_ends_the_others(tmp_path: Path) -> None:
     slow = program(tmp_path / "slow", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
     bad = program(
