@@ -244,6 +244,8 @@ def _ratio(
     if not totals[below]:
         return None
     value = totals[above] / totals[below] * unit
+    if unit <= 1 < value:  # a share that cannot be: the file was forged
+        return None
     if part >= 1:
         return Figure(value, value, value)
     if not len(pages):
@@ -308,7 +310,7 @@ def _neighbours(entries: Records) -> Neighbours:
     return Neighbours(
         sampled=len(entries),
         straddling=_share(lines > -(-size // LINE_BYTES)),
-        distance_bytes=_median(np.abs(away).astype(float)),
+        distance_bytes=_median(np.abs(away.astype(float))),
         same_line=_share(same_line),
         next_line=_share(next_line),
         same_page=_share(same_page),
@@ -336,6 +338,8 @@ def _set_share(found: np.void) -> Figure | None:
     shares = []
     for half in (0, 1):
         chosen, other = slice(half, None, 2), slice(1 - half, None, 2)
+        if not weight[other].sum():  # the file was forged: it says that no block was sampled
+            return None
         fullest = int(np.bincount(places[chosen], weight[chosen], 64).argmax())
         shares.append(float(weight[other][places[other] == fullest].sum() / weight[other].sum()))
     value = sum(shares) / 2

@@ -21,7 +21,8 @@ ALLOCATIONS = ("new", "reused", "untold")
 _PREFIX = "cairn_path_"
 _OWN = ("libcairn-instructions.so", "libcairn-witness.so")
 """Libraries of cairn, whose instructions are not the program's."""
-_COST = re.compile(r"[+*\-0-9]\S* (\d+)$")
+_CALLS = re.compile(r"calls=(\d{1,18}) ")
+_COST = re.compile(r"[+*\-0-9]\S* (\d{1,18})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,15 @@ class PathInstructions:
         return total
 
 
+class Damaged(Exception):
+    """Callgrind cannot have written this line; the text is the line."""
+
+
 def parsed(files: Iterable[Iterable[str]], accounts: Sequence[Account]) -> PathInstructions:
-    """The sum of callgrind's files, each given by its lines.
+    """The sum of callgrind's files, each given by its lines. The files are read one by one.
 
     A process that executed no instruction is left out, such as one in which counting never began.
+    Raises Damaged for a file that is cut off.
     """
     paths: dict[tuple[str, str], PathCount] = {}
     program = processes = 0
@@ -127,7 +133,9 @@ def _one(lines: Iterable[str], paths: dict[tuple[str, str], PathCount]) -> int:
         elif line.startswith("cob="):
             _named(objects, line[4:])
         elif line.startswith("calls="):
-            calls = int(line[6:].split()[0])
+            if (number_of := _CALLS.match(line)) is None:
+                raise Damaged(line)
+            calls = int(number_of[1])
     return program
 
 

@@ -290,8 +290,12 @@ def gather(
     tree = tree or _read_tree(folder)
     clock = tree.clock if tree is not None else None
     largest = found.largest
-    lies = layout_of(folder, largest.pid, largest.begin_ns)
-    return replace(found, tree=tree, clock=clock, layout=lies)
+    lies, problem = None, None
+    try:
+        lies = layout_of(folder, largest.pid, largest.begin_ns)
+    except CairnError as error:
+        problem = str(error)
+    return replace(found, tree=tree, clock=clock, layout=lies, layout_problem=problem)
 
 
 def _escaped(text: str) -> str:

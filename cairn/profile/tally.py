@@ -586,6 +586,9 @@ class Profile:
     """None if the kernel's clock was not asked for."""
     layout: Layout | None = None
     """Where the blocks of the process with the most live bytes lie; None if not recorded."""
+    layout_problem: str | None = None
+    """Why the file of where blocks lie cannot be read, as a sentence; None if there is no reason.
+    """
 
     @property
     def missing(self) -> tuple[Missing, ...]:

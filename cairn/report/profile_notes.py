@@ -71,6 +71,8 @@ def notes(profile: Profile) -> Iterator[str]:
             f"{units.time(profile.window.after_ns)} after the program's start; {UNKNOWN} for a "
             "longest time means that it did not occur in that period"
         )
+    if profile.layout_problem is not None:
+        yield f"▲ where blocks lie is not shown: {printable(profile.layout_problem)}"
     tally, processes = profile.tally, profile.processes
     total = lines(profile)[-1]
     gaps = sorted({process.gap for process in processes})

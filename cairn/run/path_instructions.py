@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cairn import native
 from cairn.errors import CairnError, ContenderFailed
 from cairn.model import Contender
-from cairn.profile.path_instructions import Account, PathInstructions, parsed
+from cairn.profile.path_instructions import Account, Damaged, PathInstructions, parsed
 from cairn.run import foreground
 from cairn.run.proof import not_behind
 from cairn.run.runner import real_path
@@ -88,17 +88,30 @@ def counted(contender: Contender, folder: Path) -> PathInstructions:
             problem = not_behind(contender, one.program, one.owner, real_path)
             if problem is not None:
                 raise ContenderFailed(problem)
-    files = [file.open(encoding="utf-8", errors="replace") for file in _counts(folder)]
     try:
-        found = parsed(files, accounts)
-    finally:
-        for file in files:
-            file.close()
+        found = parsed(map(_lines, _counts(folder)), accounts)
+    except Damaged:
+        raise CairnError(
+            f"a file of valgrind is cut off; is there room left in {folder.parent}?"
+        ) from None
     if not found.processes:
         raise CairnError(
             f"valgrind counted no instructions under {contender.title}{_last_words(folder)}"
         )
     return found
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """The lines of a file, which is open only meanwhile: there is one for each process.
+
+    Raises Damaged if its end is missing.
+    """
+    last = ""
+    with file.open(encoding="utf-8", errors="replace") as opened:
+        for last in opened:
+            yield last
+    if last and not last.endswith("\n"):
+        raise Damaged(last)
 
 
 def _counts(folder: Path) -> list[Path]:

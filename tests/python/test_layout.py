@@ -15,6 +15,7 @@ from cairn.errors import CairnError
 from cairn.profile import layout
 from cairn.profile.layout import Figure
 from cairn.profile.reader import gather
+from cairn.report import profile_notes
 from cairn.report.layout_table import layout_table, rows
 
 TRIES = 400
@@ -93,6 +94,33 @@ def test_no_number_in_a_file_makes_the_reader_fail(tmp_path: Path) -> None:
         assert found is not None
         for row in rows(found):
             assert row.figure.low <= row.figure.value <= row.figure.high
+
+
+def test_blocks_of_which_none_was_sampled_have_no_fullest_set() -> None:
+    """The share of such a forged file was NaN, which JSON does not have."""
+    file = made()
+    blocks = file["blocks"][0][1][:100]
+    blocks["bytes"], blocks["address"] = 8192, np.arange(100) * 4096
+    with np.errstate(all="raise"):
+        assert layout.layout(file[0]).set_share is None
+    file["seen"] = 1
+    assert layout.layout(file[0]).set_share is not None
+
+
+def test_a_share_above_one_is_not_shown() -> None:
+    file = made()
+    file["totals"]["bytes"] = 16 * 4096 + 1
+    found = layout.layout(file[0])
+    assert found.page_use is None and found.active_conflicts is not None
+
+
+def test_a_damaged_file_costs_its_table_alone(tmp_path: Path) -> None:
+    Made().write(tmp_path)
+    (tmp_path / f"{PID}.1.layout").write_bytes(made().tobytes()[:5000])
+    found = gather(tmp_path)
+    assert found.layout is None
+    (note,) = [note for note in profile_notes.notes(found) if "blocks lie" in note]
+    assert note.startswith("▲ where blocks lie is not shown: ") and "it is cut off" in note
 
 
 def test_the_interval_of_a_ratio_holds_the_truth_of_unequal_regions() -> None:

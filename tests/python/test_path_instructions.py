@@ -5,13 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import resource
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from cairn.profile.path_instructions import Account, PathCount, PathInstructions, parsed
+from cairn.errors import CairnError
+from cairn.model import Contender
+from cairn.profile.path_instructions import Account, Damaged, PathCount, PathInstructions, parsed
 from cairn.report import path_instructions as reporting
 from cairn.report.view import View
+from cairn.run.path_instructions import counted
 
 FILE = """\
 version: 1
@@ -75,6 +81,34 @@ def test_the_allocators_instructions_are_those_of_the_calls_from_each_path() -> 
 
 def test_the_programs_instructions_leave_out_the_counting_library() -> None:
     assert parsed([FILE.splitlines(keepends=True)], []).program == 200 + 110 + 15
+
+
+def test_a_file_that_was_cut_off_is_told(tmp_path: Path) -> None:
+    for text in ("calls=\n", "calls=1\n", "fn=(1)\ncalls=x y\n", "calls=99999999999999999999 1\n"):
+        with pytest.raises(Damaged):
+            parsed([text.splitlines()], ())
+    (tmp_path / "callgrind").mkdir()
+    (tmp_path / "told").mkdir()
+    (tmp_path / "callgrind" / "1").write_text(FILE[:-4])
+    contender = Contender("system", "system", "system")
+    with pytest.raises(CairnError, match="a file of valgrind is cut off"):
+        counted(contender, tmp_path)
+
+
+def test_files_of_many_processes_are_open_one_by_one(tmp_path: Path) -> None:
+    """With more processes than descriptors, everything was lost after both slow runs."""
+    (tmp_path / "callgrind").mkdir()
+    (tmp_path / "told").mkdir()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    least = len(os.listdir("/proc/self/fd")) + 8
+    for number in range(least):
+        (tmp_path / "callgrind" / str(number)).write_text(FILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (least, limits[1]))
+    try:
+        found = counted(Contender("system", "system", "system"), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found.processes == least
 
 
 def test_processes_add_up_and_one_without_instructions_is_none() -> None:
