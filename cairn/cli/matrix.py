@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from cairn.cli import measurement as making
 from cairn.cli import options
 from cairn.cli.console import check_out, given, output_of, say, stderr, wants_color, width_of
 from cairn.cli.root_command import cli
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST
 from cairn.report.formatting import printable
 from cairn.report.view import WIDTH, Form, View
@@ -235,13 +236,39 @@ def run(
 
 
 def _conduct(console: Console, of: Run, folder: store.Folder, output: Output) -> None:
-    """Measures and shows a run, and removes its working folders afterwards."""
+    """Measures and shows a run, and removes its working folders afterwards.
+
+    Raises CairnError if an input was changed meanwhile; the run keeps a note of it.
+    """
     from cairn.matrix import inputs
 
     try:
         making.conduct(console, of, folder, "cairn matrix run", output)
+    except Interrupted:
+        raise
+    except CairnError:
+        says = _note_changed(folder)
+        if says is not None:
+            say(console, "▲", says)
+        raise
     finally:
         inputs.remove_work(of.settings)
+    says = _note_changed(folder)
+    if says is not None:
+        raise CairnError(f"{says}; let the programs write to {{work}}, and begin a new run")
+
+
+def _note_changed(folder: store.Folder) -> str | None:
+    """Adds a note to the run if an input was changed while it was measured, and returns it."""
+    from cairn.matrix import inputs
+
+    path = inputs.changed(folder.content(inputs.KEPT))
+    if path is None:
+        return None
+    says = f"the input {path} was changed during the run, so its rounds are not comparable"
+    run = folder.run()
+    folder.update(replace(run, notes=(*run.notes, says)))
+    return says
 
 
 def _is_plan(experiment: str | None) -> bool:

@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from cairn import units
 from cairn.allocators.discover import cache_folder
 from cairn.errors import CairnError, UsageError
@@ -129,18 +131,36 @@ def as_kept(sums: Mapping[str, str]) -> bytes:
 def refuse_changed(kept: bytes | None) -> None:
     """Raises UsageError if an input is not as it was when the run began.
 
+    Raises CairnError if the part cannot be read.
+
     kept: the part KEPT of the run; None for a run without inputs.
     """
-    for path, digest in json.loads(kept or b"{}").items():
+    path = changed(kept)
+    if path is not None:
+        raise UsageError(
+            f"the input {path} is not as it was when this run began; begin a new run, which "
+            "makes it again"
+        )
+
+
+def changed(kept: bytes | None) -> str | None:
+    """The first input that is not as it was when the run began; None if all are.
+
+    Programs share the files of equal recipes, and root may write into a file of mode 0444. So a
+    program that writes into {data} changes what the next programs and rounds read.
+    """
+    try:
+        sums = msgspec.json.decode(kept or b"{}", type=dict[str, str])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise CairnError(f"{KEPT} of this run is damaged: {error}; begin a new run") from None
+    for path, digest in sums.items():
         try:
-            same = _sum(Path(path)) == digest
-        except OSError:
+            same = Path(path).is_file() and _sum(Path(path)) == digest
+        except (OSError, ValueError):
             same = False
         if not same:
-            raise UsageError(
-                f"the input {path} is not as it was when this run began; begin a new run, which "
-                "makes it again"
-            )
+            return path
+    return None
 
 
 def _key(program: PlannedProgram) -> str:
@@ -205,5 +225,12 @@ def _sum(path: Path) -> str:
 def _replace(target: Path, content: bytes) -> None:
     """Writes the file in one step; programs that have the old one open keep it."""
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".new-", delete=False) as file:
-        file.write(content)
-    shutil.move(file.name, target)
+        draft = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            draft.chmod(0o644)  # a server may read it after it gave up the rights of this user
+            draft.replace(target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise

@@ -166,10 +166,13 @@ def plane(report: MatrixReport, *, title: str, form: str) -> bytes:
     axes.axhline(1, color=_GRID, linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     base = printable(found.baseline)
-    axes.set_xlabel(f"time ÷ {base}, geometric mean of {len(found.over['time'])}", fontsize=9)
-    axes.set_ylabel(
-        f"peak memory ÷ {base}, geometric mean of {len(found.over['memory'])}", fontsize=9
+    axes.set_xlabel(
+        f"time ÷ {base}, geometric mean of {len(found.over['time'])}", fontsize=9, parse_math=False
     )
+    axes.set_ylabel(
+        f"peak memory ÷ {base}, geometric mean of {len(found.over['memory'])}", fontsize=9,
+        parse_math=False,
+    )  # fmt: skip
     absent = [printable(name) for name in found.contenders if name not in points]
     note = f" · not shown, because they have no mean: {', '.join(absent)}" if absent else ""
     framed(

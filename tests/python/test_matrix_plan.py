@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -91,6 +92,16 @@ BROKEN = {
     ),
     "a misspelt place": (program('command = "p -t{thread}"'), 3, "did you mean {threads}?"),
     "the name of a program": (HEAD + '[program."a b"]\ncommand = "p"\n', 3, "no name"),
+    "seconds that are no number": (program('command = "p"', "seconds = nan"), 5, "'seconds' must"),
+    "seconds without an end": (program('command = "p"', "seconds = inf"), 5, "'seconds' must"),
+    "seconds that never end": (program('command = "p"', "seconds = 1e300"), 5, "'seconds' must"),
+    "a number of many digits": (HEAD + "seed = " + "1" * 5000 + "\n", 3, "too many digits"),
+    "many brackets": (HEAD + "a = " + "[" * 3000 + "]" * 3000 + "\n", 1, "nested too deeply"),
+    "the arguments of a workload": (
+        program('workload = "larson"', 'arguments = "\'"'), 5, "split into words",
+    ),
+    "a text for no program": (program('command = "a\\u0000b"'), 4, "U+0000"),
+    "an empty name": (program("command = \"'' x\""), 4, "name of the program is empty"),
     "the timeout": (program('command = "p"', 'timeout = "never"'), 5, "duration"),
 }  # fmt: skip
 """By name: a broken plan, the line of the mistake, and a part of its reason."""
@@ -220,6 +231,37 @@ def test_a_changed_input_ends_the_resuming_of_a_run(cache: Path) -> None:
     file.unlink()
     with pytest.raises(UsageError, match="not as it was"):
         inputs.refuse_changed(kept)
+
+
+@pytest.mark.parametrize("kept", [b'{"a": "b', b"[]", b"\xff", b'{"a": 1}', b"[" * 9000])
+def test_damaged_checksums_of_inputs_are_told_in_one_sentence(kept: bytes) -> None:
+    with pytest.raises(CairnError, match=r"inputs\.json of this run is damaged"):
+        inputs.refuse_changed(kept)
+
+
+def test_an_input_that_is_no_file_is_not_as_it_was(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, "a\0b", "x" * 5000):
+        with pytest.raises(UsageError, match="not as it was"):
+            inputs.refuse_changed(inputs.as_kept({str(path): "0"}))
+
+
+def test_a_file_of_a_plan_can_be_read_by_all_and_leaves_no_draft(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = plan(program('command = "cat {data}/x"', 'file = { x = "text" }')).programs
+    inputs.make(one, lambda _: None)
+    file = inputs.data_folder(one) / "x"
+    assert file.stat().st_mode & 0o777 == 0o644
+    file.unlink()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(CairnError, match="No space left"):
+        inputs.make(one, lambda _: None)
+    assert list(file.parent.iterdir()) == []
 
 
 def test_a_recipe_that_fails_is_told_with_its_message(cache: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from support.plans import MIB, a_plan_run, a_trial
 
-from cairn.errors import Interrupted, UsageError
-from cairn.matrix import progress
+from cairn.cli import matrix, measurement
+from cairn.errors import CairnError, Interrupted, UsageError
+from cairn.matrix import inputs, progress
 from cairn.model import Run, Sample, Trial
 from cairn.run import builds, measure, preparation
 from cairn.run.observer import Progress
@@ -243,6 +247,29 @@ def test_another_output_than_under_the_baseline_is_a_failure(
     bad = {s.failure for s in folder.samples() if s.failure}
     assert bad == {"printed something else than under system"}
     assert {s.trial.workload for s in folder.samples() if s.failure} == {0}
+
+
+@pytest.mark.parametrize("failure", [None, CairnError("a program failed")])
+def test_a_program_that_changes_its_input_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: CairnError | None
+) -> None:
+    """Programs share the inputs, so each round read another one, and nothing said so."""
+    data = tmp_path / "x"
+    data.write_text("text")
+    folder = Folder.create(tmp_path / "results", a_run())
+    folder.write(inputs.KEPT, inputs.as_kept({str(data): sha256(b"text").hexdigest()}))
+
+    def conduct(*_: object) -> None:
+        data.write_text("other")
+        if failure is not None:
+            raise failure
+
+    monkeypatch.setattr(measurement, "conduct", conduct)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.raises(CairnError, match=str(failure or "was changed during the run")):
+        matrix._conduct(console, folder.run(), folder, None)  # type: ignore[arg-type]
+    assert "was changed during the run" in folder.run().notes[-1]
 
 
 def test_the_budget_ends_a_run_after_a_whole_round(
