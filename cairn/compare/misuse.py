@@ -18,7 +18,7 @@ VERDICTS = (CAUGHT, NEUTRAL, EXPLOITABLE)
 
 - caught: the process was ended before damage could be shown, or the call with the wrong pointer
   failed as the standards say.
-- neutral: the program went on, and no damage could be shown.
+- neutral: the program went on or stood still, and no damage could be shown.
 - exploitable: the program has shown damage.
 """
 BLOCKS = (24, 100, 1000, 5000, 40_000, 300_000)
@@ -49,7 +49,7 @@ class MisuseCell:
     attack: int
     """The attack with this verdict."""
     how: str
-    """The damage, or how the process ended; empty if the verdict is neutral."""
+    """The damage, or how the process ended; empty if it went on without damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ def judge(output: str, errors: str, code: int) -> tuple[str, str]:
         return CAUGHT, "the call failed"
     if last == "neutral" and code == 0:
         return NEUTRAL, ""
-    if ending == _STOOD_STILL:
-        return CAUGHT, "the process stood still"
+    if ending == _STOOD_STILL:  # the allocator stopped nothing, it lost itself
+        return NEUTRAL, "the process stood still"
     return CAUGHT, _first_line(errors) or ending
 
 

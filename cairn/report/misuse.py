@@ -36,7 +36,7 @@ def board(found: MisuseTable, *, full: bool) -> Board:
         footer=(
             f"One sign for each size of block, which are {listed} bytes: "
             f"{_SIGNS[CAUGHT]} caught (the process was stopped, or the call failed), "
-            f"{_SIGNS[NEUTRAL]} neutral (it went on without damage), "
+            f"{_SIGNS[NEUTRAL]} neutral (it went on, or stood still, without damage), "
             f"{_SIGNS[EXPLOITABLE]} exploitable (damage was shown).",
             "A cell has the worst verdict of all its attacks. Another attack may do damage where "
             "these do none.",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import Command
 
+from cairn import native
 from cairn.bench import misuse
-from cairn.compare.misuse import BLOCKS, CAUGHT, EXPLOITABLE, NEUTRAL, MisuseTable
+from cairn.compare.misuse import BLOCKS, CAUGHT, EXPLOITABLE, NEUTRAL, MisuseTable, judge
 from cairn.errors import ContenderFailed
 
 EXPLOITABLE_MOST = 45
@@ -60,6 +64,30 @@ def test_no_cell_is_exploitable_if_the_allocator_catches_everything(catching: st
 
 def test_every_cell_is_exploitable_if_the_allocator_believes_every_pointer(trusting: str) -> None:
     nothing_is_caught(trusting, (5000,))
+
+
+def test_a_process_that_stands_still_is_neutral_after_20_ticks(
+    compiled: Callable[..., Path],
+) -> None:
+    """The allocator stopped nothing. A tick is a second in which the process could run."""
+    library = compiled("looping_malloc.c", "-shared")
+    process = subprocess.Popen(
+        [native.misuse(), "double-free", "24", "0"],
+        env={"LD_PRELOAD": str(library)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(18):
+        process.send_signal(signal.SIGALRM)
+        time.sleep(0.005)
+    assert process.poll() is None
+    for _ in range(200):
+        process.send_signal(signal.SIGALRM)
+        time.sleep(0.005)
+        if process.poll() is not None:
+            break
+    _, errors = process.communicate(timeout=60)
+    assert judge("ready\n", errors, process.returncode) == (NEUTRAL, "the process stood still")
 
 
 @pytest.mark.long
