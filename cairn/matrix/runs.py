@@ -56,9 +56,11 @@ def _text(path: Path) -> str:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; a plan is a file that ends in .toml")
-        if path.stat().st_size > _LARGEST:
+        with path.open("rb") as file:  # it may be a device without an end
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
             raise UsageError(f"{path} is too large for a plan")
-        return path.read_text(encoding="utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not a text in UTF-8, so it is no plan") from None
     except OSError as error:

@@ -390,3 +390,17 @@ def test_a_plan_that_comes_with_cairn_has_no_mistake(name: str) -> None:
 def test_the_name_of_a_plan_is_suggested() -> None:
     with pytest.raises(UsageError, match="did you mean suite"):
         runs.load("siute")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"\xff", "not a text in UTF-8"), (b"#" * (4 << 20) + b"\n", "too large for a plan")],
+)
+def test_a_file_that_is_no_plan_is_told(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "p.toml").write_bytes(content)
+    with pytest.raises(UsageError, match=says):
+        runs.load(str(tmp_path / "p.toml"))
+    with pytest.raises(UsageError, match="too large for a plan"):
+        runs.load("/dev/zero")
+    with pytest.raises(UsageError, match="is a folder"):
+        runs.load(str(tmp_path))
