@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import PurePath
 
 from cairn.model import Workload
 from cairn.own_settings import OwnSettings
@@ -32,7 +31,7 @@ def identity(workload: Workload) -> Workload:
     own = workload.own
     command = workload.command
     if own.reports:  # a built-in workload, whose program lies in the folder of cairn
-        command = (PurePath(command[0]).name, *command[1:])
+        command = (command[0].rpartition("/")[2], *command[1:])
     return replace(
         workload,
         command=tuple(map(without_places, command)),

@@ -90,7 +90,7 @@ class PathInstructions:
         return total
 
 
-class Damaged(Exception):
+class CutOff(Exception):
     """Callgrind cannot have written this line; the text is the line."""
 
 
@@ -98,7 +98,7 @@ def parsed(files: Iterable[Iterable[str]], accounts: Sequence[Account]) -> PathI
     """The sum of callgrind's files, each given by its lines. The files are read one by one.
 
     A process that executed no instruction is left out, such as one in which counting never began.
-    Raises Damaged for a file that is cut off.
+    Raises CutOff for a file that is cut off.
     """
     paths: dict[tuple[str, str], PathCount] = {}
     program = processes = 0
@@ -134,7 +134,7 @@ def _one(lines: Iterable[str], paths: dict[tuple[str, str], PathCount]) -> int:
             _named(objects, line[4:])
         elif line.startswith("calls="):
             if (number_of := _CALLS.match(line)) is None:
-                raise Damaged(line)
+                raise CutOff(line)
             calls = int(number_of[1])
     return program
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cairn import native
 from cairn.errors import CairnError, ContenderFailed
 from cairn.model import Contender
-from cairn.profile.path_instructions import Account, Damaged, PathInstructions, parsed
+from cairn.profile.path_instructions import Account, CutOff, PathInstructions, parsed
 from cairn.run import foreground
 from cairn.run.proof import not_behind
 from cairn.run.runner import real_path
@@ -90,7 +90,7 @@ def counted(contender: Contender, folder: Path) -> PathInstructions:
                 raise ContenderFailed(problem)
     try:
         found = parsed(map(_lines, _counts(folder)), accounts)
-    except Damaged:
+    except CutOff:
         raise CairnError(
             f"a file of valgrind is cut off; is there room left in {folder.parent}?"
         ) from None
@@ -104,14 +104,14 @@ def counted(contender: Contender, folder: Path) -> PathInstructions:
 def _lines(file: Path) -> Iterator[str]:
     """The lines of a file, which is open only meanwhile: there is one for each process.
 
-    Raises Damaged if its end is missing.
+    Raises CutOff if its end is missing.
     """
     last = ""
     with file.open(encoding="utf-8", errors="replace") as opened:
         for last in opened:
             yield last
     if last and not last.endswith("\n"):
-        raise Damaged(last)
+        raise CutOff(last)
 
 
 def _counts(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ import pytest
 
 from cairn.errors import CairnError
 from cairn.model import Contender
-from cairn.profile.path_instructions import Account, Damaged, PathCount, PathInstructions, parsed
+from cairn.profile.path_instructions import Account, CutOff, PathCount, PathInstructions, parsed
 from cairn.report import path_instructions as reporting
 from cairn.report.view import View
 from cairn.run.path_instructions import counted
@@ -85,7 +85,7 @@ def test_the_programs_instructions_leave_out_the_counting_library() -> None:
 
 def test_a_file_that_was_cut_off_is_told(tmp_path: Path) -> None:
     for text in ("calls=\n", "calls=1\n", "fn=(1)\ncalls=x y\n", "calls=99999999999999999999 1\n"):
-        with pytest.raises(Damaged):
+        with pytest.raises(CutOff):
             parsed([text.splitlines()], ())
     (tmp_path / "callgrind").mkdir()
     (tmp_path / "told").mkdir()
