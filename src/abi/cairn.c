@@ -6,6 +6,7 @@
 #include "alloc/background.h"
 #include "alloc/emergency.h"
 #include "alloc/huge_page_timing.h"
+#include "alloc/large_guard.h"
 #include "alloc/learning_control.h"
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
@@ -302,6 +303,8 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     enum options_move move = options_move(environment);
     if (move != OPTIONS_MOVE_AUTO)
         large_may_move = move == OPTIONS_MOVE_NEVER ? never : always;
+    if (CAIRN_HARDENED && options_hardened_full(environment))
+        large_guard_always();
     if (options_background(environment))
         background_want();
     size_t bytes;

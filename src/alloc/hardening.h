@@ -54,20 +54,47 @@ static inline uint64_t canary_at(const void *end)
     return ((uintptr_t)end ^ canary_secrets[0]) * canary_secrets[1];
 }
 
-/* Writes the canary of the block that ends at `end`. Other threads may read it meanwhile, when they
- * free the block behind it. */
-static inline void canary_write(void *end, size_t slack)
+/* Writes the canary of the block that ends at `end`, where `of` == canary_at(end). Other threads may
+ * read it meanwhile, when they free the block behind it. */
+static inline void canary_write_of(void *end, uint64_t of, size_t slack)
 {
     _Atomic uint64_t *canary = (_Atomic uint64_t *)end - 1;
-    atomic_store_explicit(canary, canary_at(end) ^ slack, memory_order_relaxed);
+    atomic_store_explicit(canary, of ^ slack, memory_order_relaxed);
 }
 
-/* Returns the slack of the block that ends at `end`. The result is above CANARY_FREE if the canary
- * was overwritten. */
-static inline uint64_t canary_slack(const void *end)
+static inline void canary_write(void *end, size_t slack)
+{
+    canary_write_of(end, canary_at(end), slack);
+}
+
+/* Returns the slack of the block that ends at `end`, where `of` == canary_at(end). The result is
+ * above CANARY_FREE if the canary was overwritten. */
+static inline uint64_t canary_slack_of(const void *end, uint64_t of)
 {
     const _Atomic uint64_t *canary = (const _Atomic uint64_t *)end - 1;
-    return atomic_load_explicit(canary, memory_order_relaxed) ^ canary_at(end);
+    return atomic_load_explicit(canary, memory_order_relaxed) ^ of;
+}
+
+static inline uint64_t canary_slack(const void *end)
+{
+    return canary_slack_of(end, canary_at(end));
+}
+
+/* Two words, which the processor reads and writes at once. Each block begins at a multiple of 16
+ * bytes, and its size is one. */
+typedef uint64_t hardening_pair __attribute__((vector_size(16)));
+
+/* Returns whether `bytes` bytes, a multiple of 16, read as zero. */
+static inline bool hardening_is_zero(const void *start, size_t bytes)
+{
+    const hardening_pair *at = start;
+    const hardening_pair *end = at + bytes / sizeof(hardening_pair);
+    hardening_pair any = {0};
+    for (; end - at >= 8; at += 8)
+        any |= at[0] | at[1] | at[2] | at[3] | at[4] | at[5] | at[6] | at[7];
+    for (; at < end; at++)
+        any |= *at;
+    return (any[0] | any[1]) == 0;
 }
 
 #endif

@@ -8,13 +8,16 @@
 #include "alloc/site.h"
 #include "os/os.h"
 
-/* Turns a run into a large block, and returns the block. Returns NULL if `index` is 0. */
-static void *make_block(size_t index, size_t slices, size_t slack)
+/* Turns a run of the page heap into a large block, and returns the block. Returns NULL if `index` is
+ * 0. */
+static void *make_block(size_t index, size_t slices)
 {
     if (index == 0)
         return NULL;
     struct slab *slab = slab_at(index);
-    slab->slack = (uint32_t)slack;
+    slab->slack = 0;
+    if (CAIRN_HARDENED)
+        atomic_store_explicit(&slab->end, LARGE_OPEN, memory_order_relaxed);
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     /* Release order publishes `slices` to a walk. */
     atomic_store_explicit(&slab->kind, RUN_LARGE, memory_order_release);
@@ -28,7 +31,7 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     size_t slices = size == 0 ? 1 : large_slices(size);
     size_t index = alignment <= SLICE_BYTES ? page_heap_allocate(slices, 0, zero)
                                             : page_heap_allocate_aligned(slices, alignment, zero);
-    void *block = make_block(index, slices, 0);
+    void *block = make_block(index, slices);
     if (slices >= CHUNK_SLICES && block != NULL)
         huge_page_collapse_reused(index, slices);
     return block;
@@ -36,11 +39,15 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
 
 void *large_reuse(struct slab *run, size_t slack)
 {
-    if (run->slices >= CHUNK_SLICES) {
+    bool has_guards = CAIRN_HARDENED && run->end != LARGE_OPEN; /* and may be no huge page */
+    if (run->slices >= CHUNK_SLICES && !has_guards) {
         page_heap_count_reuse(slab_index(run), run->slices);
         huge_page_collapse_reused(slab_index(run), run->slices);
     }
-    return make_block(slab_index(run), run->slices, slack);
+    run->slack = (uint32_t)slack;
+    /* Release order publishes `slack` to a walk. */
+    atomic_store_explicit(&run->kind, RUN_LARGE, memory_order_release);
+    return slab_start(run);
 }
 
 void *large_allocate_to_grow(size_t size)
@@ -49,7 +56,7 @@ void *large_allocate_to_grow(size_t size)
         return NULL;
     bool zero;
     size_t slices = large_slices(size);
-    return make_block(page_heap_allocate(slices, slices, &zero), slices, 0);
+    return make_block(page_heap_allocate(slices, slices, &zero), slices);
 }
 
 /* --- moved blocks ----------------------------------------------------------------------------- */
@@ -113,16 +120,16 @@ void *large_move(struct slab *slab, size_t size)
     if (moved == OS_MOVED) /* else the old addresses are no longer mapped */
         page_heap_free_renewed(from, have);
     slab_at(to)->moved = true;
-    return make_block(to, want, 0);
+    return make_block(to, want);
 }
 
 /* --- giving back, and resizing in place ------------------------------------------------------- */
 
 /* Gives slices back. The slices of a moved block are first mapped anew, so that they become part of
- * the mapping around them. */
-static void release(bool moved, size_t index, size_t slices)
+ * the mapping around them. `emptied` says that no page is resident. */
+static void release(bool moved, bool emptied, size_t index, size_t slices)
 {
-    if (moved && os_renew(region_address(index), slices << SLICE_SHIFT))
+    if (emptied || (moved && os_renew(region_address(index), slices << SLICE_SHIFT)))
         page_heap_free_renewed(index, slices);
     else
         purge_free(index, slices);
@@ -133,17 +140,16 @@ void large_free(struct slab *slab)
     if (CAIRN_HARDENED && slab->kind == RUN_LARGE &&
         block_map_state(large_guard_block(slab)) == BLOCK_LIVE) {
         /* Called by heap_destroy(). */
-        large_guard_remove(slab);
-        large_guard_wipe(slab);
         block_map_set(large_guard_block(slab), BLOCK_FREE);
     }
+    bool emptied = CAIRN_HARDENED && large_guard_open(slab);
     if (UNLIKELY(site_is_counted()))
         site_give_back(slab); /* for heap_destroy(); other callers have done it */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
     count_not_moved(slab); /* before release(): the record goes with the run */
-    release(moved, slab_index(slab), slab->slices);
+    release(moved, emptied && !moved, slab_index(slab), slab->slices);
 }
 
 /* Takes `more` free slices behind the block. Returns false if they are not free, or the kernel
@@ -184,6 +190,6 @@ bool large_resize(struct slab *slab, size_t size)
     if (UNLIKELY(site_is_counted()))
         site_resize(slab, have);
     if (want < have)
-        release(slab->moved, index + want, have - want);
+        release(slab->moved, false, index + want, have - want);
     return true;
 }

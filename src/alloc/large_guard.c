@@ -1,9 +1,71 @@
 #include "alloc/large_guard.h"
 
 #include "alloc/hardening.h"
+#include "alloc/run_cache.h"
+#include "base/ticks.h"
 #include "os/os.h"
 
 #include <string.h>
+
+enum {
+    FILLED_MOST = 64,
+    EMPTIED_SLICES = 2 * RUN_CACHE_MOST, /* longer runs are never kept */
+    LOOK_EVERY = 16, /* calls between two looks at the clock, without a budget */
+    FAULTS = 4,      /* a change costs this many times its own time: page faults follow */
+};
+
+/* --- the budget ------------------------------------------------------------------------------- */
+
+static bool always;
+
+void large_guard_always(void)
+{
+    always = true;
+}
+
+/* Adds what the thread has earned since it last read the clock. */
+static void earn(struct large_budget *budget)
+{
+    uint64_t now = ticks_now();
+    int64_t more = (int64_t)((now - budget->seen) / LARGE_BUDGET_SHARE);
+    budget->seen = now;
+    budget->missed = 0;
+    bool full = more < 0 || more > LARGE_BUDGET_MOST || budget->left + more > LARGE_BUDGET_MOST;
+    budget->left = full ? LARGE_BUDGET_MOST : budget->left + more;
+}
+
+bool large_guard_may(struct large_budget *budget)
+{
+    if (budget == NULL || always || budget->spent < LARGE_BUDGET_BLOCKS || budget->left > 0)
+        return true;
+    if (LIKELY(++budget->missed < LOOK_EVERY))
+        return false;
+    earn(budget);
+    return budget->left > 0;
+}
+
+static uint64_t begin(const struct large_budget *budget)
+{
+    return budget != NULL ? ticks_now() : 0;
+}
+
+/* Takes the time since `began` off the budget. A thread that did not run meanwhile pays no more than
+ * a full budget. */
+static void pay(struct large_budget *budget, uint64_t began)
+{
+    if (budget == NULL)
+        return;
+    if (budget->spent < LARGE_BUDGET_BLOCKS) {
+        budget->spent++;
+        return;
+    }
+    earn(budget);
+    budget->left -= (int64_t)((budget->seen - began) * FAULTS);
+    if (budget->left < -LARGE_BUDGET_MOST)
+        budget->left = -LARGE_BUDGET_MOST;
+}
+
+/* --- the layout of a run ---------------------------------------------------------------------- */
 
 /* Returns the bytes of the guard before a block. */
 static size_t bytes_before(size_t alignment)
@@ -24,60 +86,131 @@ size_t large_guard_alignment(const struct slab *slab)
     return large_guard_block(slab) == slab_start(slab) ? SLICE_BYTES : 1;
 }
 
-/* The bytes behind a block: `filled` bytes from its end on, and then `guard` bytes. */
-struct behind {
-    unsigned char *start;
-    size_t filled;
-    size_t guard;
-};
-
-static struct behind behind(const struct slab *slab)
+static size_t run_bytes(const struct slab *slab)
 {
-    size_t page = os_page_bytes();
-    unsigned char *start = (unsigned char *)large_guard_block(slab) + large_guard_size(slab);
-    size_t left =
-        (size_t)slab->slices * SLICE_BYTES - (size_t)(start - (unsigned char *)slab_start(slab));
-    size_t filled = (size_t)-(uintptr_t)start & (page - 1);
-    if (filled > left)
-        filled = left;
-    return (struct behind){start, filled, (left - filled) & ~(page - 1)};
+    return (size_t)slab->slices * SLICE_BYTES;
 }
 
-void *large_guard_set(struct slab *slab, size_t size, size_t alignment)
+/* Returns the bytes from the start of the run to the end of the block's last OS page. */
+static size_t bytes_used(size_t before, size_t size)
 {
-    size_t before = bytes_before(alignment);
-    atomic_store_explicit(&slab->until, (uint32_t)before, memory_order_relaxed);
-    atomic_store_explicit(&slab->posted, size, memory_order_relaxed);
-    struct behind rest = behind(slab);
-    memset(rest.start, HARDENING_FILL, rest.filled);
-    if (before > 0)
-        os_guard(slab_start(slab), before);
-    if (rest.guard > 0)
-        os_guard(rest.start + rest.filled, rest.guard);
-    return large_guard_block(slab);
+    size_t page = os_page_bytes();
+    return (before + size + page - 1) & ~(page - 1);
+}
+
+/* Returns the number of filled bytes behind the block. */
+static size_t filled(const struct slab *slab)
+{
+    size_t end = (uintptr_t)large_guard_block(slab) + large_guard_size(slab);
+    size_t left = -end & (os_page_bytes() - 1);
+    return left < FILLED_MOST ? left : FILLED_MOST;
 }
 
 bool large_guard_holds(const struct slab *slab)
 {
-    struct behind rest = behind(slab);
-    for (size_t i = 0; i < rest.filled; i++)
-        if (UNLIKELY(rest.start[i] != HARDENING_FILL))
+    const unsigned char *end = (unsigned char *)large_guard_block(slab) + large_guard_size(slab);
+    size_t count = filled(slab);
+    for (size_t i = 0; i < count; i++)
+        if (UNLIKELY(end[i] != HARDENING_FILL))
             return false;
     return true;
 }
 
-void large_guard_remove(struct slab *slab)
+/* --- changes ---------------------------------------------------------------------------------- */
+
+static void set_state(struct slab *slab, uint32_t state)
 {
-    struct behind rest = behind(slab);
-    size_t before = (size_t)((char *)large_guard_block(slab) - slab_start(slab));
-    if (before > 0)
-        os_unguard(slab_start(slab), before);
-    if (rest.guard > 0)
-        os_unguard(rest.start + rest.filled, rest.guard);
-    memset(rest.start, 0, rest.filled);
+    atomic_store_explicit(&slab->end, state, memory_order_relaxed);
 }
 
-void large_guard_wipe(struct slab *slab)
+bool large_guard_open(struct slab *slab)
 {
-    memset(large_guard_block(slab), 0, large_guard_size(slab));
+    uint32_t state = atomic_load_explicit(&slab->end, memory_order_relaxed);
+    if (state != LARGE_OPEN && state != LARGE_EMPTIED)
+        os_unguard(slab_start(slab), run_bytes(slab));
+    set_state(slab, LARGE_OPEN);
+    return state == LARGE_SEALED || state == LARGE_EMPTIED;
+}
+
+/* Makes room in a guarded or sealed run: removes the guards from `before` bytes behind its start up
+ * to `used` bytes. Returns false if that is impossible, because the block then lies elsewhere. */
+static bool fit(struct slab *slab, size_t before, size_t used)
+{
+    uint32_t state = slab->end;
+    size_t page = os_page_bytes();
+    if (state != LARGE_SEALED && slab->until != before)
+        return false;
+    size_t from = state == LARGE_SEALED ? before : state * page;
+    if (used > from && !os_unguard(slab_start(slab) + from, used - from))
+        return false;
+    if (used > from)
+        set_state(slab, (uint32_t)(used / page));
+    return true;
+}
+
+/* Sets guards around the block of an open run, or moves the guard behind the block of a guarded one
+ * to the block's end. */
+static void guard(struct slab *slab, size_t before, size_t used)
+{
+    char *start = slab_start(slab);
+    size_t page = os_page_bytes();
+    size_t until = slab->end == LARGE_OPEN ? run_bytes(slab) : slab->end * page;
+    if (slab->end == LARGE_OPEN && before > 0)
+        os_guard(start, before);
+    if (used < until)
+        os_guard(start + used, until - used);
+    set_state(slab, (uint32_t)(used / page));
+}
+
+void *large_guard_set(struct slab *slab, size_t size, size_t alignment, bool *zero,
+                      struct large_budget *budget)
+{
+    size_t before = bytes_before(alignment);
+    size_t used = bytes_used(before, size);
+    uint64_t began = 0;
+    uint32_t state = slab->end;
+    bool must = state != LARGE_OPEN && (state == LARGE_SEALED || state == LARGE_EMPTIED ||
+                                        slab->until != before || used > state * os_page_bytes());
+    if (must) {
+        began = begin(budget);
+        *zero |= state == LARGE_SEALED || state == LARGE_EMPTIED;
+        if (state == LARGE_EMPTIED || !fit(slab, before, used))
+            large_guard_open(slab);
+    }
+    bool is_close = slab->end != LARGE_OPEN && slab->end * os_page_bytes() <= used;
+    bool more = !is_close && large_guard_may(budget);
+    if (more) {
+        began = must ? began : begin(budget);
+        if (!*zero)
+            *zero = os_give_back(slab_start(slab), run_bytes(slab));
+        guard(slab, before, used);
+    }
+    if (must || more)
+        pay(budget, began);
+    atomic_store_explicit(&slab->until, (uint32_t)before, memory_order_relaxed);
+    atomic_store_explicit(&slab->posted, size, memory_order_relaxed);
+    char *block = large_guard_block(slab);
+    size_t count = filled(slab);
+    if (count > 0)
+        memset(block + size, HARDENING_FILL, count);
+    return block;
+}
+
+void large_guard_seal(struct slab *slab, struct large_budget *budget)
+{
+    if (!large_guard_may(budget))
+        return;
+    uint64_t began = begin(budget);
+    char *start = slab_start(slab);
+    if (slab->slices > EMPTIED_SLICES) {
+        large_guard_open(slab);
+        if (os_give_back(start, run_bytes(slab)))
+            set_state(slab, LARGE_EMPTIED);
+    } else {
+        bool sealed = os_seal(start, run_bytes(slab));
+        set_state(slab, LARGE_SEALED);
+        if (!sealed)
+            large_guard_open(slab); /* a part of the run may be a guard */
+    }
+    pay(budget, began);
 }

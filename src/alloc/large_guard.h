@@ -1,13 +1,29 @@
 /* large_guard.h - what the hardened build does with a large block: guards before and behind it, and
- * memory that reads as zero when it is free (hardening.h).
+ * no access to it after it was freed (hardening.h).
  *
- *     run:  | guard: one OS page | the block | filled up to an OS page | guard: the rest |
+ *     run:  | guard: one OS page | the block | filled bytes | unused | guard: the rest |
  *
  * No one can access a guard (os_guard()). The guard before the block is missing if the block has a
- * larger alignment than an OS page, or if an OS page is as large as a slice. The bytes between the
- * block and the guard behind it hold HARDENING_FILL. Two fields of the block's record, which only
- * slabs need otherwise, describe the block: `posted` is the number of requested bytes, and `until`
- * the distance of the block from the start of its run.
+ * larger alignment than an OS page, or if an OS page is as large as a slice. The bytes behind the
+ * block, at most 64 and up to the next OS page, hold HARDENING_FILL. A run is in one of four states:
+ *
+ *     open      it has no guard
+ *     guarded   guards lie around the block
+ *     sealed    all of it is a guard, and reads as zero when the guard is removed
+ *     emptied   it has no guard, and reads as zero
+ *
+ * Runs keep their state while run_cache.h keeps them. The runs of slabs, and those of the page heap,
+ * are open.
+ *
+ * A change takes a system call, and page faults later: a thousand times as long as to allocate a
+ * block that was freed before. So each thread has a budget of time. While it lasts, a new block gets
+ * its guards close to its end, and a freed one is sealed. Later, a block takes over the guards that
+ * its run has, and keeps its contents when it is freed. CAIRN_HARDENED=full sets no limit.
+ *
+ * Three fields of the run's record, which only slabs need otherwise, describe the block and its
+ * guards: `posted` is the number of requested bytes, `until` the distance of the block from the start
+ * of its run, and `end` the number of OS pages before the guard behind the block, or one of the
+ * numbers below.
  *
  * The block belongs to the caller of every function.
  */
@@ -16,13 +32,38 @@
 
 #include "alloc/slab.h"
 
+#define LARGE_OPEN    UINT32_C(0)
+#define LARGE_EMPTIED (UINT32_MAX - 1)
+#define LARGE_SEALED  UINT32_MAX
+
+/* The time that a thread may still spend, in ticks of ticks.h. It grows by a sixteenth of the time
+ * that passes, up to LARGE_BUDGET_MOST. The first LARGE_BUDGET_BLOCKS changes are free. */
+struct large_budget {
+    uint64_t seen;   /* when the clock was read last */
+    int64_t left;    /* may be negative */
+    uint32_t spent;  /* number of changes, up to LARGE_BUDGET_BLOCKS */
+    uint32_t missed; /* calls without a budget since the clock was read last */
+};
+enum {
+    LARGE_BUDGET_BLOCKS = 256,
+    LARGE_BUDGET_SHARE = 16,
+    LARGE_BUDGET_MOST = 1 << 22,
+};
+
+/* From now on no budget ends. Called before the program has a second thread. */
+void large_guard_always(void);
+
+/* Returns whether the budget lasts. `budget` may be NULL, which always lasts. */
+bool large_guard_may(struct large_budget *budget);
+
 /* Returns the bytes that must be allocated for a large block, so that there is room for its guards.
  * Returns SIZE_MAX if that overflows. */
 size_t large_guard_room(size_t size, size_t alignment);
 
-/* Makes the run a block of `size` bytes between its guards, and returns the block. The room was
- * computed for the same alignment. */
-void *large_guard_set(struct slab *slab, size_t size, size_t alignment);
+/* Makes the run, in any state, a block of `size` bytes, and returns the block. The room was computed
+ * for the same alignment. `*zero` says whether the run reads as zero; it is updated. */
+void *large_guard_set(struct slab *slab, size_t size, size_t alignment, bool *zero,
+                      struct large_budget *budget);
 
 /* Returns the number of requested bytes. */
 static inline size_t large_guard_size(const struct slab *slab)
@@ -40,13 +81,15 @@ static inline void *large_guard_block(const struct slab *slab)
  * as this block is. */
 size_t large_guard_alignment(const struct slab *slab);
 
-/* Returns whether the bytes between the block and the guard behind it are unchanged. */
+/* Returns whether the filled bytes behind the block are unchanged. */
 bool large_guard_holds(const struct slab *slab);
 
-/* Removes both guards. The whole run except the block then reads as zero. */
-void large_guard_remove(struct slab *slab);
+/* Called when a block was freed. While the budget lasts, seals its run, or empties it if it is so
+ * long that no thread will keep it. */
+void large_guard_seal(struct slab *slab, struct large_budget *budget);
 
-/* Makes the block read as zero. */
-void large_guard_wipe(struct slab *slab);
+/* Makes the run of a block, or a kept run, an open one. Returns whether it is known to read as
+ * zero. */
+bool large_guard_open(struct slab *slab);
 
 #endif

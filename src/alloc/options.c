@@ -101,6 +101,11 @@ bool options_trace(char **environment)
     return is_in(environment, "CAIRN_TRACE=", "1");
 }
 
+bool options_hardened_full(char **environment)
+{
+    return is_in(environment, "CAIRN_HARDENED=", "full");
+}
+
 enum options_move options_move(char **environment)
 {
     const char *given = given_in(environment, "CAIRN_MOVE=");

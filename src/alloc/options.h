@@ -14,6 +14,7 @@
  *     CAIRN_TRACE=1              writes each change of a learnt value to stderr
  *     CAIRN_MOVE=0               lets realloc() copy blocks, never move their pages with mremap()
  *     CAIRN_MOVE=1               moves their pages, also in a sandbox (abi/sandbox.c)
+ *     CAIRN_HARDENED=full        protects every large block, at any price (large_guard.h)
  *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/deepbind.c)
  *
  * All options are ignored in a program that has other rights than its caller (set-uid,
@@ -49,6 +50,7 @@ bool options_background(char **environment);
 bool options_purge_lazily(char **environment);
 bool options_policy_frozen(char **environment);
 bool options_trace(char **environment);
+bool options_hardened_full(char **environment);
 enum options_move { OPTIONS_MOVE_AUTO, OPTIONS_MOVE_NEVER, OPTIONS_MOVE_ALWAYS };
 enum options_move options_move(char **environment);
 

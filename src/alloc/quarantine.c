@@ -2,23 +2,18 @@
 
 #include "alloc/block_map.h"
 #include "alloc/large_guard.h"
+#include "os/os.h"
 
 #include <string.h>
 
-static struct quarantine *quarantine_of(struct heap *heap)
+void quarantine_stir(struct quarantine *quarantine)
 {
-    return (struct quarantine *)(heap + 1);
+    quarantine->random ^= os_random() ^ (uintptr_t)quarantine;
 }
 
-void quarantine_release(struct heap *heap, struct slab *slab, struct block *block)
+void quarantine_post(struct slab *slab, struct block *block, uintptr_t last)
 {
-    if (UNLIKELY(block->next != NULL || block->key != 0))
-        slab_misused("a block was written to after it was freed", block);
-    uintptr_t last = slab_key(block, NULL);
-    block_map_set(block, BLOCK_FREE);
-    if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap))
-        heap_free(heap, slab, block, last);
-    else if (!remote_post_quick(slab, block, (size_t)((char *)block - slab_start(slab)), last))
+    if (!remote_post_quick(slab, block, (size_t)((char *)block - slab_start(slab)), last))
         heap_post(slab, block);
 }
 
@@ -51,21 +46,14 @@ static void evict(struct heap *heap, struct quarantine *quarantine, uint32_t pla
     quarantine_release(heap, slab, block);
 }
 
-void quarantine_put(struct heap *heap, struct slab *slab, struct block *block)
+void quarantine_shrink(struct heap *heap, uint32_t kept)
 {
     struct quarantine *quarantine = quarantine_of(heap);
-    uint32_t place = (uint32_t)random_next(&quarantine->random) & (QUARANTINE_BLOCKS - 1);
-    if (!enter(quarantine))
-        return; /* the block stays out of use */
-    evict(heap, quarantine, place);
-    quarantine->blocks[place] = block;
-    quarantine->bytes += (uint32_t)size_class_bytes(slab->class);
-    while (UNLIKELY(quarantine->bytes > QUARANTINE_BYTES)) {
+    while (quarantine->bytes > QUARANTINE_BYTES) {
         uint32_t next = quarantine->next_place++ & (QUARANTINE_BLOCKS - 1);
-        if (next != place)
+        if (next != kept)
             evict(heap, quarantine, next);
     }
-    leave(quarantine);
 }
 
 static void release_large(struct heap *heap, struct slab *slab)

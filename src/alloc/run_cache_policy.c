@@ -1,5 +1,8 @@
 #include "alloc/run_cache_policy.h"
 
+#include "alloc/hardening.h"
+#include "alloc/large_guard.h"
+
 /* Frees a long run. Keeps the run in place of the long run kept so far, if the run is short enough
  * to be kept. */
 static void free_long(struct run_cache *cache, struct slab *run)
@@ -38,8 +41,11 @@ void run_cache_policy_free(struct run_cache *cache, struct slab *run, uint32_t m
 size_t run_cache_policy_take(struct run_cache *cache, size_t slices)
 {
     uint32_t index = run_cache_take_equal(cache, (uint32_t)slices);
-    if (index != 0 && !slab_at(index)->moved)
+    if (index != 0 && !slab_at(index)->moved) {
+        if (CAIRN_HARDENED)
+            large_guard_open(slab_at(index));
         return index;
+    }
     struct slab *run = index != 0 ? slab_at(index) : run_cache_take_long(cache);
     if (run == NULL)
         run = run_cache_evict(cache);
@@ -56,6 +62,8 @@ void *run_cache_policy_take_long(struct run_cache *cache, size_t size)
         return NULL;
     size_t have = run->slices;
     size_t slack = want < have ? have - want : 0;
+    if (CAIRN_HARDENED && want > have)
+        large_guard_open(run);
     bool fits = want <= have
                     ? slack < want && cache->long_slack + slack <= run_cache_long_most(cache)
                     : large_resize(run, size);

@@ -63,12 +63,15 @@ void slab_is_free(const struct slab *slab)
 }
 
 /* Makes the memory of a slab whose blocks are all free read as zero (hardening.h), and forgets its
- * blocks. */
+ * blocks. Ends the program if one was written to. */
 static void clear_free_blocks(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(slab->class);
     char *end = slab_start(slab) + slab->end;
     for (char *at = slab_start(slab); at < end; at += bytes) {
+        if (UNLIKELY(!hardening_is_zero(at + sizeof(struct block),
+                                        (bytes - CANARY_BYTES) / 16 * 16 - sizeof(struct block))))
+            slab_misused("a block was written to after it was freed", at);
         *(struct block *)at = (struct block){0};
         *(uint64_t *)(at + bytes - CANARY_BYTES) = 0;
     }
@@ -85,8 +88,10 @@ struct slab *slab_wipe(struct slab *slab)
 void slab_destroy(struct slab *slab)
 {
     size_t index = slab_index(slab);
-    if (CAIRN_HARDENED)
+    if (CAIRN_HARDENED) {
         clear_free_blocks(slab);
+        atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
+    }
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     for (size_t i = 0; i < slab->slices; i++)
         atomic_store_explicit(&slab_at(index + i)->kind, RUN_NONE, memory_order_relaxed);
@@ -100,9 +105,11 @@ static void count_live(struct slab *slab, uint32_t more)
 }
 
 /* Links `count` new blocks of `bytes` bytes from `start` on in random order, and writes their
- * canaries. Returns the first block of the list. */
-static struct block *link_at_random(char *start, size_t bytes, uint32_t count)
+ * canaries. Returns the first block of the list. `zero` says that the memory reads as zero. */
+static struct block *link_at_random(char *start, size_t bytes, uint32_t count, bool zero)
 {
+    if (!zero)
+        memset(start, 0, count * bytes);
     static _Atomic uint64_t seed;
     uint64_t state = atomic_load_explicit(&seed, memory_order_relaxed);
     struct random random = random_of(state ^ os_random() ^ (uintptr_t)start);
@@ -149,8 +156,8 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     *count = most;
     if (most == 0)
         return NULL;
-    struct block *first =
-        CAIRN_HARDENED ? link_at_random(next, bytes, most) : link_in_order(next, bytes, most);
+    struct block *first = CAIRN_HARDENED ? link_at_random(next, bytes, most, slab->zero != 0)
+                                         : link_in_order(next, bytes, most);
     atomic_store_explicit(&slab->carved, (uint16_t)(slab->carved + most), memory_order_relaxed);
     atomic_store_explicit(&slab->end, slab->end + most * (uint32_t)bytes, memory_order_relaxed);
     count_live(slab, most);

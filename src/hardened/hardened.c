@@ -23,123 +23,121 @@ static inline size_t small_room(size_t size)
     return (size > 0 ? size : 1) + HARDENING_ZONE_BYTES;
 }
 
-/* Two words, which the processor reads and writes at once. The address and the size of each block
- * are multiples of 16 bytes. */
-typedef uint64_t pair __attribute__((vector_size(16)));
-
 enum { PAIRS_MOST = 32 }; /* more are cleared by memset() */
 
 static inline void clear_pairs(void *start, size_t bytes)
 {
-    pair *at = start;
-    if (bytes > PAIRS_MOST * sizeof(pair)) {
+    hardening_pair *at = start;
+    if (bytes > PAIRS_MOST * sizeof(hardening_pair)) {
         memset(start, 0, bytes);
         return;
     }
-    for (size_t i = 0; i < bytes / sizeof(pair); i++)
-        at[i] = (pair){0};
-}
-
-/* Returns whether `bytes` bytes, a multiple of 16, read as zero. */
-static inline bool is_zero(const void *start, size_t bytes)
-{
-    const pair *at = start;
-    const pair *end = at + bytes / sizeof(pair);
-    pair any = {0};
-    for (; end - at >= 8; at += 8)
-        any |= at[0] | at[1] | at[2] | at[3] | at[4] | at[5] | at[6] | at[7];
-    for (; at < end; at++)
-        any |= *at;
-    return (any[0] | any[1]) == 0;
+    hardening_pair *end = at + bytes / sizeof(hardening_pair);
+    do
+        *at++ = (hardening_pair){0};
+    while (at < end);
 }
 
 #define FILL_WORD (UINT64_MAX / 0xff * HARDENING_FILL)
 
-/* Fills the bytes from `size` to the canary at `room`, which read as zero. */
-static inline void fill(char *start, size_t size, size_t room)
+/* Eight bytes at any address. */
+typedef uint64_t word __attribute__((aligned(1), may_alias));
+
+/* Fills the bytes from `from` to the canary, which are 8 or more. The first and the last word may
+ * overlap. */
+static inline void fill(char *from, char *canary)
 {
-    uint64_t *words = (uint64_t *)start;
-    size_t at = size / 8;
-    if (at >= room / 8)
-        return;
-    words[at] |= FILL_WORD << size % 8 * 8; /* the first bytes in memory are the low ones */
-    while (++at < room / 8)
-        words[at] = FILL_WORD;
+    *(word *)from = FILL_WORD;
+    for (char *at = canary - 8; at > from; at -= 8)
+        *(word *)at = FILL_WORD;
 }
 
 /* Returns whether the bytes that fill() wrote are unchanged. */
-static inline bool is_filled(const char *start, size_t size, size_t room)
+static inline bool is_filled(const char *from, const char *canary)
 {
-    const uint64_t *words = (const uint64_t *)start;
-    size_t at = size / 8;
-    if (at >= room / 8)
-        return true;
-    uint64_t other = (words[at] ^ FILL_WORD) >> size % 8 * 8;
-    while (++at < room / 8)
-        other |= words[at] ^ FILL_WORD;
+    uint64_t other = *(const word *)from ^ FILL_WORD;
+    for (const char *at = canary - 8; at > from; at -= 8)
+        other |= *(const word *)at ^ FILL_WORD;
     return other == 0;
 }
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fill() and is_filled() shift words");
-
-/* Returns whether a free block of a slab begins at an address that may be anything, because it
- * comes from a list that the program may have overwritten. */
-static inline bool is_free(const void *p)
-{
-    if (UNLIKELY(!region_has(region_index(p)) || (uintptr_t)p % REGION_MAP_UNIT != 0))
-        return false;
-    enum block_state state = block_map_state(p);
-    return state == BLOCK_NEW || state == BLOCK_FREE;
-}
+_Static_assert(HARDENING_ZONE_BYTES - CANARY_BYTES >= 8, "fill() writes whole words");
 
 /* --- handing out ------------------------------------------------------------------------------ */
 
-/* Turns a block of `bytes` bytes, which a slab has handed out, into a live block of `size`. */
+/* Ends the program, or returns a block of emergency.h: no free block begins at `block`. */
+static __attribute__((noinline, cold)) void *issue_other(void *block)
+{
+    if (emergency_owns(block))
+        return block;
+    slab_misused("a free list was overwritten, and leads to something else", block);
+}
+
+static _Noreturn __attribute__((noinline, cold)) void was_written(const void *block, bool at_end)
+{
+    slab_misused(at_end ? "the end of a free block was overwritten"
+                        : "a block was written to after it was freed",
+                 block);
+}
+
+/* Turns a block of `bytes` bytes, which a slab has handed out, into a live block of `size`. Its
+ * address may be anything, because it comes from a list that the program may have overwritten. */
 static inline void *issue_small(struct block *block, size_t bytes, size_t size)
 {
-    char *canary = (char *)block + bytes - CANARY_BYTES;
-    if (UNLIKELY(!is_free(block))) {
-        if (emergency_owns(block))
-            return block;
-        slab_misused("a free list was overwritten, and leads to something else", block);
-    }
+    if (UNLIKELY(!region_has(region_index(block)) || (uintptr_t)block % REGION_MAP_UNIT != 0))
+        return issue_other(block);
+    _Atomic uint8_t *state = block_map_at(block);
+    unsigned before = atomic_load_explicit(state, memory_order_relaxed);
+    if (UNLIKELY(before != BLOCK_NEW && before != BLOCK_FREE))
+        return issue_other(block);
+    char *end = (char *)block + bytes;
     block->next = NULL; /* heap_pop() has cleared the key */
-    if (UNLIKELY(!is_zero(block, bytes - sizeof(pair)) || *(uint64_t *)(canary - 8) != 0))
-        slab_misused("a block was written to after it was freed", block);
-    if (UNLIKELY(canary_slack(canary + CANARY_BYTES) != CANARY_FREE))
-        slab_misused("the end of a free block was overwritten", block);
-    size_t slack = bytes - CANARY_BYTES - size;
-    fill((char *)block, size, bytes - CANARY_BYTES);
-    canary_write(canary + CANARY_BYTES, slack);
-    block_map_set(block, BLOCK_LIVE);
+    if (UNLIKELY(!hardening_is_zero(block + 1, bytes - 2 * sizeof(hardening_pair)) ||
+                 *((uint64_t *)end - 2) != 0))
+        was_written(block, false);
+    uint64_t canary = canary_at(end);
+    if (UNLIKELY(canary_slack_of(end, canary) != CANARY_FREE))
+        was_written(block, true);
+    fill((char *)block + size, end - CANARY_BYTES);
+    canary_write_of(end, canary, bytes - CANARY_BYTES - size);
+    atomic_store_explicit(state, BLOCK_LIVE, memory_order_relaxed);
     return block;
 }
 
-/* Turns a large block into a live block of `size` bytes. `zero` says that it is known to read as
- * zero. */
-static void *issue_large(void *p, size_t size, size_t alignment, bool zero)
+/* Returns the budget of this thread, or NULL if it has no heap. */
+static struct large_budget *budget(void)
+{
+    return has_heap() ? &quarantine_of(thread_heap)->large_budget : NULL;
+}
+
+/* Turns a large block into a live block of `size` bytes. `*zero` says whether it is known to read as
+ * zero; it is updated. */
+static void *issue_large(void *p, size_t size, size_t alignment, bool *zero)
 {
     if (UNLIKELY(!region_has(region_index(p)))) /* of emergency.h */
         return p;
     struct slab *slab = slab_at(region_index(p));
-    void *block = large_guard_set(slab, size, alignment);
-    if (UNLIKELY(!zero && !is_zero(block, size & ~(size_t)15)))
-        slab_misused("a block was written to after it was freed", block);
+    void *block = large_guard_set(slab, size, alignment, zero, budget());
     block_map_set(block, BLOCK_LIVE);
     return block;
 }
 
-static void *allocate_large(size_t size, size_t alignment, const void *caller)
+static void *allocate_large(size_t size, size_t alignment, bool *zero, const void *caller)
+{
+    void *p = alloc_large(large_guard_room(size, alignment), alignment, zero, caller);
+    return p == NULL ? NULL : issue_large(p, size, alignment, zero);
+}
+
+static __attribute__((noinline)) void *malloc_large(size_t size, const void *caller)
 {
     bool zero;
-    void *p = alloc_large(large_guard_room(size, alignment), alignment, &zero, caller);
-    return p == NULL ? NULL : issue_large(p, size, alignment, zero);
+    return allocate_large(size, 1, &zero, caller);
 }
 
 void *hardened_malloc(size_t size, const void *caller)
 {
     hardening_caller = caller;
     if (UNLIKELY(size > SMALL_MAX))
-        return allocate_large(size, 1, caller);
+        return malloc_large(size, caller);
     void *block = alloc_malloc(small_room(size));
     if (UNLIKELY(block == NULL))
         return NULL;
@@ -149,7 +147,16 @@ void *hardened_malloc(size_t size, const void *caller)
 void *hardened_calloc(size_t count, size_t size, const void *caller)
 {
     size_t bytes;
-    return __builtin_mul_overflow(count, size, &bytes) ? NULL : hardened_malloc(bytes, caller);
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return NULL;
+    if (LIKELY(bytes <= SMALL_MAX))
+        return hardened_malloc(bytes, caller);
+    hardening_caller = caller;
+    bool zero;
+    void *block = allocate_large(bytes, 1, &zero, caller);
+    if (block != NULL && !zero)
+        memset(block, 0, bytes);
+    return block;
 }
 
 void *hardened_aligned(size_t alignment, size_t size, const void *caller)
@@ -159,8 +166,10 @@ void *hardened_aligned(size_t alignment, size_t size, const void *caller)
     hardening_caller = caller;
     unsigned class =
         size <= SMALL_MAX ? size_class_aligned(small_room(size), alignment) : SIZE_CLASS_COUNT;
-    if (class == SIZE_CLASS_COUNT)
-        return allocate_large(size, alignment, caller);
+    if (class == SIZE_CLASS_COUNT) {
+        bool zero;
+        return allocate_large(size, alignment, &zero, caller);
+    }
     void *block = alloc_aligned_slow(alignment, small_room(size), caller);
     return block == NULL ? NULL : issue_small(block, size_class_bytes(class), size);
 }
@@ -176,8 +185,12 @@ void *hardened_heap_allocate(struct heap *heap, size_t size, size_t alignment, c
     void *p = shared_heap_allocate(heap, room, alignment, &zero);
     if (p == NULL)
         return NULL;
-    return class < SIZE_CLASS_COUNT ? issue_small(p, size_class_bytes(class), size)
-                                    : issue_large(p, size, alignment, zero);
+    if (class < SIZE_CLASS_COUNT)
+        return issue_small(p, size_class_bytes(class), size);
+    void *block = issue_large(p, size, alignment, &zero);
+    if (!zero)
+        memset(block, 0, size);
+    return block;
 }
 
 /* --- checking --------------------------------------------------------------------------------- */
@@ -211,26 +224,31 @@ static inline struct slab *run_of_live(const void *p, bool take)
     return slab_of(p);
 }
 
-/* Returns the requested bytes of a small live block of `bytes` bytes. Ends the program if something
- * was written beyond the block. */
-static inline size_t check_end(const char *start, size_t bytes)
+static _Noreturn __attribute__((noinline, cold)) void was_exceeded(const void *p, bool before)
 {
-    const char *end = start + bytes;
-    uint64_t slack = canary_slack(end);
-    if (UNLIKELY(slack > bytes - CANARY_BYTES))
-        slab_misused("a write beyond the end of a block", start);
-    size_t size = bytes - CANARY_BYTES - (size_t)slack;
-    if (UNLIKELY(!is_filled(start, size, bytes - CANARY_BYTES)))
-        slab_misused("a write beyond the end of a block", start);
-    return size;
+    slab_misused(
+        before ? "a write before the start of a block, or beyond the end of the block before it"
+               : "a write beyond the end of a block",
+        p);
+}
+
+/* Returns the requested bytes of a small live block of `bytes` bytes. Ends the program if something
+ * was written beyond the block. `canary` is canary_at() of its end. */
+static inline size_t check_end(const char *start, size_t bytes, uint64_t canary)
+{
+    uint64_t slack = canary_slack_of(start + bytes, canary);
+    const char *end = start + bytes - CANARY_BYTES;
+    if (UNLIKELY(slack - 8 > bytes - CANARY_BYTES - 8 || !is_filled(end - slack, end)))
+        was_exceeded(start, false);
+    return bytes - CANARY_BYTES - (size_t)slack;
 }
 
 /* Ends the program if the canary of the block before a small block was overwritten. */
 static inline void check_before(const struct slab *slab, const char *start)
 {
-    if (LIKELY(start != slab_start(slab)) && UNLIKELY(canary_slack(start) > CANARY_FREE))
-        slab_misused(
-            "a write before the start of a block, or beyond the end of the block before it", start);
+    bool is_first = UNLIKELY((uintptr_t)start % SLICE_BYTES == 0) && start == slab_start(slab);
+    if (LIKELY(!is_first) && UNLIKELY(canary_slack(start) > CANARY_FREE))
+        was_exceeded(start, true);
 }
 
 /* Returns the requested bytes of a live block, after all checks. */
@@ -238,11 +256,12 @@ static inline size_t check(const struct slab *slab, const void *p)
 {
     if (UNLIKELY(slab->kind == RUN_LARGE)) {
         if (UNLIKELY(!large_guard_holds(slab)))
-            slab_misused("a write beyond the end of a block", p);
+            was_exceeded(p, false);
         return large_guard_size(slab);
     }
     check_before(slab, p);
-    return check_end(p, size_class_bytes(slab->class));
+    size_t bytes = size_class_bytes(slab->class);
+    return check_end(p, bytes, canary_at((const char *)p + bytes));
 }
 
 size_t hardened_usable_size(const void *p, const void *caller)
@@ -259,8 +278,7 @@ size_t hardened_usable_size(const void *p, const void *caller)
 /* Frees a large block, which is live no more and was checked. */
 static __attribute__((noinline)) void free_large(struct slab *slab)
 {
-    large_guard_remove(slab);
-    large_guard_wipe(slab);
+    large_guard_seal(slab, budget());
     const struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (LIKELY(keeper == NULL && (has_heap() || thread_birth() != NULL)) &&
         quarantine_put_large(thread_heap, slab))
@@ -276,35 +294,68 @@ static inline bool may_be_destroyed(const struct heap *owner)
     return owner != thread_heap && __atomic_load_n(&owner->shared, __ATOMIC_RELAXED);
 }
 
-static inline void free_small(struct slab *slab, struct block *block, size_t bytes)
+/* Slow path of free_small() if the block is not of this thread's heap. */
+static __attribute__((noinline)) void free_small_of_other(struct slab *slab, struct block *block,
+                                                          size_t bytes)
 {
-    clear_pairs(block, bytes);
-    canary_write((char *)block + bytes, CANARY_FREE);
+    if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
+        return; /* the block stays where it is, and is not handed out again */
     const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
-    bool keep = LIKELY(has_heap()) || thread_birth() != NULL;
-    if (LIKELY(keep && !may_be_destroyed(owner)))
-        quarantine_put(thread_heap, slab, block);
+    if ((has_heap() || thread_birth() != NULL) && !may_be_destroyed(owner))
+        quarantine_put(thread_heap, block, bytes);
     else
         quarantine_release(thread_heap, slab, block);
 }
 
+static inline void free_small(struct slab *slab, char *start)
+{
+    size_t bytes = size_class_bytes(slab->class);
+    uint64_t canary = canary_at(start + bytes);
+    check_before(slab, start);
+    check_end(start, bytes, canary);
+    clear_pairs(start, bytes);
+    canary_write_of(start + bytes, canary, CANARY_FREE);
+    struct heap *heap = thread_heap;
+    if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap))
+        quarantine_put(heap, (struct block *)start, bytes);
+    else
+        free_small_of_other(slab, (struct block *)start, bytes);
+}
+
+/* Frees a pointer that is NULL, a block of emergency.h, or a misuse. */
+static __attribute__((noinline)) void free_foreign(void *p)
+{
+    if (p != NULL && run_of_live(p, true) == NULL)
+        emergency_free(p);
+}
+
+static __attribute__((noinline)) void free_large_checked(struct slab *slab, const void *p)
+{
+    check(slab, p);
+    if (LIKELY(!lock_is_unsafe() || thread_adopt_child()))
+        free_large(slab); /* else the block stays where it is, and is not handed out again */
+}
+
 void hardened_free(void *p, const void *caller)
 {
-    if (UNLIKELY(p == NULL))
-        return;
     hardening_caller = caller;
-    struct slab *slab = run_of_live(p, true);
-    if (UNLIKELY(slab == NULL)) {
-        emergency_free(p);
+    size_t index = region_index(p);
+    if (UNLIKELY(!region_has(index) || (uintptr_t)p % REGION_MAP_UNIT != 0)) {
+        free_foreign(p);
         return;
     }
-    check(slab, p);
-    if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
-        return; /* the block is not handed out again */
-    if (UNLIKELY(slab->kind == RUN_LARGE))
-        free_large(slab);
-    else
-        free_small(slab, p, size_class_bytes(slab->class));
+    enum block_state state = block_map_take(p);
+    if (UNLIKELY(state != BLOCK_LIVE))
+        not_live(p, state);
+    struct slab *slab = slab_at(index);
+    if (UNLIKELY(slab->kind != RUN_SLAB)) {
+        if (slab->kind == RUN_LARGE) {
+            free_large_checked(slab, p);
+            return;
+        }
+        slab -= slab->back;
+    }
+    free_small(slab, p);
 }
 
 /* --- resizing --------------------------------------------------------------------------------- */
@@ -316,23 +367,22 @@ static void resize_small(char *start, size_t bytes, size_t have, size_t size)
     if (size > have)
         memset(start + have, 0, size - have);
     else
-        memset(start + size, HARDENING_FILL, have - size);
+        fill(start + size, start + room);
     canary_write(start + bytes, room - size);
 }
 
-/* Resizes a large block in place. The slices that it gains read as zero, and those that it loses
- * are made to. */
+/* Resizes a large block in place. */
 static bool resize_large(struct slab *slab, size_t have, size_t size)
 {
     size_t alignment = large_guard_alignment(slab);
     size_t room = large_guard_room(size, alignment);
     if (large_slices(room) == 0) /* rounding up overflows */
         return false;
-    large_guard_remove(slab);
-    if (size < have)
-        memset((char *)large_guard_block(slab) + size, 0, have - size);
+    if (large_slices(room) != slab->slices)
+        large_guard_open(slab);
     bool done = large_resize(slab, room); /* true if the block shrinks */
-    large_guard_set(slab, done ? size : have, alignment);
+    bool zero = true;                     /* of no concern, and so that the block is not emptied */
+    large_guard_set(slab, done ? size : have, alignment, &zero, budget());
     return done;
 }
 
@@ -363,11 +413,12 @@ static void *move_large(struct slab *slab, size_t have, size_t size)
     if (size <= have || (owner != NULL && !site_keeps(owner)))
         return NULL;
     size_t alignment = large_guard_alignment(slab);
-    large_guard_remove(slab);
+    large_guard_open(slab);
     block_map_set(large_guard_block(slab), BLOCK_FREE);
     void *there = large_move(slab, large_guard_room(size, alignment));
     struct slab *now = there != NULL ? slab_at(region_index(there)) : slab;
-    void *block = large_guard_set(now, there != NULL ? size : have, alignment);
+    bool zero = true; /* of no concern, and so that the block is not emptied */
+    void *block = large_guard_set(now, there != NULL ? size : have, alignment, &zero, budget());
     block_map_set(block, BLOCK_LIVE);
     return there != NULL ? block : NULL;
 }

@@ -84,6 +84,9 @@ bool os_renew(void *start, size_t bytes);
  * 6.13 marks the pages in place. On older kernels, and for locked memory, each guard is a mapping
  * of its own. */
 bool os_guard(void *start, size_t bytes);
+
+/* Like os_guard(), but fails if the memory is locked. */
+bool os_seal(void *start, size_t bytes);
 bool os_unguard(void *start, size_t bytes);
 
 /* Asks the kernel to use huge pages on the first touch of each whole aligned huge page within the

@@ -156,13 +156,21 @@ static bool protect(void *start, size_t bytes, int access)
 
 static _Atomic bool has_protected; /* os_guard() has used mprotect() */
 
+static bool protect_from_all(void *start, size_t bytes)
+{
+    atomic_store_explicit(&has_protected, true, memory_order_relaxed);
+    return protect(start, bytes, PROT_NONE);
+}
+
+bool os_seal(void *start, size_t bytes)
+{
+    return advise(start, bytes, MADV_GUARD_INSTALL) ||
+           (os_give_back(start, bytes) && protect_from_all(start, bytes));
+}
+
 bool os_guard(void *start, size_t bytes)
 {
-    if (advise(start, bytes, MADV_GUARD_INSTALL))
-        return true;
-    atomic_store_explicit(&has_protected, true, memory_order_relaxed);
-    os_give_back(start, bytes);
-    return protect(start, bytes, PROT_NONE);
+    return os_seal(start, bytes) || protect_from_all(start, bytes);
 }
 
 bool os_unguard(void *start, size_t bytes)
