@@ -282,6 +282,18 @@ static bool always(void)
     return true;
 }
 
+static void begin_guarding(char **environment)
+{
+    static const char line[] = "cairn: CAIRN_GUARDED is not a number such as 1000, so no block is "
+                               "guarded\n";
+    uint32_t every;
+    enum options_limit given = options_guarded(environment, &every);
+    if (given == OPTIONS_LIMIT_GIVEN)
+        alloc_guard(every);
+    else if (given == OPTIONS_LIMIT_WRONG)
+        os_say(line, sizeof line - 1);
+}
+
 /* Reads the options at load. The C library may not have set `environ` yet. The environment then
  * comes from the constructor's argument, which only glibc passes. */
 __attribute__((constructor)) static void begin_with_options(int argc, char **argv,
@@ -303,6 +315,7 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     enum options_move move = options_move(environment);
     if (move != OPTIONS_MOVE_AUTO)
         large_may_move = move == OPTIONS_MOVE_NEVER ? never : always;
+    begin_guarding(environment);
     if (CAIRN_HARDENED && options_hardened_full(environment))
         large_guard_always();
     if (options_background(environment))

@@ -2,7 +2,7 @@
 
 #include "alloc/background.h"
 #include "alloc/broken.h"
-#include "alloc/emergency.h"
+#include "alloc/guarded_block.h"
 #include "alloc/large.h"
 #include "alloc/quarantine.h"
 #include "alloc/site.h"
@@ -75,6 +75,16 @@ bool alloc_count_sites(void)
     return true;
 }
 
+void alloc_guard(uint32_t every)
+{
+    guarded_begin(every);
+    for (struct heap *heap = heap_first(); heap != NULL && guarded_is_on(); heap = heap->next) {
+        for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
+            heap->room[class] -= heap->warm >> class & 1 ? heap_hot(class) : 0;
+        heap->warm = 0;
+    }
+}
+
 /* Counts the new large block `p` for the call site of `caller` (site.h), if sites are counted and
  * the block is the next sample. If sites are not counted, lets alloc_reuse_large() serve the next
  * SITE_TURN_LONG blocks. `hit` is true if the block lies in a run that the thread had kept. Returns
@@ -137,16 +147,35 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
     return count_for_site(p, size, caller, hit);
 }
 
+/* Counts the blocks that the list of a class has now, which malloc hands out on its fast path. */
+static inline void count_list(struct heap *heap, unsigned class)
+{
+    if (CAIRN_HARDENED || LIKELY(!guarded_is_on()))
+        return;
+    uint32_t count = 1;
+    for (struct block *block = heap->list[class]; block != NULL && slab_is_marked(block);
+         block = block->next)
+        count++;
+    guarded_count(class, count);
+}
+
 void *alloc_malloc_slow(size_t size, const void *caller)
 {
     if (size > SIZE_CLASS_BYTES_MAX) {
         bool zero;
         return alloc_large(size, 1, &zero, caller);
     }
+    if (!CAIRN_HARDENED && guarded_is_on()) {
+        void *guarded = guarded_next(size_class(size), size);
+        if (guarded != NULL)
+            return guarded;
+    }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
-    if (heap->list[class] != NULL)
+    if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class))) {
+        count_list(heap, class);
         return heap_pop_checked(heap, class);
+    }
     if (is_emergency())
         return emergency_allocate(size, 1);
     if (LIKELY(heap_steal(heap, class)))
@@ -159,6 +188,7 @@ void *alloc_malloc_slow(size_t size, const void *caller)
             return heap_pop_checked(heap, class);
     }
     void *block = allocate_small(heap, class);
+    count_list(heap, class);
     background_look();
     return block;
 }
@@ -207,12 +237,12 @@ void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
 /* --- freeing ---------------------------------------------------------------------------------- */
 
 /* Returns the record of the run in use that `p` lies in. Returns NULL if `p` is a block of
- * emergency.h. Ends the program if `p` is no block. */
+ * emergency.h or guarded_block.h. Ends the program if `p` is no block. */
 static struct slab *run_of(const void *p)
 {
     size_t index = region_index(p);
     if (!region_has(index)) {
-        if (emergency_owns(p))
+        if (guarded_has(p) || emergency_owns(p))
             return NULL;
         slab_misused("a pointer that this allocator never handed out", p);
     }
@@ -268,7 +298,7 @@ void alloc_free_slow(void *p)
         return;
     struct slab *slab = run_of(p);
     if (slab == NULL) {
-        emergency_free(p);
+        guarded_or_emergency_free(p);
         return;
     }
     if (slab->kind == RUN_LARGE) /* made by another thread after the first check */
@@ -325,7 +355,7 @@ size_t alloc_usable_size(const void *p)
         return 0;
     struct slab *slab = run_of(p);
     if (slab == NULL)
-        return emergency_bytes(p);
+        return guarded_or_emergency_bytes(p);
     refuse_freed(slab, p, "the size of a block is asked after it was freed");
     return usable_bytes(slab);
 }
@@ -364,7 +394,7 @@ void *alloc_realloc_small(void *p, size_t size)
         return alloc_malloc(size);
     struct slab *slab = run_of(p);
     if (UNLIKELY(slab == NULL))
-        return replace_block(p, emergency_bytes(p), alloc_malloc(size), size);
+        return replace_block(p, guarded_or_emergency_bytes(p), alloc_malloc(size), size);
     if (resize(slab, p, size))
         return p;
     return replace_block(p, usable_bytes(slab), alloc_malloc(size), size);

@@ -275,8 +275,8 @@ static void *refill(struct heap *heap, unsigned class)
         heap->lent[class] = HEAP_LENT_MOST;
     if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
         purge_look();
-    /* From now on the list keeps freed blocks, which are then reused first. */
-    heap->warm |= UINT64_C(1) << class;
+    /* From now on the list keeps freed blocks, which are then reused first (guarded_block.h). */
+    heap->warm |= guarded_is_on() ? 0 : UINT64_C(1) << class;
     heap_set_room(heap, class, 0);
     for (;;) {
         struct slab *slab = heap->current[class];
@@ -291,7 +291,7 @@ static void *refill(struct heap *heap, unsigned class)
                  * freed block leaves a gap in the order of addresses, and blocks that are allocated
                  * together lie side by side. */
                 first = slab_carve(slab, &count);
-                count = 0;
+                count = guarded_is_on() ? count : 0;
             }
             if (first != NULL) {
                 heap->list[class] = first;

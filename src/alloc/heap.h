@@ -29,6 +29,7 @@
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
 
+#include "alloc/guarded_block.h"
 #include "alloc/hardening.h"
 #include "alloc/remote.h"
 #include "alloc/run_cache_policy.h"

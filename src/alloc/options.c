@@ -60,6 +60,21 @@ enum options_limit options_limit(char **environment, size_t *bytes)
     return OPTIONS_LIMIT_GIVEN;
 }
 
+enum options_limit options_guarded(char **environment, uint32_t *every)
+{
+    enum { MOST = 1000000000 };
+    const char *at = given_in(environment, "CAIRN_GUARDED=");
+    if (at == NULL || *at == '\0')
+        return OPTIONS_LIMIT_NONE;
+    uint64_t number = 0;
+    for (; *at >= '0' && *at <= '9' && number <= MOST; at++)
+        number = number * 10 + (uint64_t)(*at - '0');
+    if (*at != '\0' || number == 0 || number > MOST)
+        return OPTIONS_LIMIT_WRONG;
+    *every = (uint32_t)number;
+    return OPTIONS_LIMIT_GIVEN;
+}
+
 enum options_huge options_huge_pages(char **environment)
 {
     const char *given = given_in(environment, "CAIRN_HUGE_PAGES=");

@@ -14,6 +14,8 @@
  *     CAIRN_TRACE=1              writes each change of a learnt value to stderr
  *     CAIRN_MOVE=0               lets realloc() copy blocks, never move their pages with mremap()
  *     CAIRN_MOVE=1               moves their pages, also in a sandbox (abi/sandbox.c)
+ *     CAIRN_GUARDED=N            places one in N small blocks on a page of its own, between guards
+ *                                (guarded_block.h)
  *     CAIRN_HARDENED=full        protects every large block, at any price (large_guard.h)
  *     CAIRN_KEEP_DEEPBIND=1      lets dlopen() pass RTLD_DEEPBIND on (abi/deepbind.c)
  *
@@ -50,6 +52,9 @@ bool options_background(char **environment);
 bool options_purge_lazily(char **environment);
 bool options_policy_frozen(char **environment);
 bool options_trace(char **environment);
+
+/* Sets `*every` to the number that is given. A value that is no number from 1 to 10^9 is wrong. */
+enum options_limit options_guarded(char **environment, uint32_t *every);
 bool options_hardened_full(char **environment);
 enum options_move { OPTIONS_MOVE_AUTO, OPTIONS_MOVE_NEVER, OPTIONS_MOVE_ALWAYS };
 enum options_move options_move(char **environment);

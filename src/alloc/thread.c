@@ -75,7 +75,7 @@ void thread_end_registering(void)
 static bool has_taken_lock(void)
 {
     return lock_is_taken(&setup_lock) || lock_is_taken(&late_lock) || heap_has_taken_lock() ||
-           page_heap_has_taken_lock() || site_has_taken_lock();
+           page_heap_has_taken_lock() || site_has_taken_lock() || guarded_has_taken_lock();
 }
 
 /* Only the calling thread lives in the child. The heaps of the other threads keep their memory. */
@@ -128,6 +128,7 @@ static void before_fork(void)
     heap_lock_all();
     page_heap_lock();
     site_lock();
+    guarded_lock();
     streams_locked = has_streams && !alone;
     handlers_locked = waited;
     depth = 1;
@@ -138,6 +139,7 @@ static void drop_locks(void)
 {
     bool handlers = handlers_locked;
     lock_end_fork();
+    guarded_unlock();
     site_unlock();
     page_heap_unlock();
     heap_unlock_all();

@@ -1,7 +1,7 @@
 #include "hardened/hardened.h"
 
 #include "alloc/block_map.h"
-#include "alloc/emergency.h"
+#include "alloc/guarded_block.h"
 #include "alloc/large_guard.h"
 #include "alloc/quarantine.h"
 #include "alloc/shared_heap.h"
@@ -133,11 +133,24 @@ static __attribute__((noinline)) void *malloc_large(size_t size, const void *cal
     return allocate_large(size, 1, &zero, caller);
 }
 
+/* Counts a call of malloc. Returns a guarded block, or NULL if another one is to be handed out. */
+static __attribute__((noinline)) void *malloc_guarded(size_t size)
+{
+    unsigned class = size_class(small_room(size));
+    guarded_count(class, 1);
+    return guarded_next(class, size);
+}
+
 void *hardened_malloc(size_t size, const void *caller)
 {
     hardening_caller = caller;
     if (UNLIKELY(size > SMALL_MAX))
         return malloc_large(size, caller);
+    if (guarded_is_on()) {
+        void *guarded = malloc_guarded(size);
+        if (guarded != NULL)
+            return guarded;
+    }
     void *block = alloc_malloc(small_room(size));
     if (UNLIKELY(block == NULL))
         return NULL;
@@ -206,13 +219,13 @@ static _Noreturn __attribute__((noinline, cold)) void not_live(const void *p,
     slab_misused("a pointer that is not the start of a block", p);
 }
 
-/* Returns the record of the run of a live block. Returns NULL if `p` is a block of emergency.h.
- * Ends the program if `p` is no live block. If `take` is true, the block is live no more. */
+/* Returns the record of the run of a live block. Returns NULL if `p` is a block of emergency.h or
+ * guarded_block.h. Ends the program if `p` is no live block. If `take` is true, the block is live no more. */
 static inline struct slab *run_of_live(const void *p, bool take)
 {
     size_t index = region_index(p);
     if (UNLIKELY(!region_has(index))) {
-        if (emergency_owns(p))
+        if (guarded_has(p) || emergency_owns(p))
             return NULL;
         slab_misused("a pointer that this allocator never handed out", p);
     }
@@ -270,7 +283,7 @@ size_t hardened_usable_size(const void *p, const void *caller)
         return 0;
     hardening_caller = caller;
     const struct slab *slab = run_of_live(p, false);
-    return slab != NULL ? check(slab, p) : emergency_bytes(p);
+    return slab != NULL ? check(slab, p) : guarded_or_emergency_bytes(p);
 }
 
 /* --- freeing ---------------------------------------------------------------------------------- */
@@ -313,7 +326,9 @@ static inline void free_small(struct slab *slab, char *start)
     uint64_t canary = canary_at(start + bytes);
     check_before(slab, start);
     check_end(start, bytes, canary);
-    clear_pairs(start, bytes);
+    /* The canary is never cleared, because another thread that frees the block behind may read it. */
+    clear_pairs(start, bytes - sizeof(hardening_pair));
+    *(uint64_t *)(start + bytes - sizeof(hardening_pair)) = 0;
     canary_write_of(start + bytes, canary, CANARY_FREE);
     struct heap *heap = thread_heap;
     if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap))
@@ -322,11 +337,11 @@ static inline void free_small(struct slab *slab, char *start)
         free_small_of_other(slab, (struct block *)start, bytes);
 }
 
-/* Frees a pointer that is NULL, a block of emergency.h, or a misuse. */
+/* Frees `p`, which is NULL, a block of guarded_block.h or emergency.h, or a misuse. */
 static __attribute__((noinline)) void free_foreign(void *p)
 {
     if (p != NULL && run_of_live(p, true) == NULL)
-        emergency_free(p);
+        guarded_or_emergency_free(p);
 }
 
 static __attribute__((noinline)) void free_large_checked(struct slab *slab, const void *p)
@@ -429,7 +444,7 @@ void *hardened_realloc(void *p, size_t size, const void *caller)
         return hardened_malloc(size, caller);
     hardening_caller = caller;
     struct slab *slab = run_of_live(p, false);
-    size_t have = slab != NULL ? check(slab, p) : emergency_bytes(p);
+    size_t have = slab != NULL ? check(slab, p) : guarded_or_emergency_bytes(p);
     if (slab != NULL && resize(slab, p, have, size))
         return p;
     bool may_move = slab != NULL && slab->kind == RUN_LARGE && !lock_is_unsafe();

@@ -1,0 +1,333 @@
+#include "alloc/guarded_block.h"
+
+#include "alloc/call_site.h"
+#include "alloc/hardening.h"
+#include "base/random.h"
+#include "os/lock.h"
+#include "os/os.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { CLASSES = 64 };
+
+enum slot_state { SLOT_NEW, SLOT_LIVE, SLOT_FREED };
+
+/* A place in the program: the return addresses of its calls, innermost first. */
+struct stack {
+    int count;
+    void *frames[GUARDED_FRAMES];
+};
+
+/* A page, and the block that it has or had last. */
+struct slot {
+    unsigned char *block;
+    size_t size;
+    enum slot_state state;
+    struct stack allocated;
+    struct stack freed;
+};
+
+uint32_t guarded_every;
+uintptr_t guarded_start;
+size_t guarded_bytes;
+
+static struct lock lock; /* guards the slots and all below */
+static struct slot *slots;
+static struct random random;
+static uint32_t fresh;                 /* slots that were ever used */
+static uint32_t queue[GUARDED_BLOCKS]; /* freed slots, oldest first, from `oldest` on */
+static uint32_t oldest;
+static uint32_t queued;
+static _Atomic int32_t turns[CLASSES]; /* calls until the next guarded block */
+static struct sigaction before;        /* the program's handler of SIGSEGV when we began */
+
+/* --- stacks ----------------------------------------------------------------------------------- */
+
+/* Of glibc, which has it, and of some other C libraries. */
+extern int backtrace(void **frames, int count) __attribute__((weak));
+
+/* True while this thread reads its stack, which may allocate. */
+static _Thread_local bool is_reading __attribute__((tls_model("initial-exec")));
+
+static void read_stack(struct stack *stack)
+{
+    stack->count = 0;
+    if (backtrace == NULL || is_reading)
+        return;
+    is_reading = true;
+    stack->count = backtrace(stack->frames, GUARDED_FRAMES);
+    is_reading = false;
+}
+
+static void say(struct text *text)
+{
+    text_add_char(text, '\n');
+    os_say(text->data, text->length);
+}
+
+static void say_stack(const char *what, const struct stack *stack)
+{
+    char line[1024];
+    struct text text = text_over(line, sizeof line - 1);
+    text_add(&text, "cairn:   ");
+    text_add(&text, what);
+    for (int i = 0; i < stack->count; i++) {
+        text_add(&text, i == 0 ? " " : " < ");
+        call_site_add(&text, stack->frames[i]);
+    }
+    text.truncated = false; /* the line ends here, even if frames did not fit */
+    say(&text);
+}
+
+/* Writes the report of a misuse at `p`, which lies in the page of `slot` or in a guard beside it. */
+static void report(const char *what, const void *p, const struct slot *slot)
+{
+    char line[256];
+    struct text text = text_over(line, sizeof line - 1);
+    text_add(&text, "cairn: ");
+    text_add(&text, what);
+    text_add(&text, ": ");
+    text_add_hex(&text, (uintptr_t)p);
+    if (slot != NULL && slot->state != SLOT_NEW) {
+        ptrdiff_t offset = (const unsigned char *)p - slot->block;
+        text_add(&text, ", byte ");
+        text_add_signed(&text, offset);
+        text_add(&text, " of a guarded block of ");
+        text_add_unsigned(&text, slot->size);
+        text_add(&text, slot->size == 1 ? " byte" : " bytes");
+    }
+    say(&text);
+    if (slot == NULL || slot->state == SLOT_NEW)
+        return;
+    say_stack("allocated at", &slot->allocated);
+    if (slot->state == SLOT_FREED)
+        say_stack("freed at", &slot->freed);
+}
+
+static _Noreturn void end(const char *what, const void *p, const struct slot *slot)
+{
+    report(what, p, slot);
+    os_die("", 0);
+}
+
+/* --- pages ------------------------------------------------------------------------------------ */
+
+/* Each page lies between two guards: page number 2 i + 1 of the range is slot i. */
+static unsigned char *page_of(uint32_t number)
+{
+    return (unsigned char *)guarded_start + (2 * (size_t)number + 1) * os_page_bytes();
+}
+
+static size_t page_number(const void *p)
+{
+    return ((uintptr_t)p - guarded_start) / os_page_bytes();
+}
+
+/* Returns the slot whose page contains `p`. Returns NULL for a guard. */
+static struct slot *slot_at(const void *p)
+{
+    size_t page = page_number(p);
+    return page % 2 == 1 ? &slots[page / 2] : NULL;
+}
+
+/* Returns the slot to which a bad access belongs: that of its page, or of the nearer block of the two
+ * pages beside a guard. */
+static const struct slot *slot_near(const void *p)
+{
+    size_t page = page_number(p);
+    if (page % 2 == 1)
+        return &slots[page / 2];
+    const struct slot *left = page > 0 ? &slots[page / 2 - 1] : NULL;
+    const struct slot *right = page / 2 < GUARDED_BLOCKS ? &slots[page / 2] : NULL;
+    size_t in_page = (uintptr_t)p % os_page_bytes();
+    bool is_left = in_page < os_page_bytes() / 2;
+    const struct slot *near = is_left ? left : right;
+    return near != NULL && near->state != SLOT_NEW ? near : is_left ? right : left;
+}
+
+static void fill_beside(struct slot *slot, unsigned char *page)
+{
+    memset(page, HARDENING_FILL, (size_t)(slot->block - page));
+    unsigned char *behind = slot->block + slot->size;
+    memset(behind, HARDENING_FILL, (size_t)(page + os_page_bytes() - behind));
+}
+
+static bool is_filled_beside(const struct slot *slot)
+{
+    const unsigned char *page = page_of((uint32_t)(slot - slots));
+    for (const unsigned char *at = page; at < page + os_page_bytes(); at++)
+        if ((at < slot->block || at >= slot->block + slot->size) && *at != HARDENING_FILL)
+            return false;
+    return true;
+}
+
+/* Returns the number of a page for a new block. Returns GUARDED_BLOCKS if all are in use. */
+static uint32_t take_slot(void)
+{
+    if (fresh < GUARDED_BLOCKS)
+        return fresh++;
+    if (queued == 0)
+        return GUARDED_BLOCKS;
+    uint32_t number = queue[oldest];
+    oldest = (oldest + 1) % GUARDED_BLOCKS;
+    queued--;
+    return number;
+}
+
+static void put_slot(uint32_t number)
+{
+    queue[(oldest + queued++) % GUARDED_BLOCKS] = number;
+}
+
+/* --- faults ----------------------------------------------------------------------------------- */
+
+/* Reports the fault and lets the former handler, or the kernel, see it once more. Only the first
+ * thread reports. */
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    static _Atomic bool reported;
+    const void *p = info->si_addr;
+    if (guarded_has(p) && !atomic_exchange(&reported, true)) {
+        const struct slot *slot = slot_near(p);
+        report(slot != NULL && slot->state == SLOT_FREED ? "a block is used after it was freed"
+                                                         : "an access beyond a block",
+               p, slot);
+    }
+    sigaction(signal, &before, NULL);
+}
+
+void guarded_begin(uint32_t every)
+{
+    size_t bytes = (2 * (size_t)GUARDED_BLOCKS + 1) * os_page_bytes();
+    size_t records =
+        (GUARDED_BLOCKS * sizeof(struct slot) + os_page_bytes() - 1) & ~(os_page_bytes() - 1);
+    char *start = os_map(bytes, 1, 0);
+    if (start == NULL)
+        return;
+    slots = os_map(records, 1, 0);
+    if (slots == NULL || !os_guard(start, bytes))
+        return;
+    guarded_start = (uintptr_t)start;
+    guarded_bytes = bytes;
+    random = random_of(os_random() ^ (uintptr_t)start);
+    for (int i = 0; i < CLASSES; i++)
+        atomic_store_explicit(&turns[i], (int32_t)random_below(&random, 2 * (uint64_t)every),
+                              memory_order_relaxed);
+    struct stack first; /* the first call may load a library, and so allocate */
+    read_stack(&first);
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGSEGV, &action, &before);
+    guarded_every = every;
+}
+
+/* --- blocks ----------------------------------------------------------------------------------- */
+
+void guarded_count(unsigned class, uint32_t count)
+{
+    atomic_fetch_sub_explicit(&turns[class], (int32_t)count, memory_order_relaxed);
+}
+
+void *guarded_next(unsigned class, size_t size)
+{
+    if (LIKELY(atomic_load_explicit(&turns[class], memory_order_relaxed) > 0) || lock_is_unsafe())
+        return NULL;
+    lock_take(&lock);
+    int32_t turn = 1 + (int32_t)random_below(&random, 2 * (uint64_t)guarded_every);
+    lock_drop(&lock);
+    /* Adds, so that calls which were counted meanwhile are not lost. */
+    int32_t left = atomic_fetch_add_explicit(&turns[class], turn, memory_order_relaxed);
+    if (left < -(int32_t)guarded_every)
+        atomic_store_explicit(&turns[class], 0, memory_order_relaxed);
+    return guarded_allocate(size);
+}
+
+/* Makes a page that can be accessed the place of a block. The lock is held. */
+static void *place(uint32_t number, size_t size, const struct stack *stack)
+{
+    struct slot *slot = &slots[number];
+    unsigned char *page = page_of(number);
+    bool at_end = (random_next(&random) & 1) != 0;
+    slot->block = at_end ? page + os_page_bytes() - ((size + 15) & ~(size_t)15) : page;
+    slot->size = size;
+    slot->allocated = *stack;
+    slot->freed.count = 0;
+    slot->state = SLOT_LIVE;
+    memset(slot->block, 0, size);
+    fill_beside(slot, page);
+    return slot->block;
+}
+
+void *guarded_allocate(size_t size)
+{
+    if (size - 1 >= os_page_bytes() || is_reading)
+        return NULL;
+    struct stack stack;
+    read_stack(&stack);
+    void *block = NULL;
+    lock_take(&lock);
+    uint32_t number = take_slot();
+    if (number < GUARDED_BLOCKS) {
+        if (os_unguard(page_of(number), os_page_bytes()))
+            block = place(number, size, &stack);
+        else
+            put_slot(number);
+    }
+    lock_drop(&lock);
+    return block;
+}
+
+/* Returns the slot of a live block. Ends the program if `p` is none. The lock is held. */
+static struct slot *slot_of_live(const void *p)
+{
+    struct slot *slot = slot_at(p);
+    if (slot != NULL && slot->state == SLOT_FREED && p == slot->block)
+        end("a block is used that was freed before", p, slot);
+    if (slot == NULL || slot->state != SLOT_LIVE || p != slot->block)
+        end("a pointer that is not the start of a block", p, slot_near(p));
+    if (!is_filled_beside(slot))
+        end("a write beside a block", p, slot);
+    return slot;
+}
+
+void guarded_free(void *p)
+{
+    if (lock_is_unsafe())
+        return; /* the block stays where it is */
+    struct stack stack;
+    read_stack(&stack);
+    lock_take(&lock);
+    struct slot *slot = slot_of_live(p);
+    uint32_t number = (uint32_t)(slot - slots);
+    slot->freed = stack;
+    slot->state = SLOT_FREED;
+    if (os_guard(page_of(number), os_page_bytes()))
+        put_slot(number); /* else the page is not used again */
+    lock_drop(&lock);
+}
+
+size_t guarded_size(const void *p)
+{
+    if (lock_is_unsafe())
+        return slot_at(p) != NULL ? slot_at(p)->size : 0;
+    lock_take(&lock);
+    size_t size = slot_of_live(p)->size;
+    lock_drop(&lock);
+    return size;
+}
+
+void guarded_lock(void)
+{
+    lock_take(&lock);
+}
+
+void guarded_unlock(void)
+{
+    lock_drop(&lock);
+}
+
+bool guarded_has_taken_lock(void)
+{
+    return lock_is_taken(&lock);
+}
