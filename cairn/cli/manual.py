@@ -74,6 +74,12 @@ _ENVIRONMENT = (
         "0: the allocator cairn copies blocks instead of calling mremap; 1: it calls mremap also "
         "in a sandbox",
     ),
+    (
+        "CAIRN_GUARDED",
+        "N: the allocator cairn places one in N small blocks between guards, and reports the "
+        "stacks of a misuse",
+    ),
+    ("CAIRN_HARDENED", "full: the allocator cairn-hardened protects every large block"),
     ("CAIRN_KEEP_DEEPBIND", "1: the allocator cairn leaves RTLD_DEEPBIND in calls of dlopen"),
 )
 

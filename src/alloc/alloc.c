@@ -147,12 +147,11 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
     return count_for_site(p, size, caller, hit);
 }
 
-/* Counts the blocks that the list of a class has now, which malloc hands out on its fast path. */
-static inline void count_list(struct heap *heap, unsigned class)
+/* Counts `count` calls of malloc, and one for each block that the list of a class has now. */
+static inline void count_list(struct heap *heap, unsigned class, uint32_t count)
 {
     if (CAIRN_HARDENED || LIKELY(!guarded_is_on()))
         return;
-    uint32_t count = 1;
     for (struct block *block = heap->list[class]; block != NULL && slab_is_marked(block);
          block = block->next)
         count++;
@@ -173,7 +172,7 @@ void *alloc_malloc_slow(size_t size, const void *caller)
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
     if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class))) {
-        count_list(heap, class);
+        count_list(heap, class, 0);
         return heap_pop_checked(heap, class);
     }
     if (is_emergency())
@@ -188,7 +187,7 @@ void *alloc_malloc_slow(size_t size, const void *caller)
             return heap_pop_checked(heap, class);
     }
     void *block = allocate_small(heap, class);
-    count_list(heap, class);
+    count_list(heap, class, 1);
     background_look();
     return block;
 }

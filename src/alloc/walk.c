@@ -15,7 +15,8 @@ enum {
 struct seen {
     size_t slices; /* length of the run, over which the walk steps */
     char *start;
-    size_t block_bytes;
+    size_t block_bytes; /* the distance of the blocks */
+    bool has_canaries;  /* the blocks are those of a slab in the hardened build */
     size_t blocks;
     const struct heap *owner;
     uint64_t live[WORDS]; /* a bit per block, set if it is live */
@@ -37,6 +38,7 @@ static void look_at_slab(struct slab *slab, struct seen *seen)
     seen->slices = slab->slices;
     seen->start = slab_start(slab);
     seen->block_bytes = size_class_bytes(slab->class);
+    seen->has_canaries = CAIRN_HARDENED;
     seen->blocks = slab->carved < BLOCKS_MAX ? slab->carved : BLOCKS_MAX;
     for (size_t i = 0; i < seen->blocks; i++)
         if (is_live((const struct block *)(seen->start + i * seen->block_bytes)))
@@ -79,13 +81,23 @@ static bool look_at_run(size_t index, size_t end, struct seen *seen)
     return false;
 }
 
+/* Returns the usable bytes of a block. In the hardened build, they are the requested ones. */
+static size_t usable_bytes(const struct seen *seen, const char *block)
+{
+    size_t most = seen->block_bytes - CANARY_BYTES;
+    uint64_t slack = seen->has_canaries ? canary_slack(block + seen->block_bytes) : 0;
+    return !seen->has_canaries ? seen->block_bytes : slack <= most ? most - (size_t)slack : 0;
+}
+
 /* Calls the visitor for each live block of the run. Returns false if the visitor returned false. */
 static bool visit_live(const struct seen *seen, cairn_visitor visit, void *context)
 {
-    for (size_t i = 0; i < seen->blocks; i++)
+    for (size_t i = 0; i < seen->blocks; i++) {
+        char *block = seen->start + i * seen->block_bytes;
         if ((seen->live[i / 64] >> i % 64 & 1) != 0 &&
-            !visit(seen->start + i * seen->block_bytes, seen->block_bytes, context))
+            !visit(block, usable_bytes(seen, block), context))
             return false;
+    }
     return true;
 }
 

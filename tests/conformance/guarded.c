@@ -1,0 +1,102 @@
+/* guarded.c - misuses blocks until one of them is guarded (CAIRN_GUARDED).
+ *
+ *     guarded KIND SIZE
+ *
+ * The kinds are: none, read (a block after it was freed), write (likewise), over (one byte beyond
+ * the end, and free), under (one byte before the start, and free), twice (free), size (of a freed
+ * block), inside (free of a pointer into a block). Each is done only to blocks that are guarded,
+ * which lie outside the memory of all others. Prints the number of guarded blocks, of COUNT. */
+#include "conformance.h"
+
+#include <malloc.h>
+#include <pthread.h>
+
+enum { COUNT = 100000, ALIVE = 50 };
+
+static void *volatile held;
+static const char *kind;
+static size_t size;
+
+static void require_that(bool holds)
+{
+    if (!holds)
+        _exit(2);
+}
+
+static bool is(const char *other)
+{
+    return strcmp(kind, other) == 0;
+}
+
+__attribute__((noinline)) void allocates(void);
+void allocates(void)
+{
+    held = malloc(size);
+}
+
+__attribute__((noinline)) void frees(void);
+void frees(void)
+{
+    free(held);
+}
+
+static bool is_guarded(const void *p, const void *other)
+{
+    uintptr_t distance = (uintptr_t)p > (uintptr_t)other ? (uintptr_t)p - (uintptr_t)other
+                                                         : (uintptr_t)other - (uintptr_t)p;
+    return distance > (uintptr_t)1 << 36;
+}
+
+static void misuse(volatile unsigned char *p)
+{
+    volatile unsigned char byte;
+    if (is("over"))
+        p[size] = 1;
+    if (is("under"))
+        p[-1] = 1;
+    held = is("inside") ? (char *)p + 16 : (char *)p;
+    frees();
+    if (is("read"))
+        byte = p[0];
+    if (is("write"))
+        p[0] = 1;
+    if (is("twice"))
+        frees();
+    if (is("size"))
+        byte = (unsigned char)malloc_usable_size((void *)p);
+    (void)byte;
+}
+
+int main(int argc, char **argv)
+{
+    require_cairn();
+    kind = argc > 1 ? argv[1] : "none";
+    size = argc > 2 ? strtoul(argv[2], NULL, 10) : 100;
+    unsigned guarded = 0;
+    void *large = malloc(1 << 20); /* never guarded */
+    void *alive[ALIVE] = {0};
+    for (int i = 0; i < COUNT; i++) {
+        free(alive[i % ALIVE]);
+        alive[i % ALIVE] = NULL;
+        allocates();
+        void *p = held;
+        if (!is_guarded(p, large)) {
+            alive[i % ALIVE] = p;
+            continue;
+        }
+        guarded++;
+        require_that((uintptr_t)p % 16 == 0 && malloc_usable_size(p) >= size);
+        memset(p, 0x5a, size);
+        p = is("none") && i % 3 == 0 ? realloc(p, size) : p;
+        require_that(((unsigned char *)p)[size - 1] == 0x5a);
+        if (is_guarded(p, large))
+            misuse(p);
+        else
+            free(p);
+    }
+    for (int i = 0; i < ALIVE; i++)
+        free(alive[i]);
+    free(large);
+    printf("%u\n", guarded);
+    return 0;
+}

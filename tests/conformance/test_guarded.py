@@ -1,0 +1,120 @@
+"""Tests of CAIRN_GUARDED=N: one in N small blocks lies on a page of its own, in both libraries."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from .conftest import MODES, Ended, Program
+
+COUNT = 100_000
+"""The number of blocks that guarded.c allocates."""
+
+BUILDS = pytest.mark.parametrize("build", ["program", "hardened"])
+
+
+@pytest.fixture
+def guarded(request: pytest.FixtureRequest, build: str) -> Callable[[str], Program]:
+    """Builds guarded.c for the plain or the hardened library."""
+    made: Callable[..., Program] = request.getfixturevalue(build)
+    return lambda mode: made("guarded.c", mode)
+
+
+@BUILDS
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("every", "size"), [(100, 100), (1000, 24), (100, 4000)])
+def test_one_in_so_many_blocks_is_guarded(
+    guarded: Callable[[str], Program], mode: str, every: int, size: int
+) -> None:
+    count = int(guarded(mode).succeed("none", size, CAIRN_GUARDED=str(every)))
+    # The turns are random, from 1 to 2 N, so the count has a deviation of N / 3 for each turn.
+    mean = COUNT / every
+    assert abs(count - mean) <= 5 * 0.58 * mean**0.5 + 0.05 * mean
+
+
+@BUILDS
+@pytest.mark.parametrize("size", [100, 4097])
+def test_none_is_guarded_without_the_option_or_above_a_page(
+    guarded: Callable[[str], Program], size: int
+) -> None:
+    environment = {"CAIRN_GUARDED": "100"} if size > 4096 else {}
+    assert guarded("preloaded").succeed("none", size, **environment) == "0\n"
+
+
+@BUILDS
+@pytest.mark.parametrize("value", ["x", "0", "-1", "1.5", "12345678901234567890"])
+def test_a_value_that_is_no_number_is_refused_in_one_sentence(
+    guarded: Callable[[str], Program], value: str
+) -> None:
+    assert guarded("preloaded")("none", CAIRN_GUARDED=value) == Ended(
+        0,
+        "0\n",
+        "cairn: CAIRN_GUARDED is not a number such as 1000, so no block is guarded\n",
+    )
+
+
+def function(program: Program, address: str) -> str:
+    """Returns the name of the function of an address in the program."""
+    done = subprocess.run(
+        ["addr2line", "-f", "-e", program.path, hex(int(address, 16) - 1)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()[0]
+
+
+@BUILDS
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("kind", "says", "code", "freed"),
+    [
+        ("read", "a block is used after it was freed", signal.SIGSEGV, True),
+        ("write", "a block is used after it was freed", signal.SIGSEGV, True),
+        ("over", "a write beside a block", signal.SIGABRT, False),
+        ("twice", "a block is used that was freed before", signal.SIGABRT, True),
+        ("size", "a block is used that was freed before", signal.SIGABRT, True),
+        ("inside", "a pointer that is not the start of a block", signal.SIGABRT, False),
+    ],
+)
+def test_a_misuse_is_reported_with_the_stacks(
+    guarded: Callable[[str], Program], mode: str, kind: str, says: str, code: int, freed: bool
+) -> None:
+    run = guarded(mode)
+    ended = run(kind, 100, CAIRN_GUARDED="50")
+    assert ended.code == -code, ended.err
+    first, *stacks = ended.err.splitlines()
+    assert re.fullmatch(
+        rf"cairn: {says}: 0x[0-9a-f]+, byte -?\d+ of a guarded block of 100 bytes", first
+    )
+    assert [line.split(" at ")[0] for line in stacks] == [
+        "cairn:   allocated",
+        *(["cairn:   freed"] if freed else []),
+    ]
+    names = [
+        {function(run, address) for address in re.findall(r"the program\+(0x\w+)", line)}
+        for line in stacks
+    ]
+    assert "allocates" in names[0] and all("frees" in found for found in names[1:])
+
+
+@BUILDS
+def test_a_write_before_the_start_is_noticed(guarded: Callable[[str], Program]) -> None:
+    # The block lies at the start of its page, or a filled part of the page lies before it.
+    ended = guarded("preloaded")("under", 100, CAIRN_GUARDED="50")
+    assert ended.code in (-signal.SIGSEGV, -signal.SIGABRT)
+    assert re.match("cairn: (a write beside a block|an access beyond a block): 0x", ended.err)
+
+
+@pytest.mark.parametrize("build", ["program", "hardened"])
+@pytest.mark.parametrize("mode", MODES)
+def test_random_calls_do_what_the_shadow_says_while_blocks_are_guarded(
+    request: pytest.FixtureRequest, build: str, mode: str
+) -> None:
+    run = request.getfixturevalue(build)("random_calls.c", mode, "-O2")
+    said = run.succeed(62, 300_000, 4, "fork", "limit", timeout=600, CAIRN_GUARDED="20")
+    assert " operations, " in said
