@@ -80,8 +80,8 @@ static inline uint64_t canary_slack(const void *end)
     return canary_slack_of(end, canary_at(end));
 }
 
-/* Two words, which the processor reads and writes at once. Each block begins at a multiple of 16
- * bytes, and its size is one. */
+/* Two words, which the processor reads and writes at once. The address and the size of each block
+ * are multiples of 16 bytes. */
 typedef uint64_t hardening_pair __attribute__((vector_size(16)));
 
 /* Returns whether `bytes` bytes, a multiple of 16, read as zero. */
