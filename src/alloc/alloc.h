@@ -39,8 +39,8 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
  * memory for the table. Called before the program has a second thread. */
 bool alloc_count_sites(void);
 
-/* From now on, one in `every` small blocks is guarded (guarded_block.h). Called before the program has
- * a second thread. */
+/* From now on, one in `every` small blocks is guarded (guarded_block.h). Called before the program
+ * has a second thread. */
 void alloc_guard(uint32_t every);
 
 /* Turns a run that the thread kept into a block of `size` bytes, more than SIZE_CLASS_BYTES_MAX,

@@ -80,7 +80,8 @@ static void say_stack(const char *what, const struct stack *stack)
     say(&text);
 }
 
-/* Writes the report of a misuse at `p`, which lies in the page of `slot` or in a guard beside it. */
+/* Writes the report of a misuse at `p`, which lies in the page of `slot` or in a guard beside
+ * it. */
 static void report(const char *what, const void *p, const struct slot *slot)
 {
     char line[256];
@@ -131,8 +132,8 @@ static struct slot *slot_at(const void *p)
     return page % 2 == 1 ? &slots[page / 2] : NULL;
 }
 
-/* Returns the slot to which a bad access belongs: that of its page, or of the nearer block of the two
- * pages beside a guard. */
+/* Returns the slot to which a bad access belongs: that of its page, or of the nearer block of the
+ * two pages beside a guard. */
 static const struct slot *slot_near(const void *p)
 {
     size_t page = page_number(p);

@@ -49,8 +49,8 @@ static inline bool guarded_has(const void *p)
     return (uintptr_t)p - guarded_start < guarded_bytes;
 }
 
-/* From now on, one in `every` blocks is guarded. Called before the program has a second thread. Does
- * nothing if there is no memory. */
+/* From now on, one in `every` blocks is guarded. Called before the program has a second thread.
+ * Does nothing if there is no memory. */
 void guarded_begin(uint32_t every);
 
 /* Counts `count` calls of malloc for blocks of a class. */
@@ -65,7 +65,8 @@ void *guarded_next(unsigned class, size_t size);
  * block is aligned to it. */
 void *guarded_allocate(size_t size);
 
-/* Frees a block. Ends the program if `p` is no live block, or if something was written beside it. */
+/* Frees a block. Ends the program if `p` is no live block, or if something was written beside
+ * it. */
 void guarded_free(void *p);
 
 /* Returns the requested bytes of a live block, after the same checks. */

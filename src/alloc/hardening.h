@@ -54,8 +54,8 @@ static inline uint64_t canary_at(const void *end)
     return ((uintptr_t)end ^ canary_secrets[0]) * canary_secrets[1];
 }
 
-/* Writes the canary of the block that ends at `end`, where `of` == canary_at(end). Other threads may
- * read it meanwhile, when they free the block behind it. */
+/* Writes the canary of the block that ends at `end`, where `of` == canary_at(end). Other threads
+ * may read it meanwhile, when they free the block behind it. */
 static inline void canary_write_of(void *end, uint64_t of, size_t slack)
 {
     _Atomic uint64_t *canary = (_Atomic uint64_t *)end - 1;

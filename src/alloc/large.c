@@ -8,8 +8,8 @@
 #include "alloc/site.h"
 #include "os/os.h"
 
-/* Turns a run of the page heap into a large block, and returns the block. Returns NULL if `index` is
- * 0. */
+/* Turns a run of the page heap into a large block, and returns the block. Returns NULL if `index`
+ * is 0. */
 static void *make_block(size_t index, size_t slices)
 {
     if (index == 0)

@@ -1,7 +1,6 @@
 #include "alloc/large_guard.h"
 
 #include "alloc/hardening.h"
-#include "alloc/run_cache.h"
 #include "base/ticks.h"
 #include "os/os.h"
 
@@ -9,9 +8,9 @@
 
 enum {
     FILLED_MOST = 64,
-    EMPTIED_SLICES = 2 * RUN_CACHE_MOST, /* longer runs are never kept */
-    LOOK_EVERY = 16, /* calls between two looks at the clock, without a budget */
-    FAULTS = 4,      /* a change costs this many times its own time: page faults follow */
+    EMPTIED_SLICES = 256, /* longer runs are never kept (run_cache.h) */
+    LOOK_EVERY = 16,      /* calls between two looks at the clock, without a budget */
+    FAULTS = 4,           /* a change costs this many times its own time: page faults follow */
 };
 
 /* --- the budget ------------------------------------------------------------------------------- */
@@ -49,8 +48,8 @@ static uint64_t begin(const struct large_budget *budget)
     return budget != NULL ? ticks_now() : 0;
 }
 
-/* Takes the time since `began` off the budget. A thread that did not run meanwhile pays no more than
- * a full budget. */
+/* Takes the time since `began` off the budget. A thread that did not run meanwhile pays no more
+ * than a full budget. */
 static void pay(struct large_budget *budget, uint64_t began)
 {
     if (budget == NULL)

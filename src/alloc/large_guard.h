@@ -5,25 +5,26 @@
  *
  * No one can access a guard (os_guard()). The guard before the block is missing if the block has a
  * larger alignment than an OS page, or if an OS page is as large as a slice. The bytes behind the
- * block, at most 64 and up to the next OS page, hold HARDENING_FILL. A run is in one of four states:
+ * block, at most 64 and up to the next OS page, hold HARDENING_FILL. A run is in one of four
+ * states:
  *
  *     open      it has no guard
  *     guarded   guards lie around the block
  *     sealed    all of it is a guard, and reads as zero when the guard is removed
  *     emptied   it has no guard, and reads as zero
  *
- * Runs keep their state while run_cache.h keeps them. The runs of slabs, and those of the page heap,
- * are open.
+ * Runs keep their state while run_cache.h keeps them. The runs of slabs, and those of the page
+ * heap, are open.
  *
  * A change takes a system call, and page faults later: a thousand times as long as to allocate a
- * block that was freed before. So each thread has a budget of time. While it lasts, a new block gets
- * its guards close to its end, and a freed one is sealed. Later, a block takes over the guards that
- * its run has, and keeps its contents when it is freed. CAIRN_HARDENED=full sets no limit.
+ * block that was freed before. So each thread has a budget of time. While it lasts, a new block
+ * gets its guards close to its end, and a freed one is sealed. Later, a block takes over the guards
+ * that its run has, and keeps its contents when it is freed. CAIRN_HARDENED=full sets no limit.
  *
  * Three fields of the run's record, which only slabs need otherwise, describe the block and its
- * guards: `posted` is the number of requested bytes, `until` the distance of the block from the start
- * of its run, and `end` the number of OS pages before the guard behind the block, or one of the
- * numbers below.
+ * guards: `posted` is the number of requested bytes, `until` the distance of the block from the
+ * start of its run, and `end` the number of OS pages before the guard behind the block, or one of
+ * the numbers below.
  *
  * The block belongs to the caller of every function.
  */
@@ -60,8 +61,8 @@ bool large_guard_may(struct large_budget *budget);
  * Returns SIZE_MAX if that overflows. */
 size_t large_guard_room(size_t size, size_t alignment);
 
-/* Makes the run, in any state, a block of `size` bytes, and returns the block. The room was computed
- * for the same alignment. `*zero` says whether the run reads as zero; it is updated. */
+/* Makes the run, in any state, a block of `size` bytes, and returns the block. The room was
+ * computed for the same alignment. `*zero` says whether the run reads as zero; it is updated. */
 void *large_guard_set(struct slab *slab, size_t size, size_t alignment, bool *zero,
                       struct large_budget *budget);
 

@@ -8,8 +8,8 @@
  *
  *     bytes == sum of the sizes of the small blocks, and at most QUARANTINE_BYTES
  *     large_slices == sum of the lengths of the large blocks, and at most QUARANTINE_LARGE_SLICES
- *     every block here is BLOCK_QUARANTINED in block_map.h; a small one reads as zero up to its canary
- *     no block here belongs to a shared heap, which could be destroyed meanwhile
+ *     every block here is BLOCK_QUARANTINED in block_map.h; a small one reads as zero up to its
+ * canary     no block here belongs to a shared heap, which could be destroyed meanwhile
  *
  * A signal handler may interrupt a function here and call another one. A block that it frees then
  * stays out of use.
@@ -47,8 +47,8 @@ static inline struct quarantine *quarantine_of(struct heap *heap)
     return (struct quarantine *)(heap + 1);
 }
 
-/* Returns the next random place: the high bits of a linear congruential generator (Knuth, "The Art of
- * Computer Programming", volume 2), whose state no one else knows. */
+/* Returns the next random place: the high bits of a linear congruential generator (Knuth, "The Art
+ * of Computer Programming", volume 2), whose state no one else knows. */
 static inline uint32_t quarantine_place(struct quarantine *quarantine)
 {
     uint64_t next = quarantine->random * UINT64_C(6364136223846793005) + 1442695040888963407;
@@ -77,11 +77,12 @@ static inline void quarantine_release(struct heap *heap, struct slab *slab, stru
         quarantine_post(slab, block, last);
 }
 
-/* (owner only) Empties places until the blocks have at most QUARANTINE_BYTES bytes, but not the place
- * `kept`. */
+/* (owner only) Empties places until the blocks have at most QUARANTINE_BYTES bytes, but not the
+ * place `kept`. */
 void quarantine_shrink(struct heap *heap, uint32_t kept);
 
-/* (owner only) Takes over a small block of `bytes` bytes that the program has freed, of any heap. */
+/* (owner only) Takes over a small block of `bytes` bytes that the program has freed, of any
+ * heap. */
 static inline void quarantine_put(struct heap *heap, struct block *block, size_t bytes)
 {
     struct quarantine *quarantine = quarantine_of(heap);

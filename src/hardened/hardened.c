@@ -109,8 +109,8 @@ static struct large_budget *budget(void)
     return has_heap() ? &quarantine_of(thread_heap)->large_budget : NULL;
 }
 
-/* Turns a large block into a live block of `size` bytes. `*zero` says whether it is known to read as
- * zero; it is updated. */
+/* Turns a large block into a live block of `size` bytes. `*zero` says whether it is known to read
+ * as zero; it is updated. */
 static void *issue_large(void *p, size_t size, size_t alignment, bool *zero)
 {
     if (UNLIKELY(!region_has(region_index(p)))) /* of emergency.h */
@@ -220,7 +220,8 @@ static _Noreturn __attribute__((noinline, cold)) void not_live(const void *p,
 }
 
 /* Returns the record of the run of a live block. Returns NULL if `p` is a block of emergency.h or
- * guarded_block.h. Ends the program if `p` is no live block. If `take` is true, the block is live no more. */
+ * guarded_block.h. Ends the program if `p` is no live block. If `take` is true, the block is live
+ * no more. */
 static inline struct slab *run_of_live(const void *p, bool take)
 {
     size_t index = region_index(p);
@@ -326,7 +327,8 @@ static inline void free_small(struct slab *slab, char *start)
     uint64_t canary = canary_at(start + bytes);
     check_before(slab, start);
     check_end(start, bytes, canary);
-    /* The canary is never cleared, because another thread that frees the block behind may read it. */
+    /* The canary is never cleared, because another thread that frees the block behind may read
+     * it. */
     clear_pairs(start, bytes - sizeof(hardening_pair));
     *(uint64_t *)(start + bytes - sizeof(hardening_pair)) = 0;
     canary_write_of(start + bytes, canary, CANARY_FREE);
