@@ -171,14 +171,14 @@ void *alloc_malloc_slow(size_t size, const void *caller)
     }
     struct heap *heap = thread_heap;
     unsigned class = size_class(size);
-    if (LIKELY(heap->list[class] != NULL || heap_steal(heap, class))) {
+    if (heap->list[class] != NULL)
+        return heap_pop_checked(heap, class);
+    if (is_emergency())
+        return emergency_allocate(size, 1);
+    if (LIKELY(heap_steal(heap, class))) {
         count_list(heap, class, 0);
         return heap_pop_checked(heap, class);
     }
-    if (is_emergency())
-        return emergency_allocate(size, 1);
-    if (LIKELY(heap_steal(heap, class)))
-        return heap_pop_checked(heap, class);
     if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
         heap = thread_birth();
         if (heap == NULL)

@@ -8,8 +8,9 @@
  *
  *     bytes == sum of the sizes of the small blocks, and at most QUARANTINE_BYTES
  *     large_slices == sum of the lengths of the large blocks, and at most QUARANTINE_LARGE_SLICES
- *     every block here is BLOCK_QUARANTINED in block_map.h; a small one reads as zero up to its
- * canary     no block here belongs to a shared heap, which could be destroyed meanwhile
+ *     every block here is BLOCK_QUARANTINED in block_map.h
+ *     a small block here reads as zero, except for its canary
+ *     no block here belongs to a shared heap, which could be destroyed meanwhile
  *
  * A signal handler may interrupt a function here and call another one. A block that it frees then
  * stays out of use.
