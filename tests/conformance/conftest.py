@@ -1,6 +1,8 @@
 """Fixtures for programs that use libcairn: preloaded, linked, or with the archive built in.
 
 The library is the installed one, or the one in the folder $CAIRN_MALLOC, such as build/gcc/src/abi.
+With CAIRN_MALLOC_NAME=libcairn-hardened it is the hardened build. Tests with the mark `plain` are
+then skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.allocator_under_test import Library, under_test
+from support.allocator_under_test import NAME, Library, under_test
 from support.compilers import ROOT
 
 HERE = Path(__file__).parent
@@ -22,6 +24,16 @@ WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"
 MISUSE_IS_MEANT = ["-Wno-use-after-free", "-Wno-alloc-size-larger-than", "-Wno-free-nonheap-object"]
 STANDARD = {".c": "-std=gnu11", ".cpp": "-std=c++17"}
 COMPILER = {".c": "gcc", ".cpp": "g++"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips the tests of the plain build if the hardened one is tested."""
+    if NAME == "libcairn":
+        return
+    for item in items:
+        mark = item.get_closest_marker("plain")
+        if mark is not None:
+            item.add_marker(pytest.mark.skip(reason=f"only the plain build {mark.args[0]}"))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Finds libcairn: the installed one, or the one in $CAIRN_MALLOC, such as build/gcc/src/abi."""
+"""Finds libcairn: the installed one, or the one in $CAIRN_MALLOC, such as build/gcc/src/abi.
+
+With CAIRN_MALLOC_NAME=libcairn-hardened, the tests use the hardened library instead.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,16 @@ from pathlib import Path
 from cairn import native
 
 
+NAME = os.environ.get("CAIRN_MALLOC_NAME") or "libcairn"
+"""The library that the tests use if they do not name one."""
+
+
 @dataclass(frozen=True)
 class Library:
     """The shared library and the archive in one folder."""
 
     folder: Path
-    name: str = "libcairn"
+    name: str = NAME
 
     @property
     def shared(self) -> Path:
@@ -28,7 +35,7 @@ class Library:
         return self.folder / f"{self.name}.a"
 
 
-def under_test(scratch: Path, name: str = "libcairn") -> Library:
+def under_test(scratch: Path, name: str = NAME) -> Library:
     """Returns the library at a path without spaces and colons, as LD_PRELOAD requires.
 
     name: "libcairn" or "libcairn-hardened".

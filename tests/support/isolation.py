@@ -26,7 +26,7 @@ SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", 
 
 KEPT = (
     "CI", "COVERAGE_*", "DEBIAN_FRONTEND", "PYTEST_*", "TERM", "TMPDIR",
-    "CAIRN_LAUNCH", "CAIRN_MALLOC", "CAIRN_UNDER_PROBE", "CAIRN_WITNESS_LIB", "CAIRN_WORKLOADS",
+    "CAIRN_LAUNCH", "CAIRN_MALLOC", "CAIRN_MALLOC_NAME", "CAIRN_UNDER_PROBE", "CAIRN_WITNESS_LIB", "CAIRN_WORKLOADS",
     "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS",
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_*",
     "OPENBLAS_*",
