@@ -90,18 +90,19 @@ static size_t run_bytes(const struct slab *slab)
     return (size_t)slab->slices * SLICE_BYTES;
 }
 
-/* Returns the bytes from the start of the run to the end of the block's last OS page. */
+/* Returns the bytes from the start of the run to the end of the block's last OS page. A block of
+ * size 0 has one OS page, because 0 bytes would mean LARGE_OPEN. */
 static size_t bytes_used(size_t before, size_t size)
 {
     size_t page = os_page_bytes();
-    return (before + size + page - 1) & ~(page - 1);
+    return (before + (size > 0 ? size : 1) + page - 1) & ~(page - 1);
 }
 
 /* Returns the number of filled bytes behind the block. */
 static size_t filled(const struct slab *slab)
 {
-    size_t end = (uintptr_t)large_guard_block(slab) + large_guard_size(slab);
-    size_t left = -end & (os_page_bytes() - 1);
+    size_t size = large_guard_size(slab);
+    size_t left = bytes_used(slab->until, size) - slab->until - size;
     return left < FILLED_MOST ? left : FILLED_MOST;
 }
 

@@ -162,15 +162,33 @@ static bool protect_from_all(void *start, size_t bytes)
     return protect(start, bytes, PROT_NONE);
 }
 
+/* Marks pages as a guard. If that fails, sets `*unknown` to whether the kernel knows no such guards,
+ * or has none for locked memory. In a sandbox, another error says that madvise() is not allowed, and
+ * mprotect() could end the program. */
+static bool install(void *start, size_t bytes, bool *unknown)
+{
+    int saved = errno;
+    bool done = madvise(start, bytes, MADV_GUARD_INSTALL) == 0;
+    *unknown = !done && errno == EINVAL;
+    errno = saved;
+    return done;
+}
+
 bool os_seal(void *start, size_t bytes)
 {
-    return advise(start, bytes, MADV_GUARD_INSTALL) ||
-           (os_give_back(start, bytes) && protect_from_all(start, bytes));
+    bool unknown;
+    return install(start, bytes, &unknown) ||
+           (unknown && os_give_back(start, bytes) && protect_from_all(start, bytes));
 }
 
 bool os_guard(void *start, size_t bytes)
 {
-    return os_seal(start, bytes) || protect_from_all(start, bytes);
+    bool unknown;
+    if (install(start, bytes, &unknown))
+        return true;
+    if (unknown)
+        os_give_back(start, bytes);
+    return unknown && protect_from_all(start, bytes);
 }
 
 bool os_unguard(void *start, size_t bytes)

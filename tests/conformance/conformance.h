@@ -77,6 +77,25 @@ static inline void require_cairn(void)
     free(p);
 }
 
+/* Returns whether malloc is that of the hardened build. */
+static inline bool is_hardened(void)
+{
+    void *p = malloc(33);
+    bool result = malloc_usable_size(p) == 33;
+    free(p);
+    return result;
+}
+
+/* Returns the bytes of all live blocks. In the hardened build, a freed block counts until it leaves
+ * quarantine, so malloc_trim() first empties the quarantine of this thread. */
+static inline size_t live_bytes(void)
+{
+    if (is_hardened())
+        malloc_trim(0);
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
 /* Returns the next random number (xorshift64*), the same on every machine. */
 static inline uint64_t draw(uint64_t *state)
 {

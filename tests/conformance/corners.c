@@ -212,11 +212,11 @@ TEST(realloc_to_size_0_frees_the_block_and_keeps_errno)
 {
     static const size_t sizes[] = {1, 100, 5000, 40000, 3000000};
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        size_t live = mallinfo2().uordblks + mallinfo2().hblkhd;
+        size_t live = live_bytes();
         errno = 55;
         CHECK(realloc(malloc(sizes[i]), 0) == NULL && errno == 55);
         CHECK(reallocarray(malloc(sizes[i]), 0, 10) == NULL && errno == 55);
-        CHECK(mallinfo2().uordblks + mallinfo2().hblkhd == live);
+        CHECK(live_bytes() == live);
     }
 }
 
@@ -354,7 +354,7 @@ TEST(blocks_can_be_freed_by_any_name)
     void *(*libc_calloc)(size_t, size_t) = (void *(*)(size_t, size_t))LIBC("calloc");
     void *(*libc_realloc)(void *, size_t) = (void *(*)(void *, size_t))LIBC("realloc");
     void *(*cairn_malloc)(size_t) = (void *(*)(size_t))named("cairn_malloc");
-    size_t live = mallinfo2().uordblks + mallinfo2().hblkhd;
+    size_t live = live_bytes();
     for (size_t size = 1; size < 200000; size = size * 3 + 1) {
         for (size_t i = 0; i < COUNT(frees); i++) {
             frees[i](malloc(size));
@@ -369,7 +369,7 @@ TEST(blocks_can_be_freed_by_any_name)
         sized(NULL, 0);
         aligned_sized(NULL, 64, 0);
     }
-    CHECK(mallinfo2().uordblks + mallinfo2().hblkhd == live);
+    CHECK(live_bytes() == live);
 }
 
 int main(int argc, char **argv)

@@ -114,10 +114,10 @@ TEST(every_form_returns_disjoint_and_aligned_blocks)
 TEST(deleted_memory_is_handed_out_again)
 {
     for (const form &form : forms) {
-        const std::size_t live = mallinfo2().uordblks + mallinfo2().hblkhd;
+        const std::size_t live = live_bytes();
         for (int i = 0; i < 1000; i++)
             form.give(form.take(5000), 5000);
-        CHECK(mallinfo2().uordblks + mallinfo2().hblkhd == live);
+        CHECK(live_bytes() == live);
     }
 }
 

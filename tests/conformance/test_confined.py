@@ -106,6 +106,7 @@ def test_the_allocator_never_calls_prctl(
 # --- limits ---
 
 
+@pytest.mark.plain("has no bytes between blocks")
 @in_both
 @pytest.mark.parametrize("size", [16, 1000, 40_000, 1_000_000])
 @pytest.mark.parametrize("kind", LIMITS, ids=KINDS)
@@ -155,6 +156,7 @@ def test_a_program_without_proc_allocates(program: Callable[..., Program], mode:
 # --- addresses ---
 
 
+@pytest.mark.plain("has no map of blocks")
 @in_both
 def test_a_large_alignment_takes_no_addresses_but_those_of_the_records(
     program: Callable[..., Program], tmp_path: Path, mode: str

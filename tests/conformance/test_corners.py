@@ -41,6 +41,7 @@ def test_mallopt_returns_the_same_as_that_of_the_c_library(
     assert program("mallopt.c", mode).succeed() == theirs.succeed()
 
 
+@pytest.mark.plain("has no quarantine, which counts as live")
 @pytest.mark.parametrize("mode", ["linked", "archive"])
 def test_the_statistics_of_the_header_agree_with_each_other(
     program: Callable[..., Program], mode: str
@@ -107,6 +108,7 @@ def test_malloc_info_writes_a_document_with_real_numbers(
     assert int(large.get("count", 0)) > 50 and int(large.get("size", 0)) > 50 * 32768
 
 
+@pytest.mark.plain("has blocks of the requested size")
 @in_both
 def test_malloc_stats_writes_lines_on_stderr(program: Callable[..., Program], mode: str) -> None:
     ended = program("inform.c", mode)("stats")

@@ -116,5 +116,5 @@ def test_random_calls_do_what_the_shadow_says_while_blocks_are_guarded(
     request: pytest.FixtureRequest, build: str, mode: str
 ) -> None:
     run = request.getfixturevalue(build)("random_calls.c", mode, "-O2")
-    said = run.succeed(62, 300_000, 4, "fork", "limit", timeout=600, CAIRN_GUARDED="20")
+    said = run.succeed(62, 100_000, 4, "fork", "limit", timeout=600, CAIRN_GUARDED="20")
     assert " operations, " in said

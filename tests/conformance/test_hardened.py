@@ -209,3 +209,11 @@ def test_random_calls_do_what_the_shadow_says(
     run = hardened("random_calls.c", mode, "-O2")
     for seed in (60, 61):
         assert " operations, " in run.succeed(seed, 150_000, threads, "fork", "limit", timeout=600)
+
+
+@pytest.mark.parametrize("mode", ["linked", "archive"])
+def test_heaps_and_walks_and_limits_are_as_the_header_says(
+    hardened: Callable[..., Program], mode: str
+) -> None:
+    """Among others, a block of size 0 with a large alignment left a guard in free memory."""
+    assert hardened("heaps.c", mode).succeed().splitlines()[-1].endswith("passed, 0 failed")

@@ -49,6 +49,7 @@ def instructions(program: Program, what: str, of: str) -> float:
     return (counted[1] - counted[0]) / (LONG - SHORT)
 
 
+@pytest.mark.plain("has these limits")
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def test_a_limit_on_addresses_does_no_harm_below_it(
     )
 
 
+@pytest.mark.plain("has no bytes between blocks")
 @in_both
 @pytest.mark.parametrize("size", [16, 100, 1000, 40_000, 1_000_000])
 @pytest.mark.parametrize(
@@ -125,6 +126,7 @@ def test_the_document_names_these_five_calls() -> None:
     )
 
 
+@pytest.mark.plain("has no map and no guards")
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not here")
 def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_path: Path) -> None:
     run = program("footprint.c", "preloaded")
@@ -160,6 +162,7 @@ def needed_kb(path: Path, preload: Path | None) -> int:
     )
 
 
+@pytest.mark.plain("has no map of blocks")
 def test_one_block_costs_little_memory(
     compiled_here: Callable[..., Path], library: Library
 ) -> None:
@@ -189,6 +192,7 @@ def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
     assert after <= 16 << 10
 
 
+@pytest.mark.plain("has no guards, which prevent huge pages")
 @in_both
 def test_lasting_memory_gets_huge_pages_without_growing(
     program: Callable[..., Program], mode: str
@@ -204,6 +208,7 @@ def test_lasting_memory_gets_huge_pages_without_growing(
     assert never == 0
 
 
+@pytest.mark.plain("has no map of blocks")
 @in_both
 def test_the_background_thread_returns_memory_while_the_program_sleeps(
     program: Callable[..., Program], mode: str
@@ -235,6 +240,7 @@ def test_a_background_thread_that_cannot_start_is_reported_and_harmless(
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
 
+@pytest.mark.plain("keeps the contents of freed blocks")
 @in_both
 def test_memory_can_be_freed_lazily(program: Callable[..., Program], mode: str) -> None:
     lazily, wrong = map(int, program("lazily_freed.c", mode).succeed(CAIRN_PURGE="free").split())
@@ -263,6 +269,7 @@ def test_memory_that_is_needed_repeatedly_is_kept_unless_learning_is_frozen(
     assert all_purged > 2 * purged
 
 
+@pytest.mark.plain("keeps the pages of freed blocks")
 def test_memory_that_was_returned_gradually_does_not_raise_the_limit_of_idle_memory(
     program: Callable[..., Program],
 ) -> None:

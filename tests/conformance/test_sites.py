@@ -81,6 +81,7 @@ def test_call_sites_are_reported_only_on_request(
     run.succeed(CAIRN_SITES="1")
 
 
+@pytest.mark.plain("has no guards around the table")
 @in_both
 def test_the_table_of_call_sites_is_part_of_the_used_memory(
     program: Callable[..., Program], mode: str
