@@ -12,7 +12,6 @@ from pathlib import Path
 
 from cairn import native
 
-
 NAME = os.environ.get("CAIRN_MALLOC_NAME") or "libcairn"
 """The library that the tests use if they do not name one."""
 
