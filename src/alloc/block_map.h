@@ -4,7 +4,8 @@
  * The map lies far below the blocks, below the records of region.h, and grows with the region. A
  * byte is written by the thread to which the block belongs: the one that hands it out, the one that
  * frees it, the one that keeps it in quarantine. block_map_take() decides between two threads that
- * free one block at the same time. Always:
+ * free one block at the same time, if neither owns the block's slab. If one does, both may get the
+ * block. quarantine_release() then notices that. Always:
  *
  *     BLOCK_LIVE         the block is handed out
  *     BLOCK_QUARANTINED  the program has freed the block, which is not on a list yet
@@ -38,14 +39,20 @@ static inline void block_map_set(const void *p, enum block_state state)
 }
 
 /* Makes a live block BLOCK_QUARANTINED. Returns the state before: if it was not BLOCK_LIVE, the
- * block is not the caller's. */
+ * block is not the caller's. Called by the owner of the block's slab, which saves the time of an
+ * atomic exchange. */
+static inline enum block_state block_map_take_own(const void *p)
+{
+    enum block_state before = block_map_state(p);
+    block_map_set(p, BLOCK_QUARANTINED);
+    return before;
+}
+
+/* The same for other threads. */
 static inline enum block_state block_map_take(const void *p)
 {
-    if (LOCK_IS_ALONE) {
-        enum block_state before = block_map_state(p);
-        block_map_set(p, BLOCK_QUARANTINED);
-        return before;
-    }
+    if (LOCK_IS_ALONE)
+        return block_map_take_own(p);
     return (enum block_state)atomic_exchange_explicit(block_map_at(p), BLOCK_QUARANTINED,
                                                       memory_order_relaxed);
 }

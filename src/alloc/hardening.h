@@ -6,7 +6,8 @@
  *
  * In the hardened build, each block of a slab ends in a canary: a word that depends on a secret and
  * on its own address. The canary of a live block also holds the slack: the number of bytes between
- * the end of the request and the canary. The slack is filled with HARDENING_FILL. Always:
+ * the end of the request and the canary. The first 8 bytes of the slack hold HARDENING_FILL.
+ * Always:
  *
  *     every carved block of a slab ends in a canary; that of a free block holds CANARY_FREE
  *     free memory reads as zero, except for the first 16 bytes and the canary of a carved block
@@ -80,21 +81,58 @@ static inline uint64_t canary_slack(const void *end)
     return canary_slack_of(end, canary_at(end));
 }
 
-/* Two words, which the processor reads and writes at once. The address and the size of each block
- * are multiples of 16 bytes. */
-typedef uint64_t hardening_pair __attribute__((vector_size(16)));
+/* Eight and sixteen bytes at any address. */
+typedef uint64_t hardening_word __attribute__((aligned(1), may_alias));
+typedef uint64_t hardening_pair __attribute__((vector_size(16), aligned(1), may_alias));
 
-/* Returns whether `bytes` bytes, a multiple of 16, read as zero. */
-static inline bool hardening_is_zero(const void *start, size_t bytes)
+/* Returns the 64 bytes at `at`, joined by OR. */
+static inline hardening_pair hardening_any_of_64(const char *at)
 {
-    const hardening_pair *at = start;
-    const hardening_pair *end = at + bytes / sizeof(hardening_pair);
-    hardening_pair any = {0};
-    for (; end - at >= 8; at += 8)
-        any |= at[0] | at[1] | at[2] | at[3] | at[4] | at[5] | at[6] | at[7];
-    for (; at < end; at++)
-        any |= *at;
+    const hardening_pair *pair = (const hardening_pair *)at;
+    return (pair[0] | pair[1]) | (pair[2] | pair[3]);
+}
+
+/* Returns whether `bytes` bytes, 8 or more, read as zero. Reads some of them twice, because that
+ * takes fewer branches. */
+static inline bool hardening_is_zero(const char *start, size_t bytes)
+{
+    if (bytes < 16)
+        return (*(const hardening_word *)start | *(const hardening_word *)(start + bytes - 8)) == 0;
+    hardening_pair any;
+    if (LIKELY(bytes <= 64)) {
+        const char *end = start + bytes - 16;
+        size_t step = bytes > 32 ? 16 : 0;
+        any = *(const hardening_pair *)start | *(const hardening_pair *)(start + step) |
+              *(const hardening_pair *)(end - step) | *(const hardening_pair *)end;
+    } else {
+        const char *last = start + bytes - 64;
+        any = hardening_any_of_64(last);
+        for (const char *at = start; at < last; at += 64)
+            any |= hardening_any_of_64(at);
+    }
     return (any[0] | any[1]) == 0;
+}
+
+static inline void hardening_clear_64(char *at)
+{
+    hardening_pair *pair = (hardening_pair *)at;
+    pair[0] = pair[1] = pair[2] = pair[3] = (hardening_pair){0};
+}
+
+/* Clears `bytes` bytes, 16 or more. Writes some of them twice. */
+static inline void hardening_clear(char *start, size_t bytes)
+{
+    if (LIKELY(bytes <= 64)) {
+        char *end = start + bytes - 16;
+        size_t step = bytes > 32 ? 16 : 0;
+        *(hardening_pair *)start = *(hardening_pair *)(start + step) = *(hardening_pair *)end =
+            *(hardening_pair *)(end - step) = (hardening_pair){0};
+    } else {
+        char *last = start + bytes - 64;
+        for (char *at = start; at < last; at += 64)
+            hardening_clear_64(at);
+        hardening_clear_64(last);
+    }
 }
 
 #endif

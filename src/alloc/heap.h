@@ -47,7 +47,7 @@ enum {
     HEAP_LENT_CLASS_MAX = 55, /* 8 KiB: larger blocks share no OS page anyway */
 
     /* Memory behind each heap for its quarantine (quarantine.h). */
-    HEAP_QUARANTINE_BYTES = CAIRN_HARDENED ? 1152 : 0,
+    HEAP_QUARANTINE_BYTES = CAIRN_HARDENED ? 448 : 0,
 };
 
 /* The owner writes the atomic counters, and any thread may read them. The heap's lock guards the

@@ -8,6 +8,9 @@
 
 void quarantine_stir(struct quarantine *quarantine)
 {
+    if (quarantine->is_stirred)
+        return;
+    quarantine->is_stirred = true;
     quarantine->random ^= os_random() ^ (uintptr_t)quarantine;
 }
 
@@ -40,20 +43,8 @@ static void evict(struct heap *heap, struct quarantine *quarantine, uint32_t pla
     struct block *block = quarantine->blocks[place];
     if (block == NULL)
         return;
-    struct slab *slab = slab_of(block);
     quarantine->blocks[place] = NULL;
-    quarantine->bytes -= (uint32_t)size_class_bytes(slab->class);
-    quarantine_release(heap, slab, block);
-}
-
-void quarantine_shrink(struct heap *heap, uint32_t kept)
-{
-    struct quarantine *quarantine = quarantine_of(heap);
-    while (quarantine->bytes > QUARANTINE_BYTES) {
-        uint32_t next = quarantine->next_place++ & (QUARANTINE_BLOCKS - 1);
-        if (next != kept)
-            evict(heap, quarantine, next);
-    }
+    quarantine_release(heap, slab_of(block), block);
 }
 
 static void release_large(struct heap *heap, struct slab *slab)
@@ -95,7 +86,7 @@ void quarantine_drain(struct heap *heap)
     struct quarantine *quarantine = quarantine_of(heap);
     if (!enter(quarantine))
         return;
-    for (uint32_t place = 0; place < QUARANTINE_BLOCKS; place++)
+    for (uint32_t place = 0; place < QUARANTINE_PLACES; place++)
         evict(heap, quarantine, place);
     while (quarantine->large_count > 0)
         evict_large(heap, quarantine);

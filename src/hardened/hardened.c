@@ -20,47 +20,24 @@ static bool has_heap(void)
  * not used: the link and the key of a free block would lie where its canary is. */
 static inline size_t small_room(size_t size)
 {
-    return (size > 0 ? size : 1) + HARDENING_ZONE_BYTES;
-}
-
-enum { PAIRS_MOST = 32 }; /* more are cleared by memset() */
-
-static inline void clear_pairs(void *start, size_t bytes)
-{
-    hardening_pair *at = start;
-    if (bytes > PAIRS_MOST * sizeof(hardening_pair)) {
-        memset(start, 0, bytes);
-        return;
-    }
-    hardening_pair *end = at + bytes / sizeof(hardening_pair);
-    do
-        *at++ = (hardening_pair){0};
-    while (at < end);
+    return size + (size == 0) + HARDENING_ZONE_BYTES;
 }
 
 #define FILL_WORD (UINT64_MAX / 0xff * HARDENING_FILL)
 
-/* Eight bytes at any address. */
-typedef uint64_t word __attribute__((aligned(1), may_alias));
-
-/* Fills the bytes from `from` to the canary, which are 8 or more. The first and the last word may
- * overlap. */
-static inline void fill(char *from, char *canary)
+/* Fills the word behind the end of a request. A write beyond the end changes this word first. */
+static inline void fill(char *end)
 {
-    *(word *)from = FILL_WORD;
-    for (char *at = canary - 8; at > from; at -= 8)
-        *(word *)at = FILL_WORD;
+    *(hardening_word *)end = FILL_WORD;
 }
 
-/* Returns whether the bytes that fill() wrote are unchanged. */
-static inline bool is_filled(const char *from, const char *canary)
+/* Returns whether that word is unchanged. */
+static inline bool is_filled(const char *end)
 {
-    uint64_t other = *(const word *)from ^ FILL_WORD;
-    for (const char *at = canary - 8; at > from; at -= 8)
-        other |= *(const word *)at ^ FILL_WORD;
-    return other == 0;
+    return *(const hardening_word *)end == FILL_WORD;
 }
-_Static_assert(HARDENING_ZONE_BYTES - CANARY_BYTES >= 8, "fill() writes whole words");
+_Static_assert(HARDENING_ZONE_BYTES - CANARY_BYTES >= sizeof(hardening_word),
+               "the word lies before the canary");
 
 /* --- handing out ------------------------------------------------------------------------------ */
 
@@ -79,9 +56,10 @@ static _Noreturn __attribute__((noinline, cold)) void was_written(const void *bl
                  block);
 }
 
-/* Turns a block of `bytes` bytes, which a slab has handed out, into a live block of `size`. Its
+/* Turns a block of a class, which a slab has handed out, into a live block of `size` bytes. Its
  * address may be anything, because it comes from a list that the program may have overwritten. */
-static inline void *issue_small(struct block *block, size_t bytes, size_t size)
+static inline __attribute__((always_inline)) void *issue_small(struct block *block, unsigned class,
+                                                               size_t size)
 {
     if (UNLIKELY(!region_has(region_index(block)) || (uintptr_t)block % REGION_MAP_UNIT != 0))
         return issue_other(block);
@@ -89,18 +67,33 @@ static inline void *issue_small(struct block *block, size_t bytes, size_t size)
     unsigned before = atomic_load_explicit(state, memory_order_relaxed);
     if (UNLIKELY(before != BLOCK_NEW && before != BLOCK_FREE))
         return issue_other(block);
-    char *end = (char *)block + bytes;
+    size_t bytes = size_class_bytes(class);
+    char *start = (char *)block;
+    char *end = start + bytes;
     block->next = NULL; /* heap_pop() has cleared the key */
-    if (UNLIKELY(!hardening_is_zero(block + 1, bytes - 2 * sizeof(hardening_pair)) ||
-                 *((uint64_t *)end - 2) != 0))
+    if (UNLIKELY(!hardening_is_zero(start + sizeof *block, bytes - sizeof *block - CANARY_BYTES)))
         was_written(block, false);
     uint64_t canary = canary_at(end);
     if (UNLIKELY(canary_slack_of(end, canary) != CANARY_FREE))
         was_written(block, true);
-    fill((char *)block + size, end - CANARY_BYTES);
+    fill(start + size);
     canary_write_of(end, canary, bytes - CANARY_BYTES - size);
     atomic_store_explicit(state, BLOCK_LIVE, memory_order_relaxed);
     return block;
+}
+
+/* Slow path of hardened_malloc() for a small block. */
+static __attribute__((noinline)) void *malloc_small(unsigned class, size_t size)
+{
+    void *block = alloc_malloc_slow(small_room(size), NULL);
+    return block == NULL ? NULL : issue_small(block, class, size);
+}
+
+/* Like issue_small(), for rarer calls. */
+static __attribute__((noinline)) void *issue_aligned(struct block *block, unsigned class,
+                                                     size_t size)
+{
+    return issue_small(block, class, size);
 }
 
 /* Returns the budget of this thread, or NULL if it has no heap. */
@@ -134,9 +127,8 @@ static __attribute__((noinline)) void *malloc_large(size_t size, const void *cal
 }
 
 /* Counts a call of malloc. Returns a guarded block, or NULL if another one is to be handed out. */
-static __attribute__((noinline)) void *malloc_guarded(size_t size)
+static __attribute__((noinline)) void *malloc_guarded(unsigned class, size_t size)
 {
-    unsigned class = size_class(small_room(size));
     guarded_count(class, 1);
     return guarded_next(class, size);
 }
@@ -146,15 +138,17 @@ void *hardened_malloc(size_t size, const void *caller)
     hardening_caller = caller;
     if (UNLIKELY(size > SMALL_MAX))
         return malloc_large(size, caller);
+    unsigned class = size_class(small_room(size));
     if (guarded_is_on()) {
-        void *guarded = malloc_guarded(size);
+        void *guarded = malloc_guarded(class, size);
         if (guarded != NULL)
             return guarded;
     }
-    void *block = alloc_malloc(small_room(size));
-    if (UNLIKELY(block == NULL))
-        return NULL;
-    return issue_small(block, size_class_bytes(size_class(small_room(size))), size);
+    struct heap *heap = thread_heap;
+    struct block *block = heap->list[class];
+    if (UNLIKELY(block == NULL || !slab_is_marked(block)))
+        return malloc_small(class, size);
+    return issue_small(heap_pop(heap, class, block), class, size);
 }
 
 void *hardened_calloc(size_t count, size_t size, const void *caller)
@@ -184,7 +178,7 @@ void *hardened_aligned(size_t alignment, size_t size, const void *caller)
         return allocate_large(size, alignment, &zero, caller);
     }
     void *block = alloc_aligned_slow(alignment, small_room(size), caller);
-    return block == NULL ? NULL : issue_small(block, size_class_bytes(class), size);
+    return block == NULL ? NULL : issue_aligned(block, class, size);
 }
 
 void *hardened_heap_allocate(struct heap *heap, size_t size, size_t alignment, const void *caller)
@@ -199,7 +193,7 @@ void *hardened_heap_allocate(struct heap *heap, size_t size, size_t alignment, c
     if (p == NULL)
         return NULL;
     if (class < SIZE_CLASS_COUNT)
-        return issue_small(p, size_class_bytes(class), size);
+        return issue_aligned(p, class, size);
     void *block = issue_large(p, size, alignment, &zero);
     if (!zero)
         memset(block, 0, size);
@@ -252,7 +246,7 @@ static inline size_t check_end(const char *start, size_t bytes, uint64_t canary)
 {
     uint64_t slack = canary_slack_of(start + bytes, canary);
     const char *end = start + bytes - CANARY_BYTES;
-    if (UNLIKELY(slack - 8 > bytes - CANARY_BYTES - 8 || !is_filled(end - slack, end)))
+    if (UNLIKELY(slack - 8 > bytes - CANARY_BYTES - 8 || !is_filled(end - slack)))
         was_exceeded(start, false);
     return bytes - CANARY_BYTES - (size_t)slack;
 }
@@ -308,20 +302,8 @@ static inline bool may_be_destroyed(const struct heap *owner)
     return owner != thread_heap && __atomic_load_n(&owner->shared, __ATOMIC_RELAXED);
 }
 
-/* Slow path of free_small() if the block is not of this thread's heap. */
-static __attribute__((noinline)) void free_small_of_other(struct slab *slab, struct block *block,
-                                                          size_t bytes)
-{
-    if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
-        return; /* the block stays where it is, and is not handed out again */
-    const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
-    if ((has_heap() || thread_birth() != NULL) && !may_be_destroyed(owner))
-        quarantine_put(thread_heap, block, bytes);
-    else
-        quarantine_release(thread_heap, slab, block);
-}
-
-static inline void free_small(struct slab *slab, char *start)
+/* Checks a small block that is live no more, and makes it a free one. */
+static inline __attribute__((always_inline)) void end_small(const struct slab *slab, char *start)
 {
     size_t bytes = size_class_bytes(slab->class);
     uint64_t canary = canary_at(start + bytes);
@@ -329,14 +311,20 @@ static inline void free_small(struct slab *slab, char *start)
     check_end(start, bytes, canary);
     /* The canary is never cleared, because another thread that frees the block behind may read
      * it. */
-    clear_pairs(start, bytes - sizeof(hardening_pair));
-    *(uint64_t *)(start + bytes - sizeof(hardening_pair)) = 0;
+    hardening_clear(start, bytes - CANARY_BYTES);
     canary_write_of(start + bytes, canary, CANARY_FREE);
-    struct heap *heap = thread_heap;
-    if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap))
-        quarantine_put(heap, (struct block *)start, bytes);
+}
+
+static __attribute__((noinline)) void free_small_of_other(struct slab *slab, struct block *block)
+{
+    end_small(slab, (char *)block);
+    if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
+        return; /* the block stays where it is, and is not handed out again */
+    const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
+    if ((has_heap() || thread_birth() != NULL) && !may_be_destroyed(owner))
+        quarantine_put(thread_heap, block, slab->class);
     else
-        free_small_of_other(slab, (struct block *)start, bytes);
+        quarantine_release(thread_heap, slab, block);
 }
 
 /* Frees `p`, which is NULL, a block of guarded_block.h or emergency.h, or a misuse. */
@@ -346,8 +334,17 @@ static __attribute__((noinline)) void free_foreign(void *p)
         guarded_or_emergency_free(p);
 }
 
-static __attribute__((noinline)) void free_large_checked(struct slab *slab, const void *p)
+/* Slow path of hardened_free() for large blocks and blocks of other heaps. `slab` is the record of
+ * the run that `p` lies in. */
+static __attribute__((noinline)) void free_other(struct slab *slab, void *p)
 {
+    enum block_state state = block_map_take(p);
+    if (UNLIKELY(state != BLOCK_LIVE))
+        not_live(p, state);
+    if (slab->kind != RUN_LARGE) {
+        free_small_of_other(slab, p);
+        return;
+    }
     check(slab, p);
     if (LIKELY(!lock_is_unsafe() || thread_adopt_child()))
         free_large(slab); /* else the block stays where it is, and is not handed out again */
@@ -361,18 +358,19 @@ void hardened_free(void *p, const void *caller)
         free_foreign(p);
         return;
     }
-    enum block_state state = block_map_take(p);
+    struct slab *slab = slab_at(index);
+    if (UNLIKELY(slab->kind == RUN_TAIL))
+        slab -= slab->back;
+    struct heap *heap = thread_heap;
+    if (UNLIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) != heap)) {
+        free_other(slab, p);
+        return;
+    }
+    enum block_state state = block_map_take_own(p);
     if (UNLIKELY(state != BLOCK_LIVE))
         not_live(p, state);
-    struct slab *slab = slab_at(index);
-    if (UNLIKELY(slab->kind != RUN_SLAB)) {
-        if (slab->kind == RUN_LARGE) {
-            free_large_checked(slab, p);
-            return;
-        }
-        slab -= slab->back;
-    }
-    free_small(slab, p);
+    end_small(slab, p);
+    quarantine_put(heap, p, slab->class);
 }
 
 /* --- resizing --------------------------------------------------------------------------------- */
@@ -383,8 +381,7 @@ static void resize_small(char *start, size_t bytes, size_t have, size_t size)
     size_t room = bytes - CANARY_BYTES;
     if (size > have)
         memset(start + have, 0, size - have);
-    else
-        fill(start + size, start + room);
+    fill(start + size);
     canary_write(start + bytes, room - size);
 }
 
