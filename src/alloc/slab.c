@@ -106,8 +106,8 @@ static void count_live(struct slab *slab, uint32_t more)
 
 enum { NEIGHBOURS = 16 }; /* at most 256 */
 
-/* Links `count` new blocks of `bytes` bytes from `start` on, and writes their canaries. The order of
- * each NEIGHBOURS blocks is random. Larger groups would be harder to foresee, but a program that
+/* Links `count` new blocks of `bytes` bytes from `start` on, and writes their canaries. The order
+ * of each NEIGHBOURS blocks is random. Larger groups would be harder to foresee, but a program that
  * uses its blocks in the order of allocation would miss the processor's caches more often. Returns
  * the first block of the list. `zero` says that the memory reads as zero. */
 static struct block *link_at_random(char *start, size_t bytes, uint32_t count, bool zero)
