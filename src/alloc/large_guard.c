@@ -8,9 +8,9 @@
 
 enum {
     FILLED_MOST = 64,
-    EMPTIED_SLICES = 256, /* longer runs are never kept (run_cache.h) */
-    LOOK_EVERY = 16,      /* calls between two looks at the clock, without a budget */
-    FAULTS = 4,           /* a change costs this many times its own time: page faults follow */
+    EMPTIED_SLICES = 256, /* longer runs are never kept */
+    LOOK_EVERY = 16,      /* calls between looks at the clock */
+    FAULTS = 4,           /* the faults after a change cost this many times it */
 };
 
 /* --- the budget ------------------------------------------------------------------------------- */

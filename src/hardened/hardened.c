@@ -318,8 +318,9 @@ static inline __attribute__((always_inline)) void end_small(const struct slab *s
 static __attribute__((noinline)) void free_small_of_other(struct slab *slab, struct block *block)
 {
     end_small(slab, (char *)block);
+    /* A block that cannot be freed stays where it is, and is not handed out again. */
     if (UNLIKELY(lock_is_unsafe()) && !thread_adopt_child())
-        return; /* the block stays where it is, and is not handed out again */
+        return;
     const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
     if ((has_heap() || thread_birth() != NULL) && !may_be_destroyed(owner))
         quarantine_put(thread_heap, block, slab->class);
@@ -346,8 +347,9 @@ static __attribute__((noinline)) void free_other(struct slab *slab, void *p)
         return;
     }
     check(slab, p);
+    /* A block that cannot be freed stays where it is, and is not handed out again. */
     if (LIKELY(!lock_is_unsafe() || thread_adopt_child()))
-        free_large(slab); /* else the block stays where it is, and is not handed out again */
+        free_large(slab);
 }
 
 void hardened_free(void *p, const void *caller)

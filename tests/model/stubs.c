@@ -2,6 +2,7 @@
 
 #include "alloc/broken.h"
 #include "alloc/emergency.h"
+#include "alloc/guarded_block.h"
 #include "alloc/huge_page_collapse.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
@@ -527,4 +528,37 @@ void model_checker_describe_value(const void *address, uint64_t value, char *tex
             if (value == (uintptr_t)stubs.heaps[i] && value != 0)
                 snprintf(text, bytes, "%s", model_checker_thread_name(i));
     }
+}
+
+/* --- guarded blocks, which are off ------------------------------------------------------------ */
+
+uint32_t guarded_every;
+uintptr_t guarded_start;
+size_t guarded_bytes;
+
+void guarded_begin(uint32_t every)
+{
+    (void)every;
+}
+
+void guarded_count(unsigned class, uint32_t count)
+{
+    (void)class, (void)count;
+}
+
+void *guarded_next(unsigned class, size_t size)
+{
+    (void)class, (void)size;
+    return NULL;
+}
+
+void guarded_free(void *p)
+{
+    (void)p;
+}
+
+size_t guarded_size(const void *p)
+{
+    (void)p;
+    return 0;
 }
