@@ -40,7 +40,7 @@ def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[st
 
 def test_random_calls_do_what_the_shadow_says(program: Callable[..., Program]) -> None:
     run = program("random_calls.c", "preloaded", "-O2")
-    assert sum(hold(run, *arguments) for arguments in QUICK) >= 12_500_000
+    assert sum(hold(run, *arguments) for arguments in QUICK) >= 8_300_000
 
 
 @pytest.mark.parametrize("flags", [(), ("-static",)], ids=["dynamic", "static"])
