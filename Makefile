@@ -9,7 +9,7 @@ JOBS   ?= $(shell nproc)
 PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* \
   src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
-SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml cairn/bench/ill/* cairn/bench/plans/*)
+SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml cairn/bench/ill/* cairn/bench/plans/* cairn/report/schema/*)
 
 .PHONY: help all demo test fresh mutants check-long check bench man golden format install \
   uninstall clean

@@ -16,6 +16,7 @@ from typing import Literal
 from cairn import memory
 from cairn.build import Build
 from cairn.clock_samples import CpuSamples
+from cairn.gate import Gate
 from cairn.memory import Memory
 from cairn.own_settings import OwnSettings
 from cairn.verdict import EVERY_AIM, Aim, Verdict
@@ -80,6 +81,8 @@ class Contender:
     """Whether the probe of 'cairn profile' is preloaded in front of the allocator."""
     spec: str = ""
     """The argument of -a that selects this contender, without the part NAME=."""
+    program: tuple[str, ...] = ()
+    """The words of -p that take the place of the first word of each command; () without -p."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,6 +615,8 @@ class Settings:
 
     Times then mean nothing.
     """
+    count_instructions: bool = False
+    """Whether callgrind counts the instructions of each contender after the rounds."""
     cpus: str | None = None
     timeout_s: float | None = None
     warmup: int = 1
@@ -711,6 +716,8 @@ class Run:
     builds: tuple[Build, ...] = ()
     """The builds of its programs, libraries and contenders; empty before the first trial."""
     aim: Aim = EVERY_AIM
+    gate: Gate | None = None
+    """The bounds of 'cairn check', which decide when measuring stops."""
 
     @property
     def competing(self) -> tuple[Contender, ...]:

@@ -20,6 +20,7 @@ from cairn.cli import (
     allocators,
     bench,
     calibrate,
+    check,
     clean,
     compare,
     completion,
@@ -41,6 +42,7 @@ __all__ = [
     "allocators",
     "bench",
     "calibrate",
+    "check",
     "clean",
     "cli",
     "compare",
@@ -55,7 +57,7 @@ __all__ = [
     "sites",
 ]
 
-_MEASURING = {"compare", "bench", "calibrate", "matrix"}
+_MEASURING = {"compare", "bench", "calibrate", "check", "matrix"}
 """The commands that measure a run."""
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -14,12 +16,16 @@ from cairn.cli import load as loads
 from cairn.cli import options, standard_input
 from cairn.cli.console import output_of, stderr, was_given
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
+from cairn.cli.program_options import program_options
 from cairn.cli.root_command import cli
 from cairn.errors import UsageError
 from cairn.model import ROUNDS_MOST, Pattern, Settings, StopRule, Workload
 from cairn.report.view import Form
 from cairn.run import store
 from cairn.verdict import Bound, Measure
+
+if TYPE_CHECKING:
+    from cairn.run.program_contenders import NamedProgram
 
 _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 """Options of version 0.1.0 that scripts may still use; no help text shows them."""
@@ -40,6 +46,12 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     help="A contender. Repeatable; a,b,c gives several. Default: the system's, cairn's own, and "
     "all installed ones that are not hardened.",
 )
+@click.option(
+    "-p", "--program", "programs", type=options.PROGRAM, multiple=True, metavar="[NAME=]PROG",
+    help="A program to compare, instead of '-- PROG'; the arguments follow '--'. Repeatable: "
+    "every program runs under every allocator of -a, and the first is the baseline. Without -a, "
+    "each runs with the allocator that it has.",
+)  # fmt: skip
 @click.option(
     "--baseline",
     metavar="NAME",
@@ -107,80 +119,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     help="Run the command once for each value, in place of {NAME}. Repeatable: every combination "
     "runs.",
 )  # fmt: skip
-@click.option(
-    "--while", "load", metavar="COMMAND",
-    help="PROG is a server: start it, wait until it is ready, run this load, and end it. Times "
-    "and faults are those of the server during the load. The load runs without the allocator; its "
-    "throughput and latencies become metrics. {port} is a free port, in PROG and in every COMMAND.",
-)  # fmt: skip
-@click.option(
-    "--ready", metavar="COMMAND",
-    help="The server is ready when this succeeds. Default: when it accepts a connection on {port}.",
-)  # fmt: skip
-@click.option(
-    "--idle", type=options.SOME_TIME, metavar="DURATION",
-    help="After its load, leave the server alone for this time, such as 10s, and measure the "
-    "memory that it then holds.",
-)  # fmt: skip
-@click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line.")
-@click.option(
-    "--input",
-    "stdin",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    metavar="FILE|-",
-    help="File for the program's standard input; - is a copy of cairn's own, the same for every "
-    "run. Default: - if that is a pipe or a file, else no input.",
-)
-@click.option(
-    "--output",
-    "stdout",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="File for the program's standard output; every run overwrites it. Default: discard the "
-    "output.",
-)
-@click.option(
-    "--ok-exit",
-    type=options.EXITS,
-    default="0",
-    show_default=True,
-    help="Exit codes that mean success.",
-)
-@click.option(
-    "--verify",
-    type=click.Choice(["same-output"]),
-    help="Fail every contender whose output differs from the baseline's.",
-)
-@click.option(
-    "--timeout",
-    type=options.SOME_TIME,
-    help="Kill a run with all its processes after this time; the run counts as failed.",
-)
-@click.option(
-    "--cpus", type=options.CPUS, help="Run the program on these CPUs only, such as 0,2-3."
-)
-@click.option(
-    "--warmup",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Run each contender N times before the first round, without counting.",
-)
-@click.option(
-    "--wait-descendants", is_flag=True,
-    help="Measure a run until all its processes have ended, also those that go on in the "
-    "background. Without this option they are ended with the command.",
-)  # fmt: skip
-@click.option(
-    "--repeat", type=options.REPEAT, default="1", show_default=True,
-    help="Run the program this many times in a row for one number, which is the mean. auto chooses "
-    "the number so that programs below 20 ms run for 20 ms together.",
-)  # fmt: skip
-@click.option("--setup", metavar="COMMAND", help="Run this once before everything else.")
-@click.option("--prepare", metavar="COMMAND", help="Run this before each run, unmeasured.")
-@click.option("--conclude", metavar="COMMAND", help="Run this after each run, unmeasured.")
-@click.option("--cleanup", metavar="COMMAND", help="Run this once at the end.")
+@program_options
 @click.option(
     "--metric",
     "patterns",
@@ -189,6 +128,12 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     help="Read a number from the program's output: the group in the last match, or the whole "
     "last match if the pattern has no group. Repeatable.",
 )
+@click.option(
+    "--instructions", is_flag=True,
+    help="After the rounds, count each contender's instructions with valgrind, in two more runs. "
+    "The counts are exact where the program does the same in every run. Each of these runs takes "
+    "some 50 times as long.",
+)  # fmt: skip
 @click.option(
     "--counters",
     is_flag=True,
@@ -228,22 +173,28 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 def compare(
     command: tuple[str, ...], lines: tuple[str, ...],
     parameters: tuple[tuple[str, tuple[str, ...]], ...],
-    specs: tuple[str, ...], baseline: str | None, goal: str | None, may_cost: tuple[Bound, ...],
-    pareto: bool, resume: str | None, precision: float,
-    margin: float, min_rounds: int, max_rounds: int, budget: float, runs: int | None,
-    seed: int | None, shell: bool, stdin: str | None, stdout: str | None, ok_exit: tuple[int, ...],
-    verify: str | None, timeout: float | None, cpus: str | None, warmup: int,
+    specs: tuple[str, ...], programs: tuple[NamedProgram, ...], baseline: str | None,
+    goal: str | None, may_cost: tuple[Bound, ...], pareto: bool, resume: str | None,
+    precision: float, margin: float, min_rounds: int, max_rounds: int, budget: float,
+    runs: int | None, seed: int | None, shell: bool, stdin: str | None, stdout: str | None,
+    ok_exit: tuple[int, ...], verify: str | None, timeout: float | None, cpus: str | None,
+    warmup: int,
     wait_descendants: bool, repeat: int | None, setup: str | None,
     load: str | None, ready: str | None, idle: float | None,
     prepare: str | None, conclude: str | None, cleanup: str | None, patterns: tuple[Pattern, ...],
-    counters: bool, why: bool, memory: str, warm_memory: int | None, form: Form | None, full: bool,
-    out: Path | None, force: bool, results: Path | None, color: str,
+    instructions: bool, counters: bool, why: bool, memory: str, warm_memory: int | None,
+    form: Form | None, full: bool, out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Run a program under several allocators and say which one it should use.
 
     Every allocator runs once per round, in random order, so that a machine that gets slower or
     faster affects all of them alike. A run counts only if it succeeds and every process of its tree
     proves which library owned malloc. Results are kept; 'cairn report' shows them again.
+
+    To compare builds of one program, name them with -p, and give their arguments after '--'.
+
+    \b
+      cairn compare -p old=./a -p new=./b -- --size 3
 
     SPEC is [NAME=]LIB[@VERSION][:KEY=VALUE;…]: a name from 'cairn allocators' or a path, with
     environment variables after ':'. NAME= gives the contender another name in the report.
@@ -269,6 +220,8 @@ def compare(
         ]
         if doubles:
             raise UsageError(f"--metric {doubles[0]} is given twice; give one of them another name")
+        if programs:
+            command = _of_programs(programs, command, lines, shell=shell, why=why)
         workloads = _workloads(command, lines, parameters, shell, load or "")
         loads.check(
             load, ready, prepare, [one.command for one in workloads],
@@ -283,8 +236,10 @@ def compare(
             conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
             verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,
             warm_memory=warm_memory, counters=counters, memory=memory, why=why,
-            wait_descendants=wait_descendants, repeat=repeat,
+            wait_descendants=wait_descendants, repeat=repeat, count_instructions=instructions,
         )  # fmt: skip
+        if instructions:
+            loads.refuse_instructions(load)
         if why and repeat != 1:
             raise UsageError("--why explains single runs; leave out --repeat")
         if runs is not None:
@@ -301,10 +256,33 @@ def compare(
             rule = StopRule(precision, min_rounds, max_rounds, margin, budget)
         with standard_input.chosen(stdin, where, console) as given:
             settings = replace(settings, stdin=given.stdin)
-            run = new_run(console, settings, specs, baseline, rule, seed, stdin=given.path)
+            run = new_run(
+                console, settings, specs, baseline, rule, seed, stdin=given.path, programs=programs
+            )
             run = replace(run, aim=aim)
             folder = store.Folder.create(where, run, given.copy)
     conduct(console, run, folder, "cairn compare", output)
+
+
+def _of_programs(
+    programs: Sequence[NamedProgram],
+    arguments: Sequence[str],
+    lines: Sequence[str],
+    *,
+    shell: bool,
+    why: bool,
+) -> tuple[str, ...]:
+    """Returns the command of the first program of -p. Raises UsageError if one is missing."""
+    from cairn.run import program_contenders
+
+    for option, is_given in (
+        ("-c", bool(lines)), ("--shell", shell), ("--why", why),
+        ("--baseline", was_given("baseline")),
+    ):  # fmt: skip
+        if is_given:
+            raise UsageError(f"{option} is not for the programs of -p; leave it out")
+    program_contenders.refuse(programs, str(Path.cwd()))
+    return (shlex.join(programs[0].words), *arguments)
 
 
 def _workloads(

@@ -62,3 +62,15 @@ def check(
                 f"nothing says when {command[0]} is ready; write {{port}} where its port belongs, "
                 "or give --ready COMMAND"
             )
+
+
+def refuse_instructions(load: str | None) -> None:
+    """Raises UsageError or CairnError if instructions cannot be counted."""
+    from cairn.run import path_instructions
+
+    if load is not None:
+        raise UsageError(
+            "--instructions counts whole runs of a program, and --while measures a server only "
+            "while its load runs; leave out one of the two"
+        )
+    path_instructions.need_valgrind()

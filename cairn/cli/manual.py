@@ -34,6 +34,8 @@ _EXITS = (
         "4",
         "the program fails under another contender only, or a contender cannot be loaded into it",
     ),
+    ("5", "cairn check: a bound is exceeded"),
+    ("6", "cairn check: the data do not decide every bound"),
     ("130", "interrupted; the finished trials are kept"),
 )
 _ENVIRONMENT = (

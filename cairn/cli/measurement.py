@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,11 @@ from cairn.model import (
 from cairn.report.formatting import shortened
 from cairn.run import store
 from cairn.run.run_archive import packed
-from cairn.run.stored_run import StoredRun
+from cairn.run.stored_run import INSTRUCTIONS, StoredRun, encoded
 
 if TYPE_CHECKING:
     from cairn.report.run import Measured
+    from cairn.run.program_contenders import NamedProgram
 
 _NAMED_ALONE = 4
 """Up to this number, programs and pictures are listed one per line. Otherwise they share a line."""
@@ -139,17 +141,27 @@ def new_run(
     seed: int | None,
     experiment: str | None = None,
     stdin: str | None = None,
+    programs: Sequence[NamedProgram] = (),
 ) -> Run:
     """Returns the description of a new run.
 
     stdin: the input of the program while the run has no folder; None for that of the settings.
+    programs: the programs of -p, each of which runs under each allocator.
 
     Raises CairnError if doctor finds an obstacle or a contender is missing.
     """
-    from cairn.run import preflight
+    from cairn.run import preflight, program_contenders
 
     before = replace(settings, stdin=stdin or settings.stdin)
-    ready = preflight.prepare(specs, before, baseline, lambda text: say(console, "doctor", text))
+    told = partial(say, console, "doctor")
+    if programs:
+        ready = program_contenders.prepare(specs, before, programs, told)
+        settings = replace(
+            settings,
+            workloads=tuple(program_contenders.named(programs, one) for one in settings.workloads),
+        )
+    else:
+        ready = preflight.prepare(specs, before, baseline, told)
     if ready.program:
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders
@@ -224,13 +236,7 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
     """Prints program, machine, plan and warnings before anything runs."""
     from cairn.run import preflight
 
-    rule = run.rule
-    limits = (
-        f"{rule.max_rounds} random round{'s' * (rule.max_rounds > 1)}"
-        if rule.precision is None else
-        f"{rule.min_rounds}–{rule.max_rounds} random rounds, stop at "
-        f"±{units.percent(rule.precision, signed=False)}"
-    ) + (f" or {units.duration(rule.budget_s)}" if rule.budget_s is not None else "")  # fmt: skip
+    limits = _limits(run)
     count = len(run.competing)
     host = run.host
     said = [note for note in run.notes if note.startswith(preflight.MARK)]
@@ -269,21 +275,43 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
             say(console, "note", note)
 
 
+def _limits(run: Run) -> str:
+    """Returns how many rounds there are, and when measuring stops."""
+    rule = run.rule
+    if run.gate is not None and not run.gate.timed:
+        return "instructions only"
+    if rule.precision is None:
+        limits = units.counted(rule.max_rounds, "random round")
+    else:
+        precise = f"at ±{units.percent(rule.precision, signed=False)}"
+        until = precise if run.gate is None else "when decided"
+        limits = f"{rule.min_rounds}–{rule.max_rounds} random rounds, stop {until}"
+    return limits + (f" or {units.duration(rule.budget_s)}" if rule.budget_s is not None else "")
+
+
 def _too_few_rounds(run: Run) -> str | None:
     """Returns a sentence if the rounds of the plan cannot show a difference; else None.
 
     Only a number that the user fixed can be too small.
     """
     from cairn.bench.run_settings import report_of
-    from cairn.compare import rounds_needed
+    from cairn.compare import stopping
 
     others = len(run.competing) - 1
-    least = rounds_needed.least(run.aim.hypotheses(others + 1), run.rule)
+    least = stopping.least(run)
     rounds = run.rule.max_rounds
     judged = report_of(run) == "comparison" and not run.settings.instructions
+    if run.gate is not None and not run.gate.timed:
+        return None
     if others < 1 or not judged or rounds >= least:
         return None
     option = "-r" if run.rule.precision is None else "--max-rounds"
+    if run.gate is not None:
+        return (
+            f"{units.counted(rounds, 'round')} cannot decide "
+            f"{units.counted(len(run.gate.timed), 'bound')}; at least {least} are needed: "
+            f"{option} {least}"
+        )
     return (
         f"{units.counted(rounds, 'round')} cannot show a difference between {others + 1} "
         f"contenders; at least {least} are needed: {option} {least}"
@@ -296,6 +324,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     If the user interrupts the measurement, the error names the command that continues it.
     """
     from cairn.cli.progress import Bar, Lines
+    from cairn.run import instruction_counts
     from cairn.run.measure import Measurement
     from cairn.run.runner import private_folder
 
@@ -309,7 +338,15 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     end_like_ctrl_c()
     try:
         with private_folder() as scratch, observer:
-            Measurement(run, folder, scratch, observer).measure()
+            if run.gate is None or run.gate.timed:
+                Measurement(run, folder, scratch, observer).measure()
+            else:
+                folder.mark_stopped("instructions counted")
+        if run.settings.count_instructions and not folder.instructions():
+            with private_folder() as scratch:
+                told = partial(say, console, "counting")
+                counts = instruction_counts.count(folder.run(), folder, scratch, told)
+            folder.write(INSTRUCTIONS, encoded(counts))
     except Interrupted:
         raise _interrupted(folder, command) from None
     except CairnError:
@@ -364,6 +401,7 @@ def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
         bench=" ".join(_named(run)) or None,
         predicts=_predicts(stored) if predicts is None else predicts,
         groups=groups_of(run.competing) if kind == "matrix" else {},
+        counts=stored.instructions(),
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
@@ -16,6 +16,9 @@ from cairn.errors import UsageError
 from cairn.model import Pattern
 from cairn.report.formatting import printable
 from cairn.verdict import Aim, Bound, Measure
+
+if TYPE_CHECKING:
+    from cairn.run.program_contenders import NamedProgram
 
 REPEAT_MOST = 1000
 """The most runs whose mean is one sample."""
@@ -187,6 +190,13 @@ def parse_events(text: str) -> tuple[str, ...]:
     return chosen
 
 
+def parse_program(text: str) -> NamedProgram:
+    """Parses an argument of -p; see `program_contenders.parse_program`."""
+    from cairn.run.program_contenders import parse_program
+
+    return parse_program(text)
+
+
 DURATION = Parsed("DURATION", units.parse_duration)
 SOME_TIME = Parsed("DURATION", parse_some_time)
 EVENTS = Parsed("EVENTS", parse_events)
@@ -196,6 +206,7 @@ CPUS = Parsed("LIST", parse_cpus)
 PATTERN = Parsed("NAME=REGEX", parse_pattern)
 BOUND = Parsed("'MEASURE PERCENT'", parse_bound)
 PARAMETER = Parsed("NAME=A,B", parse_parameter)
+PROGRAM = Parsed("[NAME=]PROG", parse_program)
 REPEAT = Parsed("auto|N", parse_repeat)
 WARM = Parsed("auto|off|SIZE", parse_warm)
 COLOR = click.option(

@@ -18,7 +18,7 @@ click.rich_click.MAX_WIDTH = 100
 click.rich_click.RANGE_STRING = ""
 click.rich_click.OPTION_GROUPS = {
     "cairn compare": [
-        {"name": "Contenders", "options": ["-a", "--baseline"]},
+        {"name": "Contenders", "options": ["-a", "-p", "--baseline"]},
         {"name": "When to stop",
          "options": ["--precision", "--margin", "--min-rounds", "--max-rounds", "--budget",
                      "-r", "--resume"]},
@@ -28,9 +28,24 @@ click.rich_click.OPTION_GROUPS = {
             "--conclude", "--cleanup"]},
         {"name": "A server under load", "options": ["--while", "--ready"]},
         {"name": "What to measure",
-         "options": ["--why", "--metric", "--counters", "--memory", "--warm-memory", "--seed"]},
+         "options": ["--why", "--metric", "--instructions", "--counters", "--memory",
+                     "--warm-memory", "--seed"]},
         {"name": "Results", "options": [
             "--full", "--json", "--csv", "--md", "-o", "--force", "--results", "--color"]},
+    ],
+    "cairn check": [
+        {"name": "The question", "options": [
+            "--fail-if", "-p", "-a", "--against", "--trust-base", "--make-base"]},
+        {"name": "When to stop",
+         "options": ["--min-rounds", "--max-rounds", "--budget", "-r"]},
+        {"name": "The program", "options": [
+            "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout", "--cpus",
+            "--wait-descendants", "--repeat", "--warmup", "--setup", "--prepare", "--conclude",
+            "--cleanup"]},
+        {"name": "A server under load", "options": ["--while", "--ready", "--idle"]},
+        {"name": "What to measure", "options": ["--memory", "--warm-memory", "--seed"]},
+        {"name": "Results", "options": [
+            "--junit", "--summary", "--json", "--md", "-o", "--force", "--results", "--color"]},
     ],
     "cairn profile": [
         {"name": "What to count, and how", "options": [
@@ -66,6 +81,7 @@ def cli(context: click.Context) -> None:
       cairn allocators                      which allocators are installed
       cairn doctor ./server                 can its allocator be swapped? can this machine measure?
       cairn report last --md                the last result again, as Markdown
+      cairn check --fail-if 'time>3%' …     fail a pipeline if a build is slower
       cairn profile -- ./server             what its allocator does, and how much could be saved
     """
     if context.invoked_subcommand in _READ_ONLY or {"-h", "--help"} & set(sys.argv):

@@ -190,6 +190,34 @@ def deciding_ratios(
     }
 
 
+def paired(
+    samples: Sequence[Sample], name: str, baseline: str, metrics: Mapping[str, Metric]
+) -> dict[str, tuple[float, ...] | None]:
+    """Returns the log ratios of one contender to the baseline, by the keys of `metrics`.
+
+    There is one ratio for each complete round of these two. None if no round has the metric in
+    both, or if a run measured 0. The result is empty if one of them failed.
+    """
+    table = _table(samples, (baseline, name), tuple(metrics.values()))
+    if len(table.survivors) < 2:
+        return {}
+    return {
+        key: table.log_ratios(metric.key, name, baseline) if table.rounds else ()
+        for key, metric in metrics.items()
+    }
+
+
+def medians(
+    samples: Sequence[Sample], names: Sequence[str], metric: Metric
+) -> tuple[float | None, ...]:
+    """Returns the median of each contender in complete rounds; None if it was not measured."""
+    table = _table(samples, names, (metric,))
+    return tuple(
+        statistics.median(numbers) if (numbers := table.numbers(metric.key, name)) else None
+        for name in names
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Numbers:
     """All numbers that were measured in complete rounds."""

@@ -1,8 +1,9 @@
 """Predicts how many rounds a comparison needs, from its rounds so far.
 
 `forecast` predicts the round at which the stopping rule ends the comparison (`stats.look`; for a
-workload of a suite, `measure.look`). `Noise` predicts how narrow the intervals are after more
-rounds. `least` is the number of rounds below which no difference can be shown, whatever the data.
+workload of a suite, `stopping.suite_look`). `Noise` predicts how narrow the intervals are after
+more rounds. `least` is the number of rounds below which no difference can be shown, whatever the
+data.
 
 The prediction has two parts:
 
@@ -65,7 +66,7 @@ _SCALE_SHARE = 1 / 3
 The intervals of later looks end at about this share, too, so that the shape of the noise matters
 little.
 """
-_PSEUDO_MEDIAN = math.sqrt(math.pi / 3)
+PSEUDO_MEDIAN = math.sqrt(math.pi / 3)
 """The standard error of the Hodges-Lehmann estimate, divided by that of the mean, for normal
 noise."""
 
@@ -130,7 +131,7 @@ class Noise:
         interval.
         """
         p_values = [
-            _p_value(centre, scale * _PSEUDO_MEDIAN / math.sqrt(rounds))
+            _p_value(centre, scale * PSEUDO_MEDIAN / math.sqrt(rounds))
             for centre, scale in zip(self.centres, self.scales, strict=True)
         ]
         widths = []
@@ -277,10 +278,10 @@ def _futures(
     shape = (_FUTURES, count)
     middle = freedom * (1 - 2 / (9 * freedom)) ** 3  # the median of chi-square
     true_scale = scale * np.sqrt(middle / random.chisquare(freedom, shape))
-    truth = centre + true_scale * _PSEUDO_MEDIAN / math.sqrt(rounds) * random.standard_normal(shape)
+    truth = centre + true_scale * PSEUDO_MEDIAN / math.sqrt(rounds) * random.standard_normal(shape)
     steps = np.diff(at, prepend=rounds)
     walk = np.cumsum(np.sqrt(steps) * random.standard_normal((*shape, len(at))), axis=2)
-    later = truth[:, :, None] * (at - rounds) + true_scale[:, :, None] * _PSEUDO_MEDIAN * walk
+    later = truth[:, :, None] * (at - rounds) + true_scale[:, :, None] * PSEUDO_MEDIAN * walk
     estimate = (rounds * centre[:, :, None] + later) / at
     spread = np.sqrt(
         (rounds * scale[:, :, None] ** 2 + (at - rounds) * true_scale[:, :, None] ** 2) / at

@@ -14,6 +14,7 @@ from cairn.compare import ranking as ranks
 from cairn.compare.comparison import compare
 from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
 from cairn.errors import UsageError
+from cairn.gate import InstructionCount
 from cairn.model import (
     ACTIVE,
     CPU_TIME,
@@ -63,6 +64,8 @@ class Measured:
     """Whether 'cairn profile' predicts from this run."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By name of a group of allocators: its contenders, for the means of a plan."""
+    counts: tuple[InstructionCount, ...] = ()
+    """The instructions of each contender; empty if they were not counted."""
 
 
 def comparisons(measured: Measured) -> tuple[Comparison, ...]:
@@ -158,7 +161,9 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
     if view.form == "json":
         from cairn.report import run_json
 
-        return run_json.render(measured.run, found, measured.samples, whys=whys)
+        return run_json.render(
+            measured.run, found, measured.samples, whys=whys, instructions=measured.counts
+        )
     match measured.kind:
         case "calibration":
             return _calibration(measured, found, view)
@@ -168,8 +173,12 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
             return _findings(measured, found, whys, view)
         case "predictions":
             return _predictions(measured, found, view)
-    text = _by_workload(measured.run, found, view)
-    return "\n".join([text, whys_rendered(measured.run, whys, view)]) if whys else text
+    parts = [_by_workload(measured.run, found, view)]
+    if measured.counts:
+        parts.append(counted(measured, view))
+    if whys:
+        parts.append(whys_rendered(measured.run, whys, view))
+    return "\n".join(parts)
 
 
 def _plane(measured: Measured, found: Sequence[Comparison]) -> str:
@@ -250,6 +259,13 @@ def explanation(measured: Measured, contender: str | None, other: str | None, vi
 
         return run_json.explanation(run, whys)
     return whys_rendered(run, whys, view)
+
+
+def counted(measured: Measured, view: View) -> str:
+    """Returns the instructions of each contender as Markdown or text."""
+    from cairn.report import instruction_counts
+
+    return instruction_counts.rendered(measured.run, measured.counts, view)
 
 
 def whys_rendered(run: Run, whys: Sequence[Why], view: View) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import LARGE_BYTES, Standings
+from cairn.gate import InstructionCount
 from cairn.model import SCHEMA, Comparison, Run, Sample
 from cairn.report.verdict import says
 from cairn.why.gap import Why
@@ -25,10 +26,13 @@ def render(
     scenarios: Ranking | None = None,
     matrices: Sequence[Matrix] = (),
     whys: Sequence[Why] = (),
+    instructions: Sequence[InstructionCount] = (),
+    check: Mapping[str, Any] | None = None,
 ) -> str:
     """Returns the whole run, with one comparison per workload.
 
     Comparisons have the order of `run.settings.workloads`.
+    check: the answer of 'cairn check'; None for another command.
     `schema` changes when a field changes its meaning or is removed. Results that the run does not
     have are absent.
     """
@@ -46,6 +50,10 @@ def render(
         }
     if whys:
         parts["whys"] = list(whys)
+    if instructions:
+        parts["instructions"] = list(instructions)
+    if check is not None:
+        parts["check"] = check
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
 
 

@@ -39,9 +39,11 @@ def of_run(settings: Settings, contenders: Sequence[Contender]) -> tuple[Build, 
     Raises ProgramMissing if a program is gone.
     """
     found: dict[str, Build] = {}
-    for name, path, part in (*_of_programs(settings), *_of_contenders(contenders)):
-        if name not in found:
-            found[name] = Build(name=name, path=path, part=part, build=_build(path))
+    for name, path, part in (*_of_programs(settings, contenders), *_of_contenders(contenders)):
+        # Two programs of -p may use different libraries of one name.
+        key = name if name not in found or found[name].path == path else path
+        if key not in found:
+            found[key] = Build(name=key, path=path, part=part, build=_build(path))
     return tuple(found.values())
 
 
@@ -51,12 +53,19 @@ def _of_contenders(contenders: Sequence[Contender]) -> Iterator[tuple[str, str, 
             yield path, path, "contender"
 
 
-def _of_programs(settings: Settings) -> Iterator[tuple[str, str, str]]:
+def _of_programs(
+    settings: Settings, contenders: Sequence[Contender]
+) -> Iterator[tuple[str, str, str]]:
     """Yields (name, path, part) for the programs of all workloads, their scripts and libraries."""
     seen = set()
-    for index, workload in enumerate(settings.workloads):
+    programs = tuple(dict.fromkeys(one.program for one in contenders))
+    for index, command in [
+        (index, (*program, *workload.command[1:]) if program else workload.command)
+        for index, workload in enumerate(settings.workloads)
+        for program in programs
+    ]:
         shell = settings_of(settings, index).shell
-        words = _words(workload.command[0]) if shell else list(workload.command)
+        words = _words(command[0]) if shell else list(command)
         if shell:
             yield from _of_program("/bin/sh", settings.folder)
         _, behind = behind_env(words)

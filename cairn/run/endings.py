@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cairn.model import NOT_SEEN, signal_name
@@ -25,6 +25,8 @@ from cairn.run.records import Record, read, shown
 
 UNKNOWN = "unknown program"
 """The name of an orphan that wrote no record, such as the child of a static program."""
+COMPARED = "the program"
+"""The name of programs that are compared with each other and have different names."""
 _NAME_BYTES = 60
 """The most bytes of a name in a record; PROGRAM_BYTES in src/witness/endings.c."""
 _SHELL = "sh"
@@ -183,12 +185,20 @@ def _ending(status: int | None) -> str:
     return signal_name(os.WTERMSIG(status))
 
 
-def endings(content: bytes) -> Mapping[str, Mapping[str, int]]:
+def endings(content: bytes, compared: Collection[str] = ()) -> Mapping[str, Mapping[str, int]]:
     """How the processes of a trial ended: the number of each ending, by program.
 
     content: the witness's file, to which the launcher has appended its own records.
+    compared: the names of the programs that are compared with each other. If there are several,
+    they share the name COMPARED, since endings are compared by name.
     """
     tree = _Processes()
     for record in read(content.splitlines())[0]:
         tree.add(record)
-    return tree.counted()
+    counted = tree.counted()
+    if len(compared) < 2:
+        return counted
+    merged: dict[str, Counter[str]] = {}
+    for name, of in counted.items():
+        merged.setdefault(COMPARED if name in compared else name, Counter()).update(of)
+    return {name: dict(of) for name, of in merged.items()}

@@ -5,7 +5,6 @@ It prints nothing. It calls an observer for each trial and each round.
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from cairn import units
 from cairn.build import Build
-from cairn.compare import comparison, endings, plan, rounds_needed, stats, suitability
+from cairn.compare import endings, plan, rounds_needed, stats, stopping, suitability
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
@@ -24,7 +23,6 @@ from cairn.model import (
     Run,
     Sample,
     Settings,
-    StopRule,
     Trial,
     value,
 )
@@ -286,9 +284,7 @@ class Measurement:
             )
 
     def _least(self) -> int:
-        return rounds_needed.least(
-            self._run.aim.hypotheses(len(self._run.competing)), self._run.rule
-        )
+        return stopping.least(self._run)
 
     def _unsettled(self) -> list[int]:
         return [w for w in range(len(self._of)) if w not in self._settled]
@@ -649,7 +645,7 @@ class Measurement:
             at, _, answer = before
             if rounds == at or _LOOKS_ALL < rounds < at * _LOOKS_GROWTH:
                 return answer
-        answer = stats.look(ratios, rule) if rule.judged == "wall" else look(ratios, rule)
+        answer = stopping.look(self._run, ratios)
         self._looks[workload] = rounds, len(ratios), answer
         return answer
 
@@ -657,9 +653,7 @@ class Measurement:
         if self._run.settings.instructions:
             return {}
         names = self._competing(workload)
-        return comparison.deciding_ratios(
-            self._of[workload], names, self._run.baseline, self._run.aim
-        )
+        return stopping.ratios(self._run, self._of[workload], names)
 
     def _competing(self, workload: int) -> list[str]:
         """The names of the contenders that are compared on this workload."""
@@ -694,7 +688,7 @@ class Measurement:
         rounds = min((len(of) for of in ratios.values()), default=0)
         at, answer = self._forecasts.get(workload, (0, None))
         if answer is None or rounds <= _FORECASTS_ALL or rounds >= at * _LOOKS_GROWTH:
-            answer = rounds_needed.forecast(ratios, self._run.rule) if ratios else None
+            answer = stopping.forecast(self._run, ratios) if ratios else None
             self._forecasts[workload] = rounds, answer
         return answer
 
@@ -752,41 +746,3 @@ class Measurement:
 
 def _cell(sample: Sample) -> tuple[int, str]:
     return sample.trial.workload, sample.trial.contender
-
-
-def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
-    """The stopping rule for one workload of a suite. It depends on the widths of intervals alone.
-
-    `stats.look` is the rule for a comparison with a verdict of its own. It needs many rounds: for
-    ten contenders, its intervals exist only from nine rounds on. A suite reports means over dozens
-    of workloads, and uses only the estimates of each workload. So here each contender's mean log
-    ratio has a 95 % interval of its own by Student's t. The workload stops when all these intervals
-    are as narrow as `precision` demands. The estimates stay unbiased, because the rule depends on
-    widths alone. The coverage of the intervals falls by three percentage points at most
-    (tests/python/test_bench.py).
-    """
-    rounds = min(len(differences) for differences in ratios.values())
-    widths = (
-        [math.expm1(stats.mean_half_width(differences[:rounds])) for differences in ratios.values()]
-        if rounds > 2
-        else []
-    )
-    widest = max(widths, default=None)
-    means = {name: statistics.fmean(differences) for name, differences in ratios.items() if rounds}
-    leader = min(means, key=means.__getitem__, default=None)
-    because = None
-    if rounds >= rule.max_rounds:
-        because = units.counted(rounds, "round")
-    elif (
-        rule.precision is not None
-        and rounds >= rule.min_rounds
-        and widest is not None
-        and widest <= rule.precision
-    ):
-        because = stats.PRECISE
-    return stats.Look(
-        stop=because is not None,
-        because=because,
-        half_width=widest,
-        leading=leader if leader is not None and means[leader] < 0 else None,
-    )

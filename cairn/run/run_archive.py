@@ -8,10 +8,18 @@ import tarfile
 from pathlib import Path
 
 from cairn.errors import CairnError
-from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot
+from cairn.run.stored_run import (
+    INSTRUCTIONS,
+    LARGEST_FILE,
+    RUN,
+    SAMPLES,
+    STOPPED,
+    StoredRun,
+    cannot,
+)
 
 ENDING = ".tar.xz"
-_PARTS = (RUN, SAMPLES, STOPPED)
+_PARTS = (RUN, SAMPLES, STOPPED, INSTRUCTIONS)
 
 
 class RunArchive(StoredRun):

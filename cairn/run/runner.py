@@ -174,8 +174,16 @@ def real_path(path: str) -> str:
 class Runner:
     """Carries out the trials of one run, one at a time. It is not thread-safe."""
 
-    def __init__(self, settings: Settings, contenders: Sequence[Contender], scratch: Path) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        contenders: Sequence[Contender],
+        scratch: Path,
+        before: Sequence[str] = (),
+    ) -> None:
+        """Prepares the trials. before: a command that runs the program, such as valgrind."""
         self._settings = settings
+        self._before = before
         self._of = [settings_of(settings, index) for index in range(len(settings.workloads))]
         """By workload: the settings of its trials."""
         self._contenders = {contender.name: carried(contender, scratch) for contender in contenders}
@@ -187,6 +195,7 @@ class Runner:
                     )
             if is_another_build(contender):
                 raise ContenderFailed(another_build(contender))
+        self._programs = {os.path.basename(one.program[0]) for one in contenders if one.program}
         self._scratch = scratch
         self._launcher = native.launcher()
         self._witness = carried_witness(scratch)
@@ -255,7 +264,7 @@ class Runner:
         """
         settings, own = self._of[trial.workload], self._settings.workloads[trial.workload].own
         contender = self._contenders[trial.contender]
-        command = command_line(settings, trial.workload)
+        command = [*self._before, *command_line(settings, trial.workload, contender.program)]
         if session is not None:
             command = session.filled_all(command)
         stdin = settings.stdin
@@ -387,7 +396,7 @@ class Runner:
             largest_process_bytes=launched.largest_process_bytes,
             left_behind=launched.left_behind,
             queued_ns=loaded.usage.queued_ns if loaded is not None else queued_ns(launched),
-            endings=endings(witness),
+            endings=endings(witness, self._programs),
             counters=counters,
             counted=tuple(name for name, flag in (launched.counters or {}).items() if flag is True),
             metrics=metrics,
@@ -584,7 +593,8 @@ class Runner:
         why = f": {last_line(errors)}" if last_line(errors) else ""
         if launched.exec_errno is not None:
             command = settings.workloads[trial.workload].command
-            return f"cannot execute {command[0]}: {launched.exec_error}"
+            program = self._contenders[trial.contender].program or command
+            return f"cannot execute {program[0]}: {launched.exec_error}"
         if unproven is not None and (
             launched.interrupted_by or launched.exit_code in settings.ok_exit
         ):
@@ -676,9 +686,13 @@ def tree_of(launched: Launched, command: tuple[str, ...], contender: Contender) 
     )
 
 
-def command_line(settings: Settings, workload: int) -> list[str]:
-    """The command line that the launcher executes for this workload."""
+def command_line(settings: Settings, workload: int, program: tuple[str, ...] = ()) -> list[str]:
+    """The command line that the launcher executes for this workload.
+
+    program: the words that take the place of the first word of the command; () keeps it.
+    """
     command = settings.workloads[workload].command
+    command = (*program, *command[1:]) if program else command
     if settings.instructions:
         return [*_VALGRIND, *command]
     return ["/bin/sh", "-c", " ".join(command)] if settings.shell else list(command)

@@ -15,12 +15,15 @@ from typing import TypeVar
 import msgspec
 
 from cairn.errors import CairnError
+from cairn.gate import InstructionCount
 from cairn.model import LARGEST_NUMBER, SCHEMA, Run, Sample
 
 LARGEST_FILE = 256 << 20
 """The most bytes of one part of a run."""
 RUN, SAMPLES, STOPPED = "run.json", "samples.jsonl", "stopped"
-"""The names of the parts that a report needs."""
+INSTRUCTIONS = "instructions.json"
+"""The names of the parts that a report needs. The last one is there if instructions were counted.
+"""
 
 _ROUNDS_MAX = 10_000
 _REASONS_MAX = 10_000
@@ -111,6 +114,20 @@ class StoredRun(ABC):
         for number, sample in enumerate(samples, start=1):
             _check(sample, run, path, number)
         return samples
+
+    def instructions(self) -> tuple[InstructionCount, ...]:
+        """Returns the counts of instructions; () if none were counted.
+
+        Raises CairnError if they are damaged.
+        """
+        content = self.content(INSTRUCTIONS)
+        if content is None:
+            return ()
+        path = self.path / INSTRUCTIONS
+        counts = _decode(tuple[InstructionCount, ...], content, path)
+        if any(number <= 0 for one in counts for number in one.counts):
+            raise CairnError(f"{path} is damaged: a number is out of range")
+        return counts
 
     def stopped(self) -> tuple[str, ...]:
         """Returns why measuring ended: one reason for each workload, or one for all.

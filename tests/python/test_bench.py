@@ -18,13 +18,13 @@ from cairn.allocators import discover
 from cairn.allocators.catalog import Found, load_catalog
 from cairn.bench import experiments, real_programs, run_settings
 from cairn.cli import bench_list
-from cairn.compare import comparison, instructions, rounds_needed
+from cairn.compare import comparison, instructions, rounds_needed, stopping
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.model import ACTIVE, Contender, Reported, Sample, Settings, StopRule, Trial, Workload
 from cairn.report import terminal
 from cairn.report.view import View
-from cairn.run import measure, workloads
+from cairn.run import workloads
 from cairn.why.prediction_score import CALIBRATING, PROGRAMS
 
 GIB = 1 << 30
@@ -168,16 +168,18 @@ def test_a_note_names_each_workload_that_does_not_fit_into_memory(
 def test_a_suite_stops_a_workload_on_width_alone() -> None:
     narrow = {"a": (0.50, 0.51, 0.49, 0.50), "b": (-0.3, -0.3, -0.31, -0.3)}
     wide = {**narrow, "c": (0.5, 0.9, 0.1, 0.2)}
-    assert measure.look(narrow, SUITE_RULE).because == "precision reached"
-    assert not measure.look({name: of[:3] for name, of in narrow.items()}, SUITE_RULE).stop, (
-        "not before min_rounds"
-    )
-    look = measure.look(wide, SUITE_RULE)
+    assert stopping.suite_look(narrow, SUITE_RULE).because == "precision reached"
+    assert not stopping.suite_look(
+        {name: of[:3] for name, of in narrow.items()}, SUITE_RULE
+    ).stop, "not before min_rounds"
+    look = stopping.suite_look(wide, SUITE_RULE)
     assert not look.stop and look.leading == "b"
     assert rounds_needed.forecast(wide, SUITE_RULE) == rounds_needed.Forecast(12, 12, 12)
-    assert measure.look({"c": wide["c"] * 3}, SUITE_RULE).because == "12 rounds"
+    assert stopping.suite_look({"c": wide["c"] * 3}, SUITE_RULE).because == "12 rounds"
     assert rounds_needed.forecast({"a": ()}, SUITE_RULE) is None
-    assert measure.look({"a": (0.1,)}, StopRule(precision=None, max_rounds=1, judged="active")).stop
+    assert stopping.suite_look(
+        {"a": (0.1,)}, StopRule(precision=None, max_rounds=1, judged="active")
+    ).stop
 
 
 @pytest.mark.parametrize("sigma", [0.005, 0.02, 0.04, 0.08])
@@ -195,7 +197,7 @@ def test_stopping_on_width_costs_little_coverage_and_no_bias(sigma: float) -> No
         look = None
         while look is None or not look.stop:
             differences.append(rng.gauss(0.0, sigma))
-            look = measure.look({"a": tuple(differences)}, SUITE_RULE)
+            look = stopping.suite_look({"a": tuple(differences)}, SUITE_RULE)
         errors.append(statistics.fmean(differences))
         assert look.half_width is not None
         covered += abs(errors[-1]) <= math.log1p(look.half_width)

@@ -152,6 +152,7 @@ GROUND = (
     "clock_samples",
     "own_settings",
     "build",
+    "gate",
     "model",
     "units",
     "native",

@@ -1,0 +1,291 @@
+"""cairn check: a gate for CI, which says whether a build keeps bounds against another one."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click as plain
+import rich_click as click
+
+from cairn import units
+from cairn.allocators.contenders import split_contenders
+from cairn.cli import check_plan, options
+from cairn.cli.console import Output, emit, output_of, say, stderr
+from cairn.cli.measurement import announce, carry_out, measured
+from cairn.cli.program_options import program_options
+from cairn.cli.root_command import cli
+from cairn.compare import gate
+from cairn.compare.gate import MEASURES, GateState
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
+from cairn.gate import Gate, GateBound
+from cairn.model import ROUNDS_MOST, Run
+from cairn.report.view import Form
+from cairn.run import check_base, store
+from cairn.run.check_base import Base
+from cairn.run.store import Folder
+from cairn.run.stored_run import StoredRun
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cairn.report.check import CheckReport
+    from cairn.run.program_contenders import NamedProgram
+
+_EXITS = {GateState.PASS: 0, GateState.WORSE: 5, GateState.OPEN: 6, GateState.UNKNOWN: 6}
+_BOUND = re.compile(r"\s*([a-z-]+)\s*>\s*(.+?)\s*")
+
+
+def parse_bound(text: str) -> GateBound:
+    """Parses a bound such as "time>3%". Raises ValueError, whose text says what is wrong."""
+    match = _BOUND.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no bound; write for example 'time>3%'")
+    if match[1] not in MEASURES:
+        raise ValueError(f"{match[1]!r} is not a measure; these are {', '.join(MEASURES)}")
+    most = units.parse_percent(match[2])
+    if not 0 <= most < 10:
+        raise ValueError(f"{match[2]!r} is not at least 0 % and less than 1000 %")
+    return GateBound(match[1], most)
+
+
+class _Check(click.RichCommand):
+    """The command, which knows whether '--' stands before its arguments."""
+
+    def parse_args(self, ctx: plain.Context, args: list[str]) -> list[str]:
+        ctx.meta["program follows"] = "--" in args
+        return super().parse_args(ctx, args)
+
+
+@cli.command(cls=_Check, context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--fail-if", "bounds", type=options.Parsed("BOUND", parse_bound), multiple=True,
+    metavar="BOUND",
+    help="Fail if a measure rises by more than this, such as 'time>3%'. Repeatable. Measures are "
+    f"{', '.join(MEASURES)}.",
+)  # fmt: skip
+@click.option(
+    "-p", "--program", "programs", type=options.PROGRAM, multiple=True, metavar="[NAME=]PROG",
+    help="Give this twice: the build to compare with, and the build to check. Their arguments "
+    "follow '--'.",
+)  # fmt: skip
+@click.option(
+    "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
+    help="With -p: the allocator of both builds. Default: the one that each has. With '-- PROG': "
+    "give this twice, to check the second allocator against the first.",
+)  # fmt: skip
+@click.option(
+    "--against", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Check against a base that --make-base made. Its program runs again beside PROG, if it "
+    "is still there, or where -p says.",
+)  # fmt: skip
+@click.option(
+    "--trust-base", is_flag=True,
+    help="If the program of the base cannot run again, compare with its stored numbers. Whatever "
+    "changed on this machine since then counts as a change of the program.",
+)  # fmt: skip
+@click.option(
+    "--make-base", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Measure PROG alone, in 20 runs or as -r says, and keep its numbers with the commit, the "
+    "machine and the bounds. An existing base is replaced.",
+)  # fmt: skip
+@click.option(
+    "--min-rounds", type=click.IntRange(2, ROUNDS_MOST), default=gate.ROUNDS_LEAST,
+    show_default=True, metavar="N", help="Decide nothing before N rounds.",
+)  # fmt: skip
+@click.option(
+    "--max-rounds", type=click.IntRange(2, ROUNDS_MOST), default=gate.ROUNDS_DEFAULT,
+    show_default=True, metavar="N", help="Run at most N rounds.",
+)  # fmt: skip
+@click.option(
+    "--budget", type=options.SOME_TIME, default="10min", show_default=True,
+    help="Begin no round that would end after this time. With -r, there is no budget unless you "
+    "give one.",
+)  # fmt: skip
+@click.option(
+    "-r", "--runs", type=click.IntRange(1, ROUNDS_MOST), metavar="N",
+    help="Run exactly N rounds.",
+)  # fmt: skip
+@program_options
+@click.option(
+    "--memory", type=click.Choice(["auto", "cgroup", "sampled", "none"]), default="auto",
+    show_default=True, metavar="HOW",
+    help="How to measure the peak memory of the process tree: by a cgroup, sampled, none, or auto.",
+)  # fmt: skip
+@click.option(
+    "--warm-memory", type=options.WARM, default="auto", show_default=True,
+    help="Touch this much memory before each round. auto does so in a virtual machine, for "
+    "programs from 256 MiB.",
+)  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N",
+    help="Seed of the random order of runs. Default: a random seed, which is printed.",
+)  # fmt: skip
+@click.option(
+    "--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Also write JUnit XML, with a test case for each bound. An existing file is replaced.",
+)  # fmt: skip
+@click.option(
+    "--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Also write Markdown. An existing file is replaced. If $GITHUB_STEP_SUMMARY is set, it is "
+    "appended to that file, too.",
+)  # fmt: skip
+@options.NOT_N
+@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+@click.option("--md", "form", flag_value="md", help="Print Markdown.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write the report to FILE. Its ending (.json .md .txt) chooses the form.",
+)  # fmt: skip
+@options.FORCE
+@options.RESULTS
+@options.COLOR
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[RUN] [-- PROG [ARG]…]")
+def check(
+    command: tuple[str, ...], bounds: tuple[GateBound, ...], programs: tuple[NamedProgram, ...],
+    specs: tuple[str, ...], against: Path | None, trust_base: bool, make_base: Path | None,
+    junit: Path | None, summary: Path | None, form: Form | None,
+    out: Path | None, force: bool, results: Path | None, color: str, **given: Any,
+) -> int:  # fmt: skip
+    """Fail a pipeline if a build is slower or takes more memory than another one.
+
+    Both builds run side by side, in random interleaved rounds, until each bound is decided. A build
+    is worse only if the whole interval of the change lies above the bound. It passes only if the
+    whole interval lies below. Of two equal builds, at most 1 % are called worse.
+
+    \b
+      cairn check --fail-if 'time>3%' -p old=./a -p new=./b -- --size 3
+      cairn check --fail-if 'peak>2%' -a old=./liba.so -a new=./libb.so -- ./prog
+      cairn check --fail-if 'time>1%' last
+
+    RUN is a kept run with two contenders: 'last', an id or a path. It is judged without running
+    anything.
+
+    Exit codes: 0 pass, 5 worse, 6 not enough data, 3 the build to compare with is broken, 4 the
+    checked build is broken, 1 cairn failed, 2 usage, 130 interrupted.
+    """
+    console = stderr(color)
+    output = output_of(form, False, color, out, force)
+    if output.view.form == "csv" or output.packs:
+        raise UsageError("a check is text, Markdown or JSON; 'cairn report' writes the other forms")
+    for file in (junit, summary):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise CairnError(f"cannot write {file}: there is no folder {file.parent}")
+    where = results or store.root()
+    specs = tuple(part for spec in specs for part in split_contenders(spec))
+    context = click.get_current_context()
+    assert context is not None
+    follows = context.meta["program follows"]
+    kept = not follows and not programs and len(command) == 1
+    if make_base is not None:
+        for option, is_given in (("--against", against), ("-p", programs), ("RUN", kept)):
+            if is_given:
+                raise UsageError(f"--make-base measures one build; leave out {option}")
+        _make(console, make_base, Gate(check_plan.distinct(bounds)), command, specs, where, given)
+        return 0
+    base = check_base.read(against) if against is not None else None
+    if base is None and trust_base:
+        raise UsageError("--trust-base is about a base; name it with --against")
+    wanted = check_plan.asked(bounds, base)
+    began = time.time()
+    problem: CairnError | None = None
+    stored: StoredRun
+    if kept:
+        stored = store.find(where, command[0])
+        if base is not None:
+            check_plan.refuse_stored(base, wanted, trust_base)
+            check_plan.refuse_tools(base, wanted, stored.run())
+    else:
+        run, folder, base = _new(
+            console, wanted, base, trust_base, command, programs, specs, where, given
+        )
+        announce(console, run, folder)
+        try:
+            carry_out(console, run, folder, "cairn compare")
+        except (ContenderFailed, ProgramFailed) as error:
+            problem = error
+        stored = folder
+    report = check_plan.report_of(stored, wanted, base, problem)
+    output.write(_rendered(report, output))
+    _beside(report, junit, summary, began)
+    say(console, "results", str(stored.path))
+    if problem is not None:
+        raise problem
+    return 4 if report.broken is not None else _EXITS[gate.whole(report.checked)]
+
+
+def _make(
+    console: Console, file: Path, wanted: Gate, command: Sequence[str], specs: Sequence[str],
+    where: Path, given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Makes or replaces a base. Raises CairnError if the file is there and is no base."""
+    if file.exists() and not check_base.is_base(file.read_bytes()):
+        raise CairnError(f"{file} exists and is no base of a check; give another name")
+    run, folder = check_plan.one_build(
+        console, wanted, command, specs, where, given, check_plan.BASE_ROUNDS
+    )
+    announce(console, run, folder)
+    carry_out(console, run, folder, "cairn compare")
+    found = measured(folder)
+    base = check_base.of_run(
+        replace(found.run, gate=wanted if wanted.bounds else None), found.samples, found.counts
+    )
+    emit(check_base.write(base), file, True)
+    commit = f", commit {base.commit[:12]}" if base.commit else ""
+    changed = " with uncommitted changes" if base.uncommitted else ""
+    rounds = units.counted(sum(one.counts for one in base.samples), "run")
+    say(console, "base", f"{file}: {rounds}{commit}{changed}")
+
+
+def _new(
+    console: Console, wanted: Gate, base: Base | None, trust: bool, command: Sequence[str],
+    programs: Sequence[NamedProgram], specs: Sequence[str], where: Path, given: dict[str, Any],
+) -> tuple[Run, Folder, Base | None]:  # fmt: skip
+    """Returns a new run and its folder, and the base if its stored numbers are compared."""
+    if base is None:
+        run, folder = check_plan.two_builds(console, wanted, command, programs, specs, where, given)
+        return run, folder, None
+    own = base.run.competing[0].spec
+    specs = specs or (() if own == "system" else (own,))
+    found = check_plan.side_by_side(base, command, programs)
+    if found is not None:
+        both, arguments = found
+        run, folder = check_plan.two_builds(console, wanted, arguments, both, specs, where, given)
+        return run, folder, None
+    check_plan.refuse_stored(base, wanted, trust)
+    rounds = max(sum(one.counts for one in base.samples), 1) if wanted.timed else 0
+    run, folder = check_plan.one_build(console, wanted, command, specs, where, given, rounds)
+    check_plan.refuse_tools(base, wanted, run)
+    return run, folder, base
+
+
+def _rendered(report: CheckReport, output: Output) -> str:
+    from cairn.report import check as reporting
+
+    return reporting.rendered(report, output.view)
+
+
+def _beside(report: CheckReport, junit: Path | None, summary: Path | None, began: float) -> None:
+    """Writes the files and lines for a service that runs pipelines."""
+    from cairn.report import check as reporting
+
+    if junit is not None:
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(began))
+        emit(reporting.junit(report, time.time() - began, when), junit, True)
+    if summary is not None:
+        emit(reporting.summary(report), summary, True)
+    step = os.environ.get("GITHUB_STEP_SUMMARY")
+    if step:
+        try:
+            with Path(step).open("a", encoding="utf-8") as file:
+                file.write(reporting.summary(report))
+        except OSError as error:
+            raise CairnError(f"cannot write {step}: {error.strerror}") from error
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in reporting.annotation_lines(report):
+            click.echo(line, err=True)

@@ -1,0 +1,293 @@
+"""The runs of 'cairn check': two builds side by side, one build alone, and the report of a run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cairn import units
+from cairn.cli import load as loads
+from cairn.cli import standard_input
+from cairn.cli.console import was_given
+from cairn.cli.measurement import measured, new_run
+from cairn.compare import gate
+from cairn.errors import CairnError, UsageError
+from cairn.gate import INSTRUCTIONS, Gate, GateBound
+from cairn.model import Run, Settings, StopRule, Workload
+from cairn.run import builds, check_base, program_contenders, store
+from cairn.run.check_base import Base
+from cairn.run.program_contenders import NamedProgram
+from cairn.run.stored_run import StoredRun
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cairn.report.check import CheckReport
+
+BASE_ROUNDS = 20
+"""The runs of a base, if the user does not say otherwise."""
+_EXAMPLE = "cairn check --fail-if 'time>3%' -p old=./a -p new=./b -- ARGS"
+_OF_MEMORY = {"peak", "mean-memory", "idle-memory"}
+
+
+def distinct(bounds: Sequence[GateBound]) -> tuple[GateBound, ...]:
+    """Returns the bounds. Raises UsageError if two have one measure."""
+    names = [one.measure for one in bounds]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--fail-if has two bounds on {name}; give the smaller one alone")
+    return tuple(bounds)
+
+
+def asked(bounds: Sequence[GateBound], base: Base | None) -> Gate:
+    """Returns the bounds of a check: the user's, else those of the base.
+
+    Raises UsageError if there is none.
+    """
+    own = base.run.gate.bounds if base is not None and base.run.gate is not None else ()
+    found = distinct(bounds) or own
+    if not found:
+        raise UsageError("which change is too much? For example: --fail-if 'time>3%'")
+    return Gate(found)
+
+
+def two_builds(
+    console: Console, wanted: Gate, command: Sequence[str], programs: Sequence[NamedProgram],
+    specs: Sequence[str], where: Path, given: dict[str, Any],
+) -> tuple[Run, store.Folder]:  # fmt: skip
+    """Returns a new run of two contenders, and its folder.
+
+    command: the arguments of the programs; without programs, the command that runs under both
+    allocators in `specs`.
+
+    Raises UsageError for bad options, and if a program is missing.
+    """
+    from cairn.allocators.contenders import parse_contender
+
+    if programs:
+        if len(programs) != 2 or len(specs) > 1:
+            raise UsageError(
+                "a check compares two builds under one allocator: give -p twice, and -a at most "
+                "once"
+            )
+        if given["shell"]:
+            raise UsageError("--shell is not for the programs of -p; leave it out")
+        program_contenders.refuse(programs, str(Path.cwd()))
+        command = (shlex.join(programs[0].words), *command)
+    elif not command or len(specs) != 2:
+        raise UsageError(f"which two builds? For example: {_EXAMPLE}")
+    settings = _settings(command, wanted, given)
+    baseline = None if programs else parse_contender(specs[0]).name
+    with standard_input.chosen(given["stdin"], where, console) as chosen:
+        settings = replace(settings, stdin=chosen.stdin)
+        run = new_run(
+            console, settings, specs, baseline, _rule(given), given["seed"], stdin=chosen.path,
+            programs=programs,
+        )  # fmt: skip
+        run = replace(run, gate=wanted)
+        return run, store.Folder.create(where, run, chosen.copy)
+
+
+def one_build(
+    console: Console, wanted: Gate, command: Sequence[str], specs: Sequence[str], where: Path,
+    given: dict[str, Any], rounds: int,
+) -> tuple[Run, store.Folder]:  # fmt: skip
+    """Returns a new run of one contender, and its folder.
+
+    rounds: their number without -r; 0 if only instructions are counted. The run has no bounds,
+    since it compares nothing.
+    """
+    from cairn.allocators.contenders import parse_contender
+
+    if not command:
+        raise UsageError("which program? For example: cairn check --make-base FILE -- PROG ARGS")
+    if len(specs) > 1:
+        raise UsageError("a base is one build under one allocator; give -a at most once")
+    for name in ("min_rounds", "max_rounds"):
+        if was_given(name):
+            raise UsageError(f"one build runs a fixed number of rounds; use -r, not --{name}")
+    settings = _settings(command, wanted, given)
+    chosen_specs = specs or (program_contenders.allocator_of(settings),)
+    runs = given["runs"] or max(1, rounds)
+    rule = StopRule(None, runs, runs, budget_s=given["budget"] if was_given("budget") else None)
+    with standard_input.chosen(given["stdin"], where, console) as chosen:
+        settings = replace(settings, stdin=chosen.stdin)
+        run = new_run(
+            console, settings, chosen_specs, parse_contender(chosen_specs[0]).name, rule,
+            given["seed"], stdin=chosen.path,
+        )  # fmt: skip
+        return run, store.Folder.create(where, run, chosen.copy)
+
+
+def _settings(command: Sequence[str], wanted: Gate, given: dict[str, Any]) -> Settings:
+    """Returns the conditions of all trials.
+
+    Raises UsageError for options that exclude each other.
+    """
+    line = " ".join(command) if given["shell"] else shlex.join(command)
+    load = given["load"]
+    loads.check(
+        load, given["ready"], given["prepare"], [command], (), why=False,
+        verify=given["verify"] is not None, wait_descendants=given["wait_descendants"],
+        repeat=given["repeat"] != 1, idle=given["idle"] is not None,
+    )  # fmt: skip
+    measures = {one.measure for one in wanted.bounds}
+    if INSTRUCTIONS in measures:
+        loads.refuse_instructions(load)
+    if given["memory"] == "none" and measures & _OF_MEMORY:
+        raise UsageError("a bound limits memory, but --memory none does not measure it")
+    if "idle-memory" in measures and given["idle"] is None:
+        raise UsageError("idle-memory needs a server and --idle, such as --while LOAD --idle 10s")
+    stdout = given["stdout"]
+    return Settings(
+        workloads=(
+            Workload(f"{line} while {load}" if load else line, tuple(command), load=load or ""),
+        ),
+        folder=str(Path.cwd()), ready=given["ready"], idle_s=given["idle"], shell=given["shell"],
+        stdout=str(Path(stdout).absolute()) if stdout else None, setup=given["setup"],
+        prepare=given["prepare"], conclude=given["conclude"], cleanup=given["cleanup"],
+        ok_exit=given["ok_exit"], verify_output=given["verify"] is not None, cpus=given["cpus"],
+        timeout_s=given["timeout"], warmup=given["warmup"], warm_memory=given["warm_memory"],
+        memory=given["memory"], wait_descendants=given["wait_descendants"],
+        repeat=given["repeat"], count_instructions=INSTRUCTIONS in measures,
+    )  # fmt: skip
+
+
+def _rule(given: dict[str, Any]) -> StopRule:
+    """Returns the rule that the options ask for. Raises UsageError if they exclude each other."""
+    runs, least, most = given["runs"], given["min_rounds"], given["max_rounds"]
+    if runs is not None:
+        for name in ("min_rounds", "max_rounds"):
+            if was_given(name):
+                raise UsageError(
+                    f"-r runs exactly {units.counted(runs, 'round')}; leave out "
+                    f"--{name.replace('_', '-')}"
+                )
+        budget = given["budget"] if was_given("budget") else None
+        return StopRule(None, runs, runs, budget_s=budget)
+    if most < least:
+        if was_given("min_rounds"):
+            raise UsageError(f"--max-rounds {most} is less than --min-rounds {least}")
+        least = most
+    return StopRule(min_rounds=least, max_rounds=most, budget_s=given["budget"])
+
+
+def side_by_side(
+    base: Base, command: Sequence[str], programs: Sequence[NamedProgram]
+) -> tuple[tuple[NamedProgram, NamedProgram], tuple[str, ...]] | None:
+    """Returns the base's program, the present one, and their arguments.
+
+    programs: where the base's program is now, if the user says so. Returns None if it is not known
+    to run again. Raises UsageError if the command differs from the base's in its arguments.
+    """
+    if not command:
+        raise UsageError("which build? Give its command after '--', as for the base")
+    before = check_base.words(base.run)
+    if tuple(command[1:]) != before[1:]:
+        raise UsageError(
+            f"the base ran '{shlex.join(before)}', with other arguments; give the same ones, or "
+            "make a new base"
+        )
+    if len(programs) > 1:
+        raise UsageError("with --against, -p names the base's program alone; give it once")
+    if programs:
+        old = replace(programs[0], name="base") if programs[0].name == "new" else programs[0]
+    elif check_base.runs_still(base):
+        word = before[0]
+        path = os.path.join(base.run.settings.folder, word) if "/" in word else word
+        old = NamedProgram("base", (os.path.normpath(path) if "/" in word else word,))
+    else:
+        return None
+    return (old, NamedProgram("new", (command[0],))), tuple(command[1:])
+
+
+def refuse_stored(base: Base, wanted: Gate, trust: bool) -> None:
+    """Raises UsageError if the stored numbers of the base cannot be compared."""
+    where = ""
+    if base.commit is not None:
+        where = f" Build commit {base.commit[:12]} in another folder, and name its program with -p."
+    if not wanted.timed:
+        return
+    names = ", ".join(one.measure for one in wanted.timed)
+    if not trust:
+        raise UsageError(
+            f"the program of the base is not there any more, and {names} of another day cannot be "
+            f"compared.{where or ' Name its program with -p.'} --trust-base compares all the same"
+        )
+    other = check_base.other_machine(base)
+    if other is not None:
+        raise UsageError(f"--trust-base cannot compare {names}: {other}.{where}")
+
+
+def refuse_tools(base: Base, wanted: Gate, run: Run) -> None:
+    """Raises UsageError if the base's counts of instructions were made with other tools."""
+    if all(one.measure != INSTRUCTIONS for one in wanted.bounds):
+        return
+    if not base.instructions:
+        raise UsageError(
+            "the base has no instructions; make it again with --fail-if 'instructions>0.5%'"
+        )
+    known = run.builds or builds.of_run(run.settings, run.contenders)
+    other = check_base.other_tools(base, replace(run, builds=known))
+    if other is not None:
+        raise UsageError(
+            f"instructions cannot be compared: {other}. Name the base's program with -p"
+        )
+
+
+def stored_since(base: Base) -> str:
+    """Returns what a report says of the stored numbers of a base."""
+    commit = f" at commit {base.commit[:12]}" if base.commit else ""
+    return (
+        f"The base's numbers were stored by an earlier run{commit} (--trust-base): whatever "
+        "changed on this machine since then counts as a change of the program, and the error may "
+        "be larger than 1 %."
+    )
+
+
+def report_of(
+    stored: StoredRun, wanted: Gate, base: Base | None, problem: CairnError | None
+) -> CheckReport:
+    """Returns the answers to all bounds.
+
+    base: the stored base to compare with; None for a run that has both builds.
+    """
+    from cairn.report.check import CheckReport
+    from cairn.report.run import comparisons
+
+    found = measured(stored)
+    run = replace(found.run, gate=wanted)
+    contenders = run.competing
+    fits = len(contenders) == 2 if base is None else len(contenders) <= 2
+    if not fits or len(run.settings.workloads) != 1:
+        raise UsageError(
+            f"{found.name} has {units.counted(len(contenders), 'contender')} and "
+            f"{units.counted(len(run.settings.workloads), 'program')}; a check needs a run with "
+            "two contenders and one program"
+        )
+    compared = comparisons(found)[0] if found.samples else None
+    broken = str(problem) if problem is not None else None
+    for row in compared.rows if compared is not None and broken is None else ():
+        if row.failures:
+            broken = f"{row.contender} {row.failures[0]}"
+    stopped = found.stopped[0] if found.stopped else None
+    now = next((one.name for one in contenders if one.name != run.baseline), run.baseline)
+    names = (run.baseline, now) if base is None else ("base", "new")
+    if broken is not None:
+        checked: tuple[gate.Checked, ...] = ()
+    elif base is None:
+        checked = gate.judge(run, found.samples, stopped, found.counts)
+    else:
+        checked = gate.judge_stored(
+            wanted, base.samples,
+            [sample for sample in found.samples if sample.trial.contender == now], names,
+            (base.instructions, [one for one in found.counts if one.contender == now]),
+        )  # fmt: skip
+    return CheckReport(
+        run, found.samples, compared, checked, found.counts, stopped, broken, found.name, names,
+        stored_since(base) if base is not None and wanted.timed else None,
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""Writes the JSON Schema of the documents that --json prints: `python -m cairn.cli.json_schema`.
+
+The schema is made from the data types, so that it cannot say anything else than the documents do.
+The texts below the fields become their descriptions.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn.compare.gate import Checked
+from cairn.gate import InstructionCount
+from cairn.model import SCHEMA, Comparison, Run, Sample
+from cairn.why.gap import Why
+
+NAME = f"run-{SCHEMA}.json"
+"""The name of the schema. The number is the value of "schema" in the documents."""
+FOLDER = Path(__file__).resolve().parents[1] / "report" / "schema"
+_TYPES = (Run, Comparison, Sample, InstructionCount, Checked, Why)
+_CHECK = {
+    "answer": "The answer of the whole check: worse if a bound is exceeded, pass if all are kept.",
+    "base": "The name of the build that is compared with.",
+    "now": "The name of the build that is checked.",
+    "bounds": "The answer to each bound, in the order of --fail-if. Empty if the check is broken.",
+    "says": "The sentences of the report. The first one begins with the answer.",
+    "broken": "Why nothing could be checked; null if it could.",
+    "stored": "What was compared with stored numbers; null if both builds ran side by side.",
+}
+_DOCUMENT = {
+    "schema": "The version of this format. It changes when a field changes its meaning or is "
+    "removed; new fields may be added to a version.",
+    "run": "What was asked for, on which machine.",
+    "comparisons": "One comparison for each command, in the order of run.settings.workloads.",
+    "samples": "Each execution of the program, in the order in which they ran.",
+    "whys": "The explained differences of --why.",
+    "instructions": "The instructions of each contender, of --instructions.",
+    "check": "The answer of 'cairn check'.",
+    "standings": "The means over all workloads of a suite.",
+    "scenarios": "The points of 'cairn bench scenarios'.",
+}
+
+
+def schema() -> dict[str, Any]:
+    """Returns the JSON Schema of one document."""
+    references, definitions = msgspec.json.schema_components(_TYPES, ref_template="#/$defs/{name}")
+    by = dict(zip(_TYPES, references, strict=True))
+    described = _descriptions()
+    for name, definition in definitions.items():
+        _complete(definition, described.get(name, {}))
+    _complete(definitions["Comparison"], {})
+    definitions["Comparison"]["properties"]["verdict"] = {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "The sentences of the verdict.",
+    }
+    definitions["Comparison"]["required"].append("verdict")
+    definitions["Check"] = _check(by[Checked])
+    properties: dict[str, Any] = {
+        "schema": {"const": SCHEMA},
+        "run": by[Run],
+        "comparisons": {"type": "array", "items": by[Comparison]},
+        "samples": {"type": "array", "items": by[Sample]},
+        "whys": {"type": "array", "items": by[Why]},
+        "instructions": {"type": "array", "items": by[InstructionCount]},
+        "check": {"$ref": "#/$defs/Check"},
+        "standings": {"type": "object"},
+        "scenarios": {"type": "object"},
+    }
+    for name, text in _DOCUMENT.items():
+        properties[name] = {**properties[name], "description": text}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:cairn:{NAME}",
+        "title": "A run of cairn",
+        "description": "The document of 'cairn compare --json', 'cairn check --json', 'cairn bench "
+        "--json' and 'cairn report --json'.",
+        "type": "object",
+        "properties": properties,
+        "required": ["schema", "run", "comparisons", "samples"],
+        "$defs": definitions,
+    }
+
+
+def _check(checked: dict[str, Any]) -> dict[str, Any]:
+    text: dict[str, Any] = {"type": "string"}
+    maybe = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    properties: dict[str, Any] = {
+        "answer": {"enum": ["pass", "worse", "not enough data", "not known", "broken"]},
+        "base": text,
+        "now": text,
+        "bounds": {"type": "array", "items": checked},
+        "says": {"type": "array", "items": text, "minItems": 1},
+        "broken": maybe,
+        "stored": maybe,
+    }
+    for name, description in _CHECK.items():
+        properties[name] = {**properties[name], "description": description}
+    return {"title": "Check", "type": "object", "properties": properties, "required": [*properties]}
+
+
+def _complete(definition: dict[str, Any], described: dict[str, str]) -> None:
+    """Makes all fields required, since every document has them all, and describes them."""
+    properties = definition.get("properties")
+    if properties is None:
+        return
+    definition["required"] = [*properties]
+    for name, property_ in properties.items():
+        property_.pop("default", None)
+        if name in described:
+            property_["description"] = described[name]
+
+
+def _descriptions() -> dict[str, dict[str, str]]:
+    """Returns the texts below the fields of all dataclasses, by class and field."""
+    found: dict[str, dict[str, str]] = {}
+    for module in [m for name, m in sorted(sys.modules.items()) if name.startswith("cairn.")]:
+        for name, kind in vars(module).items():
+            if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and name not in found:
+                found[name] = _texts(kind)
+    return found
+
+
+def _texts(kind: type) -> dict[str, str]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    texts = {}
+    for field, below in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            texts[field.target.id] = " ".join(inspect.cleandoc(str(below.value.value)).split())
+    return texts
+
+
+def text() -> str:
+    """Returns the content of the file."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    (FOLDER / NAME).write_text(text(), encoding="utf-8")

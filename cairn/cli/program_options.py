@@ -1,0 +1,96 @@
+"""The options of commands that measure a program: how it runs, and under which load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import rich_click as click
+
+from cairn.cli import options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def program_options(command: F) -> F:
+    """Adds the options to a command."""
+    for option in reversed((
+        click.option(
+            "--while", "load", metavar="COMMAND",
+            help="PROG is a server: start it, wait until it is ready, run this load, and end it. "
+            "Times and faults are those of the server during the load. The load runs without the "
+            "allocator; its throughput and latencies become metrics. {port} is a free port, in "
+            "PROG and in every COMMAND.",
+        ),
+        click.option(
+            "--ready", metavar="COMMAND",
+            help="The server is ready when this succeeds. Default: when it accepts a connection on "
+            "{port}.",
+        ),
+        click.option(
+            "--idle", type=options.SOME_TIME, metavar="DURATION",
+            help="After its load, leave the server alone for this time, such as 10s, and measure "
+            "the memory that it then holds.",
+        ),
+        click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line."),
+        click.option(
+            "--input",
+            "stdin",
+            type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+            metavar="FILE|-",
+            help="File for the program's standard input; - is a copy of cairn's own, the same for "
+            "every run. Default: - if that is a pipe or a file, else no input.",
+        ),
+        click.option(
+            "--output",
+            "stdout",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            help="File for the program's standard output; every run overwrites it. Default: "
+            "discard the output.",
+        ),
+        click.option(
+            "--ok-exit",
+            type=options.EXITS,
+            default="0",
+            show_default=True,
+            help="Exit codes that mean success.",
+        ),
+        click.option(
+            "--verify",
+            type=click.Choice(["same-output"]),
+            help="Fail every contender whose output differs from the baseline's.",
+        ),
+        click.option(
+            "--timeout",
+            type=options.SOME_TIME,
+            help="Kill a run with all its processes after this time; the run counts as failed.",
+        ),
+        click.option(
+            "--cpus", type=options.CPUS, help="Run the program on these CPUs only, such as 0,2-3."
+        ),
+        click.option(
+            "--warmup",
+            type=click.IntRange(1, 1000),
+            default=1,
+            show_default=True,
+            metavar="N",
+            help="Run each contender N times before the first round, without counting.",
+        ),
+        click.option(
+            "--wait-descendants", is_flag=True,
+            help="Measure a run until all its processes have ended, also those that go on in the "
+            "background. Without this option they are ended with the command.",
+        ),
+        click.option(
+            "--repeat", type=options.REPEAT, default="1", show_default=True,
+            help="Run the program this many times in a row for one number, which is the mean. "
+            "auto chooses the number so that programs below 20 ms run for 20 ms together.",
+        ),
+        click.option("--setup", metavar="COMMAND", help="Run this once before everything else."),
+        click.option("--prepare", metavar="COMMAND", help="Run this before each run, unmeasured."),
+        click.option("--conclude", metavar="COMMAND", help="Run this after each run, unmeasured."),
+        click.option("--cleanup", metavar="COMMAND", help="Run this once at the end."),
+    )):  # fmt: skip
+        command = option(command)
+    return command

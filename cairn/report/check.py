@@ -1,0 +1,338 @@
+"""The report of 'cairn check': a board for text and Markdown, JSON, JUnit and annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import msgspec
+
+from cairn import units
+from cairn.compare import gate
+from cairn.compare.gate import MEASURES, Checked, GateState
+from cairn.gate import INSTRUCTIONS, InstructionCount
+from cairn.model import ROUNDS_MOST, TIME_BUDGET, Change, Comparison, Interval, Run, Sample, Shown
+from cairn.report import formatting, markdown, run_json, terminal
+from cairn.report.formatting import printable
+from cairn.report.standings import Board
+from cairn.report.tables import Cell, Table
+from cairn.report.view import View
+
+BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """A check with all data of its report."""
+
+    run: Run
+    samples: tuple[Sample, ...]
+    comparison: Comparison | None
+    """None if the check has no rounds, because it only counts instructions."""
+    checked: tuple[Checked, ...]
+    counts: tuple[InstructionCount, ...]
+    stopped: str | None
+    """Why measuring ended; see `Comparison.stopped_because`."""
+    broken: str | None = None
+    """Why nothing could be checked, as a sentence; None if it could."""
+    name: str = "last"
+    """The name by which 'cairn report' finds the run."""
+    names: tuple[str, str] = ("base", "new")
+    """The names of both builds: the one to compare with, and the checked one."""
+    stored: str | None = None
+    """How the base was stored, as a sentence; None if both builds ran side by side."""
+
+    @property
+    def answer(self) -> str:
+        """The answer of the whole check: the value of a GateState, or BROKEN."""
+        return BROKEN if self.broken is not None else gate.whole(self.checked).value
+
+
+def bound(measure: str, most: float) -> str:
+    """Returns a bound as the user writes it: "time>3%"."""
+    return f"{measure}>{100 * most:.6g}%"
+
+
+def _percent(change: float) -> str:
+    return f"{100 * change:.6g} %"
+
+
+def says(report: CheckReport) -> tuple[str, ...]:
+    """Returns the answer, as sentences. The first one begins with the answer of the check."""
+    if report.broken is not None:
+        return (f"Broken: {report.broken}.",)
+    base, now = report.names
+    order = (GateState.WORSE, GateState.UNKNOWN, GateState.OPEN, GateState.PASS)
+    sentences = [
+        _sentence(one, now, base, report.stored is not None)
+        for state in order
+        for one in report.checked
+        if one.state is state
+    ]
+    head = {
+        GateState.PASS.value: "Pass",
+        GateState.WORSE.value: "Worse",
+        GateState.OPEN.value: "Not enough data",
+        GateState.UNKNOWN.value: "Not known",
+    }[report.answer]
+    return tuple(
+        f"{head}: {sentence}" if place == 0 else sentence[0].upper() + sentence[1:]
+        for place, sentence in enumerate((*sentences, *_advice(report)))
+    )
+
+
+def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
+    """Returns one answer as a sentence that begins in lower case, unless with a name."""
+    measure = MEASURES[one.measure]
+    limit = f"the bound is {_percent(one.most)}"
+    match one.state:
+        case GateState.UNKNOWN:
+            return f"{one.problem}."
+        case GateState.OPEN:
+            wanted = _wanted(one, stored)
+            if one.low is None:
+                return f"{_rounds(one)} cannot decide {measure.noun}. {wanted}"
+            return f"the change in {measure.noun} is {_change(one)}, and {limit}. {wanted}"
+        case GateState.WORSE | GateState.PASS:
+            return f"{now} {measure.verb} {_amount(one)} {base}, and {limit}."
+
+
+def _amount(one: Checked) -> str:
+    """Returns how much more or less, up to the name of the base."""
+    assert one.low is not None and one.high is not None
+    noun = MEASURES[one.measure].noun
+    if one.low == one.high == 0:
+        return f"as {_many(one.measure)} {noun} as"
+    if one.state is GateState.PASS:
+        if one.high < 0:
+            return f"at least {units.percent(-one.high, signed=False)} less {noun} than"
+        return f"at most {units.percent(one.high, signed=False)} more {noun} than"
+    if 1 + one.high >= formatting.TWICE:
+        ends = [
+            formatting.multiple(1 + end, (one.high - one.low) / 2) for end in (one.low, one.high)
+        ]
+        return f"{_range(*ends)} times the {noun} of"
+    ends = [units.percent(end, signed=False) for end in (one.low, one.high)]
+    return f"{_range(*(end.removesuffix(' %') for end in ends))} % more {noun} than"
+
+
+def _many(measure: str) -> str:
+    return "many" if measure in ("faults", INSTRUCTIONS) else "much"
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def _rounds(one: Checked) -> str:
+    return units.counted(one.rounds, "round")
+
+
+def _wanted(one: Checked, stored: bool) -> str:
+    """Returns a sentence on the rounds that would decide a bound."""
+    if one.level is None and one.low is not None:
+        return "The counts differ from run to run by more than the distance to the bound."
+    were = "round was run" if one.rounds == 1 else "rounds were run"
+    if stored:
+        return "Both builds side by side tell more than stored numbers: name the base's with -p."
+    if one.low is None:
+        return f"At least {one.rounds_needed} rounds are needed; {units.count(one.rounds)} {were}."
+    if one.rounds_needed is None:
+        return (
+            f"{units.count(one.rounds)} {were}, and more than {units.count(ROUNDS_MOST)} "
+            "would be needed: the change is too close to the bound for this noise."
+        )
+    return (
+        f"About {units.count(one.rounds_needed)} rounds would probably decide it; "
+        f"{units.count(one.rounds)} {were}."
+    )
+
+
+def _advice(report: CheckReport) -> Iterator[str]:
+    """Yields the options that give enough data."""
+    wanted = [one.rounds_needed for one in report.checked if one.state is GateState.OPEN]
+    if report.answer != GateState.OPEN.value or not all(wanted) or report.stored is not None:
+        return
+    rounds = max(one for one in wanted if one is not None)
+    done = max(one.rounds for one in report.checked)
+    rule = report.run.rule
+    if rule.precision is None:
+        yield f"Use -r {rounds}, or leave out -r."
+    elif report.stopped == TIME_BUDGET and rule.budget_s is not None and done:
+        yield f"Use --budget {units.budget(rule.budget_s * rounds / done)}."
+    elif rounds > rule.max_rounds:
+        yield f"Use --max-rounds {rounds}."
+
+
+def _change(one: Checked) -> str:
+    """Returns the interval of the change with a sign for what is shown."""
+    if one.low is None or one.high is None or one.estimate is None:
+        return "not known"
+    shown = Shown.LESS if one.high < 0 else Shown.MORE if one.low > 0 else Shown.NOT_SHOWN
+    interval = Interval(one.low, one.high, one.level or 1.0)
+    change = Change(one.estimate, interval, shown, None, one.rounds)
+    return formatting.span(change, 0.0).partition(" ")[2]
+
+
+def _quantity(one: Checked, number: float | None) -> str:
+    if number is None:
+        return formatting.NOT_MEASURED
+    if one.measure == INSTRUCTIONS:
+        return f"{number:,.0f}"
+    return formatting.quantity(number, MEASURES[one.measure].metrics[-1])
+
+
+def board(report: CheckReport) -> Board:
+    """Returns the answer, a table of all bounds, and how they were decided."""
+    base, now = report.names
+    good = {GateState.PASS: True, GateState.WORSE: False}
+    rows = tuple(
+        (
+            Cell(bound(one.measure, one.most)),
+            Cell(_quantity(one, one.base)),
+            Cell(_quantity(one, one.now)),
+            Cell(_change(one), good.get(one.state)),
+            Cell(one.state.value, good.get(one.state)),
+        )
+        for one in report.checked
+    )
+    heads = ("fail if", printable(base), printable(now), "change", "answer")
+    return Board(
+        title="cairn check",
+        says=tuple(map(printable, says(report))),
+        tables=(Table("", heads, rows, optional=(0, 1)),) if rows else (),
+        footer=tuple(map(printable, _footer(report))),
+        failures=(),
+    )
+
+
+def _footer(report: CheckReport) -> Iterator[str]:
+    timed = [one for one in report.checked if one.level is not None]
+    if timed:
+        method = report.comparison.memory_method if report.comparison else None
+        yield " · ".join(
+            filter(
+                None,
+                (
+                    units.counted(timed[0].rounds, "round"),
+                    f"each end of an interval holds with {100 * (timed[0].level or 0):.4g} % "
+                    "confidence",
+                    f"memory by {method}" if method else None,
+                    f"cairn report {report.name}",
+                ),
+            )
+        )
+    if any(one.measure == INSTRUCTIONS and one.estimate is not None for one in report.checked):
+        equal = all(len(set(one.counts)) == 1 for one in report.counts)
+        yield (
+            "instructions: counted by callgrind, twice with the same result"
+            if equal
+            else "instructions: counted twice by callgrind; the range is that of the counts, which "
+            "differ from run to run"
+        )
+    if report.stored is not None:
+        yield f"▲ {report.stored}"
+    if report.comparison is not None:
+        for line in (*report.comparison.unsuited, *report.comparison.notes):
+            yield f"▲ {line}"
+
+
+def rendered(report: CheckReport, view: View) -> str:
+    """Returns the report as text, Markdown or JSON."""
+    if view.form == "json":
+        return run_json.render(
+            report.run,
+            [report.comparison] if report.comparison is not None else [],
+            report.samples,
+            instructions=report.counts,
+            check=document(report),
+        )
+    if view.form == "md":
+        return summary(report)
+    return terminal.drawn(board(report), view, answer_first=True)
+
+
+def summary(report: CheckReport) -> str:
+    """Returns the report as Markdown, for the summary of a step."""
+    return markdown.board(report.run, board(report))
+
+
+def document(report: CheckReport) -> Mapping[str, Any]:
+    """Returns the key "check" of the JSON document."""
+    return {
+        "answer": report.answer,
+        "base": report.names[0],
+        "now": report.names[1],
+        "bounds": msgspec.to_builtins(list(report.checked)),
+        "says": list(says(report)),
+        "broken": report.broken,
+        "stored": report.stored,
+    }
+
+
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+_KINDS = {GateState.WORSE: "failure", GateState.OPEN: "skipped", GateState.UNKNOWN: "error"}
+"""The element of a test case, by the answer to its bound; none for a bound that is kept."""
+
+
+def junit(report: CheckReport, seconds: float, when: str) -> str:
+    """Returns the report as JUnit XML: one test case for each bound.
+
+    A bound that is exceeded is a failure. One that could not be decided is skipped, and one that
+    could not be measured is an error.
+
+    seconds: the time of the whole check. when: its beginning, in ISO 8601.
+    """
+    assert report.run.gate is not None
+    by = {one.measure: one for one in report.checked}
+    base, now = report.names
+    cases, kinds = [], []
+    for limit in report.run.gate.bounds:
+        one = by.get(limit.measure)
+        kind, text = "error", f"{report.broken}."
+        if one is not None and report.broken is None:
+            kind = _KINDS.get(one.state, "")
+            text = _sentence(one, now, base, report.stored is not None)
+        kinds.append(kind)
+        name = f"name={_attribute(bound(limit.measure, limit.most))}"
+        head = f'    <testcase classname={_attribute(f"cairn check: {now}")} {name} time="0"'
+        if not kind:
+            cases.append(f"{head}>\n      <system-out>{_text(text)}</system-out>\n    </testcase>")
+            continue
+        tag = f"<{kind} message={_attribute(text)}/>"
+        cases.append(f"{head}>\n      {tag}\n    </testcase>")
+    counts = (
+        f'tests="{len(kinds)}" failures="{kinds.count("failure")}" '
+        f'errors="{kinds.count("error")}" skipped="{kinds.count("skipped")}"'
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<testsuites {counts}>\n"
+        f'  <testsuite name="cairn check" {counts} time="{seconds:.3f}" timestamp="{when}">\n'
+        + "\n".join(cases)
+        + "\n  </testsuite>\n</testsuites>\n"
+    )
+
+
+def _text(text: str) -> str:
+    return escape(_NOT_XML.sub("?", printable(text)))
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_NOT_XML.sub("?", printable(text)))
+
+
+def annotation_lines(report: CheckReport) -> tuple[str, ...]:
+    """Returns the lines that make GitHub show the answer beside the commit; () for a pass."""
+    kind = {GateState.PASS.value: "", GateState.OPEN.value: "warning"}.get(report.answer, "error")
+    if not kind:
+        return ()
+    text = " ".join(map(printable, says(report)))
+    for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(sign, code)
+    return (f"::{kind} title=cairn check::{text}",)

@@ -1,0 +1,210 @@
+"""The base of a check: what an earlier build took, kept as one file.
+
+A base holds the run of one build: its command, its samples, its counts of instructions, and the
+machine, the commit and the libraries with which they were made. Times of another day are not
+comparable, so the base names its program, which is measured again if it is still there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from cairn.binary import elf
+from cairn.errors import CairnError, UsageError
+from cairn.gate import InstructionCount
+from cairn.model import SCHEMA, Run, Sample
+from cairn.run import builds
+from cairn.run.stored_run import LARGEST_FILE, cannot, encoded
+
+KIND = "base of cairn check"
+_COMPILER_BYTES = 4096
+_GIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a check compares with."""
+
+    schema: int
+    kind: str
+    run: Run
+    """The run of one contender, with the machine, the builds of all files, and perhaps bounds."""
+    samples: tuple[Sample, ...]
+    instructions: tuple[InstructionCount, ...] = ()
+    machine: str | None = None
+    """Identifies this machine: a hash of /etc/machine-id. None if there is none."""
+    commit: str | None = None
+    """The commit of the working directory; None if git does not know it."""
+    uncommitted: bool | None = None
+    """Whether files of the working directory differed from that commit."""
+    compiler: str | None = None
+    """The compilers that the program names in itself."""
+    valgrind: str | None = None
+
+
+def of_run(run: Run, samples: tuple[Sample, ...], counts: tuple[InstructionCount, ...]) -> Base:
+    """Returns the base for a run of one contender that has just ended."""
+    commit, uncommitted = commit_of(run.settings.folder)
+    return Base(
+        schema=SCHEMA, kind=KIND, run=run, samples=samples, instructions=counts,
+        machine=machine_id(), commit=commit, uncommitted=uncommitted, compiler=compiler_of(run),
+        valgrind=valgrind_version() if counts else None,
+    )  # fmt: skip
+
+
+def write(base: Base) -> bytes:
+    """Returns the content of the file."""
+    return encoded(base, indent=1) + b"\n"
+
+
+def read(path: Path) -> Base:
+    """Returns the base in a file. Raises UsageError if there is none, and CairnError for damage."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise UsageError(f"{path} is no base of a check: it is too large")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no base {path}; make one with: cairn check --make-base {path} -- PROG"
+        ) from None
+    except OSError as error:
+        raise cannot("read", path, error) from error
+    if not is_base(content):
+        raise UsageError(
+            f"{path} is no base of a check; make one with: cairn check --make-base FILE -- PROG"
+        )
+    try:
+        base = msgspec.convert(json.loads(content), type=Base)
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
+        raise CairnError(f"{path} is damaged: {error}") from error
+    if base.schema != SCHEMA:
+        raise CairnError(f"{path} has format version {base.schema}; this cairn reads {SCHEMA}")
+    if len(base.run.competing) != 1 or len(base.run.settings.workloads) != 1:
+        raise CairnError(f"{path} is damaged: a base has one program and one contender")
+    return base
+
+
+def is_base(content: bytes) -> bool:
+    """Returns whether this is the content of a base."""
+    try:
+        return isinstance(found := json.loads(content), dict) and found.get("kind") == KIND
+    except (ValueError, RecursionError):
+        return False
+
+
+def words(run: Run) -> tuple[str, ...]:
+    """Returns the command of a run of one contender, with the program that it really ran."""
+    command, program = run.settings.workloads[0].command, run.competing[0].program
+    return (*program, *command[1:]) if program else command
+
+
+def machine_id() -> str | None:
+    """Returns a hash that identifies this machine; None if it has no /etc/machine-id.
+
+    The id itself must not leave the machine (machine-id(5)).
+    """
+    try:
+        known = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return hashlib.sha256(f"cairn {known}".encode()).hexdigest()[:32] if known else None
+
+
+def commit_of(folder: str) -> tuple[str | None, bool | None]:
+    """Returns the commit of a folder and whether files differ from it; None without git."""
+    commit = _git(folder, "rev-parse", "--verify", "HEAD")
+    if commit is None:
+        return None, None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return commit.strip(), None if changed is None else bool(changed.strip())
+
+
+def _git(folder: str, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, check=False, timeout=_GIT_S, env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def valgrind_version() -> str | None:
+    """Returns the version of valgrind; None if it is not installed."""
+    path = shutil.which("valgrind")
+    if path is None:
+        return None
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
+def compiler_of(run: Run) -> str | None:
+    """Returns the compilers that the program's file names; None if it names none."""
+    program = next((one for one in run.builds if one.part == "program"), None)
+    if program is None:
+        return None
+    try:
+        descriptor = elf.open_regular(program.path)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb"):
+        try:
+            image = elf.Image(descriptor)
+            section = next(one for one in image.sections() if one.name == ".comment")
+            content = image.content(section, _COMPILER_BYTES)
+        except (elf.NotElf, elf.Damaged, OSError, StopIteration):
+            return None
+    names = [one.decode("utf-8", "replace") for one in content.split(b"\0") if one]
+    return "; ".join(sorted(set(names))) or None
+
+
+def runs_still(base: Base) -> bool:
+    """Returns whether the program of the base is where it was, and is the same build."""
+    if not base.run.builds:
+        return False
+    try:
+        now = builds.of_run(base.run.settings, base.run.contenders)
+        builds.refuse_other(base.run.builds, now)
+    except CairnError:
+        return False
+    return True
+
+
+def other_machine(base: Base) -> str | None:
+    """Returns why this is not the machine of the base, as a clause; None if it is."""
+    own = machine_id()
+    if base.machine is None or own is None:
+        return "a machine without /etc/machine-id cannot be recognised"
+    return None if base.machine == own else "the base was made on another machine"
+
+
+def other_tools(base: Base, run: Run) -> str | None:
+    """Returns why counts of instructions cannot be compared, as a clause; None if they can.
+
+    run: the run of the present build, with its builds. The program itself may differ.
+    """
+    for what, before, now in (
+        ("architecture", base.run.host.architecture, run.host.architecture),
+        ("processor", base.run.host.cpu_model, run.host.cpu_model),
+        ("version of valgrind", base.valgrind, valgrind_version()),
+        ("compiler", base.compiler, compiler_of(run)),
+    ):
+        if before != now:
+            return f"the base has another {what} ({before}; now {now})"
+    before_, now_ = (
+        {one.name: one.build for one in of.builds if one.part in ("library", "contender")}
+        for of in (base.run, run)
+    )
+    for name in sorted(before_.keys() | now_.keys()):
+        if before_.get(name) != now_.get(name):
+            return f"the base has another {name}"
+    return None

@@ -1,0 +1,171 @@
+"""Tests of `cairn compare -p`, `--instructions` and `cairn check` on builds of one program."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import junitparser
+import pytest
+
+BOTH = ("-p", "old=./old", "-p", "new=./new")
+
+
+@pytest.fixture
+def builds(compiled: Callable[..., Path], cairn) -> Callable[..., None]:
+    """Puts builds of one program into the folder of the command: builds(new=("-DWORK=105",))."""
+
+    def put(**flags: tuple[str, ...]) -> None:
+        for name, of in {"old": (), **flags}.items():
+            shutil.copy(compiled("build.c", *of), cairn.home / name)
+
+    return put
+
+
+def test_builds_are_compared_under_each_allocator(cairn, builds) -> None:
+    builds(new=("-DMEMORY=300",), third=("-DCRASHES=1",))
+    programs = (*BOTH, "-p", "third=./third")
+    done = cairn("compare", *programs, "-a", "system,cairn", "-r", 3, "--json", "--", 1)
+    assert done.code == 4, "the child of the third build crashes"
+    found = done.json
+    names = ["old/system", "old/cairn", "new/system", "new/cairn", "third/system", "third/cairn"]
+    assert [one["name"] for one in found["run"]["contenders"]] == names
+    assert found["run"]["baseline"] == "old/system"
+    rows = {row["contender"]: row for row in found["comparisons"][0]["rows"]}
+    assert (
+        "the program (1 of 2 processes) was killed by SIGABRT" in rows["third/cairn"]["failures"][0]
+    )
+    assert "under old/system" in rows["third/system"]["failures"][0]
+    peak = {name: rows[name]["summaries"]["peak"]["median"] for name in names[:4]}
+    assert peak["new/cairn"] > 2 * peak["old/cairn"] and peak["new/system"] > 2 * peak["old/system"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("-p", "old=./old", "-p", "new=./nothing"), "new is missing: there is no file ./nothing"),
+        (("-p", "old=./old", "-p", "new=/"), "the program new cannot be executed: /"),
+        (("-p", "old=./old", "-p", "old=./old"), "two programs with the name old"),
+        ((*BOTH, "--why"), "--why is not for the programs of -p"),
+        ((*BOTH, "-c", "x"), "-c is not for the programs of -p"),
+        (("-p", "'"), "quote it as for a shell"),
+    ],
+)
+def test_wrong_programs_are_one_sentence(cairn, builds, words: tuple[str, ...], says: str) -> None:
+    builds(new=())
+    done = cairn("compare", *words)
+    assert done.code == 2
+    assert says in " ".join(done.err.split())
+    assert not cairn.results.exists() or not list(cairn.results.iterdir())
+
+
+def test_instructions_are_exact_numbers_beside_times(cairn, builds) -> None:
+    builds(new=("-DWORK=105",))
+    done = cairn("compare", *BOTH, "-r", 2, "--instructions", "--", 2)
+    assert done.code == 0, done.err
+    lines = {line.split()[0]: line.split() for line in done.out.splitlines() if line.split()}
+    old, new = (
+        int(lines[name][-1 if name == "old" else -2].replace(",", "")) for name in ("old", "new")
+    )
+    counted = cairn("report", "--json").json["instructions"]
+    assert [one["counts"] for one in counted] == [[old, old], [new, new]]
+    assert float(lines["new"][-1]) == pytest.approx(new / old, abs=1e-4)
+    assert 1.03 < new / old < 1.05
+    assert "counted by callgrind, 2 times with the same result" in done.out
+
+
+def test_a_check_fails_on_instructions_and_writes_every_form(cairn, builds, tmp_path: Path) -> None:
+    builds(new=("-DWORK=101",))
+    junit, step = tmp_path / "junit.xml", tmp_path / "step.md"
+    done = cairn(
+        "check", "--fail-if", "instructions>0.5%", *BOTH, "--junit", junit, "--", 2,
+        GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step),
+    )  # fmt: skip
+    assert done.code == 5, done.err
+    assert done.out.startswith("Worse: new executes 0.")
+    assert "::error title=cairn check::Worse: new executes 0." in done.err
+    assert "%25 more instructions" in done.err
+    (suite,) = junitparser.JUnitXml.fromfile(str(junit))
+    (case,) = suite
+    assert case.name == "instructions>0.5%"
+    assert isinstance(case.result[0], junitparser.Failure)
+    assert step.read_text().startswith("# cairn check\n\n**Worse: ")
+    assert cairn("check", "--fail-if", "instructions>2%", "last").code == 0, "a kept run"
+
+
+def test_a_check_decides_time_and_memory(cairn, builds) -> None:
+    builds(new=("-DMEMORY=110", "-DPRINTS=8"))
+    bounds = ("--fail-if", "peak>2%", "--fail-if", "time>900%")
+    done = cairn("check", *bounds, *BOTH, "--json", "--", 1)
+    assert done.code == 5, done.err
+    check = done.json["check"]
+    assert check["answer"] == "worse"
+    peak = check["bounds"][0]
+    assert peak["state"] == "worse" and 0.02 < peak["low"] <= 0.1 <= peak["high"] < 0.2
+    assert peak["rounds"] <= 30
+    few = cairn("check", *bounds, *BOTH, "-r", 3, "--", 1)
+    assert few.code == 6
+    assert "At least 8 rounds are needed; 3 rounds were run." in few.out
+    broken = cairn("check", *bounds, *BOTH, "-r", 8, "--verify", "same-output", "--", 1)
+    assert broken.code == 4
+    assert (
+        broken.out.startswith("Broken: ") and "printed something else than under old" in broken.out
+    )
+
+
+def test_a_base_is_measured_again_or_must_be_trusted(cairn, builds) -> None:
+    builds(new=("-DWORK=105",))
+    cairn.home.joinpath("app").write_bytes(cairn.home.joinpath("old").read_bytes())
+    cairn.home.joinpath("app").chmod(0o755)
+    made = cairn(
+        "check", "--make-base", "base.json", "--fail-if", "instructions>0.5%", "-r", 8, "--",
+        "./app", 2,
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    base = json.loads(cairn.home.joinpath("base.json").read_text())
+    assert base["kind"] == "base of cairn check" and len(base["samples"]) == 9
+    side = cairn("check", "--against", "base.json", "--", "./new", 2)
+    assert side.code == 5 and "-p base=" in side.err, "the base's program is still there"
+    other = cairn("check", "--against", "base.json", "--", "./new", 3)
+    assert other.code == 2 and "with other arguments" in other.sentence
+
+    shutil.copy(cairn.home / "new", cairn.home / "app")
+    stored = cairn("check", "--against", "base.json", "--", "./app", 2)
+    assert stored.code == 5 and "-p base=" not in stored.err, "exact counts are comparable"
+    timed = ("--against", "base.json", "--fail-if", "time>900%")
+    refused = cairn("check", *timed, "--", "./app", 2)
+    assert refused.code == 2 and "--trust-base compares all the same" in refused.sentence
+    trusted = cairn("check", *timed, "--trust-base", "--", "./app", 2)
+    known = Path("/etc/machine-id").is_file() and Path("/etc/machine-id").read_text().strip()
+    assert trusted.code == (0 if known else 2), trusted.err
+    if known:
+        assert "were stored by an earlier run" in trusted.out
+    again = cairn("check", *timed, "-p", "old=./old", "-r", 8, "--", "./app", 2)
+    assert again.code == 0 and "-p old=./old -p new=./app" in again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (BOTH, "which change is too much?"),
+        (("--fail-if", "speed>3%", *BOTH), "'speed' is not a measure"),
+        (("--fail-if", "time<3%", *BOTH), "is no bound; write for example 'time>3%'"),
+        (("--fail-if", "time>-3%", *BOTH), "is not a number"),
+        (("--fail-if", "time>3%", "--fail-if", "time>4%", *BOTH), "two bounds on time"),
+        (("--fail-if", "time>3%", "--", "./old"), "which two builds?"),
+        (("--fail-if", "time>3%", "-p", "old=./old"), "give -p twice"),
+        (("--fail-if", "time>3%", "last"), "there is no run"),
+        (("--fail-if", "peak>3%", "--memory", "none", *BOTH), "--memory none does not measure it"),
+        (("--fail-if", "idle-memory>3%", *BOTH), "needs a server and --idle"),
+        (("--against", "no.json", "--", "./new"), "there is no base no.json"),
+        (("--fail-if", "time>3%", "--trust-base", *BOTH), "name it with --against"),
+        (("--make-base", "old", "--", "./old"), "exists and is no base"),
+    ],
+)
+def test_a_wrong_check_is_one_sentence(cairn, builds, words: tuple[str, ...], says: str) -> None:
+    builds(new=())
+    done = cairn("check", *words)
+    assert done.code in (1, 2)
+    assert says in " ".join(done.err.split())
