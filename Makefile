@@ -73,8 +73,9 @@ mutants: all .venv/tested ## plant faults, report those no test notices: SEED=n 
 bench: all ## measure what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/launch_cost.py
 
-man: all ## regenerate man/ and the tables of workloads and size classes in docs/
+man: all ## regenerate man/, the JSON Schema, and the tables of workloads and size classes in docs/
 	$(PY) -P -m cairn.cli.manual man docs/workloads.md docs/allocator-reference.md
+	$(PY) -P -m cairn.cli.json_schema cairn/report/schema
 
 golden: all .venv/tested ## regenerate tests/golden from the current output; review the diff
 	@PATH="$$PWD/.venv/bin:$$PATH" .venv/bin/pytest -q -m "not long" -k golden --golden tests/python

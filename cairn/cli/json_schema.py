@@ -1,4 +1,4 @@
-"""Writes the JSON Schema of the documents that --json prints: `python -m cairn.cli.json_schema`.
+"""Writes the JSON Schema of --json into a folder: `python -m cairn.cli.json_schema FOLDER`.
 
 The schema is made from the data types, so that it cannot say anything else than the documents do.
 The texts below the fields become their descriptions.
@@ -150,4 +150,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    (FOLDER / NAME).write_text(text(), encoding="utf-8")
+    (Path(sys.argv[1]) / NAME).write_text(text(), encoding="utf-8")

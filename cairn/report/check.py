@@ -61,40 +61,45 @@ def _percent(change: float) -> str:
 
 
 def says(report: CheckReport) -> tuple[str, ...]:
-    """Returns the answer, as sentences. The first one begins with the answer of the check."""
+    """Returns the answer to each bound. The first sentence begins with the answer of the check."""
     if report.broken is not None:
         return (f"Broken: {report.broken}.",)
     base, now = report.names
-    order = (GateState.WORSE, GateState.UNKNOWN, GateState.OPEN, GateState.PASS)
-    sentences = [
-        _sentence(one, now, base, report.stored is not None)
-        for state in order
-        for one in report.checked
-        if one.state is state
-    ]
-    head = {
-        GateState.PASS.value: "Pass",
-        GateState.WORSE.value: "Worse",
-        GateState.OPEN.value: "Not enough data",
-        GateState.UNKNOWN.value: "Not known",
-    }[report.answer]
-    return tuple(
-        f"{head}: {sentence}" if place == 0 else sentence[0].upper() + sentence[1:]
-        for place, sentence in enumerate((*sentences, *_advice(report)))
+    stored = report.stored is not None
+    return (
+        *(
+            f"{head}: {_sentence(one, now, base, stored)}"
+            for state, head in _HEADS.items()
+            for one in report.checked
+            if one.state is state
+        ),
+        *_advice(report),
     )
 
 
+_HEADS = {
+    GateState.WORSE: "Worse",
+    GateState.UNKNOWN: "Not known",
+    GateState.OPEN: "Not enough data",
+    GateState.PASS: "Pass",
+}
+"""The beginning of a sentence, by the answer to its bound, in the order of the sentences."""
+
+
 def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
-    """Returns one answer as a sentence that begins in lower case, unless with a name."""
+    """Returns one answer as a sentence that follows a colon."""
     measure = MEASURES[one.measure]
     limit = f"the bound is {_percent(one.most)}"
     match one.state:
         case GateState.UNKNOWN:
             return f"{one.problem}."
         case GateState.OPEN:
-            wanted = _wanted(one, stored)
             if one.low is None:
-                return f"{_rounds(one)} cannot decide {measure.noun}. {wanted}"
+                return (
+                    f"{_rounds(one)} cannot decide {measure.noun}; at least {one.rounds_needed} "
+                    "are needed."
+                )
+            wanted = _wanted(one, stored)
             return f"the change in {measure.noun} is {_change(one)}, and {limit}. {wanted}"
         case GateState.WORSE | GateState.PASS:
             return f"{now} {measure.verb} {_amount(one)} {base}, and {limit}."
@@ -138,8 +143,6 @@ def _wanted(one: Checked, stored: bool) -> str:
     were = "round was run" if one.rounds == 1 else "rounds were run"
     if stored:
         return "Both builds side by side tell more than stored numbers: name the base's with -p."
-    if one.low is None:
-        return f"At least {one.rounds_needed} rounds are needed; {units.count(one.rounds)} {were}."
     if one.rounds_needed is None:
         return (
             f"{units.count(one.rounds)} {were}, and more than {units.count(ROUNDS_MOST)} "
@@ -203,7 +206,7 @@ def board(report: CheckReport) -> Board:
     return Board(
         title="cairn check",
         says=tuple(map(printable, says(report))),
-        tables=(Table("", heads, rows, optional=(0, 1)),) if rows else (),
+        tables=(Table("", heads, rows, optional=(0, 1), names_missing=False),) if rows else (),
         footer=tuple(map(printable, _footer(report))),
         failures=(),
     )

@@ -42,28 +42,10 @@ def test_builds_are_compared_under_each_allocator(cairn, builds) -> None:
     assert peak["new/cairn"] > 2 * peak["old/cairn"] and peak["new/system"] > 2 * peak["old/system"]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("-p", "old=./old", "-p", "new=./nothing"), "new is missing: there is no file ./nothing"),
-        (("-p", "old=./old", "-p", "new=/"), "the program new cannot be executed: /"),
-        (("-p", "old=./old", "-p", "old=./old"), "two programs with the name old"),
-        ((*BOTH, "--why"), "--why is not for the programs of -p"),
-        ((*BOTH, "-c", "x"), "-c is not for the programs of -p"),
-        (("-p", "'"), "quote it as for a shell"),
-    ],
-)
-def test_wrong_programs_are_one_sentence(cairn, builds, words: tuple[str, ...], says: str) -> None:
-    builds(new=())
-    done = cairn("compare", *words)
-    assert done.code == 2
-    assert says in " ".join(done.err.split())
-    assert not cairn.results.exists() or not list(cairn.results.iterdir())
-
-
+@pytest.mark.long
 def test_instructions_are_exact_numbers_beside_times(cairn, builds) -> None:
     builds(new=("-DWORK=105",))
-    done = cairn("compare", *BOTH, "-r", 2, "--instructions", "--", 2)
+    done = cairn("compare", *BOTH, "-r", 2, "--instructions", "--", 10)
     assert done.code == 0, done.err
     lines = {line.split()[0]: line.split() for line in done.out.splitlines() if line.split()}
     old, new = (
@@ -80,7 +62,7 @@ def test_a_check_fails_on_instructions_and_writes_every_form(cairn, builds, tmp_
     builds(new=("-DWORK=101",))
     junit, step = tmp_path / "junit.xml", tmp_path / "step.md"
     done = cairn(
-        "check", "--fail-if", "instructions>0.5%", *BOTH, "--junit", junit, "--", 2,
+        "check", "--fail-if", "instructions>0.5%", *BOTH, "--junit", junit, "--", 10,
         GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(step),
     )  # fmt: skip
     assert done.code == 5, done.err
@@ -105,9 +87,6 @@ def test_a_check_decides_time_and_memory(cairn, builds) -> None:
     peak = check["bounds"][0]
     assert peak["state"] == "worse" and 0.02 < peak["low"] <= 0.1 <= peak["high"] < 0.2
     assert peak["rounds"] <= 30
-    few = cairn("check", *bounds, *BOTH, "-r", 3, "--", 1)
-    assert few.code == 6
-    assert "At least 8 rounds are needed; 3 rounds were run." in few.out
     broken = cairn("check", *bounds, *BOTH, "-r", 8, "--verify", "same-output", "--", 1)
     assert broken.code == 4
     assert (
@@ -115,57 +94,33 @@ def test_a_check_decides_time_and_memory(cairn, builds) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_base_is_measured_again_or_must_be_trusted(cairn, builds) -> None:
     builds(new=("-DWORK=105",))
     cairn.home.joinpath("app").write_bytes(cairn.home.joinpath("old").read_bytes())
     cairn.home.joinpath("app").chmod(0o755)
     made = cairn(
         "check", "--make-base", "base.json", "--fail-if", "instructions>0.5%", "-r", 8, "--",
-        "./app", 2,
+        "./app", 10,
     )  # fmt: skip
     assert made.code == 0, made.err
     base = json.loads(cairn.home.joinpath("base.json").read_text())
     assert base["kind"] == "base of cairn check" and len(base["samples"]) == 9
-    side = cairn("check", "--against", "base.json", "--", "./new", 2)
+    side = cairn("check", "--against", "base.json", "--", "./new", 10)
     assert side.code == 5 and "-p base=" in side.err, "the base's program is still there"
-    other = cairn("check", "--against", "base.json", "--", "./new", 3)
+    other = cairn("check", "--against", "base.json", "--", "./new", 11)
     assert other.code == 2 and "with other arguments" in other.sentence
 
     shutil.copy(cairn.home / "new", cairn.home / "app")
-    stored = cairn("check", "--against", "base.json", "--", "./app", 2)
+    stored = cairn("check", "--against", "base.json", "--", "./app", 10)
     assert stored.code == 5 and "-p base=" not in stored.err, "exact counts are comparable"
     timed = ("--against", "base.json", "--fail-if", "time>900%")
-    refused = cairn("check", *timed, "--", "./app", 2)
+    refused = cairn("check", *timed, "--", "./app", 10)
     assert refused.code == 2 and "--trust-base compares all the same" in refused.sentence
-    trusted = cairn("check", *timed, "--trust-base", "--", "./app", 2)
+    trusted = cairn("check", *timed, "--trust-base", "--", "./app", 10)
     known = Path("/etc/machine-id").is_file() and Path("/etc/machine-id").read_text().strip()
     assert trusted.code == (0 if known else 2), trusted.err
     if known:
         assert "were stored by an earlier run" in trusted.out
-    again = cairn("check", *timed, "-p", "old=./old", "-r", 8, "--", "./app", 2)
+    again = cairn("check", *timed, "-p", "old=./old", "-r", 8, "--", "./app", 10)
     assert again.code == 0 and "-p old=./old -p new=./app" in again.err
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (BOTH, "which change is too much?"),
-        (("--fail-if", "speed>3%", *BOTH), "'speed' is not a measure"),
-        (("--fail-if", "time<3%", *BOTH), "is no bound; write for example 'time>3%'"),
-        (("--fail-if", "time>-3%", *BOTH), "is not a number"),
-        (("--fail-if", "time>3%", "--fail-if", "time>4%", *BOTH), "two bounds on time"),
-        (("--fail-if", "time>3%", "--", "./old"), "which two builds?"),
-        (("--fail-if", "time>3%", "-p", "old=./old"), "give -p twice"),
-        (("--fail-if", "time>3%", "last"), "there is no run"),
-        (("--fail-if", "peak>3%", "--memory", "none", *BOTH), "--memory none does not measure it"),
-        (("--fail-if", "idle-memory>3%", *BOTH), "needs a server and --idle"),
-        (("--against", "no.json", "--", "./new"), "there is no base no.json"),
-        (("--fail-if", "time>3%", "--trust-base", *BOTH), "name it with --against"),
-        (("--make-base", "old", "--", "./old"), "exists and is no base"),
-    ],
-)
-def test_a_wrong_check_is_one_sentence(cairn, builds, words: tuple[str, ...], says: str) -> None:
-    builds(new=())
-    done = cairn("check", *words)
-    assert done.code in (1, 2)
-    assert says in " ".join(done.err.split())

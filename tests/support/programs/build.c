@@ -27,7 +27,7 @@
 int main(int argc, char **argv)
 {
     long rounds = argc > 1 ? atol(argv[1]) : 1;
-    size_t bytes = (size_t)MEMORY * 100 * 1024;
+    size_t bytes = (size_t)MEMORY * 10 * 1024;
     char *block = malloc(bytes);
     if (block == NULL)
         return 1;

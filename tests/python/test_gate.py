@@ -1,0 +1,280 @@
+"""Tests of the answers of a check, on invented runs, and of its options."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import junitparser
+import pytest
+from support.comparisons import a_run, a_sample, compared
+from support.widths import at_all_widths
+
+from cairn.cli import check, check_plan, cli, json_schema
+from cairn.compare import gate, stats
+from cairn.compare.gate import GateState
+from cairn.errors import CairnError
+from cairn.gate import Gate, GateBound, InstructionCount
+from cairn.memory import Memory
+from cairn.model import Contender, Run, Sample, StopRule
+from cairn.report import check as reporting
+from cairn.report.check import CheckReport
+from cairn.report.view import View
+
+OLD, NEW = (
+    Contender(name, "system", "glibc 2.36", program=(f"./{name}",)) for name in ("old", "new")
+)
+BOTH = ("-p", "old=/bin/true", "-p", "new=/bin/false")
+
+
+def samples(
+    rounds: int, time: float, noise: float, peak: float = 1.0, seed: int = 1
+) -> list[Sample]:
+    """Returns runs of an old and a new build, which takes `time` and `peak` times as much."""
+    rng = random.Random(seed)
+    found = []
+    for round_ in range(1, rounds + 1):
+        for name, factor, more in (("old", 1.0, 1.0), ("new", time, peak)):
+            memory = Memory("cgroup v1", int(1e8 * more), int(1e8 * more), 0)
+            wall = 100 * factor * (1 + rng.gauss(0, noise))
+            found.append(a_sample(round_, name, wall, memory=memory))
+    return found
+
+
+def a_check(
+    bounds: Sequence[str],
+    of: Sequence[Sample],
+    counts: Sequence[InstructionCount] = (),
+    rule: StopRule | None = None,
+    stopped: str | None = "12 rounds",
+    **more: Any,
+) -> CheckReport:
+    run = replace(
+        a_run(OLD, NEW), baseline="old", rule=rule or StopRule(None, 12, 12),
+        gate=Gate(tuple(map(check.parse_bound, bounds))),
+    )  # fmt: skip
+    checked = gate.judge(run, of, stopped, counts)
+    comparison: Any = compared(run, list(of)) if of else None
+    return CheckReport(
+        run, tuple(of), comparison, checked, tuple(counts), stopped, names=("old", "new"), **more
+    )
+
+
+def states(report: CheckReport) -> list[str]:
+    return [one.state.value for one in report.checked]
+
+
+def test_a_bound_is_decided_by_the_whole_interval() -> None:
+    worse = a_check(["time>3%", "peak>2%"], samples(12, 1.10, 0.01))
+    assert states(worse) == ["worse", "pass"] and worse.answer == "worse"
+    assert states(a_check(["time>3%"], samples(12, 1.0, 0.01))) == ["pass"]
+    near = a_check(["time>3%"], samples(12, 1.03, 0.02))
+    assert states(near) == ["not enough data"]
+    needed = near.checked[0].rounds_needed
+    assert needed is None or needed > 12
+    equal = a_check(["peak>0%"], samples(12, 1.0, 0.01))
+    assert states(equal) == ["pass"], "equal numbers keep a bound of 0 %"
+
+
+def test_several_bounds_share_the_error() -> None:
+    of = samples(12, 1.05, 0.01)
+    alone, among = (
+        a_check(bounds, of).checked[0] for bounds in (["time>3%"], ["time>3%", "peak>2%", "cpu>3%"])
+    )
+    assert alone.level == 1 - 0.01 and among.level == pytest.approx(1 - 0.01 / 3)
+    assert among.low is not None and alone.low is not None and among.low < alone.low
+    exact = a_check(["time>3%", "instructions>1%"], of).checked[0]
+    assert exact.level == alone.level, "instructions need no share of the error"
+
+
+def test_a_check_that_stopped_early_uses_the_strict_error() -> None:
+    rule = StopRule(min_rounds=12, max_rounds=400)
+    of = samples(12, 1.10, 0.01)
+    early, last = (
+        a_check(["time>3%"], of, rule=rule, stopped=why).checked[0].level
+        for why in (stats.PRECISE, "time budget")
+    )
+    assert (early, last) == (1 - gate.ERROR_EARLY, 1 - gate.ERROR_LAST)
+
+
+def test_a_measure_without_numbers_is_not_known() -> None:
+    of = [replace(one, system_ns=0) for one in samples(12, 1.0, 0.01)]
+    of[0] = replace(of[0], system_ns=5)
+    found = a_check(["system>3%", "idle-memory>3%"], of)
+    assert states(found) == ["not known", "not known"] and found.answer == "not known"
+    assert [one.problem for one in found.checked] == [
+        "system time cannot be compared, since a run measured 0",
+        "memory after idle was not measured",
+    ]
+
+
+def test_counts_of_instructions_are_compared_by_their_range() -> None:
+    def counted(*new: int) -> list[InstructionCount]:
+        return [InstructionCount("old", (1000, 1000)), InstructionCount("new", new)]
+
+    asked = ["instructions>0.5%"]
+    for new, state in (
+        ((1005, 1005), "pass"), ((1006, 1006), "worse"), ((1004, 1006), "not enough data"),
+    ):  # fmt: skip
+        assert states(a_check(asked, (), counted(*new))) == [state]
+    found = a_check(asked, (), [InstructionCount("old", (5,)), InstructionCount("new", (), 0, "x")])
+    assert found.checked[0].problem == "the instructions of new are not known: it x"
+
+
+def test_a_check_stops_as_soon_as_it_is_decided() -> None:
+    asked = Gate((GateBound("time", 0.03), GateBound("peak", 0.02)))
+    rule = StopRule(min_rounds=12, max_rounds=30)
+    run = replace(a_run(OLD, NEW), baseline="old", rule=rule, gate=asked)
+
+    def looked(of: Sequence[Sample]) -> stats.Look:
+        return gate.look(gate.deciding_ratios(run, of), asked, rule)
+
+    assert looked(samples(12, 1.0, 0.005)).because == stats.PRECISE
+    assert looked(samples(12, 1.2, 0.3, peak=1.1)).stop, "one bound is exceeded"
+    assert not looked(samples(12, 1.02, 0.05)).stop
+    assert not looked(samples(11, 1.2, 0.01)).stop, "not before the first look"
+    assert not looked(samples(13, 1.2, 0.01)).stop, "not between two looks"
+    assert looked(samples(30, 1.02, 0.05)).because == "30 rounds"
+    assert gate.least(asked, rule) == 9 and gate.least(asked, replace(rule, precision=None)) == 8
+
+
+def test_stored_numbers_are_compared_without_rounds() -> None:
+    asked = Gate((GateBound("time", 0.03),))
+    before = [one for one in samples(20, 1.0, 0.01, seed=5) if one.trial.contender == "old"]
+    for factor, state in ((1.1, GateState.WORSE), (1.0, GateState.PASS), (1.03, GateState.OPEN)):
+        now = [one for one in samples(20, factor, 0.01, seed=6) if one.trial.contender == "new"]
+        (found,) = gate.judge_stored(asked, before, now, ("base", "new"), ((), ()))
+        assert found.state is state, factor
+    (few,) = gate.judge_stored(asked, before[:2], before[:2], ("base", "new"), ((), ()))
+    assert few.state is GateState.OPEN and few.low is None
+
+
+CASES: dict[str, Callable[[], CheckReport]] = {
+    "worse": lambda: a_check(
+        ["time>3%", "peak>2%", "instructions>0.5%"], samples(12, 1.10, 0.01),
+        [InstructionCount("old", (1_234_567, 1_234_567)),
+         InstructionCount("new", (1_300_000, 1_300_100))],
+    ),
+    "twice": lambda: a_check(["time>3%"], samples(12, 2.4, 0.01)),
+    "pass": lambda: a_check(["time>3%", "peak>0%"], samples(12, 1.0, 0.01)),
+    "open": lambda: a_check(
+        ["time>3%"], samples(12, 1.02, 0.05), rule=StopRule(budget_s=60.0), stopped="time budget"
+    ),
+    "few": lambda: a_check(["time>3%"], samples(3, 1.1, 0.01), rule=StopRule(None, 3, 3)),
+    "unknown": lambda: a_check(["idle-memory>3%"], samples(12, 1.0, 0.01)),
+    "broken": lambda: a_check([], (), broken="new was killed by signal 11 (SIGSEGV)"),
+    "stored": lambda: a_check(
+        ["time>3%"], samples(12, 1.1, 0.01), stored="The base's numbers were stored."
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reports_are_golden(golden: Callable[[str, str], None], name: str) -> None:
+    report = CASES[name]()
+    if name == "worse":
+        text = at_all_widths(lambda view: reporting.rendered(report, view))
+    else:
+        text = reporting.rendered(report, View(width=80))
+    golden(f"check/{name}", text)
+
+
+def test_junit_is_read_by_another_parser() -> None:
+    evil = a_check(["time>3%", "peak>2%", "idle-memory>1%"], samples(12, 1.1, 0.01))
+    evil = replace(evil, names=("old", 'new\x1b\ud800<&">'))
+    (suite,) = junitparser.JUnitXml.fromstring(
+        reporting.junit(evil, 1.5, "2026-01-01T00:00:00").encode()
+    )
+    assert (suite.tests, suite.failures, suite.errors, suite.time) == (3, 1, 1, 1.5)
+    kinds = [type(case.result[0]).__name__ if case.result else "" for case in suite]
+    assert kinds == ["Failure", "", "Error"]
+    broken = replace(evil, checked=(), broken="new crashed")
+    (suite,) = junitparser.JUnitXml.fromstring(reporting.junit(broken, 0, "").encode())
+    assert suite.errors == 3
+
+
+def test_annotations_are_one_line_with_escapes() -> None:
+    (line,) = reporting.annotation_lines(CASES["worse"]())
+    assert line.startswith("::error title=cairn check::Worse: ") and "\n" not in line
+    assert "%25 more time" in line and "% " not in line
+    assert reporting.annotation_lines(CASES["open"]())[0].startswith("::warning ")
+    assert reporting.annotation_lines(CASES["pass"]()) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (BOTH, "which change is too much"),
+        (("--fail-if", "speed>3%", *BOTH), "'speed' is not a measure"),
+        (("--fail-if", "time<3%", *BOTH), "is no bound; write for example 'time>3%'"),
+        (("--fail-if", "time>-3%", *BOTH), "is not a number"),
+        (("--fail-if", "time>3%", "--fail-if", "time>4%", *BOTH), "two bounds on time"),
+        (("--fail-if", "time>3%", "--", "/bin/true"), "which two builds"),
+        (("--fail-if", "time>3%", "-p", "old=/bin/true"), "give -p twice"),
+        (("--fail-if", "time>3%", "last"), "there is no run"),
+        (("--fail-if", "peak>3%", "--memory", "none", *BOTH), "--memory none does not measure it"),
+        (("--fail-if", "idle-memory>3%", *BOTH), "needs a server and --idle"),
+        (("--against", "no.json", "--", "/bin/true"), "there is no base no.json"),
+        (("--fail-if", "time>3%", "--trust-base", *BOTH), "name it with --against"),
+        (("--make-base", "/bin/true", "--", "/bin/true"), "exists and is no base"),
+        (("--make-base", "b.json", *BOTH), "leave out -p"),
+        (("--fail-if", "time>3%", "-p", "a=/bin/true", "-p", "b=./nothing"), "b is missing"),
+        (("--fail-if", "time>3%", "-p", "a=/bin/true", "-p", "b=/"), "b cannot be executed: /"),
+        (("--fail-if", "time>3%", "-p", "a=/bin/true", "-p", "a=/bin/true"), "with the name a"),
+        (("--fail-if", "time>3%", "-p", "'"), "quote it as for a shell"),
+        (("--fail-if", "time>3%", "-r", "9", "--max-rounds", "9", *BOTH), "leave out --max-rounds"),
+    ],
+)
+def test_a_wrong_check_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAIRN_RESULTS", str(tmp_path / "results"))
+    with pytest.raises(Exception) as raised:
+        cli.main(["check", *words], standalone_mode=False)
+    told = getattr(raised.value, "message", str(raised.value))
+    assert says in " ".join(told.split())
+    assert getattr(raised.value, "exit_code", None) in (1, 2)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("option", [("--why",), ("--shell",), ("-c", "x"), ("--baseline", "old")])
+def test_options_about_one_program_are_refused_beside_several(option: tuple[str, ...]) -> None:
+    with pytest.raises(CairnError, match=f"{option[0]} is not for the programs of -p"):
+        cli.main(["compare", *BOTH, *option], standalone_mode=False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_document_of_a_check_is_valid(name: str) -> None:
+    shipped = json_schema.FOLDER / json_schema.NAME
+    jsonschema.validate(
+        json.loads(reporting.rendered(CASES[name](), View("json"))), json.loads(shipped.read_text())
+    )
+
+
+def test_the_document_of_a_check_has_the_answer() -> None:
+    found = json.loads(reporting.rendered(CASES["worse"](), View("json")))
+    assert found["check"]["answer"] == "worse"
+    assert [one["state"] for one in found["check"]["bounds"]] == ["worse", "pass", "worse"]
+
+
+def test_a_run_with_one_contender_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stored:
+        path = Path("x")
+
+        def run(self) -> Run:
+            return replace(a_run(OLD), baseline="old")
+
+        def samples(self) -> tuple[Sample, ...]:
+            return ()
+
+        stopped = instructions = samples
+
+    stored: Any = Stored()
+    with pytest.raises(CairnError, match="has 1 contender and 1 program; a check needs"):
+        check_plan.report_of(stored, Gate((GateBound("time", 0.1),)), None, None)
