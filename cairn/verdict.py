@@ -253,6 +253,8 @@ class Verdict:
     under_load: bool = False
     """Whether the program is a server under a load. Time and CPU time are then those of a request,
     if the load printed its throughput and the number of its requests."""
+    programs: bool = False
+    """Whether the contenders are programs, so that not only allocators differ."""
     aim: Aim = EVERY_AIM
     front: Front | None = None
     """With an aim of `pareto`; None if time or memory was not measured in every run."""

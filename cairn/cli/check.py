@@ -132,8 +132,8 @@ class _Check(click.RichCommand):
 )  # fmt: skip
 @click.option(
     "--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Also write Markdown. An existing file is replaced. If $GITHUB_STEP_SUMMARY is set, it is "
-    "appended to that file, too.",
+    help="Also write Markdown. An existing file is replaced. On GitHub, it is appended to the "
+    "summary of the step, too.",
 )  # fmt: skip
 @options.NOT_N
 @click.option("--json", "form", flag_value="json", help="Print one JSON document.")
@@ -159,8 +159,8 @@ def check(
     whole interval lies below. Of two equal builds, at most 1 % are called worse.
 
     \b
-      cairn check --fail-if 'time>3%' -p old=./a -p new=./b -- --size 3
-      cairn check --fail-if 'peak>2%' -a old=./liba.so -a new=./libb.so -- ./prog
+      cairn check --fail-if 'time>3%' -p old=./a -p new=./b
+      cairn check --fail-if 'peak>2%' -a system -a cairn -- ./prog
       cairn check --fail-if 'time>1%' last
 
     RUN is a kept run with two contenders: 'last', an id or a path. It is judged without running

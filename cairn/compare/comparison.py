@@ -21,7 +21,7 @@ import math
 import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.compare import endings, judge, rounds_needed, stats, suitability
@@ -111,10 +111,14 @@ def compare(
     rows = [_row(name, samples, table, changes, time) for name in names]
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
     own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
+    programs = any(contender.program for contender in contenders)
+    # A program that waits may well be faster in another build.
+    cpu_share = None if programs else suitability.cpu_share(own)
     judged = judge.verdict(
         rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time, under_load,
-        suitability.cpu_share(own), aim,
+        cpu_share, aim,
     )  # fmt: skip
+    judged = replace(judged, programs=programs)
     prospect = None
     if stopped_because != stats.PRECISE:
         prospect = _prospect(table, judged, rule, time, samples)
@@ -428,9 +432,12 @@ def _next_steps(
         return []
     if judged.recommended:
         use = [
-            f"cairn run -a {shlex.quote(one.spec or one.name)} -- PROG…"
+            f"cairn run -a {shlex.quote(one.spec or one.name)} -- "
+            f"{shlex.join(one.program) or 'PROG'}…"
             for one in contenders
             if one.name == judged.recommended[0]
+            # Builds under one allocator are no reason to choose it.
+            and not (one.program and len({other.spec for other in contenders}) == 1)
         ]
         return [*use, *steps]
     if judged.state is State.TOO_FEW_ROUNDS:

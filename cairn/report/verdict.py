@@ -344,7 +344,8 @@ def _open(group: Sequence[Recommendation], verdict: Verdict) -> str:
         return f"no verdict yet, because {_price_open(unpriced, verdict)}"
     possible = _possible(group)
     if possible:
-        return f"no verdict yet, because another allocator may still save up to {possible}"
+        other = "program" if verdict.programs else "allocator"
+        return f"no verdict yet, because another {other} may still save up to {possible}"
     missing = next(one.possible_with for one in group if one.possible_with is not None)
     return f"no verdict yet, because there is no interval for {formatting.printable(missing)}"
 

@@ -208,7 +208,7 @@ class Measurement:
             if self._warm_bytes:
                 self._runner.touch(self._warm_bytes)
             self._carry_out(plan.one_round(number, names, run.seed, workloads, run.settings.only))
-            if number == 1:
+            if number == 1 and not any(one.program for one in run.contenders):
                 self._judge(suitability.after_round)
             self._observer.round_ended(self._progress())
 
