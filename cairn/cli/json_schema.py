@@ -7,11 +7,10 @@ The texts below the fields become their descriptions.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import json
 import sys
-import textwrap
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def schema() -> dict[str, Any]:
     """Returns the JSON Schema of one document."""
     references, definitions = msgspec.json.schema_components(_TYPES, ref_template="#/$defs/{name}")
     by = dict(zip(_TYPES, references, strict=True))
-    described = _descriptions()
+    described = _descriptions(definitions)
     for name, definition in definitions.items():
         _complete(definition, described.get(name, {}))
     _complete(definitions["Comparison"], {})
@@ -119,19 +118,26 @@ def _complete(definition: dict[str, Any], described: dict[str, str]) -> None:
             property_["description"] = described[name]
 
 
-def _descriptions() -> dict[str, dict[str, str]]:
-    """Returns the texts below the fields of all dataclasses, by class and field."""
+def _descriptions(names: Collection[str]) -> dict[str, dict[str, str]]:
+    """Returns the texts below the fields of these dataclasses, by class and field."""
     found: dict[str, dict[str, str]] = {}
-    for module in [m for name, m in sorted(sys.modules.items()) if name.startswith("cairn.")]:
-        for name, kind in vars(module).items():
-            if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and name not in found:
-                found[name] = _texts(kind)
+    for module_name, module in sorted(sys.modules.items()):
+        own = {
+            name
+            for name in names
+            if getattr(vars(module).get(name), "__module__", None) == module_name
+        }
+        if own and module_name.startswith("cairn."):
+            tree = ast.parse(inspect.getsource(module))
+            found |= {
+                node.name: _texts(node)
+                for node in tree.body
+                if isinstance(node, ast.ClassDef) and node.name in own
+            }
     return found
 
 
-def _texts(kind: type) -> dict[str, str]:
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(tree, ast.ClassDef)
+def _texts(tree: ast.ClassDef) -> dict[str, str]:
     texts = {}
     for field, below in zip(tree.body, tree.body[1:], strict=False):
         if (

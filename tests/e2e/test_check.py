@@ -77,6 +77,7 @@ def test_a_check_fails_on_instructions_and_writes_every_form(cairn, builds, tmp_
     assert cairn("check", "--fail-if", "instructions>2%", "last").code == 0, "a kept run"
 
 
+@pytest.mark.long
 def test_a_check_decides_time_and_memory(cairn, builds) -> None:
     builds(old=("-DMEMORY=2000",), new=("-DMEMORY=2200", "-DPRINTS=8"))
     bounds = ("--fail-if", "peak>2%", "--fail-if", "time>900%")
