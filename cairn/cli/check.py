@@ -198,7 +198,7 @@ def check(
     if kept:
         stored = store.find(where, command[0])
         if base is not None:
-            check_plan.refuse_stored(base, wanted, trust_base)
+            check_plan.refuse_stored(base, wanted, trust_base, kept=True)
             check_plan.refuse_tools(base, wanted, stored.run())
     else:
         run, folder, base = _new(
@@ -216,7 +216,10 @@ def check(
     say(console, "results", str(stored.path))
     if problem is not None:
         raise problem
-    return 4 if report.broken is not None else _EXITS[gate.whole(report.checked)]
+    if report.broken is not None:
+        kind = ProgramFailed if report.base_is_broken else ContenderFailed
+        return kind.exit_code
+    return _EXITS[gate.whole(report.checked)]
 
 
 def _make(

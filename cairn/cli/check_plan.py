@@ -15,7 +15,7 @@ from cairn.cli import standard_input
 from cairn.cli.console import was_given
 from cairn.cli.measurement import measured, new_run
 from cairn.compare import gate
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, ProgramFailed, UsageError
 from cairn.gate import INSTRUCTIONS, Gate, GateBound
 from cairn.model import Run, Settings, StopRule, Workload
 from cairn.run import builds, check_base, program_contenders, store
@@ -205,8 +205,11 @@ def side_by_side(
     return (old, NamedProgram("new", (command[0],))), tuple(command[1:])
 
 
-def refuse_stored(base: Base, wanted: Gate, trust: bool) -> None:
-    """Raises UsageError if the stored numbers of the base cannot be compared."""
+def refuse_stored(base: Base, wanted: Gate, trust: bool, *, kept: bool = False) -> None:
+    """Raises UsageError if the stored numbers of the base cannot be compared.
+
+    kept: whether they are to be compared with those of a kept run.
+    """
     where = ""
     if base.commit is not None:
         where = f" Build commit {base.commit[:12]} in another folder, and name its program with -p."
@@ -215,8 +218,11 @@ def refuse_stored(base: Base, wanted: Gate, trust: bool) -> None:
     names = ", ".join(one.measure for one in wanted.timed)
     if not trust:
         raise UsageError(
-            f"the program of the base is not there any more, and {names} of another day cannot be "
-            f"compared.{where or ' Name its program with -p.'} --trust-base compares all the same"
+            f"{names} of another day cannot be compared; --trust-base compares all the same"
+            if kept
+            else f"the program of the base is not there any more, and {names} of another day "
+            f"cannot be compared.{where or ' Name its program with -p.'} --trust-base compares all "
+            "the same"
         )
     other = check_base.other_machine(base)
     if other is not None:
@@ -271,9 +277,11 @@ def report_of(
         )
     compared = comparisons(found)[0] if found.samples else None
     broken = str(problem) if problem is not None else None
+    base_is_broken = isinstance(problem, ProgramFailed)
     for row in compared.rows if compared is not None and broken is None else ():
         if row.failures:
             broken = f"{row.contender} {row.failures[0]}"
+            base_is_broken = row.contender == run.baseline and base is None
     stopped = found.stopped[0] if found.stopped else None
     now = next((one.name for one in contenders if one.name != run.baseline), run.baseline)
     names = (run.baseline, now) if base is None else ("base", "new")
@@ -289,5 +297,5 @@ def report_of(
         )  # fmt: skip
     return CheckReport(
         run, found.samples, compared, checked, found.counts, stopped, broken, found.name, names,
-        stored_since(base) if base is not None and wanted.timed else None,
+        stored_since(base) if base is not None and wanted.timed else None, base_is_broken,
     )  # fmt: skip

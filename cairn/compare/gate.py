@@ -50,7 +50,7 @@ ERROR = 0.01
 """The probability that a check of two equal programs says "worse"."""
 ERROR_EARLY = 0.0005
 """The one-sided error of a look before the last one."""
-ERROR_LAST = 0.005
+ERROR_LAST = 0.0045
 """The one-sided error of the last look.
 
 The last look is the one at the most rounds or at the end of the budget. All looks together have an

@@ -44,6 +44,8 @@ class CheckReport:
     """The names of both builds: the one to compare with, and the checked one."""
     stored: str | None = None
     """How the base was stored, as a sentence; None if both builds ran side by side."""
+    base_is_broken: bool = False
+    """Whether it is the build to compare with that is broken."""
 
     @property
     def answer(self) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from cairn import units
 from cairn.compare import plan
+from cairn.errors import ContenderFailed, ProgramFailed
 from cairn.gate import InstructionCount
-from cairn.model import COPY, Run, Trial
+from cairn.model import COPY, Run, Sample, Trial
 from cairn.profile.path_instructions import parsed
 from cairn.run import stop_request
 from cairn.run.runner import Runner
@@ -31,7 +32,9 @@ def count(
 
     told: shows the user a line before each contender runs.
 
-    Raises UsageError if --prepare or --conclude fails, and Interrupted on ctrl-C.
+    Raises UsageError if --prepare or --conclude fails, and Interrupted on ctrl-C. Raises
+    ProgramFailed or ContenderFailed if the program also fails without valgrind, or if it prints
+    something else than under the baseline and `verify_output` is set.
     """
     outs = scratch / "callgrind"
     outs.mkdir()
@@ -39,25 +42,46 @@ def count(
         "valgrind", "-q", "--tool=callgrind", "--trace-children=yes",
         f"--callgrind-out-file={outs}/%p", f"--log-file={scratch}/valgrind.%p",
     )  # fmt: skip
-    settings = replace(
-        run.settings, memory="none", counters=False, why=False, patterns=(), verify_output=False
-    )
+    settings = replace(run.settings, memory="none", counters=False, why=False, patterns=())
     if settings.stdin == COPY:
         settings = replace(settings, stdin=folder.stdin())
     if settings.timeout_s is not None:
         settings = replace(settings, timeout_s=settings.timeout_s * _SLOWER)
     runner = Runner(settings, run.contenders, scratch, valgrind)
-    return tuple(
-        _counted(runner, outs, Trial(plan.WARM_UP, 0, one.name, workload), told)
-        for workload in range(len(settings.workloads))
-        for one in run.competing
-        if plan.runs_on(settings.only, one.name, workload)
-    )
+    plain = Runner(settings, run.contenders, scratch)
+    names = sorted((one.name for one in run.competing), key=lambda name: name != run.baseline)
+    found = []
+    for workload in range(len(settings.workloads)):
+        printed: str | None = None
+        for name in names:
+            if not plan.runs_on(settings.only, name, workload):
+                continue
+            trial = Trial(plan.WARM_UP, 0, name, workload)
+            count_, sample = _counted(runner, outs, trial, told)
+            if count_.problem is not None:
+                _refuse_broken(plain, trial, run.baseline)
+            elif name == run.baseline:
+                printed = sample.output_digest
+            elif printed is not None and sample.output_digest != printed:
+                raise ContenderFailed(
+                    f"{name} printed something else than {run.baseline} (--verify same-output)"
+                )
+            found.append(count_)
+    return tuple(found)
+
+
+def _refuse_broken(plain: Runner, trial: Trial, baseline: str) -> None:
+    """Raises ProgramFailed or ContenderFailed if the program fails without valgrind, too."""
+    sample, _ = plain.trial(trial)
+    if sample.failure is not None:
+        kind = ProgramFailed if trial.contender == baseline else ContenderFailed
+        raise kind(f"{trial.contender} {sample.failure}")
 
 
 def _counted(
     runner: Runner, outs: Path, trial: Trial, told: Callable[[str], None]
-) -> InstructionCount:
+) -> tuple[InstructionCount, Sample]:
+    """Returns the counts, and the sample of the last run."""
     told(f"{trial.contender}, in {units.counted(TIMES, 'run')} under valgrind")
     counts = []
     for _ in range(TIMES):
@@ -67,7 +91,7 @@ def _counted(
         sample, _ = runner.trial(trial)
         if sample.failure is not None:
             problem = f"cannot run under valgrind: it {sample.failure}"
-            return InstructionCount(trial.contender, (), trial.workload, problem)
+            return InstructionCount(trial.contender, (), trial.workload, problem), sample
         files = [one.open(encoding="utf-8", errors="replace") for one in sorted(outs.iterdir())]
         try:
             counts.append(parsed(files, ()).program)
@@ -76,5 +100,5 @@ def _counted(
                 file.close()
         if not counts[-1]:
             problem = "ended without valgrind's count of its instructions"
-            return InstructionCount(trial.contender, (), trial.workload, problem)
-    return InstructionCount(trial.contender, tuple(counts), trial.workload)
+            return InstructionCount(trial.contender, (), trial.workload, problem), sample
+    return InstructionCount(trial.contender, tuple(counts), trial.workload), sample

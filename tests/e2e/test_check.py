@@ -125,3 +125,37 @@ def test_a_base_is_measured_again_or_must_be_trusted(cairn, builds) -> None:
         assert "were stored by an earlier run" in trusted.out
     again = cairn("check", *timed, "-p", "old=./old", "-r", 8, "--", "./app", 10)
     assert again.code == 0 and "-p old=./old -p new=./app" in again.err
+
+
+@pytest.mark.long
+def test_equal_builds_pass_and_a_planted_change_is_found(cairn, builds) -> None:
+    """Of 40 checks of equal builds, more than 2 say "worse" in 1 of 130 cases if 1 % are wrong."""
+    builds(new=(), slow=("-DWORK=110",), fat=("-DMEMORY=2100",), lean=("-DMEMORY=2000",))
+    bounds = ("--fail-if", "time>3%", "--fail-if", "peak>2%")
+    codes = [
+        cairn("check", *bounds, *BOTH, "--seed", seed, "--", 100, timeout=900).code
+        for seed in range(40)
+    ]
+    assert codes.count(5) <= 2 and set(codes) <= {0, 5, 6}, codes
+    for old, new, bound in (("old", "slow", "time>3%"), ("lean", "fat", "peak>2%")):
+        programs = ("-p", f"old=./{old}", "-p", f"new=./{new}")
+        codes = [
+            cairn(
+                "check", "--fail-if", bound, *programs, "--seed", seed, "--", 100, timeout=900
+            ).code
+            for seed in range(20)
+        ]
+        assert codes.count(5) >= 18 and 0 not in codes, (bound, codes)
+
+
+@pytest.mark.long
+def test_a_broken_build_is_found_by_instructions_alone(cairn, builds) -> None:
+    builds(new=("-DPRINTS=8",))
+    asked = ("--fail-if", "instructions>5%", *BOTH)
+    assert cairn("check", *asked, "--", 1).code == 0
+    other = cairn("check", *asked, "--verify", "same-output", "--", 1)
+    assert other.code == 4 and "new printed something else than old" in other.sentence
+    assert other.out.startswith("Broken: ")
+    cairn.home.joinpath("new").write_text("#!/bin/sh\nexit 7\n")
+    broken = cairn("check", *asked, "--", 1)
+    assert broken.code == 4 and "new failed with exit code 7" in broken.sentence

@@ -111,7 +111,7 @@ def test_no_noise_and_no_limit_makes_a_check_wrong_more_often(
     noise: float, most_rounds: int
 ) -> None:
     rule = StopRule(min_rounds=12, max_rounds=most_rounds)
-    count = 20_000 if most_rounds <= 400 else 3_000
+    count = 8_000 if most_rounds <= 400 else 2_000
     answer, _ = answers(ratios(count, noise, most_rounds), 0.0, rule)
     slack = 2.6 * math.sqrt(0.01 * 0.99 / count)
     assert np.mean(answer == WORSE) <= 0.01 + slack
