@@ -115,7 +115,7 @@ def test_a_base_is_measured_again_or_must_be_trusted(cairn, builds) -> None:
     shutil.copy(cairn.home / "new", cairn.home / "app")
     stored = cairn("check", "--against", "base.json", "--", "./app", 10)
     assert stored.code == 5 and "-p base=" not in stored.err, "exact counts are comparable"
-    timed = ("--against", "base.json", "--fail-if", "time>900%")
+    timed = ("--against", "base.json", "--fail-if", "faults>50%")
     refused = cairn("check", *timed, "--", "./app", 10)
     assert refused.code == 2 and "--trust-base compares all the same" in refused.sentence
     trusted = cairn("check", *timed, "--trust-base", "--", "./app", 10)
