@@ -9,9 +9,10 @@ JOBS   ?= $(shell nproc)
 PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* \
   src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
-SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml cairn/bench/ill/* cairn/bench/plans/* cairn/report/schema/*)
+SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml \
+  cairn/page/page.* cairn/page/templates/* cairn/report/schema/* cairn/bench/ill/* cairn/bench/plans/*)
 
-.PHONY: help all demo test fresh mutants check-long check bench man golden format install \
+.PHONY: help all demo test fresh mutants check-long check bench results man golden format install \
   uninstall clean
 
 help: ## show this list
@@ -72,6 +73,9 @@ mutants: all .venv/tested ## plant faults, report those no test notices: SEED=n 
 
 bench: all ## measure what the launcher and the witness cost
 	@PATH="$$PWD/.venv/bin:$$PATH" $(PY) tests/perf/launch_cost.py
+
+results: all ## write a page for each run of docs/results, and an index, to build/results
+	$(PY) -P tools/results_pages.py docs/results build/results
 
 man: all ## regenerate man/, the JSON Schema, and the tables of workloads and size classes in docs/
 	$(PY) -P -m cairn.cli.manual man docs/workloads.md docs/allocator-reference.md

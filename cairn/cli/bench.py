@@ -104,7 +104,7 @@ def bench(
     from cairn.run import preflight
 
     console = stderr(color)
-    output = output_of(form, full, color, out, force)
+    output = output_of(form, full, color, out, force, pages=True)
     where = results or store.root()
     if misuses.NAME in names:
         from cairn.cli import misuse

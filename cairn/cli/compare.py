@@ -204,7 +204,7 @@ def compare(
     or cannot be loaded with it, 130 interrupted (continue with --resume last).
     """
     console = stderr(color)
-    output = output_of(form, full, color, out, force, draws=True)
+    output = output_of(form, full, color, out, force, draws=True, pages=True)
     aim = options.aim_of(goal, may_cost, pareto, margin)
     if memory == "none" and Measure.MEMORY in aim.measures:
         raise UsageError("memory is part of the aim, but --memory none does not measure it")

@@ -135,11 +135,13 @@ def output_of(
     force: bool,
     *,
     draws: bool = False,
+    pages: bool = False,
 ) -> Output:
     """Returns how and where to write the result.
 
     Without a form option, the file's ending chooses the form.
     draws: whether the ending .svg chooses a picture.
+    pages: whether the ending .html chooses a page.
 
     Raises UsageError or CairnError if the file cannot be written. Call it before measuring, so that
     the user sees this error at once.
@@ -148,10 +150,12 @@ def output_of(
     if form is None and out is not None and not packs:
         if draws and out.suffix == ".svg":
             form = "svg"
+        elif pages and out.suffix == ".html":
+            form = "html"
         elif out.suffix not in _ENDINGS:
             raise UsageError(
-                f"the ending of {out} chooses no form; use .json, .csv, .md, .txt or .tar.xz, "
-                "or give --json, --csv or --md"
+                f"the ending of {out} chooses no form; use {'.html, ' * pages}.json, .csv, .md, "
+                ".txt or .tar.xz, or give --json, --csv or --md"
             )
         form = form or _ENDINGS[out.suffix]
     check_out(out, force)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _FORMS: dict[str, Form] = {
     ".txt": "text", "": "text", ".md": "md", ".csv": "csv", ".json": "json", ".tex": "tex",
+    ".html": "html",
 }  # fmt: skip
 _PICTURES = {".svg": "svg", ".png": "png"}
 _CHARTS = ("time", "memory", "plane", "heat")
@@ -296,7 +297,7 @@ def _is_plan(experiment: str | None) -> bool:
 @click.option("--latex", "form", flag_value="tex", help="Print two tables in LaTeX (booktabs).")
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write to FILE. Its ending chooses the form: .txt .md .csv .json .tex .svg .png.",
+    help="Write to FILE. Its ending chooses the form: .html .txt .md .csv .json .tex .svg .png.",
 )  # fmt: skip
 @options.FORCE
 @options.RESULTS
@@ -315,6 +316,7 @@ def report(
       cairn matrix report RUN1 RUN2 -o table.tex
       cairn matrix report last --between mimalloc3@3.1.5 mimalloc3@3.3.2
       cairn matrix report last --chart plane -o plane.svg
+      cairn matrix report last -o page.html  one page with drawings, tables and raw data
     """
     from cairn.report import matrix_charts, matrix_report
     from cairn.report.run import plan_report
@@ -330,6 +332,11 @@ def report(
     if len({one.run.id for one in found}) < len(found):
         raise UsageError("a run is given twice; merging counts each run once")
     made = plan_report(found, between=between, programs=_programs(only))
+    if view.form == "html":
+        from cairn.page import run as pages
+
+        _emit(pages.of_plan(found, made), out, force)
+        return
     if picture is None:
         _emit(matrix_report.rendered(made, view), out, force)
         return
@@ -360,8 +367,8 @@ def _form(
         picture = _PICTURES.get(out.suffix)
         if picture is None and out.suffix not in _FORMS:
             raise UsageError(
-                f"the ending of {out} chooses no form; use .txt, .md, .csv, .json, .tex, .svg or "
-                ".png"
+                f"the ending of {out} chooses no form; use .html, .txt, .md, .csv, .json, .tex, "
+                ".svg or .png"
             )
         form = _FORMS.get(out.suffix, "text")
     if picture is None and "--chart" in set(given(set())):

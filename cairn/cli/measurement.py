@@ -29,6 +29,7 @@ from cairn.model import (
     StopRule,
 )
 from cairn.report.formatting import shortened
+from cairn.report.view import View
 from cairn.run import store
 from cairn.run.run_archive import packed
 from cairn.run.stored_run import INSTRUCTIONS, StoredRun, encoded
@@ -416,6 +417,17 @@ def _predicts(stored: StoredRun) -> bool:
     return last is not None and last.path.resolve() == stored.path.resolve()
 
 
+def shown(found: Measured, compared: Sequence[Comparison], view: View) -> str:
+    """Returns the report of a run in the form of `view`, which may be a page."""
+    if view.form == "html":
+        from cairn.page import run
+
+        return run.of_run(found, compared)
+    from cairn.report.run import rendered
+
+    return rendered(found, compared, view)
+
+
 def conduct(console: Console, run: Run, folder: store.Folder, command: str, output: Output) -> None:
     """Announces, measures and shows a run, and raises the error that sets the exit code.
 
@@ -430,7 +442,7 @@ def conduct(console: Console, run: Run, folder: store.Folder, command: str, outp
 def _conduct(
     console: Console, run: Run, folder: store.Folder, command: str, output: Output
 ) -> None:
-    from cairn.report.run import comparisons, rendered
+    from cairn.report.run import comparisons
 
     announce(console, run, folder)
     stopped: Interrupted | None = None
@@ -443,7 +455,7 @@ def _conduct(
     found = measured(folder)
     compared = comparisons(found)
     if stopped is None or any(sample.counts for sample in found.samples):
-        output.write(packed(folder) if output.packs else rendered(found, compared, output.view))
+        output.write(packed(folder) if output.packs else shown(found, compared, output.view))
     if stopped is None and run.experiment is not None:
         _draw(console, run, compared, folder)
     say(console, "results", str(folder.path))

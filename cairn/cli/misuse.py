@@ -30,7 +30,7 @@ def bench(
         )
     for option in given(_TAKEN):
         raise UsageError(f"'cairn bench {benching.NAME}' measures no time; leave out {option}")
-    if output.packs:
+    if output.packs or output.view.form == "html":
         raise UsageError("this experiment keeps no run; write .json, .csv, .md or .txt with -o")
     end_like_ctrl_c()
     contenders = benching.resolved(specs or benching.default_contenders())

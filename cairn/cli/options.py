@@ -232,7 +232,8 @@ NOT_N = click.option(
 """Other tools call the number of runs -n."""
 OUT = click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write the report to FILE. Its ending (.json .csv .md .txt) chooses the form.",
+    help="Write the report to FILE. Its ending (.html .json .csv .md .txt) chooses the form; .html "
+    "is one page with drawings, tables and raw data.",
 )  # fmt: skip
 FORCE = click.option("--force", is_flag=True, help="Let -o replace an existing file.")
 

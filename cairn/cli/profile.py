@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -119,7 +120,11 @@ if TYPE_CHECKING:
 @click.option(
     "--csv", "as_csv", metavar="FILE|-", help="Write the tables as CSV; - is standard output."
 )
-@click.option("--force", is_flag=True, help="Let --json and --csv replace existing files.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    help="Also write one page with drawings, tables and raw data to FILE, which ends in .html.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Let -o, --json and --csv replace existing files.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
@@ -139,7 +144,7 @@ def profile(
     layout: str, no_cpu_timers: bool, runs: int | None, counters: tuple[str, ...] | None,
     delay: float | None, duration: float | None, toggle: str | None, load: str | None,
     overhead: bool, instructions: bool, full: bool, as_json: str | None, as_csv: str | None,
-    force: bool, keep: Path | None, read: Path | None, color: str,
+    out: Path | None, force: bool, keep: Path | None, read: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program, and how much CPU time it takes.
 
@@ -155,6 +160,7 @@ def profile(
       cairn profile --delay 5s --duration 30s -- ./server   the server continues afterwards
       cairn profile --keep raw -- ./prog
       cairn profile --read raw --csv -
+      cairn profile -a jemalloc -o page.html -- ./prog
       cairn profile -a jemalloc --instructions -- ./prog
 
     Exit codes: those of 'cairn run'; without a program 0, 1 and 2; with --overhead those of 'cairn
@@ -171,11 +177,11 @@ def profile(
                 "--read reports a profile that exists; leave out the program, --keep, --delay, "
                 "--duration and --signal"
             )
-        for name in given({"read", "full", "as_json", "as_csv", "force", "color"}):
+        for name in given({"read", "full", "as_json", "as_csv", "out", "force", "color"}):
             raise UsageError(f"--read reports a profile as it was counted; leave out {name}")
         from cairn.profile.reader import gather
 
-        outs = _Outs(full, as_json, as_csv, force, color)
+        outs = _Outs(full, as_json, as_csv, out, force, color)
         outs.report(gather(read), None, sys.stderr if "-" in (as_json, as_csv) else sys.stdout)
         return
     if not command:
@@ -200,7 +206,7 @@ def profile(
     if counters:
         told["COUNTERS"] = ",".join(counters)
     if overhead:
-        if as_json or as_csv or keep or runs or not span.whole:
+        if as_json or as_csv or out or keep or runs or not span.whole:
             raise UsageError(
                 "--overhead compares whole runs; leave out the other options, and use 'cairn "
                 "report last' for JSON and CSV"
@@ -216,7 +222,7 @@ def profile(
     given_input = share_runs.GivenInput.now()
     share_runs.refuse(runs, given_input)
     with failing_as_env():
-        outs = _Outs(full, as_json, as_csv, force, color)
+        outs = _Outs(full, as_json, as_csv, out, force, color)
         contender = replace(contender_for(spec, command), probed=True)
         with (
             _raw_files(keep) as folder,
@@ -261,16 +267,23 @@ class _Outs:
     """
 
     def __init__(
-        self, full: bool, as_json: str | None, as_csv: str | None, force: bool, color: str
-    ) -> None:
+        self, full: bool, as_json: str | None, as_csv: str | None, page: Path | None, force: bool,
+        color: str,
+    ) -> None:  # fmt: skip
         self._full, self._force, self._color = full, force, color
+        self._page = page
+        if page is not None and page.suffix != ".html":
+            raise UsageError(
+                f"-o writes a page, and {page} does not end in .html; --json and --csv write the "
+                "other forms"
+            )
         self._json, self._csv = as_json, as_csv
         if as_json == as_csv == "-":
             raise UsageError(
                 "--json - and --csv - would be mixed on standard output; give one of them a file"
             )
-        for out in (as_json, as_csv):
-            check_out(_path(out), force)
+        for out in (_path(as_json), _path(as_csv), page):
+            check_out(out, force)
 
     def report(self, found: Profile, title: str | None, stream: TextIO) -> None:
         """Writes the report in all forms that were asked for. `title` is the allocator's name."""
@@ -284,6 +297,12 @@ class _Outs:
             emit(text, _path(self._json), self._force)
         if self._csv:
             emit(profile_export.rows(found), _path(self._csv), self._force)
+        if self._page is not None:
+            from cairn.page import profile as pages
+
+            made_by = shlex.join(["cairn", *sys.argv[1:]])
+            text = pages.page(found, allocator=title, others=others, made_by=made_by)
+            emit(text, self._page, self._force)
         colored = wants_color(self._color, stream)
         view = View("text", self._full, colored, width_of(stream))
         text = profile.render(found, view, allocator=title, others=others)

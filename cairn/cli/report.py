@@ -11,7 +11,7 @@ import rich_click as click
 
 from cairn.cli import options
 from cairn.cli.console import Output, output_of, was_given
-from cairn.cli.measurement import measured, raise_unanswered
+from cairn.cli.measurement import measured, raise_unanswered, shown
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, UsageError
 from cairn.report.formatting import printable
@@ -56,12 +56,13 @@ def report(
       cairn report --list                  which runs there are
       cairn report last --full             every metric, with spread and range
       cairn report last --goal memory      what to use if memory matters most
+      cairn report last -o speed.html      one page with drawings, tables and raw data
       cairn report last -o speed.tar.xz    write the whole run into one file, to keep or to send
       cairn report speed.tar.xz --md       show the run in such a file
     """
-    from cairn.report.run import comparisons, rendered
+    from cairn.report.run import comparisons
 
-    output = output_of(form, full, color, out, force, draws=True)
+    output = output_of(form, full, color, out, force, draws=True, pages=True)
     aim = options.aim_of(goal, may_cost, pareto, None)
     if lists:
         if aim.given:
@@ -81,7 +82,7 @@ def report(
         aim = options.aim_of(goal, may_cost, pareto, found.run.rule.margin)
         found = replace(found, run=replace(found.run, aim=aim))
     compared = comparisons(found)
-    output.write(rendered(found, compared, output.view))
+    output.write(shown(found, compared, output.view))
     raise_unanswered(found.run, compared)
 
 

@@ -223,6 +223,31 @@ def medians(
 
 
 @dataclass(frozen=True, slots=True)
+class RoundNumbers:
+    """The numbers of complete rounds, for drawings of single runs."""
+
+    rounds: tuple[int, ...]
+    of: Mapping[tuple[str, str], tuple[float | None, ...]]
+    """By metric key and surviving contender: one number per round, None where not measured."""
+
+    def ratios(self, key: str, name: str, base: str) -> tuple[float, ...]:
+        """The contender's number divided by the baseline's, of each round that has both."""
+        return tuple(
+            own / other
+            for own, other in zip(self.of[key, name], self.of[key, base], strict=True)
+            if own is not None and other
+        )
+
+
+def round_numbers(
+    samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]
+) -> RoundNumbers:
+    """Returns the numbers of the rounds that `compare` uses."""
+    table = _table(samples, names, metrics)
+    return RoundNumbers(table.rounds, table.cells)
+
+
+@dataclass(frozen=True, slots=True)
 class _Numbers:
     """All numbers that were measured in complete rounds."""
 

@@ -20,8 +20,8 @@ TITLE = (
 )
 
 
-def render(run: Run, samples: Sequence[Sample], view: View) -> str:
-    """Returns the table of workloads and contenders with its notes, as text."""
+def board(run: Run, samples: Sequence[Sample]) -> Board:
+    """Returns the table of workloads and contenders with its notes."""
     found = counts(run, samples)
     names, rows = _rows(run, found)
     table = Table(
@@ -29,14 +29,18 @@ def render(run: Run, samples: Sequence[Sample], view: View) -> str:
         heads=("", *names),
         rows=tuple((Cell(head), *map(Cell, cells)) for head, cells in rows),
     )
-    board = Board(
+    return Board(
         title="",
         says=(),
         tables=(table,),
         footer=tuple(f"▲ {formatting.printable(line)}" for line in _notes(run, found)),
         failures=(),
     )
-    return f"{TITLE}\n\n{terminal.drawn(board, view).rstrip()}\n"
+
+
+def render(run: Run, samples: Sequence[Sample], view: View) -> str:
+    """Returns the board as text."""
+    return f"{TITLE}\n\n{terminal.drawn(board(run, samples), view).rstrip()}\n"
 
 
 def as_markdown(run: Run, samples: Sequence[Sample]) -> str:

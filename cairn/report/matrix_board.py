@@ -226,7 +226,7 @@ def _says(report: MatrixReport) -> Iterator[str]:
         over = units.counted(len(found.over[measure]), "program")
         first, *others = found.rivals[measure]
         mean = found.means[measure, first]
-        proven = [name for name in means if _good_mean(found, measure, name)]
+        proven = [name for name in means if good_mean(found, measure, name)]
         if first not in proven:
             if not proven:
                 yield f"Over {over}, no contender is proven {less} than {base}."
@@ -288,7 +288,7 @@ def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
                 continue
             mean, score = found.means.get((measure, name)), found.score(measure, name)
             text = "failed" if _failed(found, name) else _mean(mean)
-            cells.append(Cell(text, _good_mean(found, measure, name)))
+            cells.append(Cell(text, good_mean(found, measure, name)))
             text = f"{score.wins}/{score.ties}/{score.losses}"
             cells.append(Cell(UNKNOWN if _failed(found, name) else text))
         rows.append(tuple(cells))
@@ -305,7 +305,7 @@ def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
     return Table("", tuple(heads), tuple(rows), parts=tuple(parts))
 
 
-def _good_mean(found: PlanResult, measure: Measure, name: str) -> bool | None:
+def good_mean(found: PlanResult, measure: Measure, name: str) -> bool | None:
     """Whether the mean is proven good news, bad news, or neither, among all contenders."""
     if (measure, name) not in found.proven:
         return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cairn.report.matrix_board import MatrixReport, board
+from cairn.report.standings import with_notes
 from cairn.report.view import View
 
 
 def rendered(report: MatrixReport, view: View) -> str:
     """Returns the report in the form of `view`."""
-    from cairn.report import formatting, markdown, matrix_export, terminal
+    from cairn.report import markdown, matrix_export, terminal
 
     match view.form:
         case "csv":
@@ -23,5 +24,4 @@ def rendered(report: MatrixReport, view: View) -> str:
     run = replace(report.run, notes=report.notes)
     if view.form == "md":
         return markdown.board(run, made)
-    notes = tuple(formatting.printable(note) for note in report.notes)
-    return terminal.drawn(replace(made, footer=(*made.footer, *notes)), view, answer_first=True)
+    return terminal.drawn(with_notes(made, report.notes), view, answer_first=True)

@@ -70,7 +70,7 @@ def drawn(comparison: Comparison, width: int) -> list[str]:
     if len(shown) < 2:
         return []
     across, up = _Axis.of([one.time for one in shown]), _Axis.of([one.memory for one in shown])
-    labels = [_end(up.high), _end(1.0), _end(up.low)]
+    labels = [label(up.high), label(1.0), label(up.low)]
     margin = max(map(len, labels))
     columns = min(width, _WIDEST) - margin - 5
     cells = [[" "] * columns for _ in range(_LINES)]
@@ -81,8 +81,7 @@ def drawn(comparison: Comparison, width: int) -> list[str]:
         cells[line][base_column] = "·"
     keys = []
     for place, one in enumerate(shown):
-        letter = _letter(place)
-        key = letter if one.on_front else letter.lower()
+        key = letter(place) if one.on_front else letter(place).lower()
         keys.append((key, one))
         line = _LINES - 1 - up.place(one.memory, _LINES)
         column = across.place(one.time, columns)
@@ -97,7 +96,7 @@ def drawn(comparison: Comparison, width: int) -> list[str]:
         for line, of in enumerate(cells)
     ]
     lines.append(f"  {'':>{margin}} └{'─' * columns}")
-    low, high = _end(across.low), _end(across.high)
+    low, high = label(across.low), label(across.high)
     middle = "time: further left is faster"
     between = columns - len(low) - len(high)
     axis = f"{low}{middle:^{between}}{high}" if between > len(middle) else f"{low} {high}"
@@ -112,12 +111,13 @@ def drawn(comparison: Comparison, width: int) -> list[str]:
     return [*lines, *(f"  {line}" for line in formatting.wrapped(legend, max(20, width - 2)))]
 
 
-def _letter(place: int) -> str:
+def letter(place: int) -> str:
+    """Returns the letter of a contender in the plane."""
     return chr(ord("A") + place) if place < 26 else "*"
 
 
-def _end(ratio: float) -> str:
-    """A ratio as a change: "+31 %", "−8 %", "0 %", "× 2.4"."""
+def label(ratio: float) -> str:
+    """Returns a ratio as a change: "+31 %", "−8 %", "0 %", "× 2.4"."""
     if ratio >= formatting.TWICE:
         return f"× {formatting.times(ratio)}"
     percent = 100 * (ratio - 1)

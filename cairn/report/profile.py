@@ -75,8 +75,11 @@ def program_of(profile: Profile) -> str:
     return shlex.join(profile.tree.command)
 
 
-def _title(profile: Profile, allocator: str | None, width: int) -> str:
-    """Returns the title, in lines that end between two of its parts."""
+def title_parts(profile: Profile, allocator: str | None = None) -> tuple[str, ...]:
+    """Returns program, allocator, processes, threads, wall time and CPU time. They are printable.
+
+    Without `allocator`, its name is taken from the profile.
+    """
     alive = lasting(profile.processes)
     threads = sum(process.threads for process in alive)
     cpu = cpu_ns(profile)
@@ -91,8 +94,14 @@ def _title(profile: Profile, allocator: str | None, width: int) -> str:
         else f"counted for {wall}, beginning {units.time(profile.window.after_ns)} after the start",
         f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
     )
+    return tuple(map(printable, parts))
+
+
+def _title(profile: Profile, allocator: str | None, width: int) -> str:
+    """Returns the title, in lines that end between two of its parts."""
+    parts = title_parts(profile, allocator)
     title = "profile  "
-    for place, part in enumerate(map(printable, parts)):
+    for place, part in enumerate(parts):
         line = title.rpartition("\n")[2]
         end = " ·" if place < len(parts) - 1 else ""
         if place and cell_len(f"{line} · {part}{end}") > width:

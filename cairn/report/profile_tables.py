@@ -12,6 +12,7 @@ from cairn.profile.hot_functions import SHOWN, hot_functions, shown_name
 from cairn.profile.lock_table import SHOWN as LOCKS_SHOWN
 from cairn.profile.lock_table import lock_table
 from cairn.profile.tables import (
+    KernelLine,
     event_lines,
     faults_inside,
     kernel_lines,
@@ -182,6 +183,12 @@ def _kernel(profile: Profile, *, full: bool) -> Table:
     heads = ("calls", "failed", "bytes", "total", "mean", "longest")
     rates = ("per second", "per 1,000 op.") if full else ()
     return _table("system calls", (*heads, *rates), rows)
+
+
+def call_text(one: KernelLine) -> str:
+    """Returns the total time of one kind of system call, and the number of calls."""
+    total = NOT_MEASURED if one.total_ns is None else units.time(one.total_ns)
+    return f"{total}, {units.counted(one.count, 'call')}"
 
 
 def _waiting(profile: Profile) -> Table:

@@ -30,7 +30,9 @@ from cairn.model import (
 from cairn.report.view import View
 
 if TYPE_CHECKING:
+    from cairn.compare.ranking import Matrix
     from cairn.report.matrix_board import MatrixReport
+    from cairn.report.standings import Board
     from cairn.why.gap import Why
 
 Kind = Literal[
@@ -164,15 +166,9 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
         return run_json.render(
             measured.run, found, measured.samples, whys=whys, instructions=measured.counts
         )
-    match measured.kind:
-        case "calibration":
-            return _calibration(measured, found, view)
-        case "founding":
-            return _founding(measured, found, whys, view)
-        case "findings":
-            return _findings(measured, found, whys, view)
-        case "predictions":
-            return _predictions(measured, found, view)
+    board = special_board(measured, whys)
+    if board is not None:
+        return _special(measured, board, found, whys, view)
     parts = [_by_workload(measured.run, found, view)]
     if measured.counts:
         parts.append(counted(measured, view))
@@ -334,8 +330,7 @@ def _scenarios(measured: Measured, found: Sequence[Comparison], view: View) -> s
 
     run, samples, stopped = measured.run, measured.samples, measured.stopped
     ranking = ranks.ranking(run, samples)
-    ours = [one.name for one in run.contenders if one.name.partition("-")[0] == _OURS]
-    matrices = [ranks.matrix(run, samples, name) for name in ours]
+    matrices = own_matrices(measured)
     match view.form:
         case "json":
             return run_json.render(run, found, samples, scenarios=ranking, matrices=matrices)
@@ -346,72 +341,51 @@ def _scenarios(measured: Measured, found: Sequence[Comparison], view: View) -> s
     return "\n".join([text, _by_workload(run, found, view)]) if view.full else text
 
 
-def _calibration(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """Returns the costs of each allocator. The full view also has a part for each workload."""
-    from cairn.report import markdown, terminal
-    from cairn.report.prediction import board as drawn_up
-    from cairn.why import prediction
-
-    run = measured.run
-    names = [one.name for one in run.competing]
-    board = drawn_up(prediction.costs(run, measured.samples), names, used=measured.predicts)
-    md = view.form == "md"
-    text = markdown.board(run, board) if md else terminal.drawn(board, view)
-    return "\n".join([text, _by_workload(run, found, view)]) if view.full else text
+def own_matrices(measured: Measured) -> list[Matrix]:
+    """Returns cairn's contenders in a ranking of scenarios, each compared with all others."""
+    ours = [one.name for one in measured.run.contenders if one.name.partition("-")[0] == _OURS]
+    return [ranks.matrix(measured.run, measured.samples, name) for name in ours]
 
 
-def _founding(
-    measured: Measured, found: Sequence[Comparison], whys: Sequence[Why], view: View
-) -> str:
-    """Returns the founding cases, with the recorded causes and the causes found in this run.
+def special_board(measured: Measured, whys: Sequence[Why]) -> Board | None:
+    """Returns the board of a run that answers a question about cairn itself; else None.
 
-    The full view also has a part for each workload.
+    These runs measure the costs of allocators, or judge findings and predictions by known cases.
     """
-    from cairn.report import markdown, terminal
-    from cairn.report.founding_cases import board as drawn_up
-    from cairn.why import founding_cases
-
-    run = measured.run
-    names = [workload.name for workload in run.settings.workloads]
-    board = drawn_up(
-        founding_cases.judge({(names[one.workload], one.contender): one for one in whys})
-    )
-    md = view.form == "md"
-    parts = [markdown.board(run, board) if md else terminal.drawn(board, view)]
-    if view.full:
-        parts += [_by_workload(run, found, view), whys_rendered(run, whys, view)]
-    return "\n".join(parts)
-
-
-def _findings(
-    measured: Measured, found: Sequence[Comparison], whys: Sequence[Why], view: View
-) -> str:
-    """Returns how often the cause of a known illness was found.
-
-    The full view also has a part for each workload.
-    """
-    from cairn.report import markdown, terminal
-    from cairn.report.findings_score import board as drawn_up
+    from cairn.report import findings_score, founding_cases, prediction, prediction_score
+    from cairn.why import founding_cases as cases
     from cairn.why import ill_allocators
+    from cairn.why import prediction as predicting
+    from cairn.why import prediction_score as scoring
+
+    run, samples = measured.run, measured.samples
+    workloads = [workload.name for workload in run.settings.workloads]
+    match measured.kind:
+        case "calibration":
+            names = [one.name for one in run.competing]
+            costs = predicting.costs(run, samples)
+            return prediction.board(costs, names, used=measured.predicts)
+        case "founding":
+            found = {(workloads[one.workload], one.contender): one for one in whys}
+            return founding_cases.board(cases.judge(found))
+        case "findings":
+            return findings_score.board(ill_allocators.score(whys, samples, workloads))
+        case "predictions":
+            return prediction_score.board(scoring.score(run, samples))
+    return None
+
+
+def _special(
+    measured: Measured, board: Board, found: Sequence[Comparison], whys: Sequence[Why], view: View
+) -> str:
+    """Returns such a board. The full view also has a part for each workload, and the gaps."""
+    from cairn.report import markdown, terminal
 
     run = measured.run
-    names = [workload.name for workload in run.settings.workloads]
-    board = drawn_up(ill_allocators.score(whys, measured.samples, names))
     md = view.form == "md"
     parts = [markdown.board(run, board) if md else terminal.drawn(board, view)]
     if view.full:
-        parts += [_by_workload(run, found, view), whys_rendered(run, whys, view)]
+        parts.append(_by_workload(run, found, view))
+        if measured.kind in ("founding", "findings"):
+            parts.append(whys_rendered(run, whys, view))
     return "\n".join(parts)
-
-
-def _predictions(measured: Measured, found: Sequence[Comparison], view: View) -> str:
-    """Returns how often predicted savings were right. The full view also has each workload."""
-    from cairn.report import markdown, terminal
-    from cairn.report.prediction_score import board as drawn_up
-    from cairn.why import prediction_score
-
-    run = measured.run
-    board = drawn_up(prediction_score.score(run, measured.samples))
-    md = view.form == "md"
-    text = markdown.board(run, board) if md else terminal.drawn(board, view)
-    return "\n".join([text, _by_workload(run, found, view)]) if view.full else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.compare.ranking import Matrix, Ranking, Scenario
@@ -29,6 +29,11 @@ class Board:
     tables: tuple[Table, ...]
     footer: tuple[str, ...]
     failures: tuple[str, ...]
+
+
+def with_notes(board: Board, notes: Sequence[str]) -> Board:
+    """Returns the board with the notes of a run below its tables."""
+    return replace(board, footer=(*board.footer, *map(formatting.printable, notes)))
 
 
 def standings(run: Run, found: Standings, *, stopped: Sequence[str] | None = None) -> Board:

@@ -67,10 +67,10 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     The baseline's row has its medians. The other rows have the intervals of their changes, so that
     three measures fit on 80 columns.
     """
-    names = _names(run, comparison)
+    named = names(run, comparison)
     short = {
         name: text if cell_len(text) <= _NAME_MAX else formatting.printable(name)
-        for name, text in names.items()
+        for name, text in named.items()
     }
     marked = comparison.judged.chosen
     wanted = (comparison.time, comparison.cpu_time, *_JUDGED)
@@ -103,7 +103,7 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     ):
         others.insert(0, drawn(over_time, ()))
     others += [
-        _changes(comparison, (metric,), names, optional=True)
+        _changes(comparison, (metric,), named, optional=True)
         for metric in own
         if not metric.key.startswith(("figure:", "load:"))
     ]
@@ -128,8 +128,8 @@ def _summary_cell(row: Row, metric: Metric, margin: float) -> Cell:
     return Cell(formatting.span(change, margin), formatting.good(change, metric, margin))
 
 
-def _names(run: Run, comparison: Comparison) -> dict[str, str]:
-    """Returns the printed name of each contender."""
+def names(run: Run, comparison: Comparison) -> dict[str, str]:
+    """Returns the printed name of each contender, by the contender's name."""
     titles = {contender.name: contender.title for contender in run.contenders}
     return {row.contender: name_of(titles[row.contender], row.contender) for row in comparison.rows}
 
@@ -153,9 +153,9 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
         *(((comparison.cpu_time,),) if comparison.cpu_time != model.CPU_TIME else ()),
     )
     groups = [*first, *_GROUPS, *((metric,) for metric in own), *(((_ONLY_FULL),) if full else ())]
-    names = _names(run, comparison)
+    named = names(run, comparison)
     result = [
-        _changes(comparison, present, names, optional=group not in first)
+        _changes(comparison, present, named, optional=group not in first)
         for group in groups
         if (
             present := tuple(
@@ -168,7 +168,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
     if comparison.against:
         result.append(_against(comparison))
     if full:
-        result += [_spread(comparison, metric, names) for metric in comparison.metrics]
+        result += [spread(run, comparison, metric) for metric in comparison.metrics]
     return tuple(result)
 
 
@@ -219,7 +219,7 @@ def _alive(comparison: Comparison) -> Sequence[Row]:
 
 
 def _changes(
-    comparison: Comparison, metrics: Sequence[Metric], names: dict[str, str], *, optional: bool
+    comparison: Comparison, metrics: Sequence[Metric], named: dict[str, str], *, optional: bool
 ) -> Table:
     """Returns medians and changes of metrics.
 
@@ -235,7 +235,7 @@ def _changes(
         parts.append(len(heads) - 1 - sum(parts))
     rows = []
     for place, row in enumerate(_alive(comparison)):
-        cells = [Cell(("▸ " if place == 0 and compared else "  ") + names[row.contender])]
+        cells = [Cell(("▸ " if place == 0 and compared else "  ") + named[row.contender])]
         for metric in metrics:
             cells.append(Cell(formatting.median(row.summaries.get(metric.key), metric)))
             if not compared or metric.direction is Direction.NEITHER:
@@ -289,10 +289,17 @@ def _against(comparison: Comparison) -> Table:
     )
 
 
-def _spread(comparison: Comparison, metric: Metric, names: dict[str, str]) -> Table:
+def changes(run: Run, comparison: Comparison, metric: Metric) -> Table:
+    """Returns the medians of one metric and their changes."""
+    return _changes(comparison, (metric,), names(run, comparison), optional=False)
+
+
+def spread(run: Run, comparison: Comparison, metric: Metric) -> Table:
+    """Returns mean, median, range and number of runs of one metric."""
+    named = names(run, comparison)
     rows = tuple(
         (
-            Cell("  " + names[row.contender]),
+            Cell("  " + named[row.contender]),
             Cell(formatting.spread(summary, metric)),
             Cell(formatting.median(summary, metric)),
             Cell(formatting.extremes(summary, metric)),

@@ -33,18 +33,29 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
         load = run.settings.workloads[index].load
         if load:
             screen.line(f"Load: {formatting.command(load)}", "dim", indent=2, hanging=2)
-    # Several workloads can have the same limit with different details in parentheses. Such a limit
-    # is printed once, with the details of the first workload.
+    if limits := not_tested(comparisons):
+        screen.line(f"Not tested: {formatting.printable(limits)}")
+    if steps := next_steps(comparisons):
+        screen.line(f"Next: {formatting.printable(steps)}")
+    return screen.text()
+
+
+def not_tested(comparisons: Sequence[Comparison]) -> str:
+    """Returns what the run cannot show, as the end of a sentence; empty if there is nothing.
+
+    Several workloads can have the same limit with different details in parentheses. Such a limit
+    is named once, with the details of the first workload.
+    """
     limits: dict[str, str] = {}
     for one in comparisons:
         for limit in one.not_tested:
             limits.setdefault(limit.partition(" (")[0], limit)
-    if limits:
-        screen.line(f"Not tested: {formatting.printable('; '.join(limits.values()))}.")
-    steps = dict.fromkeys(step for one in comparisons for step in one.next_steps)
-    if steps:
-        screen.line(f"Next: {formatting.printable(' · '.join(steps))}")
-    return screen.text()
+    return f"{'; '.join(limits.values())}." if limits else ""
+
+
+def next_steps(comparisons: Sequence[Comparison]) -> str:
+    """Returns the commands that may come next; empty if there are none."""
+    return " · ".join(dict.fromkeys(step for one in comparisons for step in one.next_steps))
 
 
 def standings(
@@ -75,8 +86,7 @@ def whys(run: Run, found: Sequence[Why], view: View) -> str:
 
 
 def _board(run: Run, board: Board, view: View) -> str:
-    notes = tuple(formatting.printable(note) for note in run.notes)
-    return drawn(replace(board, footer=(*board.footer, *notes)), view)
+    return drawn(boards.with_notes(board, run.notes), view)
 
 
 def drawn(board: Board, view: View, *, answer_first: bool = False) -> str:

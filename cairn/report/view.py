@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Form = Literal["text", "md", "json", "csv", "tex", "svg"]
+Form = Literal["text", "md", "json", "csv", "tex", "svg", "html"]
 
 WIDTH = 100
 """Columns of a text that is not written to a terminal."""

@@ -148,13 +148,13 @@ def _signed(gap: Gap, number: float | None) -> str:
 def _tables(why: Why) -> Iterator[Table]:
     """Yields the tables of a pair: CPU time, the dearest functions of both, and memory."""
     if why.time is not None:
-        yield _table(why, why.time)
+        yield gap_table(why, why.time)
     if why.functions:
         yield _functions(why)
     if any(costs.waited_for for costs in why.locks.values()):
         yield _locks(why)
     if why.memory is not None:
-        yield _table(why, why.memory)
+        yield gap_table(why, why.memory)
 
 
 def _functions(why: Why) -> Table:
@@ -220,10 +220,25 @@ def _function_cells(one: FunctionCost) -> tuple[Cell, ...]:
     return Cell(f"  {name}"), Cell(units.time(one.ns)), Cell(within)
 
 
-def _table(why: Why, gap: Gap) -> Table:
+def part_name(gap: Gap, part: Part) -> str:
+    """Returns the printed name of a part."""
+    if part.name == UNEXPLAINED and gap.unmeasured:
+        return _NOT_DIVIDED
+    return part.name
+
+
+def signed(gap: Gap, part: Part) -> str:
+    """Returns a part's change with its sign and its unit, and its interval if it is known."""
+    ends = part.interval
+    within = f" [{_signed(gap, ends.low)}, {_signed(gap, ends.high)}]" if ends is not None else ""
+    return f"{_signed(gap, part.change)}{within}"
+
+
+def gap_table(why: Why, gap: Gap) -> Table:
+    """Returns the parts of a gap, with both contenders' amounts and the differences."""
     own, other = printable(why.contender), printable(why.baseline)
     rows = [_row(gap, part, part.name) for part in gap.parts[:-1]]
-    rows.append(_row(gap, gap.unexplained, _NOT_DIVIDED if gap.unmeasured else UNEXPLAINED))
+    rows.append(_row(gap, gap.unexplained, part_name(gap, gap.unexplained)))
     rows.append(_row(gap, gap.whole, "total" if gap.of == "time" else "peak"))
     if gap.waiting is not None and (gap.waiting.own or gap.waiting.other):
         rows.append(_row(gap, gap.waiting, f"not CPU time: {gap.waiting.name}"))

@@ -171,6 +171,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
     "matrix": {"ground", "binary", "allocators", "doctor", "run"},
     "report": {"ground", "compare", "profile", "findings", "why"},
+    "page": {"ground", "compare", "profile", "findings", "why", "report"},
     "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "matrix", "report"},
     "cli": {
         "ground",
@@ -183,6 +184,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
         "run",
         "matrix",
         "report",
+        "page",
         "bench",
     },
 }

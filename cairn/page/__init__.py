@@ -1,0 +1,1 @@
+"""Pages: a report as one HTML file that needs no network, with drawings, tables and raw data."""

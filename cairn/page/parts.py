@@ -1,0 +1,242 @@
+"""The parts of a page, as frozen values. The templates draw them and add no text of their own.
+
+Places in a drawing are percentages of its width or height, so that a drawing fits every screen
+without a script. Each mark also has the number that it stands for, which the template writes beside
+it as `data-value`, `data-low` and `data-high`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from cairn.report.tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A labelled place on an axis."""
+
+    at: float
+    text: str
+    is_minor: bool = False
+    """Whether a narrow screen may leave out the label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The ticks of an axis, its title, and the place of the reference line if there is one."""
+
+    ticks: tuple[Tick, ...]
+    title: str
+    reference: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A number as a dot."""
+
+    at: float
+    value: float
+    kind: Literal["run", "estimate", "median"]
+    height: float = 15
+    """The distance from the upper edge of the track, in pixels."""
+    is_beyond: bool = False
+    """Whether the number lies beyond the end of the axis. The dot is then at this end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """An interval as a line."""
+
+    at_low: float
+    at_high: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A number as a bar from one place to another."""
+
+    at: float
+    width: float
+    value: float
+    kind: str
+    """The word that chooses its colour and pattern in the style sheet."""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One row of a drawing: a name, marks on an axis, and the number as text."""
+
+    name: str
+    says: str = ""
+    good: bool | None = None
+    is_proven: bool = True
+    """Whether the estimate is drawn as a filled dot."""
+    dots: tuple[Dot, ...] = ()
+    reach: Reach | None = None
+    bars: tuple[Rectangle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tracks:
+    """A drawing with a row for each contender, program or part."""
+
+    kind: ClassVar[str] = "tracks"
+    of: str
+    """What the marks are, for tests: "runs", "paired", "means", "ratios", "parts" and so on."""
+    title: str
+    says: str
+    axis: Axis
+    tracks: tuple[Track, ...]
+    table: Table | None = None
+    """The same numbers as a table."""
+    metric: str = ""
+    workload: int = 0
+    contender: str = ""
+
+
+Side = Literal["right", "left", "above", "below"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanePoint:
+    """A contender in the plane of time and memory."""
+
+    key: str
+    """The letter inside the point."""
+    name: str
+    across: float
+    down: float
+    time: float
+    memory: float
+    time_reach: Reach | None
+    memory_reach: Reach | None
+    is_beaten: bool = False
+    label: Side = "right"
+    """The side on which the name stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeMemoryPlane:
+    """The plane of time and memory. The best corner is at the lower left."""
+
+    kind: ClassVar[str] = "plane"
+    title: str
+    says: str
+    across: Axis
+    up: Axis
+    """Places are measured from the upper edge."""
+    points: tuple[PlanePoint, ...]
+    front: str
+    """The line that joins the contenders of the front, as points of a polyline; may be empty."""
+    table: Table
+    workload: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A line through numbers over time, as points of a polyline, and its highest number."""
+
+    name: str
+    points: str
+    style: str
+    values: tuple[float, ...] = ()
+    band: str = ""
+    """The polygon of its interval; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Numbers over time."""
+
+    kind: ClassVar[str] = "curves"
+    title: str
+    says: str
+    across: Axis
+    up: Axis
+    curves: tuple[Curve, ...]
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """Sentences: as paragraphs, as a list, or as warnings."""
+
+    kind: ClassVar[str] = "sentences"
+    texts: tuple[str, ...]
+    style: Literal["lead", "plain", "list", "notes"] = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table, with a caption for readers who cannot see where it stands."""
+
+    kind: ClassVar[str] = "sheet"
+    table: Table
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Raw data inside the page, as a link that saves it as a file."""
+
+    kind: ClassVar[str] = "download"
+    name: str
+    link: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A command to copy."""
+
+    kind: ClassVar[str] = "code"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Drawings that stand side by side where there is room."""
+
+    kind: ClassVar[str] = "beside"
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Items behind a title that opens them."""
+
+    kind: ClassVar[str] = "fold"
+    title: str
+    items: tuple[Item, ...]
+    is_open: bool = False
+
+
+Item = Tracks | TimeMemoryPlane | Curves | Sentences | Sheet | Download | Code | Beside | Fold
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A section of a page with a heading."""
+
+    key: str
+    """The name of its anchor; letters, digits and dashes only."""
+    title: str
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole page. Its first screen has the answer, and the topics follow."""
+
+    title: str
+    origin: str
+    """The command, the date and the run."""
+    answer: tuple[Item, ...]
+    topics: tuple[Topic, ...]
+    facts: tuple[tuple[str, str], ...] = field(default=())
+    """Names and texts below the answer, such as the aim and the limits."""

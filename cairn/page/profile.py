@@ -1,0 +1,279 @@
+"""The page of a profile: where time and memory go, and every table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from cairn.findings import find
+from cairn.page import scale
+from cairn.page.parts import (
+    Code,
+    Curve,
+    Curves,
+    Fold,
+    Item,
+    Page,
+    Rectangle,
+    Sentences,
+    Sheet,
+    Topic,
+    Track,
+    Tracks,
+)
+from cairn.page.render import download, html
+from cairn.profile.cpu_share import CpuShare, cpu_share
+from cairn.profile.hot_functions import SHOWN, hot_functions
+from cairn.profile.tables import kernel_lines
+from cairn.profile.tally import Moment, Profile
+from cairn.report import profile, profile_export, profile_tables
+from cairn.report.formatting import NOT_MEASURED, command, printable
+from cairn.report.layout_table import TITLE as LAYOUT
+from cairn.report.prediction import sentences
+from cairn.report.profile_answer import because, memory, no_finding, shares
+from cairn.report.profile_gaps import gaps
+from cairn.report.profile_notes import notes
+from cairn.report.profile_numbers import about
+from cairn.report.tables import Table
+from cairn.why.prediction import Prediction
+
+_TOPICS = (
+    ("time", "Where time goes", ("CPU time", "functions in its code")),
+    (
+        "operations",
+        "Operations",
+        ("counted", "timed", "counted, in user mode", "by size and phase"),
+    ),
+    ("kernel", "System calls", ("system calls",)),
+    ("locks", "Locks", ("locks", "locks by name")),
+    ("memory", "Memory", ("memory, one process", "memory, all processes", "blocks", "over time")),
+    ("layout", "Layout", (LAYOUT,)),
+)
+"""The sections: the anchor, the heading, and the titles of their tables."""
+
+
+def page(
+    found: Profile,
+    *,
+    allocator: str | None,
+    others: Sequence[Prediction] = (),
+    made_by: str = "",
+) -> str:
+    """Returns the page. The arguments are those of `report.profile.render`.
+
+    made_by: the command that made the profile, as a line for a shell.
+    """
+    name = profile.allocator_of(found, allocator)
+    raised = find(found)
+    answer: list[Item] = []
+    share, *warnings = map(printable, shares(found))
+    answer += [Sentences((share,), "lead"), *_notes(warnings)]
+    told = (*memory(found), *(sentences(others)))
+    if not raised and (negative := no_finding(found)):
+        told = (*told, negative)
+    answer.append(Sentences(tuple(map(printable, told))))
+    if raised:
+        answer.append(Sentences(tuple(printable(because(one)) for one in raised), "list"))
+    answer += _notes([f"▲ {printable(one)}" for one in gaps(found)])
+    command_made = made_by or f"cairn profile -- {profile.program_of(found)}"
+    title = f"{command(profile.program_of(found))} with {printable(name)}"
+    return html(
+        Page(
+            title=title,
+            origin=" · ".join(("cairn profile", *profile.title_parts(found, allocator))),
+            answer=tuple(answer),
+            topics=(*_topics(found), *_sources(found, command_made)),
+        )
+    )
+
+
+def _notes(texts: Sequence[str]) -> list[Item]:
+    return [Sentences(tuple(texts), "notes")] if texts else []
+
+
+def _topics(found: Profile) -> Iterator[Topic]:
+    drawn: dict[str, tuple[Item | None, ...]] = {
+        "time": (_where(found), _functions(found)),
+        "kernel": (_kernel(found),),
+        "memory": (_curves(found),),
+    }
+    tables = {table.heads[0]: table for table in profile_tables.tables(found, full=True)}
+    for key, heading, titles in _TOPICS:
+        items = [one for one in drawn.get(key, ()) if one is not None]
+        behind = [one.table for one in items if isinstance(one, Tracks | Curves)]
+        for title in titles:
+            table = tables.pop(title, None)
+            if table is None or table in behind:
+                continue
+            sheet = Sheet(table, title)
+            items.append(Fold(title, (sheet,)) if len(table.rows) > 12 else sheet)
+        if items:
+            yield Topic(key, heading, tuple(items))
+    rest = tuple(Sheet(table, title) for title, table in tables.items())
+    if rest:
+        yield Topic("more", "More tables", rest)
+
+
+def _table(found: Profile, title: str) -> Table | None:
+    tables = profile_tables.tables(found, full=True)
+    return next((one for one in tables if one.heads[0] == title), None)
+
+
+def _where(found: Profile) -> Tracks | None:
+    """Returns one bar of all CPU time: the allocator's parts, and the program."""
+    share = cpu_share(found)
+    if share.share is None:
+        return None
+    parts = list(_parts(share))
+    inside = sum(part for _, _, part in parts)
+    parts.append(("the program itself", "program", max(0.0, 1.0 - inside)))
+    axis = scale.Scale(0.0, 1.0)
+    bars, at = [], 0.0
+    tracks = []
+    for name, kind, part in parts:
+        end = min(1.0, at + part)
+        bar = Rectangle(axis.at(at), round(axis.at(end) - axis.at(at), 2), part, kind, name)
+        bars.append(bar)
+        tracks.append(Track(name, f"{100 * part:.1f} %", bars=(bar,)))
+        at = end
+    return Tracks(
+        of="shares",
+        title="Where CPU time goes",
+        says=f"The allocator takes {about(share.share)}. Each bar begins where the one above ends.",
+        axis=scale.axis(scale.Scale(0.0, 1.0), "share of CPU time", "share"),
+        tracks=tuple(tracks),
+        table=_table(found, "CPU time"),
+    )
+
+
+def _parts(share: CpuShare) -> Iterator[tuple[str, str, float]]:
+    if share.scope == "timers":
+        yield "the allocator", "own", share.own
+    else:
+        yield "the allocator's code", "own", share.own
+        yield "its system calls", "calls", share.calls
+        if share.interrupts is None:
+            yield "page faults and interrupts in it", "faults", share.faults
+        else:
+            yield "page faults in it", "faults", share.faults
+            yield "interrupts in it", "interrupts", share.interrupts
+    if share.unknown:
+        yield "not known whose", "rest", share.unknown
+
+
+def _functions(found: Profile) -> Tracks | None:
+    hot = hot_functions(found)[: 2 * SHOWN]
+    if not hot:
+        return None
+    axis = scale.from_zero([one.share.interval.high for one in hot])
+    tracks = tuple(
+        Track(
+            name=printable(f"{one.name} in {one.library}"),
+            says=about(one.share),
+            bars=(_bar(axis, one.share.value, "share"),),
+            reach=axis.reach(one.share.interval.low, one.share.interval.high),
+        )
+        for one in hot
+    )
+    return Tracks(
+        of="functions", title="The dearest functions in its code",
+        says="A bar is a function's share of CPU time, and the line is its 95 % interval.",
+        axis=scale.axis(axis, "share of CPU time", "share"), tracks=tracks,
+        table=_table(found, "functions in its code"),
+    )  # fmt: skip
+
+
+def _bar(axis: scale.Scale, value: float, kind: str) -> Rectangle:
+    low, high = axis.at(0.0), axis.at(value)
+    return Rectangle(low, round(max(0.2, high - low), 2), value, kind)
+
+
+def _kernel(found: Profile) -> Tracks | None:
+    timed = [(one, one.total_ns) for one in kernel_lines(found) if one.total_ns is not None]
+    if not timed:
+        return None
+    axis = scale.from_zero([ns for _, ns in timed])
+    tracks = tuple(
+        Track(name=one.name, says=profile_tables.call_text(one), bars=(_bar(axis, ns, "calls"),))
+        for one, ns in timed
+    )
+    return Tracks(
+        of="calls", title="Time in system calls of the allocator",
+        says="A bar is the total time of one kind of call.",
+        axis=scale.axis(axis, "total time", "ns"), tracks=tracks,
+        table=_table(found, "system calls"),
+    )  # fmt: skip
+
+
+_CURVES = (("live", "live_bytes"), ("held", "held_bytes"), ("resident", "resident_bytes"))
+
+
+def _curves(found: Profile) -> Curves | None:
+    """Returns live, held and resident memory over time; None with less than two moments."""
+    moments = found.moments
+    table = _table(found, "over time")
+    if len(moments) < 2 or table is None:
+        return None
+    across = scale.from_zero([float(one.ns) for one in moments])
+    values = [
+        float(value)
+        for one in moments
+        for _, key in _CURVES
+        if (value := getattr(one, key)) is not None
+    ]
+    up = scale.from_zero(values)
+    curves = []
+    for name, key in _CURVES:
+        points = [(one.ns, value) for one in moments if (value := getattr(one, key)) is not None]
+        if len(points) < 2:
+            continue
+        curves.append(
+            Curve(
+                name=name,
+                points=" ".join(
+                    f"{across.at(ns)},{round(100 - up.at(value), 2)}" for ns, value in points
+                ),
+                style=name,
+                values=tuple(float(value) for _, value in points),
+                band=_band(across, up, moments) if name == "live" else "",
+            )
+        )
+    up_axis = scale.axis(up, "memory", "bytes")
+    ticks = tuple(replace(one, at=round(100 - one.at, 2)) for one in up_axis.ticks)
+    lacking = [name for name, _ in _CURVES if name not in [one.name for one in curves]]
+    missing = f" {', '.join(lacking).capitalize()}: {NOT_MEASURED}." if lacking else ""
+    return Curves(
+        title="Memory over time",
+        says="Live: bytes requested and not freed. Held: bytes that the allocator has from the "
+        f"kernel. Resident: pages in physical memory.{missing}",
+        across=scale.axis(across, "time since the start", "ns"),
+        up=replace(up_axis, ticks=ticks),
+        curves=tuple(curves),
+        table=table,
+    )
+
+
+def _band(across: scale.Scale, up: scale.Scale, moments: Sequence[Moment]) -> str:
+    """Returns the polygon of two standard errors around the live bytes; empty if they are exact."""
+    if not any(one.live_error_bytes for one in moments):
+        return ""
+    upper, lower = [], []
+    for one in moments:
+        error = 2 * one.live_error_bytes
+        at = across.at(one.ns)
+        upper.append(f"{at},{round(100 - up.at(one.live_bytes + error), 2)}")
+        lower.append(f"{at},{round(100 - up.at(max(0, one.live_bytes - error)), 2)}")
+    return " ".join([*upper, *reversed(lower)])
+
+
+def _sources(found: Profile, made_by: str) -> Iterator[Topic]:
+    told = tuple(printable(note) for note in notes(found))
+    if told:
+        yield Topic("measured", "How it was measured", (Sentences(told, "list"),))
+    csv = download("cairn-profile", profile_export.rows(found), "has a line for each table's row.")
+    yield Topic("data", "Raw data", (csv,))
+    yield Topic(
+        "command",
+        "The command",
+        (Sentences(("This command made the profile.",)), Code(printable(made_by))),
+    )

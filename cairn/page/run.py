@@ -1,0 +1,183 @@
+"""The page of a stored run, of whatever kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from cairn.compare import ranking as ranks
+from cairn.compare import standings as places
+from cairn.model import Comparison, Run
+from cairn.page import comparison, suite
+from cairn.page.comparison import sentences_of, sheets_of
+from cairn.page.parts import Code, Fold, Item, Page, Sentences, Sheet, Topic
+from cairn.page.render import download, html
+from cairn.report import (
+    instructions,
+    matrix_board,
+    matrix_export,
+    origin,
+    remake,
+    run_csv,
+    why,
+)
+from cairn.report import standings as boards
+from cairn.report.formatting import command, printable
+from cairn.report.matrix_board import MatrixReport
+from cairn.report.run import Measured, explained, own_matrices, plan_report, special_board
+from cairn.report.standings import Board, with_notes
+from cairn.why.gap import Why
+
+_WHYS_OPEN = 4
+"""With at most this many pairs, their gaps stand in the page; more are folded away."""
+
+
+def of_run(measured: Measured, found: Sequence[Comparison]) -> str:
+    """Returns the page. `found` is the result of `report.run.comparisons`."""
+    run = measured.run
+    if run.settings.instructions:
+        board = replace(instructions.board(run, measured.samples), title=instructions.TITLE)
+        return _board_page(measured, board, ())
+    match measured.kind:
+        case "matrix":
+            return of_plan([measured])
+        case "standings":
+            ranked = places.standings(run, measured.samples)
+            board = boards.standings(run, ranked, stopped=measured.stopped)
+            topics = tuple(suite.standings(ranked, with_notes(board, run.notes)))
+            return _board_page(measured, board, (*topics, *_whys(measured)))
+        case "scenarios":
+            ranking = ranks.ranking(run, measured.samples)
+            matrices = own_matrices(measured)
+            board = boards.scenarios(run, ranking, matrices=matrices, stopped=measured.stopped)
+            topics = tuple(suite.scenarios(ranking, with_notes(board, run.notes)))
+            return _board_page(measured, board, topics)
+    whys = explained(measured)
+    special = special_board(measured, whys)
+    if special is not None:
+        tables = Topic("numbers", "The numbers", tuple(sheets_of(special)))
+        gaps = _whys(measured) if measured.kind != "calibration" else ()
+        return _board_page(measured, special, (tables, *gaps))
+    topics = tuple(comparison.topics(run, measured.samples, found, whys))
+    return html(
+        Page(
+            title=_title(run, len(run.competing)),
+            origin=_origin(run, "cairn compare"),
+            answer=comparison.answer(run, found),
+            facts=comparison.facts(run, found),
+            topics=(*topics, *_sources(measured)),
+        )
+    )
+
+
+def _title(run: Run, contenders: int) -> str:
+    names = [command(workload.name) for workload in run.settings.workloads]
+    what = names[0] if len(names) == 1 else f"{len(names)} programs"
+    return f"{what} under {contenders} allocator{'s' * (contenders != 1)}"
+
+
+def _origin(run: Run, made_by: str) -> str:
+    return f"{made_by} · {date(run.created_at)} · run {run.id}"
+
+
+def date(seconds: float) -> str:
+    """Returns a time since the epoch as a date in UTC: "24 November 2026, 12:05 UTC"."""
+    at = datetime.fromtimestamp(seconds, UTC)
+    return f"{at.day} {at:%B %Y, %H:%M} UTC"
+
+
+def _board_page(measured: Measured, board: Board, topics: Sequence[Topic]) -> str:
+    run = measured.run
+    shown = tuple(topics) or (Topic("numbers", "The numbers", tuple(sheets_of(board))),)
+    made_by = f"cairn bench {measured.bench}" if measured.bench else "cairn bench"
+    if len(run.settings.workloads) > 3 and run.experiment is None:
+        made_by = "cairn bench"
+    return html(
+        Page(
+            title=board.title,
+            origin=_origin(run, command(made_by)),
+            answer=tuple(sentences_of(board, "lead")),
+            topics=(*shown, *_sources(measured)),
+        )
+    )
+
+
+def _whys(measured: Measured) -> Iterator[Topic]:
+    """Yields the gaps of a run with --why, folded if there are many."""
+    whys = explained(measured)
+    if not whys:
+        return
+    run = measured.run
+    counted = why.summary(run, whys, measured.name)
+    items: list[Item] = [Sentences(counted.says[:1])]
+    for place, workload in enumerate(run.settings.workloads):
+        its = [one for one in whys if one.workload == place]
+        gaps = _gaps_of(run, its)
+        if gaps:
+            items.append(Fold(command(workload.name), gaps, is_open=len(whys) <= _WHYS_OPEN))
+    yield Topic("why", "Why they differ", tuple(items))
+
+
+def _gaps_of(run: Run, whys: Sequence[Why]) -> tuple[Item, ...]:
+    return tuple(comparison.gaps(run, whys, titled=False))
+
+
+def of_plan(measured: Sequence[Measured], report: MatrixReport | None = None) -> str:
+    """Returns the page of one or more runs of a plan.
+
+    report: the report to show; None for that of all programs, divided by the baseline.
+    """
+    made = report or plan_report(measured)
+    board = matrix_board.board(made, full=True)
+    run = made.run
+    topics = tuple(suite.plan(made, with_notes(board, made.notes)))
+    csv = download(
+        f"cairn-{run.id}", matrix_export.as_csv(made), "has a line for each program, contender and "
+        "measure, with the interval.",
+    )  # fmt: skip
+    merged = Topic("data", "Raw data", (csv,))
+    return html(
+        Page(
+            title=board.title,
+            origin=_origin(run, "cairn matrix report"),
+            answer=tuple(sentences_of(board, "lead")),
+            topics=(*topics, *_sources(measured[-1], merged)),
+        )
+    )
+
+
+def _sources(measured: Measured, data: Topic | None = None) -> Iterator[Topic]:
+    """Yields the machine, the plan, the proof of load, the raw data and the command."""
+    run = measured.run
+    yield Topic(
+        "machine",
+        "Machine and plan",
+        (
+            Sheet(origin.machine(run), "Machine"),
+            Sheet(origin.plan(run), "Plan"),
+            Sheet(origin.contenders(run), "Contenders"),
+        ),
+    )
+    yield Topic(
+        "loaded",
+        "Proof of load",
+        (
+            Sentences(("In each process, the witness reported which library owned malloc.",)),
+            Sheet(origin.proof(run, measured.samples), "Proof of load"),
+        ),
+    )
+    csv = download(
+        f"cairn-{run.id}-runs", run_csv.render(run, measured.samples), "has a line for each run."
+    )
+    if data is not None:
+        yield replace(data, items=(*data.items, csv))
+    else:
+        yield Topic("data", "Raw data", (csv,))
+    again = remake.command(run, measured.bench)
+    yield Topic(
+        "command",
+        "The command",
+        (Sentences(("This command measures the run again, with the same seed.",)),
+         Code(printable(again))),
+    )  # fmt: skip
