@@ -103,7 +103,7 @@ def _proof(
             first += _drawn(run, comparison, metric, numbers, place)
     others: list[Item] = []
     for metric in comparison.metrics:
-        if metric not in judged:
+        if metric not in judged and tables.is_interesting(metric, comparison):
             others += _drawn(run, comparison, metric, numbers, place)
     return tuple(first), tuple(others)
 

@@ -146,8 +146,9 @@ def _ends(change: Change) -> tuple[float, ...]:
 def _strays(number: int, noun: str) -> str:
     if not number:
         return ""
-    lies = "lies" if number == 1 else "lie"
-    return f" {units.counted(number, noun)} {lies} beyond the end of the axis, as hollow dots."
+    if number == 1:
+        return f" 1 {noun} lies beyond the end of the axis; its dot is hollow."
+    return f" {units.counted(number, noun)} lie beyond the end of the axis; their dots are hollow."
 
 
 def _dots(axis: Scale, values: Sequence[float]) -> tuple[Dot, ...]:
@@ -170,6 +171,8 @@ def ratios(
 ) -> Tracks | None:
     """Returns ratios with their intervals, given as (name, estimate, interval, good, text).
 
+    table: the same numbers; None makes a table of the names and the texts.
+
     None if no ratio is known. `good` is None where nothing is proven.
     """
     known = [(estimate, interval) for _, estimate, interval, _, _ in rows if estimate is not None]
@@ -191,8 +194,16 @@ def ratios(
         )  # fmt: skip
     return Tracks(
         of=of, title=title, says=says, axis=scale.ratio_axis(axis, axis_title),
-        tracks=tuple(tracks), metric=metric, contender=contender, table=table,
+        tracks=tuple(tracks), metric=metric, contender=contender,
+        table=table or _table(rows),
     )  # fmt: skip
+
+
+def _table(
+    rows: Sequence[tuple[str, float | None, Interval | None, bool | None, str]],
+) -> Table:
+    cells = tuple((Cell(printable(name)), Cell(text, good)) for name, _, _, good, text in rows)
+    return Table("", ("", "ratio [95 %]"), cells)
 
 
 def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:

@@ -92,7 +92,7 @@
     }
     const filters = made("div", { class: "filters" });
     if (rows >= 8 && !("texts" in table.dataset)) filters.append(rowFilter(table));
-    if (heads.length >= 6) filters.append(columnFilter(table));
+    if (heads.length >= 6 && table.classList.contains("tight")) filters.append(columnFilter(table));
     if (filters.childNodes.length) table.closest(".scroll").before(filters);
   }
 

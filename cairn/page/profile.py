@@ -22,7 +22,7 @@ from cairn.page.parts import (
     Tracks,
 )
 from cairn.page.render import download, html
-from cairn.profile.cpu_share import CpuShare, cpu_share
+from cairn.profile.cpu_share import cpu_share
 from cairn.profile.hot_functions import SHOWN, hot_functions
 from cairn.profile.tables import kernel_lines
 from cairn.profile.tally import Moment, Profile
@@ -120,45 +120,42 @@ def _table(found: Profile, title: str) -> Table | None:
 
 
 def _where(found: Profile) -> Tracks | None:
-    """Returns one bar of all CPU time: the allocator's parts, and the program."""
-    share = cpu_share(found)
-    if share.share is None:
+    """Returns a bar for each part of the CPU time: the allocator's, and the program's."""
+    share = cpu_share(found).share
+    if share is None:
         return None
-    parts = list(_parts(share))
-    inside = sum(part for _, _, part in parts)
-    parts.append(("the program itself", "program", max(0.0, 1.0 - inside)))
-    axis = scale.Scale(0.0, 1.0)
-    bars, at = [], 0.0
-    tracks = []
-    for name, kind, part in parts:
+    parts = list(profile_tables.cpu_parts(found))
+    inside = sum(part for name, part in parts if name != _UNKNOWN)
+    if inside < share.value - 1e-9:
+        parts.insert(0, ("the allocator", share.value - inside))
+    parts.append(("the program itself", max(0.0, 1.0 - sum(part for _, part in parts))))
+    axis, at, tracks = scale.Scale(0.0, 1.0), 0.0, []
+    for name, part in parts:
         end = min(1.0, at + part)
-        bar = Rectangle(axis.at(at), round(axis.at(end) - axis.at(at), 2), part, kind, name)
-        bars.append(bar)
-        tracks.append(Track(name, f"{100 * part:.1f} %", bars=(bar,)))
+        width = round(axis.at(end) - axis.at(at), 2)
+        bar = Rectangle(axis.at(at), width, part, _KINDS.get(name, "own"))
+        tracks.append(Track(name, profile_tables.cpu_part(found, part), bars=(bar,)))
         at = end
     return Tracks(
         of="shares",
         title="Where CPU time goes",
-        says=f"The allocator takes {about(share.share)}. Each bar begins where the one above ends.",
-        axis=scale.axis(scale.Scale(0.0, 1.0), "share of CPU time", "share"),
+        says=f"The allocator takes {about(share)}. Each bar begins where the one above ends.",
+        axis=scale.axis(axis, "share of CPU time", "share"),
         tracks=tuple(tracks),
         table=_table(found, "CPU time"),
     )
 
 
-def _parts(share: CpuShare) -> Iterator[tuple[str, str, float]]:
-    if share.scope == "timers":
-        yield "the allocator", "own", share.own
-    else:
-        yield "the allocator's code", "own", share.own
-        yield "its system calls", "calls", share.calls
-        if share.interrupts is None:
-            yield "page faults and interrupts in it", "faults", share.faults
-        else:
-            yield "page faults in it", "faults", share.faults
-            yield "interrupts in it", "interrupts", share.interrupts
-    if share.unknown:
-        yield "not known whose", "rest", share.unknown
+_UNKNOWN = "not known whose"
+_KINDS = {
+    "its system calls": "calls",
+    "page faults in it": "faults",
+    "page faults and interrupts in it": "faults",
+    "interrupts in it": "interrupts",
+    "the program itself": "program",
+    _UNKNOWN: "rest",
+}
+"""The colour of each part. The others are the allocator's own time."""
 
 
 def _functions(found: Profile) -> Tracks | None:

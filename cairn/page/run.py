@@ -98,9 +98,16 @@ def _board_page(measured: Measured, board: Board, topics: Sequence[Topic]) -> st
             title=board.title,
             origin=_origin(run, command(made_by)),
             answer=tuple(sentences_of(board, "lead")),
+            facts=_limits(board),
             topics=(*shown, *_sources(measured)),
         )
     )
+
+
+def _limits(board: Board) -> tuple[tuple[str, str], ...]:
+    """Returns what the run cannot show, as the board's footer says it."""
+    heads = [one.partition(": ") for one in board.footer]
+    return tuple(("Not tested", f"{text}.") for head, _, text in heads if head == "not tested")
 
 
 def _whys(measured: Measured) -> Iterator[Topic]:

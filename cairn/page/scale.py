@@ -13,6 +13,8 @@ _EDGE = 4.0
 """The part of the width between an end of the axis and the outermost number, in percent."""
 _TICKS = 5
 """About this many labels stand on an axis."""
+_LABEL = 9.0
+"""The least distance between two labels, in percent of the width."""
 _WIDEST = 12.0
 """From this quotient of the largest and the smallest number on, an axis is logarithmic."""
 _STRAY = 4.0
@@ -117,8 +119,7 @@ def ratio_axis(scale: Scale, title: str) -> Axis:
     """Returns the axis of ratios, with labels such as "−20 %" and "× 3"."""
     if scale.high / scale.low > 1.6:
         inside = [one for one in _RATIOS if scale.low <= one <= scale.high]
-        while len(inside) > _TICKS + 2:
-            inside = [one for place, one in enumerate(inside) if place % 2 == inside.index(1.0) % 2]
+        inside = _apart(scale, inside)
     else:
         step = _step(scale.high - scale.low)
         first = math.ceil((scale.low - 1) / step)
@@ -130,6 +131,15 @@ def ratio_axis(scale: Scale, title: str) -> Axis:
         for place, one in enumerate(inside)
     )
     return Axis(ticks, title, scale.at(1.0))
+
+
+def _apart(scale: Scale, values: Sequence[float]) -> list[float]:
+    """Returns those of the values whose labels do not touch: 1, and then outwards from it."""
+    kept: list[float] = []
+    for one in sorted(values, key=lambda value: abs(math.log(value))):
+        if all(abs(scale.at(one) - scale.at(other)) >= _LABEL for other in kept):
+            kept.append(one)
+    return sorted(kept)
 
 
 def _ticks(scale: Scale, divisor: float, text: Callable[[float], str]) -> tuple[Tick, ...]:

@@ -101,25 +101,34 @@ def _operations(profile: Profile) -> Table:
 
 def _cpu_time(profile: Profile) -> Table:
     """Returns the parts of the allocator's share of CPU time. The first screen has their sum."""
+    rows = [(name, cpu_part(profile, part)) for name, part in cpu_parts(profile)]
+    return _table("CPU time", ("share",), rows)
+
+
+def cpu_parts(profile: Profile) -> tuple[tuple[str, float], ...]:
+    """Returns the parts of the allocator's share of CPU time by name; () if it is not known."""
     found = cpu_share(profile)
     if found.share is None:
-        return _table("CPU time", ("share",), [])
-    ends = found.share.interval
+        return ()
     parts = [("not known whose", found.unknown)] if found.unknown >= _UNKNOWN_LEAST else []
-    if found.scope != "timers":
-        kernel = [("page faults and interrupts in it", found.faults)]
-        if found.interrupts is not None:
-            kernel = [("page faults in it", found.faults), ("interrupts in it", found.interrupts)]
-        parts = [
-            ("the allocator's code", found.own),
-            ("its system calls", found.calls),
-            *kernel,
-            *parts,
-        ]
-    decimals = digits((ends.high - ends.low) / 2)
-    return _table(
-        "CPU time", ("share",), [(name, f"{100 * part:.{decimals}f} %") for name, part in parts]
+    if found.scope == "timers":
+        return tuple(parts)
+    kernel = [("page faults and interrupts in it", found.faults)]
+    if found.interrupts is not None:
+        kernel = [("page faults in it", found.faults), ("interrupts in it", found.interrupts)]
+    return (
+        ("the allocator's code", found.own),
+        ("its system calls", found.calls),
+        *kernel,
+        *parts,
     )
+
+
+def cpu_part(profile: Profile, part: float) -> str:
+    """Returns a share of CPU time with the digits that the interval of the whole share allows."""
+    found = cpu_share(profile).share
+    assert found is not None
+    return _percent_of(part, found)
 
 
 def _functions(profile: Profile) -> Table:

@@ -161,7 +161,7 @@ def tables(run: Run, comparison: Comparison, *, full: bool) -> tuple[Table, ...]
             present := tuple(
                 metric
                 for metric in group
-                if metric.key in measured and _interesting(metric, comparison)
+                if metric.key in measured and is_interesting(metric, comparison)
             )
         )
     ]
@@ -186,7 +186,7 @@ def _against_head(baseline: str) -> str:
     return f"against {text}" if len(text) <= _HEAD_MAX else "change"
 
 
-def _interesting(metric: Metric, comparison: Comparison) -> bool:
+def is_interesting(metric: Metric, comparison: Comparison) -> bool:
     """Returns whether a metric gets a column.
 
     The metrics of lazily freed memory get one only if some run has at least 1 MiB of such memory.
