@@ -403,10 +403,12 @@ def test_golden_of_the_texts_of_a_page(golden: Callable[[str, str], None]) -> No
         page_bytes=4096, virtual=True, transparent_huge_pages="madvise", governor=None, load=0.5,
     )  # fmt: skip
     page = parsed(page_of(replace(measured, run=replace(measured.run, host=host))))
-    lines = []
-    for one in page.first("body").all():
-        if one.name in ("p", "h1", "h2", "figcaption", "summary", "dt", "dd", "code", "li"):
-            lines.append(f"{one.name}: {' '.join(one.text.split())}")
+    names = ("p", "h1", "h2", "figcaption", "summary", "dt", "dd", "code", "li")
+    lines = [
+        f"{one.name}: {' '.join(one.text.split())}"
+        for one in page.first("body").all()
+        if one.name in names
+    ]
     golden("page", "\n".join(lines) + "\n")
 
 
