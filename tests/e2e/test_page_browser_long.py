@@ -182,6 +182,31 @@ def test_marks_are_drawn_where_their_numbers_belong(
         assert low - 1 <= middle <= high + 1
 
 
+BARS = """() => [...document.querySelectorAll('figure[data-of=parts]')].map((figure) =>
+    [...figure.querySelectorAll('rect')].map((bar) => {
+        const box = bar.getBoundingClientRect();
+        return [Number(bar.dataset.value), box.left, box.right];
+    }))"""
+
+
+def test_the_bars_of_a_gap_follow_each_other(
+    browser: sync_api.Browser, files: dict[str, str]
+) -> None:
+    with opened(browser, files["why"]) as page:
+        figures = page.evaluate(BARS)
+    assert len(figures) == 2
+    for bars in figures:
+        values, places, at = [], [], 0.0
+        for value, left, right in bars[:-1]:
+            begin, end = (left, right) if value >= 0 else (right, left)
+            values += [at, at + value]
+            places += [begin, end]
+            at += value
+        # A bar of nothing is drawn with a width that can be seen.
+        assert residual(values, places) < 2.5
+        assert at == pytest.approx(bars[-1][0])
+
+
 def test_the_plane_is_drawn_where_its_numbers_belong(
     browser: sync_api.Browser, files: dict[str, str]
 ) -> None:
