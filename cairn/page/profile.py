@@ -37,6 +37,8 @@ from cairn.report.profile_numbers import about
 from cairn.report.tables import Table
 from cairn.why.prediction import Prediction
 
+_LONG = 12
+"""A table with more rows is folded, unless it is the first of its section."""
 _TOPICS = (
     ("time", "Where time goes", ("CPU time", "functions in its code")),
     (
@@ -46,7 +48,7 @@ _TOPICS = (
     ),
     ("kernel", "System calls", ("system calls",)),
     ("locks", "Locks", ("locks", "locks by name")),
-    ("memory", "Memory", ("memory, one process", "memory, all processes", "blocks", "over time")),
+    ("memory", "Memory", (profile_tables.MEMORY, "memory, all processes", "blocks", "over time")),
     ("layout", "Layout", (LAYOUT,)),
 )
 """The sections: the anchor, the heading, and the titles of their tables."""
@@ -106,7 +108,7 @@ def _topics(found: Profile) -> Iterator[Topic]:
             if table is None or table in behind:
                 continue
             sheet = Sheet(table, title)
-            items.append(Fold(title, (sheet,)) if len(table.rows) > 12 else sheet)
+            items.append(Fold(title, (sheet,)) if items and len(table.rows) > _LONG else sheet)
         if items:
             yield Topic(key, heading, tuple(items))
     rest = tuple(Sheet(table, title) for title, table in tables.items())

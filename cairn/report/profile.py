@@ -10,10 +10,11 @@ from rich.cells import cell_len
 from cairn import units
 from cairn.profile.estimates import cpu_ns
 from cairn.profile.tally import Profile, lasting, one_or_more
+from cairn.report import sparkline
 from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.profile_answer import answer
 from cairn.report.profile_notes import notes, used_libraries
-from cairn.report.profile_tables import tables
+from cairn.report.profile_tables import MEMORY, tables
 from cairn.report.terminal import Screen
 from cairn.report.view import View
 from cairn.why.prediction import Prediction
@@ -41,8 +42,13 @@ def render(
             screen.line()
         for one in group:
             screen.line(one.text, one.style, hanging=one.hanging)
+    lines = sparkline.drawn(profile, view.width)
     for table in tables(profile, full=view.full):
         screen.line()
+        if table.heads[0] == MEMORY and lines:
+            for line in lines:
+                screen.unwrapped(line)
+            screen.line()
         screen.table(table)
     if found.left:
         screen.line()

@@ -36,6 +36,8 @@ from cairn.report.profile_numbers import (
 from cairn.report.standings import UNKNOWN
 from cairn.report.tables import Cell, Table
 
+MEMORY = "memory, one process"
+"""The title of the table of the process with the most live bytes."""
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of the blocks in each of GROUPS."""
 _UNKNOWN_LEAST = 0.005
@@ -313,9 +315,9 @@ def _memory(profile: Profile) -> list[Table]:
     if tally.released.sum():
         totals.append(("freed by another thread", share_of(remote_share(tally))))
     if len(alive) == 1:
-        return [_table("memory, one process", ("",), [*rows, *totals])]
+        return [_table(MEMORY, ("",), [*rows, *totals])]
     return [
-        _table("memory, one process", ("",), rows),
+        _table(MEMORY, ("",), rows),
         _table("memory, all processes", ("",), totals),
     ]
 

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
-from cairn.model import Comparison, Run
-from cairn.report import formatting, plane, tables, verdict, why
+from cairn.model import PEAK, Comparison, Metric, Run
+from cairn.report import formatting, interval_picture, plane, tables, verdict, why
 from cairn.report import standings as boards
 from cairn.report.fit import fit
 from cairn.report.standings import Board
@@ -23,13 +23,33 @@ from cairn.why.gap import Why
 
 
 def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
-    """Returns tables, method, verdict, limits and next command, for each workload."""
+    """Returns verdict, tables, method, limits and next command, for each workload.
+
+    Proven differences are drawn, too, if the report then still fits on the first screen.
+    """
+    if len(comparisons) == 1 and not view.full:
+        for pictures in range(_DRAWN_MOST, 0, -1):
+            text = _rendered(run, comparisons, view, pictures)
+            if len(text.splitlines()) <= FIRST_SCREEN:
+                return text
+    return _rendered(run, comparisons, view, 0)
+
+
+FIRST_SCREEN = 24
+"""The lines of the first screen."""
+_DRAWN_MOST = 2
+"""The most measures whose differences are drawn."""
+
+
+def _rendered(run: Run, comparisons: Sequence[Comparison], view: View, pictures: int) -> str:
     screen = Screen(view)
     for index, comparison in enumerate(comparisons):
         if len(comparisons) > 1:
             title = formatting.command(run.settings.workloads[index].name)
             screen.line(f"\n{title}" if index else title, "bold")
-        _show(screen, run if index == 0 else replace(run, notes=()), comparison, view.full)
+        _show(
+            screen, run if index == 0 else replace(run, notes=()), comparison, view.full, pictures
+        )
         load = run.settings.workloads[index].load
         if load:
             screen.line(f"Load: {formatting.command(load)}", "dim", indent=2, hanging=2)
@@ -113,7 +133,7 @@ def _say(screen: Screen, board: Board) -> None:
         screen.line(sentence, "bold" if place == 0 else "")
 
 
-def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
+def _show(screen: Screen, run: Run, comparison: Comparison, full: bool, pictures: int) -> None:
     """Adds the answer, then its evidence, then the caveats."""
     for sentence in comparison.unsuited:
         screen.line(formatting.printable(sentence), "bold")
@@ -129,6 +149,13 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
     for table in shown:
         screen.table(table)
         screen.line()
+    names = tables.names(run, comparison)
+    for metric in _drawn(comparison)[:pictures]:
+        lines = interval_picture.drawn(comparison, metric, names, screen.width)
+        for line in lines:
+            screen.unwrapped(line)
+        if lines:
+            screen.line()
     footer = tables.footer(comparison) if full else tables.summary_footer(comparison)
     screen.line(footer, "dim", indent=2)
     for line in tables.remarks(run, comparison, full=full):
@@ -138,6 +165,19 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool) -> None:
         for line in plane.drawn(comparison, screen.width):
             screen.unwrapped(line)
         screen.line()
+
+
+def _drawn(comparison: Comparison) -> list[Metric]:
+    """Returns the measures in which a difference is proven: time, CPU time, memory."""
+    return [
+        metric
+        for metric in (comparison.time, comparison.cpu_time, PEAK)
+        if any(
+            formatting.sign(row.changes[metric.key], comparison.rule.margin) in "▼▲"
+            for row in comparison.rows
+            if metric.key in row.changes and not row.failures
+        )
+    ]
 
 
 _BESIDE_LEAST, _BELOW = 34, 4
