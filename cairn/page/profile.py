@@ -267,9 +267,13 @@ def _band(across: scale.Scale, up: scale.Scale, moments: Sequence[Moment]) -> st
 
 def _sources(found: Profile, made_by: str) -> Iterator[Topic]:
     told = tuple(printable(note) for note in notes(found))
-    if told:
-        yield Topic("measured", "How it was measured", (Sentences(told, "list"),))
-    csv = download("cairn-profile", profile_export.rows(found), "has a line for each table's row.")
+    warnings = [one for one in told if one.startswith("▲")]
+    methods = tuple(one for one in told if one not in warnings)
+    items: list[Item] = [*_notes(warnings), *([Sentences(methods, "list")] if methods else [])]
+    if items:
+        yield Topic("measured", "How it was measured", tuple(items))
+    says = "has a line for each row of the tables."
+    csv = download("cairn-profile", profile_export.rows(found), says)
     yield Topic("data", "Raw data", (csv,))
     yield Topic(
         "command",

@@ -19,6 +19,7 @@ _LEAST = 24
 """The least columns of the axis. With fewer there is no picture."""
 _LEAST_SPAN = 0.02
 """The least length of the axis, as a logarithm: differences of 1 % do not fill it."""
+_ROWS_LEAST = 2
 _MARGIN = 2
 """The columns to the left of the names."""
 
@@ -28,10 +29,11 @@ def drawn(
 ) -> list[str]:
     """Returns the lines of the picture, of at most `width` columns.
 
-    names: the printed names by contender. The result is empty if there is no interval or no room.
+    names: the printed names by contender. The result is empty if there is no room, or less than two
+    intervals: a single one says no more as a picture than as numbers.
     """
     rows = [row for row in comparison.rows if not row.failures and _ends(row, metric) is not None]
-    if not rows:
+    if len(rows) < _ROWS_LEAST:
         return []
     widest = max(cell_len(names[row.contender]) for row in rows)
     columns = min(width, _WIDEST) - _MARGIN - widest - 2

@@ -67,11 +67,7 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     The baseline's row has its medians. The other rows have the intervals of their changes, so that
     three measures fit on 80 columns.
     """
-    named = names(run, comparison)
-    short = {
-        name: text if cell_len(text) <= _NAME_MAX else formatting.printable(name)
-        for name, text in named.items()
-    }
+    named, short = names(run, comparison), short_names(run, comparison)
     marked = comparison.judged.chosen
     wanted = (comparison.time, comparison.cpu_time, *_JUDGED)
     measured = [metric for metric in wanted if metric in comparison.metrics]
@@ -132,6 +128,14 @@ def names(run: Run, comparison: Comparison) -> dict[str, str]:
     """Returns the printed name of each contender, by the contender's name."""
     titles = {contender.name: contender.title for contender in run.contenders}
     return {row.contender: name_of(titles[row.contender], row.contender) for row in comparison.rows}
+
+
+def short_names(run: Run, comparison: Comparison) -> dict[str, str]:
+    """Returns the same names, without the versions that would make them long."""
+    return {
+        name: text if cell_len(text) <= _NAME_MAX else formatting.printable(name)
+        for name, text in names(run, comparison).items()
+    }
 
 
 def _built_in(comparison: Comparison) -> set[str]:

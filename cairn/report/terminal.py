@@ -30,13 +30,13 @@ def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
     if len(comparisons) == 1 and not view.full:
         for pictures in range(_DRAWN_MOST, 0, -1):
             text = _rendered(run, comparisons, view, pictures)
-            if len(text.splitlines()) <= FIRST_SCREEN:
+            if len(text.splitlines()) < FIRST_SCREEN:
                 return text
     return _rendered(run, comparisons, view, 0)
 
 
 FIRST_SCREEN = 24
-"""The lines of the first screen."""
+"""The lines of the first screen, of which the shell's prompt takes one."""
 _DRAWN_MOST = 2
 """The most measures whose differences are drawn."""
 
@@ -149,8 +149,9 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool, pictures
     for table in shown:
         screen.table(table)
         screen.line()
-    names = tables.names(run, comparison)
-    for metric in _drawn(comparison)[:pictures]:
+    names = tables.short_names(run, comparison)
+    drawn = [] if comparison.judged.front is not None else _drawn(comparison)[:pictures]
+    for metric in drawn:
         lines = interval_picture.drawn(comparison, metric, names, screen.width)
         for line in lines:
             screen.unwrapped(line)

@@ -58,7 +58,7 @@ def test_a_picture_without_room_is_left_out() -> None:
     assert picture(40) == []
 
 
-def of_two(fast_ms: float, count: int = 1) -> str:
+def of_several(fast_ms: float, count: int = 2) -> str:
     names = [f"fast{number}" for number in range(count)]
     run = a_run(*(Contender(name, "custom", f"{name} 1") for name in ("system", *names)))
     samples: list[Sample] = []
@@ -71,14 +71,15 @@ def of_two(fast_ms: float, count: int = 1) -> str:
 
 
 def test_a_comparison_draws_what_is_proven_if_it_fits_on_the_first_screen() -> None:
-    text = of_two(80.0)
+    text = of_several(80.0)
     assert "wall time compared with system: ● proven" in text
     assert len(text.splitlines()) <= FIRST_SCREEN
-    assert "● proven" not in of_two(80.0, count=14)
+    assert "● proven" not in of_several(80.0, count=14)
+    assert "● proven" not in of_several(80.0, count=1)
 
 
 def test_measures_without_a_proven_difference_are_not_drawn() -> None:
-    text = of_two(100.0)
+    text = of_several(100.0)
     assert "wall time compared" not in text and "peak memory compared" in text
 
 
