@@ -91,8 +91,6 @@ def _board_page(measured: Measured, board: Board, topics: Sequence[Topic]) -> st
     run = measured.run
     shown = tuple(topics) or (Topic("numbers", "The numbers", tuple(sheets_of(board))),)
     made_by = f"cairn bench {measured.bench}" if measured.bench else "cairn bench"
-    if len(run.settings.workloads) > 3 and run.experiment is None:
-        made_by = "cairn bench"
     return html(
         Page(
             title=board.title,

@@ -323,6 +323,17 @@ def test_a_page_is_printed_with_everything_that_is_folded_away(
     assert paper.startswith(b"%PDF") and len(paper) > 20_000
 
 
+@pytest.mark.parametrize("name", ["compare", "why", "plan", "large", "profile"])
+def test_everything_fits_on_paper(
+    browser: sync_api.Browser, files: dict[str, str], name: str
+) -> None:
+    """The width of A4 with margins of 15 mm is 680 pixels."""
+    with opened(browser, files[name], 680) as page:
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 680
+
+
 def test_the_keyboard_reaches_the_answer_and_the_sections(
     browser: sync_api.Browser, files: dict[str, str]
 ) -> None:
