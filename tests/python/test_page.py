@@ -11,6 +11,8 @@ import itertools
 import json
 import math
 import re
+import runpy
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +21,13 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from support import pages
+from support import pages, suites
+from support.comparisons import a_sample
 from support.pages import Element, page_of, parsed
 
 from cairn.cli import cli
+from cairn.cli.measurement import measured
+from cairn.compare import instructions
 from cairn.model import Comparison, Run, Sample, value
 from cairn.page import run as run_pages
 from cairn.page import scale, sorting
@@ -35,7 +40,9 @@ from cairn.report.run import comparisons, rendered
 from cairn.report.tables import Cell, Table
 from cairn.report.verdict import says
 from cairn.report.view import View
+from cairn.run.run_archive import RunArchive
 
+ROOT = Path(__file__).resolve().parents[2]
 RUNS = Path(__file__).parent / "runs"
 MAKERS = {
     "compare": pages.compared_run, "why": pages.explained_run, "suite": pages.suite_run,
@@ -418,3 +425,57 @@ def test_the_limits_and_next_steps_are_those_of_the_terminal() -> None:
     text = text_of(parsed(page_of(measured)))
     assert terminal.not_tested(found) in text
     assert terminal.next_steps(found) in text
+
+
+def counted(contender: str, workload: int, operations: int, instructions_: float) -> Sample:
+    report = suites.reported(50.0, operations=operations)
+    sample = a_sample(1, contender, 10.0)
+    return replace(
+        sample, trial=replace(sample.trial, workload=workload), reported=report,
+        counters={instructions.COUNTER: instructions_},
+    )  # fmt: skip
+
+
+def test_instructions_per_operation_have_a_page_with_their_table() -> None:
+    run = suites.a_suite(("fill",), ("system", "cairn"))
+    workloads = tuple(
+        replace(run.settings.workloads[0], name=f"fill {size}", group="fill")
+        for size in ("100", "200")
+    )
+    settings = replace(run.settings, workloads=workloads, instructions=True)
+    samples = tuple(
+        counted(name, place, 100 + 100 * place, 1000.0 + cost * place)
+        for place in range(2)
+        for name, cost in (("system", 5_000.0), ("cairn", 3_000.0))
+    )
+    measured = run_pages.Measured(replace(run, settings=settings), samples, ("1 round",), "last")
+    page = parsed(page_of(measured))
+    assert "instructions per operation" in page.first("h1").text
+    cells = [cell.text for cell in page.first("section", id="numbers").all("td")]
+    assert cells == ["50.0", "30.0"]
+
+
+def test_all_runs_of_a_folder_are_written_with_a_list(tmp_path: Path) -> None:
+    folder, to = tmp_path / "results", tmp_path / "pages"
+    folder.mkdir()
+    shutil.copy(RUNS / "why.tar.xz", folder)
+    (folder / "broken.tar.xz").write_bytes(b"no run")
+    tool = runpy.run_path(str(ROOT / "tools" / "results_pages.py"))
+    tool["main"](folder, to)
+    assert sorted(one.name for one in to.iterdir()) == ["index.html", "why.html"]
+    first, second = parsed((to / "index.html").read_text(encoding="utf-8")).all("li")
+    assert first.first("a").attributes["href"] == "why.html" and "November 2026" in first.text
+    assert not list(second.all("a")) and "date unknown" in second.text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "results").glob("*.tar.xz")), ids=str)
+def test_each_kept_run_has_a_page(path: Path) -> None:
+    found = measured(RunArchive(path), predicts=False)
+    compared = comparisons(found)
+    page = run_pages.of_run(found, compared)
+    tree = parsed(page)
+    assert len(page) < 4_000_000 and not re.search(r"https?:", page)
+    told = rendered(found, compared, View(width=100_000))
+    lead = next(one for one in tree.all("p") if "lead" in one.classes)
+    assert " ".join(lead.text.replace("\u00a0", " ").split()) in " ".join(told.split())
