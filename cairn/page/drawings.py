@@ -311,6 +311,7 @@ def time_memory_plane(
             PlanePoint(
                 key=key if one.on_front else key.lower(),
                 name=name,
+                short=formatting.shortened(name, _NAME_MOST),
                 across=at,
                 down=down,
                 time=one.time,
@@ -365,6 +366,8 @@ def _beats(one: plane.Point, other: plane.Point) -> bool:
 
 _FIELD = (760.0, 400.0)
 """The size of the plane on a wide screen, in pixels, for which names are placed."""
+_NAME_MOST = 26
+"""The most letters of a name beside its point. The legend has the whole name."""
 _LETTER, _LINE = 6.5, 13.0
 """The width of a letter and the height of a line, in pixels."""
 
@@ -378,7 +381,7 @@ def _labelled(points: Sequence[PlanePoint]) -> tuple[PlanePoint, ...]:
     made = []
     for one in points:
         x, y = _FIELD[0] * one.across / 100, _FIELD[1] * one.down / 100
-        width = _LETTER * len(one.name)
+        width = _LETTER * len(one.short)
         boxes: dict[Side, tuple[float, ...]] = {
             "right": (x + 12, y - _LINE / 2, width, _LINE),
             "left": (x - 12 - width, y - _LINE / 2, width, _LINE),

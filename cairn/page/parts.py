@@ -109,6 +109,8 @@ class PlanePoint:
     key: str
     """The letter inside the point."""
     name: str
+    short: str
+    """The name as it stands beside the point."""
     across: float
     down: float
     time: float
@@ -139,12 +141,11 @@ class TimeMemoryPlane:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line through numbers over time, as points of a polyline, and its highest number."""
+    """A line through numbers over time, as points of a polyline."""
 
     name: str
     points: str
     style: str
-    values: tuple[float, ...] = ()
     band: str = ""
     """The polygon of its interval; may be empty."""
 

@@ -233,7 +233,6 @@ def _curves(found: Profile) -> Curves | None:
                     f"{across.at(ns)},{round(100 - up.at(value), 2)}" for ns, value in points
                 ),
                 style=name,
-                values=tuple(float(value) for _, value in points),
                 band=_band(across, up, moments) if name == "live" else "",
             )
         )

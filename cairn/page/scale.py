@@ -87,6 +87,7 @@ def from_zero(values: Iterable[float]) -> Scale:
 
 
 def _ends(values: Sequence[float], needed: Sequence[float]) -> tuple[float, float]:
+    """Returns the ends of an axis, without the few of `values` that lie far from the others."""
     known = sorted(values)
     if not known:
         return min(needed), max(needed)
@@ -94,11 +95,8 @@ def _ends(values: Sequence[float], needed: Sequence[float]) -> tuple[float, floa
     inner = [*known[cut : len(known) - cut], *needed]
     low, high = min(inner), max(inner)
     room = (_STRAY - 1) / 2 * (high - low)
-    all_low, all_high = min(known[0], *needed, known[0]), max(known[-1], *needed, known[-1])
-    return (
-        all_low if all_low >= low - room else low,
-        all_high if all_high <= high + room else high,
-    )
+    least, most = min(low, known[0]), max(high, known[-1])
+    return least if least >= low - room else low, most if most <= high + room else high
 
 
 def axis(scale: Scale, title: str, unit: str) -> Axis:
@@ -106,6 +104,8 @@ def axis(scale: Scale, title: str, unit: str) -> Axis:
     units_of = {"ns": _TIMES, "bytes": _SIZES}.get(unit)
     if unit == "share":
         return Axis(_ticks(scale, 0.01, lambda n: f"{n:g} %"), title)
+    if unit == "percent":
+        return Axis(_ticks(scale, 1.0, lambda n: f"{n:g} %"), title)
     if units_of is None:
         return Axis(_ticks(scale, 1.0, lambda n: f"{n:,.10g}"), title)
     largest = max(abs(scale.low), abs(scale.high))

@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; apt-get install chromium"),
 ]
 WIDTHS = (360, 800, 1600)
-NAMES = ("compare", "why", "suite", "plan", "profile", "hostile", "list")
+NAMES = ("compare", "long", "why", "suite", "plan", "profile", "hostile", "list")
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +66,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("pages")
     made = {
         "compare": pages.page_of(pages.compared_run()),
+        "long": pages.page_of(pages.long_names_run()),
         "why": pages.page_of(pages.explained_run()),
         "suite": pages.page_of(pages.suite_run()),
         "plan": pages.page_of(pages.plan_run()),

@@ -104,6 +104,22 @@ def compared_run(rounds: int = 12) -> Measured:
     return Measured(run, tuple(of), ("12 rounds",), "last")
 
 
+def long_names_run() -> Measured:
+    """Returns a comparison of contenders with long names, which have intervals."""
+    names = {name: f"{name}-{'long-' * 40}{'x' * 150}" for name in ("quick", "fast", "lean")}
+    known = compared_run()
+    contenders = tuple(
+        replace(one, name=names.get(one.name, one.name), title=f"{one.title} {'y' * 90}")
+        for one in known.run.contenders
+    )
+    samples = tuple(
+        replace(one, trial=replace(one.trial, contender=names.get(one.trial.contender, "system")))
+        for one in known.samples
+        if one.trial.contender != "broken"
+    )
+    return replace(known, run=replace(known.run, contenders=contenders), samples=samples)
+
+
 def explained_run() -> Measured:
     """Returns a comparison with --why."""
     samples = [*trials("system"), *trials("fast", 60.0, 10.0, live_bytes=32 * MIB)]
