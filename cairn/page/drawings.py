@@ -226,6 +226,8 @@ def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:
         change = part.change or 0.0
         is_whole = part is gap.whole
         kind = "total" if is_whole else "rest" if part.name == UNEXPLAINED else _way(change)
+        if not part.shown:
+            kind += " pale"
         reach = None
         if part.interval is not None:
             from_ = 0.0 if is_whole else begin
@@ -244,7 +246,7 @@ def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:
         of="parts",
         title=f"From {base} to {own}: {what}",
         says=f"Each bar begins where the bar above it ends. The last bar is the whole difference. "
-        f"Lines are 95 % intervals; to the left {own} takes less.",
+        f"Lines are 95 % intervals, and pale bars are not proven. To the left {own} takes less.",
         axis=scale.axis(axis, f"difference in {what}", "ns" if gap.of == "time" else "bytes"),
         tracks=tuple(tracks),
         table=why.gap_table(found, gap),

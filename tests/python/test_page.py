@@ -172,6 +172,9 @@ def test_the_parts_of_a_gap_are_those_of_the_json_and_end_at_the_whole() -> None
         gap = why[fall.attributes["data-metric"]]
         changes = [one["change"] for one in gap["parts"] if one["change"] is not None]
         drawn = [float(bar.attributes["data-value"]) for bar in fall.all("rect")]
+        intervals = [one["interval"] for one in (*gap["parts"], gap["whole"])]
+        proven = [one["low"] > 0 or one["high"] < 0 for one in intervals]
+        assert [("pale" not in bar.classes) for bar in fall.all("rect")] == proven
         assert drawn == pytest.approx([*changes, gap["whole"]["change"]])
         assert sum(drawn[:-1]) == pytest.approx(drawn[-1])
         places = [
