@@ -46,6 +46,10 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 	@$(PIP) -r tests/requirements.txt
 	@touch $@
 
+.venv/tested-long: tests/requirements-long.txt .venv/tested
+	@$(PIP) -r tests/requirements-long.txt
+	@touch $@
+
 build/installed: .venv/ready $(NATIVE) $(SOURCE)
 	@echo "building cairn"
 	@rm -rf build/dist
@@ -61,7 +65,7 @@ demo: all ## compare allocators on a real program, in under three minutes
 test: all .venv/tested ## run all tests that end within 15 minutes
 	@PATH="$$PWD/.venv/bin:$$PATH" tests/run
 
-check-long: all .venv/tested ## run the long tests: A/A comparisons, planted differences, make fresh
+check-long: all .venv/tested-long ## run the long tests: A/A comparisons, planted differences, make fresh
 	@PATH="$$PWD/.venv/bin:$$PATH" tests/run --long
 
 fresh: ## test on bare Debian 12 and 13, as root and as a user: RELEASES=13 USERS=user
