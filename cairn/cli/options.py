@@ -197,6 +197,15 @@ def parse_program(text: str) -> NamedProgram:
     return parse_program(text)
 
 
+def parse_every(text: str) -> int:
+    """Parses a number of bytes of which one is sampled: 1 byte to 1 GiB."""
+    every = units.parse_size(text)
+    if not 1 <= every <= 1 << 30:
+        raise ValueError(f"{text!r} is not between 1 byte and 1 GiB")
+    return every
+
+
+EVERY = Parsed("SIZE", parse_every)
 DURATION = Parsed("DURATION", units.parse_duration)
 SOME_TIME = Parsed("DURATION", parse_some_time)
 EVENTS = Parsed("EVENTS", parse_events)

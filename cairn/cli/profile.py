@@ -17,9 +17,20 @@ import rich_click as click
 
 import cairn
 from cairn.cli import options
-from cairn.cli.console import check_out, emit, fail, given, say, stderr, wants_color, width_of
+from cairn.cli.console import (
+    check_out,
+    emit,
+    fail,
+    given,
+    say,
+    stderr,
+    wants_color,
+    was_given,
+    width_of,
+)
 from cairn.cli.root_command import cli
 from cairn.cli.run import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
+from cairn.cli.stack_outputs import StackOutputs
 from cairn.cli.window import Counting, Span
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.report.view import View
@@ -64,6 +75,31 @@ if TYPE_CHECKING:
     "and how soon freed memory is used again. In a sample of the memory (sampled, at most 5 % more "
     "time), or in all of it (exact, which costs half of the live memory and several times the "
     "time).",
+)  # fmt: skip
+@click.option(
+    "--stacks", type=click.Choice(["off", "sampled", "exact"]), default="off", is_flag=False,
+    flag_value="sampled", metavar="[HOW]",
+    help="Say which functions allocate, by the call stacks of a sample of the allocations "
+    "(--stacks or --stacks=sampled), or of all (--stacks=exact: 4 µs for each allocation).",
+)  # fmt: skip
+@click.option(
+    "--stacks-every", "every", type=options.EVERY, metavar="SIZE", default=None,
+    help="Record one call stack for this many allocated bytes. Default: 16 KiB, and more in "
+    "programs that allocate much.",
+)  # fmt: skip
+@click.option(
+    "--tree", "callers", is_flag=True,
+    help="Add the tree of the functions that call the allocator.",
+)  # fmt: skip
+@click.option(
+    "--collapsed", metavar="FILE|-",
+    help="Write the call stacks and their bytes as lines for flame graphs.",
+)  # fmt: skip
+@click.option("--speedscope", metavar="FILE|-", help="Write the call stacks for speedscope.")
+@click.option("--pprof", metavar="FILE|-", help="Write the call stacks for 'go tool pprof'.")
+@click.option(
+    "--flame-graph", metavar="FILE|-",
+    help="Draw the call stacks as an SVG file in which one can zoom and search.",
 )  # fmt: skip
 @click.option(
     "--no-cpu-timers", is_flag=True,
@@ -141,7 +177,10 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
     command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, live: str,
-    layout: str, no_cpu_timers: bool, runs: int | None, counters: tuple[str, ...] | None,
+    layout: str, stacks: str, every: int | None, callers: bool, collapsed: str | None,
+    speedscope: str | None, pprof: str | None, flame_graph: str | None, no_cpu_timers: bool,
+    runs: int | None,
+    counters: tuple[str, ...] | None,
     delay: float | None, duration: float | None, toggle: str | None, load: str | None,
     overhead: bool, instructions: bool, full: bool, as_json: str | None, as_csv: str | None,
     out: Path | None, force: bool, keep: Path | None, read: Path | None, color: str,
@@ -171,18 +210,20 @@ def profile(
             "--while belongs to 'cairn compare'; here, start the server with --signal USR2, and "
             "send USR2 to cairn before and after the load"
         )
+    forms = StackOutputs(callers, collapsed, speedscope, pprof, flame_graph)
     if read is not None:
         if command or keep or delay or duration or toggle:
             raise UsageError(
                 "--read reports a profile that exists; leave out the program, --keep, --delay, "
                 "--duration and --signal"
             )
-        for name in given({"read", "full", "as_json", "as_csv", "out", "force", "color"}):
+        written = {"callers", "collapsed", "speedscope", "pprof", "flame_graph"}
+        for name in given({"read", "full", "as_json", "as_csv", "out", "force", "color"} | written):
             raise UsageError(f"--read reports a profile as it was counted; leave out {name}")
         from cairn.profile.reader import gather
 
-        outs = _Outs(full, as_json, as_csv, out, force, color)
-        outs.report(gather(read), None, sys.stderr if "-" in (as_json, as_csv) else sys.stdout)
+        outs = _Outs(full, as_json, as_csv, out, force, color, forms)
+        outs.report(gather(read), None, sys.stderr if outs.to_stdout else sys.stdout)
         return
     if not command:
         raise UsageError(
@@ -194,6 +235,12 @@ def profile(
         path_instructions.profile(spec, command, runs, as_json, as_csv, force, color)
     if delay is not None and toggle:
         raise UsageError("--delay and --signal both say when to begin; leave out one of them")
+    if stacks == "off" and (forms.wanted or every is not None) and not was_given("stacks"):
+        stacks = "sampled"
+    if stacks != "off" and (delay is not None or duration is not None or toggle):
+        raise UsageError(
+            "--stacks counts the whole run; leave out --delay, --duration and --signal"
+        )
     span = Span(delay, duration, signal.Signals[f"SIG{toggle}"] if toggle else None)
     told = {
         "GAP": str(gap),
@@ -201,8 +248,11 @@ def profile(
         "PATHS": paths,
         "LIVE": live,
         "LAYOUT": layout,
+        "STACKS": stacks,
         "TIMER": "off" if no_cpu_timers else "on",
     }
+    if every is not None:
+        told["STACKS_EVERY"] = str(every)
     if counters:
         told["COUNTERS"] = ",".join(counters)
     if overhead:
@@ -222,7 +272,7 @@ def profile(
     given_input = share_runs.GivenInput.now()
     share_runs.refuse(runs, given_input)
     with failing_as_env():
-        outs = _Outs(full, as_json, as_csv, out, force, color)
+        outs = _Outs(full, as_json, as_csv, out, force, color, forms)
         contender = replace(contender_for(spec, command), probed=True)
         with (
             _raw_files(keep) as folder,
@@ -268,7 +318,7 @@ class _Outs:
 
     def __init__(
         self, full: bool, as_json: str | None, as_csv: str | None, page: Path | None, force: bool,
-        color: str,
+        color: str, forms: StackOutputs,
     ) -> None:  # fmt: skip
         self._full, self._force, self._color = full, force, color
         self._page = page
@@ -277,35 +327,45 @@ class _Outs:
                 f"-o writes a page, and {page} does not end in .html; --json and --csv write the "
                 "other forms"
             )
-        self._json, self._csv = as_json, as_csv
+        self._json, self._csv, self._forms = as_json, as_csv, forms
         if as_json == as_csv == "-":
             raise UsageError(
                 "--json - and --csv - would be mixed on standard output; give one of them a file"
             )
         for out in (_path(as_json), _path(as_csv), page):
             check_out(out, force)
+        forms.check((as_json, as_csv), force)
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether one of the files is standard output."""
+        return "-" in (self._json, self._csv, *self._forms.files)
 
     def report(self, found: Profile, title: str | None, stream: TextIO) -> None:
         """Writes the report in all forms that were asked for. `title` is the allocator's name."""
         from cairn.report import profile, profile_export
 
         others = _predicted(found)
+        stacks = self._forms.stacks(found)
         if self._json:
             text = profile_export.document(
-                found, allocator=title, cairn=cairn.__version__, others=others
+                found, allocator=title, cairn=cairn.__version__, others=others, stacks=stacks
             )
             emit(text, _path(self._json), self._force)
         if self._csv:
-            emit(profile_export.rows(found), _path(self._csv), self._force)
+            emit(profile_export.rows(found, stacks), _path(self._csv), self._force)
         if self._page is not None:
             from cairn.page import profile as pages
 
             made_by = shlex.join(["cairn", *sys.argv[1:]])
             text = pages.page(found, allocator=title, others=others, made_by=made_by)
             emit(text, self._page, self._force)
+        self._forms.write(stacks, profile.program_of(found), self._force)
         colored = wants_color(self._color, stream)
         view = View("text", self._full, colored, width_of(stream))
-        text = profile.render(found, view, allocator=title, others=others)
+        text = profile.render(
+            found, view, allocator=title, others=others, stacks=stacks, tree=self._forms.tree
+        )
         click.echo(text, nl=False, err=stream is sys.stderr, color=True)
 
 

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cairn.binary import elf
+from cairn.profile.demangle import demangled
 from cairn.profile.symbols import FUNCTIONS, TABLE_BYTES, Functions
 
 DEBUG_FOLDER = "/usr/lib/debug/.build-id"
@@ -35,6 +36,8 @@ _BUILD_ID = re.compile("[0-9a-f]{4,128}")
 _NAME_MAX = 120
 """The most characters of a name. Mangled names of templates may have thousands."""
 _NESTED = re.compile(r"_ZN[rVKRO]*")
+_CLONE = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|llvm|clone)(\.\d+)*)+$")
+"""What compilers add to the symbol of a changed copy of a function, or of a part of one."""
 _SIZED = re.compile(r"[1-9][0-9]{0,3}")
 
 
@@ -46,6 +49,7 @@ class _Library:
     tables: list[Functions] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """The addresses at which functions begin, by .eh_frame."""
+    build_id: str = ""
 
 
 class Names:
@@ -64,12 +68,18 @@ class Names:
         if library.image is not None:
             with contextlib.suppress(elf.Damaged):
                 address = library.image.address_of(offset)
-        for table in library.tables:
-            if (found := table.names_at(address)) is not None:
-                return readable(min(found[1], key=_plainness))
-        index = bisect_right(library.starts, address) - 1
-        begin = library.starts[index] if index >= 0 else address
-        return f"{os.path.basename(path)}+{begin:#x}"
+        return readable(_symbol_at(library, path, address))
+
+    def function_at(self, path: str, address: int, build_id: str) -> str:
+        """The name of the function at an address of a file, with its parameters if it is of C++.
+
+        If the file has another build ID by now, the name is "library+address".
+        """
+        library = self._library(path)
+        if build_id and library.build_id not in (build_id, ""):
+            library = _Library()
+        symbol = _CLONE.sub("", _symbol_at(library, path, address).partition("@")[0])
+        return demangled(symbol) or readable(symbol)
 
     def variable(self, path: str, address: int) -> str:
         """The name of the variable at an address of a file, and the offset in it if it is not 0."""
@@ -93,6 +103,7 @@ class Names:
             return library
         try:
             library.image = image = elf.Image(descriptor)
+            library.build_id = image.build_id or ""
             library.tables = [Functions(image, _SYMBOLS, self._kinds)]
             if library.tables[0].is_empty:
                 library.tables = self._separate(image)
@@ -120,6 +131,16 @@ class Names:
             return []
         finally:
             os.close(descriptor)
+
+
+def _symbol_at(library: _Library, path: str, address: int) -> str:
+    """The symbol of a function, or "library+offset"."""
+    for table in library.tables:
+        if (found := table.names_at(address)) is not None:
+            return min(found[1], key=_plainness)
+    index = bisect_right(library.starts, address) - 1
+    begin = library.starts[index] if index >= 0 else address
+    return f"{os.path.basename(path)}+{begin:#x}"
 
 
 def _plainness(name: str) -> tuple[int, int, str]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from cairn.errors import CairnError, UsageError
 from cairn.profile import live, lock_records
+from cairn.profile.call_stacks import StacksFile, stacks_of
 from cairn.profile.layout import of as layout_of
 from cairn.profile.tally import (  # fmt: skip
     ALLOCATING,
@@ -290,12 +291,26 @@ def gather(
     tree = tree or _read_tree(folder)
     clock = tree.clock if tree is not None else None
     largest = found.largest
-    lies, problem = None, None
+    lies, problem, stacks_problem = None, None, None
     try:
         lies = layout_of(folder, largest.pid, largest.begin_ns)
     except CairnError as error:
         problem = str(error)
-    return replace(found, tree=tree, clock=clock, layout=lies, layout_problem=problem)
+    programs = {(one.pid, one.begin_ns): one.program for one in found.processes}
+    stacks: tuple[StacksFile, ...] = ()
+    try:
+        stacks = stacks_of(folder, programs)
+    except CairnError as error:
+        stacks_problem = str(error)
+    return replace(
+        found,
+        tree=tree,
+        clock=clock,
+        layout=lies,
+        layout_problem=problem,
+        stacks=stacks,
+        stacks_problem=stacks_problem,
+    )
 
 
 def _escaped(text: str) -> str:

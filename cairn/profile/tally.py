@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from numpy.typing import NDArray
 
+    from cairn.profile.call_stacks import StacksFile
     from cairn.profile.layout import Layout
 
 ALLOCATING = (
@@ -589,6 +590,10 @@ class Profile:
     layout_problem: str | None = None
     """Why the file of where blocks lie cannot be read, as a sentence; None if there is no reason.
     """
+    stacks: tuple[StacksFile, ...] = ()
+    """The call stacks that allocated, of each process that recorded some."""
+    stacks_problem: str | None = None
+    """Why a file of call stacks cannot be read, as a sentence; None if there is no reason."""
 
     @property
     def missing(self) -> tuple[Missing, ...]:

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from cairn import units
+from cairn.profile.callers import Stack
 from cairn.profile.estimates import cpu_ns
 from cairn.profile.tally import Profile, lasting, one_or_more
 from cairn.report import sparkline
+from cairn.report.callers_table import callers_notes, callers_table, callers_tree
 from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.profile_answer import answer
 from cairn.report.profile_notes import notes, used_libraries
@@ -29,11 +31,14 @@ def render(
     *,
     allocator: str | None = None,
     others: Sequence[Prediction] = (),
+    stacks: Sequence[Stack] = (),
+    tree: bool = False,
 ) -> str:
     """Returns the report as text: the answer, the tables, and the rest of the sentences.
 
     `allocator` is the user's name of the allocator; None takes the name of its file. `others` are
-    the predicted savings of other allocators. Without `view.full`, the notes are only warnings.
+    the predicted savings of other allocators. `stacks` are those that allocated, and `tree` adds
+    the tree of their callers. Without `view.full`, the notes are only warnings.
     """
     screen = Screen(view)
     found = answer(profile, _title(profile, allocator, view.width), view.width, others=others)
@@ -50,6 +55,7 @@ def render(
                 screen.unwrapped(line)
             screen.line()
         screen.table(table)
+    _callers(screen, profile, stacks, view, tree)
     if found.left:
         screen.line()
     for sentence in found.left:
@@ -62,6 +68,22 @@ def render(
     for note in below:
         screen.line(note, "yellow" if note.startswith("▲") else "dim", indent=2)
     return screen.text()
+
+
+def _callers(
+    screen: Screen, profile: Profile, stacks: Sequence[Stack], view: View, tree: bool
+) -> None:
+    """Adds the functions that allocate, if call stacks were recorded."""
+    if stacks:
+        screen.line()
+        screen.table(callers_table(stacks))
+    if tree and stacks:
+        screen.line()
+        screen.line("  share      bytes  callers", "bold")
+        for line in callers_tree(stacks, view.width):
+            screen.line(line)
+    for note in callers_notes(profile.stacks, stacks):
+        screen.line(note, "yellow" if note.startswith("▲") else "dim", indent=2)
 
 
 _MORE = "--full adds times by size, lives of blocks, memory over time, and the methods."

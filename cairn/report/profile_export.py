@@ -8,12 +8,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import StringIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cairn.findings import find
 from cairn.model import SCHEMA
+from cairn.profile.callers import Stack
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import (
     Line,
@@ -57,6 +59,7 @@ from cairn.report.profile_answer import peaks
 from cairn.report.profile_gaps import gaps
 from cairn.report.profile_notes import notes
 from cairn.report.run_csv import inert
+from cairn.report.stack_forms import stack_rows, stacks_document
 from cairn.why.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -66,9 +69,14 @@ _QUANTILES = ("median_ns", "p95_ns", "p99_ns", "p999_ns")
 
 
 def document(
-    profile: Profile, *, allocator: str | None, cairn: str, others: Sequence[Prediction] = ()
+    profile: Profile,
+    *,
+    allocator: str | None,
+    cairn: str,
+    others: Sequence[Prediction] = (),
+    stacks: Sequence[Stack] = (),
 ) -> str:
-    """Returns the whole profile as JSON.
+    """Returns the whole profile as JSON. `stacks` are the call stacks that allocated.
 
     null means not measured. A time below `clock.resolution_ns` means only that the operation took
     less than the resolution.
@@ -147,6 +155,7 @@ def document(
         "memory": peaks(profile),
         "moments": profile.moments,
         "layout": profile.layout,
+        "stacks": stacks_document(profile.stacks, stacks),
         "findings": list(find(profile)),
         "predictions": [msgspec.to_builtins(one) for one in others],
         "cut_short": [process.pid for process in cut_short(profile.processes, profile.missing)],
@@ -283,22 +292,23 @@ _COLUMNS = (
 )
 
 
-def rows(profile: Profile) -> str:
-    """Returns the profile's tables as CSV.
+def rows(profile: Profile, stacks: Sequence[Stack] = ()) -> str:
+    """Returns the profile's tables as CSV. `stacks` are the call stacks that allocated.
 
     The tables are `cpu time`, `functions`, `counted`, `timed`, `paths`, `kernel`, `locks`,
-    `single locks`, `counters` and `where blocks lie`. An empty field was not measured. In `cpu
-    time` and `functions`, `timed` is the number of clock samples. In `locks`, `operations` counts
-    taken locks, `failed` counts refused trylocks, `timed` counts timed critical sections, and times
-    are waiting times. The row `different locks` counts contended locks. In `single locks`, `group`
-    is the kind, `total_ns` the waiting time, and `share` its share of the life times of all
-    threads. In `counters`, `timed` counts the operations whose events were read. The last table
-    alone has `unit`, `value` and the ends of the value's interval.
+    `single locks`, `counters`, `where blocks lie` and `who allocates`. An empty field was not
+    measured. In `cpu time` and `functions`, `timed` is the number of clock samples. In `locks`,
+    `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts timed critical
+    sections, and times are waiting times. The row `different locks` counts contended locks. In
+    `single locks`, `group` is the kind, `total_ns` the waiting time, and `share` its share of the
+    life times of all threads. In `counters`, `timed` counts the operations whose events were read.
+    The last two tables alone have `unit`, `value` and the ends of the value's interval. In `who
+    allocates`, `timed` is the number of recorded stacks.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for row in _rows(profile):
+    for row in chain(_rows(profile), stack_rows(stacks)):
         writer.writerow(
             {name: inert(printable(v) if isinstance(v, str) else v) for name, v in row.items()}
         )

@@ -73,6 +73,8 @@ def notes(profile: Profile) -> Iterator[str]:
         )
     if profile.layout_problem is not None:
         yield f"▲ where blocks lie is not shown: {printable(profile.layout_problem)}"
+    if profile.stacks_problem is not None:
+        yield f"▲ who allocates is not shown: {printable(profile.stacks_problem)}"
     tally, processes = profile.tally, profile.processes
     total = lines(profile)[-1]
     gaps = sorted({process.gap for process in processes})

@@ -45,6 +45,8 @@ void account_take_watched(struct thread_state *me, const void *block)
 {
     me->guard = THREAD_INSIDE;
     me->given = block;
+    if (UNLIKELY(call_stacks_way != CALL_STACKS_OFF))
+        call_stacks_remove(me, block);
     if (UNLIKELY(layout_way != LAYOUT_OFF)) {
         layout_remove(me, block);
         if (!watched_maybe_counted(block))
@@ -288,6 +290,8 @@ bool account_enter_late(const struct thread_state *me, enum profile_function fun
     if (me->guard == THREAD_ENDED && block != NULL &&
         (function == PROFILE_FREE || function == PROFILE_REALLOC))
         live_subtract_late(block);
+    if (me->guard == THREAD_ENDED && block != NULL)
+        call_stacks_remove_late(block);
     return false;
 }
 
@@ -320,6 +324,8 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
             live_add(me, me->given, 0);
         if (layout_way != LAYOUT_OFF && me->given != NULL)
             layout_restore(me, me->given);
+        if (call_stacks_way != CALL_STACKS_OFF && me->given != NULL)
+            call_stacks_restore(me, me->given);
         if ((me->special & THREAD_WATCHED) != 0) /* realloc failed: the old block still lives */
             watched_move(me->given, me->watched, &me->random);
     }
@@ -342,6 +348,8 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
         owners_note(block, (struct owner){.thread = me->number, .group = profile_group(bytes)});
     if (block != NULL && live_counts(function))
         live_add(me, block, bytes);
+    if ((me->special & THREAD_STACK) != 0 && block != NULL)
+        call_stacks_add(me, block, bytes);
     leave(me, timed);
 }
 

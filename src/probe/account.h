@@ -20,6 +20,7 @@
 #define CAIRN_PROBE_ACCOUNT_H
 
 #include "base/cpu.h"
+#include "probe/call_stacks.h"
 #include "probe/handed_out.h"
 #include "probe/live.h"
 #include "probe/session.h"
@@ -86,9 +87,13 @@ static inline __attribute__((always_inline)) bool account_enter(struct thread_st
     if (UNLIKELY(bytes > PROFILE_MEDIUM_MAX)) {
         /* A request of 2^47 bytes or more always fails. It is counted as a call without bytes. */
         account_count(me, function, PROFILE_LARGE, bytes >> 47 == 0 ? bytes : 0);
+        if (UNLIKELY(call_stacks_due(me, bytes >> 47 == 0 ? bytes : 0)))
+            call_stacks_choose(me);
         account_time(me, PROFILE_LARGE);
     } else {
         account_count(me, function, (enum profile_group)(bytes > PROFILE_SMALL_MAX), bytes);
+        if (UNLIKELY(call_stacks_due(me, bytes)))
+            call_stacks_choose(me);
         if (UNLIKELY(--me->until_timed == 0))
             account_time(me, PROFILE_SMALL);
     }

@@ -671,7 +671,7 @@ static struct layout_file *create(void)
     long fd = direct_call(SYS_openat, AT_FDCWD, (long)path, FLAGS, 0600, 0, 0);
     if (direct_failed(fd))
         return NULL;
-    long made = session_reserve((int)fd, sizeof *file);
+    long made = session_reserve((int)fd, 0, sizeof *file);
     if (made == 0)
         made = direct_call(SYS_mmap, 0, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     direct_call3(SYS_close, fd, 0, 0);

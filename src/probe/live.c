@@ -294,6 +294,12 @@ void live_verify(const void *block, size_t usable)
         give_up();
 }
 
+uint64_t live_counted(void)
+{
+    int64_t now = atomic_load_explicit(&total, memory_order_relaxed);
+    return now > 0 ? (uint64_t)now : 0;
+}
+
 struct live live_now(void)
 {
     if (live_way == LIVE_ESTIMATED) {

@@ -88,6 +88,9 @@ void live_subtract_late(const void *block);
  * not read from headers. */
 void live_verify(const void *block, size_t usable);
 
+/* Returns the usable bytes of the live blocks, if they are counted. */
+uint64_t live_counted(void);
+
 /* Returns the bytes that are live now, counted or else estimated. */
 struct live live_now(void);
 

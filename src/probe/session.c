@@ -132,9 +132,9 @@ static long reserve(int fd, uint64_t from, uint64_t to)
     return 0;
 }
 
-long session_reserve(int fd, uint64_t bytes)
+long session_reserve(int fd, uint64_t from, uint64_t to)
 {
-    return reserve(fd, 0, bytes);
+    return reserve(fd, from, to);
 }
 
 /* Makes the file longer by `bytes`, rounded up to OS pages, and maps the new piece. Returns its

@@ -57,8 +57,9 @@ const char *session_library(void);
  * false if the process has no file of its own or the path is too long. */
 bool session_path(char *to, size_t room, const char *ending);
 
-/* Makes a new file `bytes` long and reserves its disk blocks. Returns 0 or -errno. */
-long session_reserve(int fd, uint64_t bytes);
+/* Makes a file `to` bytes long and reserves the disk blocks of its bytes [from, to). They are
+ * zeroes. Returns 0 or -errno. */
+long session_reserve(int fd, uint64_t from, uint64_t to);
 
 /* Returns true if this process has a file to count in. The first call creates the file. Returns
  * false if the probe is off, if libc has not set up the environment yet, or while another call is

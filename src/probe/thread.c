@@ -1,6 +1,7 @@
 #include "probe/thread.h"
 
 #include "base/clock.h"
+#include "probe/call_stacks.h"
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
@@ -103,6 +104,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     if (session.head->dispatch == 0) {
         live_begin();
         layout_begin();
+        call_stacks_begin();
         kernel_calls_begin(me);
         perf_events_begin();
     }
@@ -119,6 +121,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
         live_thread_begin(me);
+        call_stacks_thread_begin(me);
         /* From here on, a signal handler that interrupts this function looks like a function that
          * the allocator called, because every stack pointer is below this frame. Its allocations
          * are not counted, and its return is dispatched. */
@@ -289,6 +292,7 @@ static void begin_anew(struct thread_state *me)
 {
     session_forked();
     layout_forked();
+    call_stacks_forked();
     watched_forked();
     own_stack_forked();
     live_forked(me);

@@ -38,6 +38,26 @@ enum thread_special {
     THREAD_UNSEEN = 8,  /* the probe no longer sees the operation's calls */
     /* the distance of the next block to the last one is noted (layout.h) */
     THREAD_PAIR = 16,
+    /* the call stack of the allocation is recorded (call_stacks.h) */
+    THREAD_STACK = 32,
+};
+
+/* Where a function was left: enough to find its caller (unwind.h). */
+struct unwind_start {
+    uintptr_t instruction;
+    uintptr_t stack; /* stack pointer */
+    uintptr_t frame; /* frame pointer: rbp */
+};
+
+/* A sampled block that realloc may give back (call_stacks.h). */
+struct call_stacks_lost {
+    uintptr_t start; /* 0: none */
+    uint64_t ticks;
+    uint64_t bytes;
+    double chance;
+    uint32_t thread;
+    uint32_t allocations;
+    uint32_t site;
 };
 
 struct thread_state {
@@ -86,6 +106,16 @@ struct thread_state {
     /* 1 + bytes of the last tracked block that was given back; 0: none */
     uint64_t layout_lost;
     uintptr_t layout_lost_block; /* that block */
+
+    int64_t until_stack;       /* bytes until the next sampled call stack */
+    uint64_t next_stack_every; /* mean distance of samples by which it was chosen */
+    uint64_t stack_every;      /* the same for the operation that the thread is in */
+    struct call_stacks_lost stack_lost;
+    /* The allocation that is being recorded: its block, and the place of the call. */
+    uintptr_t stack_block;
+    uint64_t stack_bytes;
+    uint64_t stack_ticks; /* when the recording began */
+    struct unwind_start stack_start;
 
     bool has_timer;        /* the thread has a timer (cpu_timer.h) */
     int timer;             /* the kernel's number of that timer */

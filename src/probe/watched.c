@@ -89,6 +89,23 @@ static void filter_add(uintptr_t block, int change)
     atomic_fetch_add_explicit(slot, (uint8_t)change, memory_order_relaxed);
 }
 
+bool watched_count(const void *block)
+{
+    enum { COUNTED_MOST = 16 };
+    uint8_t now = atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed);
+    if ((now & (WATCHED_MARK - 1)) >= COUNTED_MOST) {
+        watched_mark(block);
+        return false;
+    }
+    filter_add((uintptr_t)block, 1);
+    return true;
+}
+
+void watched_uncount(const void *block)
+{
+    filter_add((uintptr_t)block, -1);
+}
+
 void watched_mark(const void *block)
 {
     _Atomic uint8_t *slot = &watched_filter[watched_slot(block)];

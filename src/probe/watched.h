@@ -60,6 +60,12 @@ static inline bool watched_maybe(const void *block)
 void watched_mark(const void *block);
 void watched_unmark_all(void);
 
+/* Counts a block in its slot of the filter, so that its free takes the slow path although it is not
+ * watched (call_stacks.h). watched_uncount() takes this back. watched_count() returns false if the
+ * slot has no room for it: then the block was marked instead. */
+bool watched_count(const void *block);
+void watched_uncount(const void *block);
+
 /* Returns false if the block is surely not watched, but maybe marked. */
 static inline bool watched_maybe_counted(const void *block)
 {

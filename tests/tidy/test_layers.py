@@ -116,6 +116,8 @@ C_ORDER: dict[str, list[str]] = {
     "probe": [
         *(
             "direct_syscall",
+            "peek",
+            "poisson",
             "futex_lock",
             "next",
             "watched",
@@ -135,6 +137,7 @@ C_ORDER: dict[str, list[str]] = {
             "perf_events",
             "layout",
         ),
+        *("objects", "unwind", "call_stacks"),
         *("kernel_calls", "thread"),
         *("account", "interpose", "operators", "locks", "signals", "sandbox"),
         "interpose_nonallocating",
@@ -194,7 +197,15 @@ PURE = {"compare", "findings", "why", "report", "profile"}
 """Folders that may use no file, clock or process, except for the modules in `READERS`."""
 READERS = {
     f"profile/{name}.py"
-    for name in ("reader", "layout", "window", "spare", "cpu_samples", "kernel_entries")
+    for name in (
+        "reader",
+        "layout",
+        "call_stacks",
+        "window",
+        "spare",
+        "cpu_samples",
+        "kernel_entries",
+    )
 }
 IMPURE_MODULES = {
     "time",

@@ -1,0 +1,244 @@
+"""Reads the call stacks that allocated: the probe's files with the ending `.stacks`.
+
+The probe writes such a file beside its first file of a process, if call stacks are wanted.
+src/record/call_stacks.h is the contract. A file may be damaged or forged, so everything is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cairn.errors import CairnError
+
+SUFFIX = ".stacks"
+MAGIC = b"cairnstk"
+VERSION = 1
+ORDER = 0x01020304
+WAYS = {1: "sampled", 2: "exact"}
+NO_OBJECT, DEEPER, FIRST_OBJECT = 0, 1, 2
+"""Numbers of objects of frames: generated code, the callers that were not recorded, and files."""
+FRAMES_MOST = 128
+TEMPORARY = 8
+"""A temporary block is freed by its thread, which gets at most so many blocks meanwhile."""
+LIVES, LIFE_SHIFT = 16, 4
+PROBLEMS = {
+    1: "the kernel does not let the probe read the stack (process_vm_readv)",
+    2: "call stacks are recorded on x86-64 only",
+}
+_HEAD_BYTES, _CHUNK_BYTES, _CHUNKS = 4096, 32 << 10, 512
+_NODES, _SITES, _OBJECTS = range(3)
+
+Records = NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StacksFile:
+    """The content of one file. Tables are those of src/record/call_stacks.h."""
+
+    pid: int
+    program: str
+    """Path of the program."""
+    way: str
+    """"sampled" or "exact"."""
+    every_first: int
+    """Bytes from one sample to the next on average, at first; 1 if all were recorded."""
+    every: int
+    """The same at the end."""
+    samples: int
+    without_room: int
+    """Samples whose stack found no room in the file."""
+    unread: int
+    """Samples of which the stack could not be read."""
+    unwatched: int
+    """Sampled blocks whose end was not waited for, because the table was full."""
+    problem: str
+    """Why no stacks were recorded; "" if they were."""
+    has_peak: bool
+    nodes: Records
+    sites: Records
+    """`peak` is complete."""
+    paths: tuple[str, ...]
+    """Path of each object."""
+    build_ids: tuple[str, ...]
+    """Build ID of each object in hexadecimal; "" if it has none."""
+
+
+def head_type(order: str) -> np.dtype[np.void]:
+    """Struct call_stacks_head, for byte order "<" or ">"."""
+    u4, u8, f8 = order + "u4", order + "u8", order + "f8"
+    sizes = [f"{name}_bytes" for name in ("head", "node", "site", "object")]
+    numbers = ("ns_begin", "every_first", "every", "samples", "without_room", "unread")
+    moments = ("unwatched", "moment", "peak_moment", "peak_ticks")
+    counts = [f"{name}_count" for name in ("node", "site", "object", "chunk")]
+    return np.dtype(
+        [
+            ("magic", "S8"),
+            *((name, u4) for name in ("order", "version", *sizes, "way", "process")),
+            *((name, u8) for name in (*numbers, *moments)),
+            *((name, f8) for name in ("peak_bytes", "live_bytes", "peak_seen")),
+            *((name, u4) for name in ("is_counted", *counts, "problem")),
+            ("chunk_table", "u1", _CHUNKS),
+        ]
+    )
+
+
+def table_types(order: str) -> tuple[np.dtype[np.void], ...]:
+    """Structs call_stacks_node, call_stacks_site and call_stacks_object."""
+    u4, u8, f4, f8 = (order + kind for kind in ("u4", "u8", "f4", "f8"))
+    total = np.dtype(
+        [(name, f8) for name in ("blocks", "bytes", "blocks_variance", "bytes_variance")]
+    )
+    node = np.dtype([("parent", u4), ("object", u4), ("place", u8)])
+    site = np.dtype(
+        [
+            *((name, u4) for name in ("node", "live_samples")),
+            *((name, u8) for name in ("samples", "changed")),
+            *((name, total) for name in ("allocated", "live", "peak", "temporary")),
+            *((name, f8) for name in ("freed", "freed_elsewhere")),
+            ("lives", f4, LIVES),
+        ]
+    )
+    loaded = np.dtype(
+        [
+            *((name, u8) for name in ("start", "base")),
+            *((name, u4) for name in ("unused", "id_bytes")),
+            ("id", "u1", 32),
+            ("path", "S448"),
+            ("unused_at_end", u8),
+        ]
+    )
+    return node, site, loaded
+
+
+def stacks_of(folder: Path, programs: Mapping[tuple[int, int], str]) -> tuple[StacksFile, ...]:
+    """Returns the stacks of all processes that recorded some.
+
+    `programs` has the program of each process, by its process id and `begin_ns`. Raises CairnError
+    for a damaged file.
+    """
+    found = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        one = _read(path, programs)
+        if one is not None:
+            found.append(one)
+    return tuple(found)
+
+
+def _content(path: Path) -> bytes:
+    most = _HEAD_BYTES + _CHUNKS * _CHUNK_BYTES
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise _damaged(path, "it is not a regular file")
+            return file.read(most)
+    except OSError as error:
+        raise CairnError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _damaged(path: Path, why: str) -> CairnError:
+    return CairnError(f"{path} has no readable call stacks: {why}")
+
+
+def _read(path: Path, programs: Mapping[tuple[int, int], str]) -> StacksFile | None:
+    """Reads a file; None if it has no magic yet, or belongs to no process that is known."""
+    content = _content(path)
+    if not content[: len(MAGIC)].strip(b"\0"):
+        return None
+    if content[: len(MAGIC)] != MAGIC:
+        raise _damaged(path, "its first bytes are not those of such a file")
+    if len(content) < _HEAD_BYTES:
+        raise _damaged(path, "it is cut off")
+    for order in "<>":
+        head: np.void = np.frombuffer(content, head_type(order), 1)[0]
+        if head["order"] == ORDER:
+            break
+    else:
+        raise _damaged(path, "its byte order is unknown")
+    kinds = table_types(order)
+    sizes = [int(head[f"{name}_bytes"]) for name in ("head", "node", "site", "object")]
+    if head["version"] != VERSION or sizes != [
+        head_type(order).itemsize + _padding(order),
+        *(kind.itemsize for kind in kinds),
+    ]:
+        raise _damaged(path, "its probe was built from other sources")
+    program = programs.get((int(head["process"]), int(head["ns_begin"])))
+    if program is None:
+        return None
+    nodes, sites, objects = (_table(path, content, head, table, kinds) for table in range(3))
+    if int(head["way"]) not in WAYS or int(head["problem"]) not in {0, *PROBLEMS}:
+        raise _damaged(path, "its head is damaged")
+    _check(path, nodes, sites, objects)
+    sites = sites.copy()
+    untouched = sites["changed"] <= head["peak_moment"]
+    sites["peak"][untouched] = sites["live"][untouched]
+    return StacksFile(
+        pid=int(head["process"]),
+        program=program,
+        way=WAYS[int(head["way"])],
+        every_first=int(head["every_first"]),
+        every=int(head["every"]),
+        samples=int(head["samples"]),
+        without_room=int(head["without_room"]),
+        unread=int(head["unread"]),
+        unwatched=int(head["unwatched"]),
+        problem=PROBLEMS.get(int(head["problem"]), ""),
+        has_peak=bool(head["peak_ticks"]),
+        nodes=nodes,
+        sites=sites,
+        paths=tuple(os.fsdecode(bytes(one["path"])) for one in objects),
+        build_ids=tuple(bytes(one["id"][: int(one["id_bytes"])]).hex() for one in objects),
+    )
+
+
+def _padding(order: str) -> int:
+    """The bytes that C adds at the end of the head."""
+    return -head_type(order).itemsize % 8
+
+
+def _table(
+    path: Path, content: bytes, head: np.void, table: int, kinds: tuple[np.dtype[np.void], ...]
+) -> Records:
+    """Returns the used entries of a table."""
+    chunk_count = int(head["chunk_count"])
+    names = ("node", "site", "object")
+    count, kind = int(head[f"{names[table]}_count"]), kinds[table]
+    each = _CHUNK_BYTES // kind.itemsize
+    if chunk_count > _CHUNKS:
+        raise _damaged(path, "its head is damaged")
+    found = [
+        np.frombuffer(content, kind, each, _HEAD_BYTES + place * _CHUNK_BYTES)
+        for place in range(chunk_count)
+        if head["chunk_table"][place] == table
+        and len(content) >= _HEAD_BYTES + (place + 1) * _CHUNK_BYTES
+    ]
+    if count > each * len(found):
+        raise _damaged(path, "it is cut off")
+    return np.concatenate([np.zeros(0, kind), *found])[:count]
+
+
+def _check(path: Path, nodes: Records, sites: Records, objects: Records) -> None:
+    """Raises CairnError if a number points nowhere, or a sum is no number."""
+    order = np.arange(1, len(nodes))
+    if (
+        not len(nodes)
+        or not len(sites)
+        or (nodes["parent"][1:] >= order).any()
+        or (nodes["object"] >= FIRST_OBJECT + len(objects)).any()
+        or (sites["node"] >= len(nodes)).any()
+        or (objects["id_bytes"] > 32).any()
+    ):
+        raise _damaged(path, "its tables are damaged")
+    for name in ("allocated", "live", "peak", "temporary"):
+        for part in sites[name].dtype.names or ():
+            if not np.isfinite(sites[name][part]).all():
+                raise _damaged(path, "its sums are damaged")
+    if not (np.isfinite(sites["freed"]).all() and np.isfinite(sites["lives"]).all()):
+        raise _damaged(path, "its sums are damaged")

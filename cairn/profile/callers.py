@@ -1,0 +1,236 @@
+"""Who allocates: the functions and stacks of a profile, with their sums. All data is in memory.
+
+The function that allocates is the first frame that is neither the allocator's nor an operator new.
+A sum over sampled blocks has an interval. Its samples are independent, so the variances of sums
+add. The interval is that of a weighted sum of Poisson numbers (Fay and Feuer 1997), so that it is
+right for few samples, too. It has no width if all were recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cairn.profile.call_stacks import DEEPER, FIRST_OBJECT, LIVES, NO_OBJECT, Records, StacksFile
+
+Name = Callable[[str, int, str], str]
+"""Returns the name of the function at an address of a file with this build ID."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Frame:
+    """A function on a stack."""
+
+    function: str
+    library: str
+    """The path of its file; "" if it has none."""
+
+
+GENERATED = Frame("(generated code)", "")
+CUT = Frame("(further callers)", "")
+UNKNOWN = Frame("(unknown)", "")
+NO_ROOM = Frame("(no room)", "")
+
+_NEW = ("operator new", "_Znwm", "_Znam")
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An estimated number of blocks, and of their bytes, with variances."""
+
+    blocks: float = 0.0
+    bytes: float = 0.0
+    blocks_variance: float = 0.0
+    bytes_variance: float = 0.0
+    heaviest: float = 0.0
+    """The most bytes for which one sampled small block can stand; 0 if all were recorded."""
+
+    def __add__(self, other: Sum) -> Sum:
+        return Sum(
+            self.blocks + other.blocks,
+            self.bytes + other.bytes,
+            self.blocks_variance + other.blocks_variance,
+            self.bytes_variance + other.bytes_variance,
+            max(self.heaviest, other.heaviest),
+        )
+
+    @property
+    def bytes_interval(self) -> tuple[float, float]:
+        """The ends of the 95 % interval of `bytes`."""
+        return interval(self.bytes, self.bytes_variance, self.heaviest)
+
+    @property
+    def blocks_interval(self) -> tuple[float, float]:
+        """The ends of the 95 % interval of `blocks`."""
+        each = self.bytes / self.blocks if self.blocks and self.bytes else 1.0
+        return interval(self.blocks, self.blocks_variance, self.heaviest / each)
+
+
+@dataclass(slots=True)
+class Sums:
+    """The sums of a stack or of a function."""
+
+    samples: int = 0
+    allocated: Sum = field(default_factory=Sum)
+    live: Sum = field(default_factory=Sum)
+    """Blocks that were not freed before the process ended."""
+    peak: Sum = field(default_factory=Sum)
+    """Blocks that were live when their process had the most live bytes."""
+    temporary: Sum = field(default_factory=Sum)
+    freed: float = 0.0
+    freed_elsewhere: float = 0.0
+    """Blocks that another thread freed than the one that got them."""
+    lives: list[float] = field(default_factory=lambda: [0.0] * LIVES)
+
+    def add(self, other: Sums) -> None:
+        """Adds the blocks of another stack."""
+        self.samples += other.samples
+        self.allocated += other.allocated
+        self.live += other.live
+        self.peak += other.peak
+        self.temporary += other.temporary
+        self.freed += other.freed
+        self.freed_elsewhere += other.freed_elsewhere
+        self.lives = [one + more for one, more in zip(self.lives, other.lives, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack that allocated; the outermost frame comes first."""
+
+    frames: tuple[Frame, ...]
+    sums: Sums
+
+    @property
+    def function(self) -> Frame:
+        """The function that allocates."""
+        for frame in reversed(self.frames):
+            if not frame.function.startswith(_NEW):
+                return frame
+        return self.frames[-1]
+
+
+def interval(value: float, variance: float, heaviest: float) -> tuple[float, float]:
+    """The ends of the 95 % interval of an estimated sum of weights.
+
+    `heaviest` is the largest weight that a sample can have. The upper end allows for one sample of
+    this weight that was not drawn. The quantiles are those of Wilson and Hilferty.
+    """
+    if heaviest <= 0:
+        return max(value, 0.0), max(value, 0.0)
+    if value <= 0:
+        return 0.0, -math.log(0.025) * heaviest
+    low = _quantile(value, variance, -_Z) if variance > 0 else value
+    high = _quantile(value + heaviest, variance + heaviest**2, _Z)
+    return max(0.0, min(low, value)), max(value, high)
+
+
+_Z = 1.959963984540054
+
+
+def _quantile(mean: float, variance: float, z: float) -> float:
+    """The quantile at `z` standard deviations of a gamma distribution."""
+    shape = mean * mean / variance
+    return mean * (1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))) ** 3
+
+
+def stacks(files: Sequence[StacksFile], name: Name) -> tuple[Stack, ...]:
+    """The stacks of all processes by their functions, those with the most bytes first."""
+    found: dict[tuple[Frame, ...], Sums] = {}
+    for file in files:
+        frames = [_frame(file, node, name) for node in file.nodes]
+        parents = file.nodes["parent"].tolist()
+        heaviest = float(file.every) if file.way == "sampled" else 0.0
+        for place, site in enumerate(file.sites):
+            if not site["samples"]:
+                continue
+            path = _path(int(site["node"]), frames, parents) if place else (NO_ROOM,)
+            found.setdefault(path or (UNKNOWN,), Sums()).add(_sums(site, heaviest))
+    rows = [Stack(frames, sums) for frames, sums in found.items()]
+    return tuple(sorted(rows, key=lambda one: (-one.sums.allocated.bytes, one.frames)))
+
+
+def functions(found: Iterable[Stack]) -> tuple[tuple[Frame, Sums], ...]:
+    """The functions that allocate, those with the most bytes first."""
+    sums: dict[Frame, Sums] = {}
+    for stack in found:
+        sums.setdefault(stack.function, Sums()).add(stack.sums)
+    return tuple(sorted(sums.items(), key=lambda one: (-one[1].allocated.bytes, one[0])))
+
+
+def total(found: Iterable[Stack]) -> Sums:
+    """The sums over all stacks."""
+    whole = Sums()
+    for stack in found:
+        whole.add(stack.sums)
+    return whole
+
+
+@dataclass(slots=True)
+class Branch:
+    """A function in the tree of callers, with the sums of all stacks that pass it."""
+
+    frame: Frame
+    sums: Sums
+    callees: dict[Frame, Branch] = field(default_factory=dict)
+
+    @property
+    def ordered(self) -> list[Branch]:
+        """The callees, those with the most bytes first."""
+        return sorted(self.callees.values(), key=lambda one: (-one.sums.allocated.bytes, one.frame))
+
+
+def tree(found: Iterable[Stack]) -> Branch:
+    """The tree of callers. The root stands for all stacks."""
+    root = Branch(Frame("", ""), Sums())
+    for stack in found:
+        branch = root
+        branch.sums.add(stack.sums)
+        for frame in stack.frames:
+            branch = branch.callees.setdefault(frame, Branch(frame, Sums()))
+            branch.sums.add(stack.sums)
+    return root
+
+
+def _frame(file: StacksFile, node: np.void, name: Name) -> Frame:
+    number = int(node["object"])
+    if number == NO_OBJECT:
+        return GENERATED
+    if number == DEEPER:
+        return CUT
+    place = number - FIRST_OBJECT
+    path = file.paths[place] or file.program
+    return Frame(name(path, int(node["place"]), file.build_ids[place]), path)
+
+
+def _path(node: int, frames: list[Frame], parents: list[int]) -> tuple[Frame, ...]:
+    """The frames from the outermost one to a node. Nodes come after their parents."""
+    path = []
+    while node:
+        path.append(frames[node])
+        node = parents[node]
+    return tuple(reversed(path))
+
+
+def _sums(site: np.void, heaviest: float) -> Sums:
+    return Sums(
+        samples=int(site["samples"]),
+        allocated=_sum(site["allocated"], heaviest),
+        live=_sum(site["live"], heaviest),
+        peak=_sum(site["peak"], heaviest),
+        temporary=_sum(site["temporary"], heaviest),
+        freed=float(site["freed"]),
+        freed_elsewhere=float(site["freed_elsewhere"]),
+        lives=[float(one) for one in site["lives"]],
+    )
+
+
+def _sum(record: Records, heaviest: float) -> Sum:
+    blocks, size, blocks_variance, bytes_variance = (
+        max(0.0, float(record[name]))
+        for name in ("blocks", "bytes", "blocks_variance", "bytes_variance")
+    )
+    return Sum(blocks, size, blocks_variance, bytes_variance, heaviest)

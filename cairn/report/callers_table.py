@@ -1,0 +1,159 @@
+"""Who allocates: the table of functions, the tree of callers, and what has to be said of them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from cairn import units
+from cairn.profile.call_stacks import FRAMES_MOST, TEMPORARY, StacksFile
+from cairn.profile.callers import Branch, Frame, Stack, Sum, functions, total, tree
+from cairn.profile.demangle import plain, without_arguments
+from cairn.report.formatting import printable, shortened
+from cairn.report.profile_numbers import percent
+from cairn.report.tables import Cell, Table
+
+SHOWN = 10
+"""The functions that the table shows."""
+_NAME_MAX = 40
+Form = Callable[[float], str]
+_SMALLEST = 0.01
+"""The least share of the bytes of a branch that the tree shows."""
+_LINES = 60
+"""The most lines of the tree."""
+
+
+def callers_table(found: Sequence[Stack]) -> Table:
+    """The functions that allocate the most bytes."""
+    whole = total(found).allocated.bytes
+    rows = []
+    shown = functions(found)[:SHOWN]
+    names = Counter(name(frame, _NAME_MAX) for frame, _ in shown)
+    twice = {one for one, count in names.items() if count > 1}
+    for frame, sums in shown:
+        most = sums.allocated
+        share = percent(sums.allocated.bytes / whole) if whole else ""
+        rows.append(
+            (
+                Cell("  " + _told_apart(frame, twice)),
+                Cell(share),
+                Cell(_bytes(most, most)),
+                Cell(_blocks(most, most)),
+                Cell(_bytes(sums.peak, most)),
+                Cell(_bytes(sums.live, most)),
+                Cell(_blocks(sums.temporary, most)),
+            )
+        )
+    heads = ("who allocates", "share", "bytes", "blocks", "at the peak", "at the end", "temporary")
+    return Table("", heads, tuple(rows), optional=(0, 5))
+
+
+def name(frame: Frame, most: int) -> str:
+    """The name of a function for a table."""
+    text = plain(frame.function)
+    if len(text) > most:
+        text = without_arguments(text)
+    return printable(shortened(text, most))
+
+
+def _told_apart(frame: Frame, twice: Collection[str]) -> str:
+    """The name of a function, with its file if another function of the table has the same name."""
+    shown = name(frame, _NAME_MAX)
+    if shown not in twice or not frame.library:
+        return shown
+    return printable(shortened(f"{shown} in {os.path.basename(frame.library)}", _NAME_MAX))
+
+
+def _about(value: float, ends: tuple[float, float], most: float, form: Form) -> str:
+    """A number with half of its interval as a share of it.
+
+    If the interval is longer than twice the number, this is only its upper end. A part is at most
+    the whole, whose upper end is `most`.
+    """
+    half = (ends[1] - ends[0]) / 2
+    if half > value:
+        return f"≤ {form(round(min(ends[1], most)))}"
+    error = "" if half == 0 else f" ±{max(1, round(100 * half / value))} %"
+    return form(round(value)) + error
+
+
+def _bytes(part: Sum, whole: Sum) -> str:
+    return _about(part.bytes, part.bytes_interval, whole.bytes_interval[1], units.size)
+
+
+def _blocks(part: Sum, whole: Sum) -> str:
+    return _about(part.blocks, part.blocks_interval, whole.blocks_interval[1], units.count)
+
+
+def callers_tree(found: Sequence[Stack], width: int) -> list[str]:
+    """The tree of callers in lines of at most `width` columns, without its small branches."""
+    root = tree(found)
+    whole = root.sums.allocated.bytes
+    lines = list(_branches(root, whole, 0, width)) if whole else []
+    if len(lines) > _LINES:
+        left = len(lines) - _LINES
+        lines[_LINES:] = [f"  {units.counted(left, 'line')} left out: --collapsed has all stacks"]
+    return lines
+
+
+def _branches(branch: Branch, whole: float, depth: int, width: int) -> Iterator[str]:
+    """Yields a line for each callee with a large part. A callee without sisters is not indented."""
+    shown = [one for one in branch.ordered if one.sums.allocated.bytes >= _SMALLEST * whole]
+    for one in shown:
+        part = percent(one.sums.allocated.bytes / whole)
+        head = f"  {part:>7}  {units.size(round(one.sums.allocated.bytes)):>9}  {'  ' * depth}"
+        yield head + name(one.frame, max(8, width - len(head)))
+        only = len(one.callees) == 1
+        yield from _branches(one, whole, min(depth + (not only), 20), width)
+
+
+def callers_notes(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[str]:
+    """The sentences below the table: first the warnings, which begin with ▲."""
+    problems = dict.fromkeys(file.problem for file in files if file.problem)
+    notes = [f"▲ No call stacks: {problem}." for problem in problems]
+    samples = sum(file.samples for file in files)
+    unwatched = sum(file.unwatched for file in files)
+    no_room = sum(file.without_room for file in files)
+    unread = sum(file.unread for file in files)
+    if unwatched:
+        blocks = units.counted(unwatched, "recorded block")
+        notes.append(
+            f"▲ The table of live blocks was full: {blocks} {_is(unwatched)} missing at the peak, "
+            "at the end and among the temporary ones."
+        )
+    if no_room:
+        stacks = units.counted(no_room, "allocation")
+        notes.append(
+            f"▲ There was no room for further stacks: {stacks} {_is(no_room)} in the row "
+            "(no room). Use --stacks-every with more bytes."
+        )
+    if unread:
+        stacks = units.counted(unread, "recorded allocation")
+        notes.append(f"▲ The stack of {stacks} could not be read: see the row (unknown).")
+    if not samples:
+        return notes
+    if all(file.way == "exact" for file in files):
+        notes.append("The stacks of all allocations were recorded.")
+    else:
+        first, last = (
+            units.size(pick(getattr(file, key) for file in files))
+            for pick, key in ((min, "every_first"), (max, "every"))
+        )
+        every = first if first == last else f"{first} to {last}"
+        notes.append(
+            f"The stacks of {units.counted(samples, 'allocation')} were recorded, one for {every} "
+            "on average. ± is half of the interval that holds the true value in 95 of 100 cases. "
+            "Where too few were recorded, ≤ is the upper end of this interval."
+        )
+    notes.append(
+        f"Temporary blocks were freed by their thread within its next {TEMPORARY} allocations. "
+        "Blocks at the end were not freed; Cairn does not claim that they are unreachable."
+    )
+    if any(stack.frames[0].function == "(further callers)" for stack in found):
+        notes.append(f"Of deeper stacks, the innermost {FRAMES_MOST} functions were recorded.")
+    return notes
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"

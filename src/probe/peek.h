@@ -1,0 +1,31 @@
+/* peek.h - reads memory of the process that may not be there: a wrong address is an error and not a
+ * crash.
+ *
+ * The kernel copies the bytes (process_vm_readv), some hundred at a time, so that most readings
+ * cost no system call. The bytes are those of the moment of the copy. Bytes in the range that the
+ * caller names as safe are read directly. A struct peek belongs to one thread.
+ */
+#ifndef CAIRN_PROBE_PEEK_H
+#define CAIRN_PROBE_PEEK_H
+
+#include "base/base.h"
+
+enum { PEEK_BYTES = 1024 };
+
+struct peek {
+    uintptr_t safe_start; /* [safe_start, safe_start + safe_bytes) can be read */
+    size_t safe_bytes;
+    uintptr_t start; /* the bytes [start, start + bytes) are in `data` */
+    size_t bytes;
+    unsigned char data[PEEK_BYTES];
+};
+
+/* Copies `bytes` bytes from `from`, at most PEEK_BYTES. Returns false if they cannot be read. */
+bool peek_at(struct peek *peek, uintptr_t from, void *to, size_t bytes);
+
+static inline bool peek_word(struct peek *peek, uintptr_t from, uintptr_t *to)
+{
+    return peek_at(peek, from, to, sizeof *to);
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* call_stacks.h - the file in which the probe records the call stacks that allocate in one process:
+ * the interface between C and Python.
+ *
+ * The file lies beside the probe's file of the process (profile.h), and its name ends in .stacks
+ * instead of .probe. It exists only if call stacks are wanted. The probe maps it and writes to it
+ * while the process runs. cairn/profile/call_stacks.py reads it. Numbers are in the byte order of
+ * the machine. The file is a head of CALL_STACKS_HEAD_BYTES bytes and then `chunk_count` chunks of
+ * CALL_STACKS_CHUNK_BYTES. chunk_table[i] says to which table the chunk i belongs. A table is the
+ * entries of all its chunks, in the order of the chunks. Always:
+ *
+ *     nodes[0] is the root, and nodes[i].parent < i for all others
+ *     sites[0] has the samples whose stacks found no room
+ *     number of used entries  ==  node_count, site_count, object_count
+ *
+ * A stack is a path of nodes. The last node of the path is its innermost frame. A site is a stack
+ * that allocated.
+ *
+ * An allocation of b bytes is sampled with probability p = 1 - exp(-(b + CALL_STACKS_BLOCK_BYTES) /
+ * every), or always. A sum over sampled blocks adds x / p for each block, and its variance is
+ * estimated by the sum of x^2 (1 - p) / p^2 (Horvitz and Thompson). `every` can grow while the
+ * process runs. The sums of live blocks at the peak are those of the moment with the most live
+ * bytes:
+ *
+ *     site.changed <= peak_moment  =>  `peak` of this site was not brought up to date: it equals
+ *                                      `live`
+ *
+ * Every change of the layout needs a new CALL_STACKS_VERSION.
+ */
+#ifndef CAIRN_RECORD_CALL_STACKS_H
+#define CAIRN_RECORD_CALL_STACKS_H
+
+#include "record/profile.h"
+
+#define CALL_STACKS_MAGIC "cairnstk"
+
+enum {
+    CALL_STACKS_VERSION = 1,
+    CALL_STACKS_HEAD_BYTES = 4096,
+    CALL_STACKS_CHUNK_BYTES = 32 << 10,
+    CALL_STACKS_CHUNKS = 512,
+    CALL_STACKS_FRAMES = 128, /* the most frames of a stack */
+    /* Added to the size of each block, so that no block has p = 0. */
+    CALL_STACKS_BLOCK_BYTES = 16,
+    /* A block is temporary if the thread that got it frees it, and gets at most so many other
+     * blocks in between. */
+    CALL_STACKS_TEMPORARY = 8,
+    CALL_STACKS_LIVES = 16,
+    CALL_STACKS_LIFE_SHIFT = 4,
+    CALL_STACKS_ID_BYTES = 32,
+    CALL_STACKS_PATH_BYTES = 448,
+};
+
+enum call_stacks_way {
+    CALL_STACKS_OFF,
+    CALL_STACKS_SAMPLED,
+    CALL_STACKS_EXACT, /* all allocations */
+};
+
+enum call_stacks_table {
+    CALL_STACKS_NODES,
+    CALL_STACKS_SITES,
+    CALL_STACKS_OBJECTS,
+    CALL_STACKS_TABLES,
+};
+
+/* The reason why no stacks are recorded, although they are wanted. */
+enum call_stacks_problem {
+    CALL_STACKS_WORK,
+    CALL_STACKS_NO_READING, /* the kernel refuses process_vm_readv() */
+    CALL_STACKS_NO_RULES,   /* stacks are not known on this kind of processor */
+};
+
+/* Object numbers of frames that lie in no object. */
+enum {
+    CALL_STACKS_NO_OBJECT = 0, /* generated code; `place` is its address */
+    CALL_STACKS_DEEPER = 1,    /* stands for the callers beyond CALL_STACKS_FRAMES */
+    CALL_STACKS_FIRST_OBJECT = 2,
+};
+
+/* One frame of a stack. */
+struct call_stacks_node {
+    uint32_t parent; /* the caller's node */
+    /* CALL_STACKS_FIRST_OBJECT + index of the object, or one of the numbers above */
+    uint32_t object;
+    /* Address in the object's file, as its symbols count: that of the call's last byte. */
+    uint64_t place;
+};
+
+/* Estimated sums over blocks, and the estimated variances of these sums. Bytes are requested. */
+struct call_stacks_sum {
+    double blocks;
+    double bytes;
+    double blocks_variance;
+    double bytes_variance;
+};
+
+struct call_stacks_site {
+    uint32_t node;
+    uint32_t live_samples; /* sampled blocks in `live` */
+    uint64_t samples;      /* sampled blocks in `allocated` */
+    /* Moment (call_stacks_head.moment) of the last change of `live`. */
+    uint64_t changed;
+    struct call_stacks_sum allocated;
+    struct call_stacks_sum live;      /* blocks that were not freed yet */
+    struct call_stacks_sum peak;      /* those at the peak; see above */
+    struct call_stacks_sum temporary; /* temporary blocks */
+    double freed;                     /* blocks whose free was seen */
+    double freed_elsewhere;           /* the same, by another thread than the one that got them */
+    /* Blocks that lived for less than 2^(CALL_STACKS_LIFE_SHIFT (i + 1)) ticks and are in no
+     * earlier entry. */
+    float lives[CALL_STACKS_LIVES];
+};
+
+/* A file that was loaded at one place. A file that was loaded several times can have several
+ * entries. */
+struct call_stacks_object {
+    uint64_t start; /* first address of its code and data */
+    uint64_t base;  /* an address less this number is an address in the file */
+    uint32_t unused;
+    uint32_t id_bytes; /* of the build id; 0: it has none */
+    uint8_t id[CALL_STACKS_ID_BYTES];
+    char path[CALL_STACKS_PATH_BYTES]; /* "" is the program itself */
+    uint64_t unused_at_end;
+};
+
+struct call_stacks_head {
+    char magic[8];
+    uint32_t order; /* PROFILE_ORDER */
+    uint32_t version;
+    uint32_t head_bytes; /* the sizes of these structs, as a check */
+    uint32_t node_bytes;
+    uint32_t site_bytes;
+    uint32_t object_bytes;
+    uint32_t way; /* enum call_stacks_way */
+    uint32_t process;
+    uint64_t ns_begin;    /* that of struct profile_head */
+    uint64_t every_first; /* bytes; 1: all allocations */
+    uint64_t every;       /* now */
+    uint64_t samples;
+    uint64_t without_room; /* samples in sites[0] */
+    uint64_t unread;       /* samples of which no frame of the program could be read */
+    /* Sampled blocks that are in no `live`: their table was full. */
+    uint64_t unwatched;
+    uint64_t moment;      /* number of changes of live blocks so far */
+    uint64_t peak_moment; /* the same at the peak */
+    uint64_t peak_ticks;  /* time of the peak; 0: there is none */
+    double peak_bytes;    /* sum of the sites' live bytes at the peak */
+    double live_bytes;    /* the same now */
+    /* Live bytes at the peak by which it was recognised: usable bytes if they are counted, else
+     * `peak_bytes`. */
+    double peak_seen;
+    uint32_t is_counted; /* 1: the peak was recognised by counted bytes */
+    uint32_t node_count;
+    uint32_t site_count;
+    uint32_t object_count;
+    uint32_t chunk_count;
+    uint32_t problem;                        /* enum call_stacks_problem */
+    uint8_t chunk_table[CALL_STACKS_CHUNKS]; /* enum call_stacks_table */
+};
+
+static_assert(sizeof(struct call_stacks_node) == 16 && sizeof(struct call_stacks_site) == 232 &&
+                  sizeof(struct call_stacks_object) == 512,
+              "no padding");
+static_assert(sizeof(struct call_stacks_head) <= CALL_STACKS_HEAD_BYTES, "the head fits");
+
+#endif

@@ -1,0 +1,85 @@
+"""Tests of 'cairn profile --stacks' as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def program(compiled: Callable[..., Path]) -> Path:
+    return compiled("known_stacks.c", "-O2", "-pthread", "-fno-builtin")
+
+
+def test_the_functions_that_allocate_are_reported_kept_and_read_again(
+    cairn: Any, tmp_path: Path, program: Path
+) -> None:
+    kept, out, pprof = tmp_path / "kept", tmp_path / "out.json", tmp_path / "out.pb"
+    outputs = ("--json", out, "--pprof", pprof, "--keep", kept)
+    result = cairn(
+        *("profile", "--runs", 1, "--stacks=exact", "--tree", *outputs, "--", program, 40),
+        COLUMNS="80",
+    )
+    assert result.code == 0, result.err
+    lines = result.err.splitlines()
+    head = next(place for place, line in enumerate(lines) if line.startswith("who allocates"))
+    # The three with the most bytes: 4 blocks of 768, 672 and 576 bytes in each of 40 rounds.
+    assert [line.split()[0] for line in lines[head + 1 : head + 4]] == [
+        *("known_31", "known_27", "known_23"),
+    ]
+    assert "120 KiB" in lines[head + 1]
+    assert all(len(line) <= 80 for line in lines[head:])
+    assert any(line.strip().endswith("main") and "100.0 %" in line for line in lines)
+    assert "Cairn does not claim that they are unreachable" in " ".join(result.err.split())
+    first = json.loads(out.read_text())["stacks"]["functions"][0]
+    assert first["function"] == "known_31"
+    assert first["allocated"]["bytes_low"] == first["allocated"]["bytes"] == 4 * 768 * 40
+    assert pprof.read_bytes()
+    again = cairn("profile", "--read", kept, "--collapsed", "-")
+    assert again.code == 0, again.err
+    assert f"main;other;known_31 {4 * 768 * 40}\n" in again.out
+    lines = cairn("profile", "--read", kept, "--csv", "-").out.splitlines()
+    line = next(one for one in lines if one.startswith("who allocates,known_31 in "))
+    assert f"bytes,{4 * 768 * 40}.0,{4 * 768 * 40}.0,{4 * 768 * 40}.0" in line
+
+
+def test_a_form_turns_sampling_on(cairn: Any, tmp_path: Path, program: Path) -> None:
+    out = tmp_path / "stacks.json"
+    result = cairn("profile", "--runs", 1, "--speedscope", out, "--", program, 2000)
+    assert result.code == 0, result.err
+    assert "one for 16.0 KiB" in " ".join(result.err.split())
+    names = {frame["name"] for frame in json.loads(out.read_text())["shared"]["frames"]}
+    assert {"main", "other", "known_31"} <= names
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--stacks", "--delay", "1s"), "--stacks counts the whole run"),
+        (("--stacks-every", "0"), "is not between 1 byte and 1 GiB"),
+        (("--pprof", "-", "--collapsed", "-"), "only one output can be standard output"),
+        (("--pprof", "same", "--collapsed", "same"), "two outputs would be written to same"),
+    ],
+)
+def test_wrong_options_get_one_sentence(
+    cairn: Any, program: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    result = cairn("profile", *options, "--", program, 1)
+    assert result.code == 2
+    assert sentence in " ".join(result.err.split())
+
+
+def test_a_profile_without_stacks_says_how_to_record_them(
+    cairn: Any, tmp_path: Path, program: Path
+) -> None:
+    kept = tmp_path / "kept"
+    assert cairn("profile", "--runs", 1, "--keep", kept, "--", program, 1).code == 0
+    result = cairn("profile", "--read", kept, "--tree")
+    assert result.code != 0
+    assert "there are no call stacks in this profile; record it with --stacks" in " ".join(
+        result.err.split()
+    )
