@@ -27,6 +27,46 @@ class MemoryDivision:
 
 
 @dataclass(frozen=True, slots=True)
+class Trim:
+    """The memory of a program before and after its allocator was asked to give memory back."""
+
+    live_bytes: int
+    """Live bytes before the question. All three numbers are sums over the processes that were
+    asked."""
+    held_bytes: int
+    """Held bytes before the question."""
+    after_bytes: int
+    """Held bytes after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The memory of a program over time, as the probe saw it: sums over its processes.
+
+    All tuples are equally long.
+    """
+
+    at_ms: tuple[int, ...]
+    """Times since the start of the program, ascending."""
+    live: tuple[int, ...]
+    """Usable bytes of the live blocks; requested bytes if the usable ones are not known."""
+    held: tuple[int, ...]
+    """Bytes that the allocators have from the kernel, as far as they can be resident: at most the
+    resident bytes."""
+    resident: tuple[int, ...]
+    """Resident bytes of the processes without pages of files and without the probe."""
+    counted: bool
+    """Whether live bytes were counted in every process; otherwise they are estimates."""
+    processes: int
+    live_peak: int = 0
+    """The highest live memory of a single process, which may lie between two moments; 0 if it is
+    not known, and for several processes."""
+    trim: Trim | None = None
+    no_trim: str | None = None
+    """Why there is no `trim`, as the rest of a sentence that begins with the allocator."""
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """The memory of the whole process tree: anonymous and shared pages.
 
@@ -52,6 +92,8 @@ class Memory:
     """The memory at the end less that in the middle of the run; may be negative."""
     idle_bytes: int | None = None
     """The memory of a server after its load had stopped for the time of --idle."""
+    series: Series | None = None
+    """Memory over time, for a run of 'cairn soak'."""
 
     def number(self, key: str) -> int | None:
         """The number with this key of NUMBERS."""

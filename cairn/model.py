@@ -602,6 +602,8 @@ class Settings:
     ready when it accepts a connection on {port}."""
     idle_s: float | None = None
     """The time for which a server lives on after its load, to measure its idle memory."""
+    soak_s: float | None = None
+    """The length of each run of 'cairn soak'; None for another command."""
     patterns: tuple[Pattern, ...] = ()
     ok_exit: tuple[int, ...] = (0,)
     verify_output: bool = False

@@ -31,6 +31,7 @@ from cairn.cli import (
     report,
     run,
     sites,
+    soak,
 )
 from cairn.cli.console import NOTHING_YET, fail
 from cairn.cli.root_command import cli
@@ -55,9 +56,10 @@ __all__ = [
     "report",
     "run",
     "sites",
+    "soak",
 ]
 
-_MEASURING = {"compare", "bench", "calibrate", "check", "matrix"}
+_MEASURING = {"compare", "bench", "calibrate", "check", "matrix", "soak"}
 """The commands that measure a run."""
 
 

@@ -19,12 +19,13 @@ import msgspec
 from cairn.compare.gate import Checked
 from cairn.gate import InstructionCount
 from cairn.model import SCHEMA, Comparison, Run, Sample
+from cairn.soak.verdict import SoakVerdict, Tried
 from cairn.why.gap import Why
 
 NAME = f"run-{SCHEMA}.json"
 """The name of the schema. The number is the value of "schema" in the documents."""
 FOLDER = Path(__file__).resolve().parents[1] / "report" / "schema"
-_TYPES = (Run, Comparison, Sample, InstructionCount, Checked, Why)
+_TYPES = (Run, Comparison, Sample, InstructionCount, Checked, Why, SoakVerdict, Tried)
 _CHECK = {
     "answer": "The answer of the whole check: worse if a bound is exceeded, pass if all are kept.",
     "base": "The name of the build that is compared with.",
@@ -43,6 +44,9 @@ _DOCUMENT = {
     "whys": "The explained differences of --why.",
     "instructions": "The instructions of each contender, of --instructions.",
     "check": "The answer of 'cairn check'.",
+    "soak": "The answer of 'cairn soak' for each contender. `comparisons` is then empty.",
+    "tried": "The contenders of 'cairn soak' that surely hold less memory than another one.",
+    "verdict": "The sentences of 'cairn soak'.",
     "standings": "The means over all workloads of a suite.",
     "scenarios": "The points of 'cairn bench scenarios'.",
 }
@@ -71,6 +75,9 @@ def schema() -> dict[str, Any]:
         "whys": {"type": "array", "items": by[Why]},
         "instructions": {"type": "array", "items": by[InstructionCount]},
         "check": {"$ref": "#/$defs/Check"},
+        "soak": {"type": "array", "items": by[SoakVerdict]},
+        "tried": {"type": "array", "items": by[Tried]},
+        "verdict": {"type": "array", "items": {"type": "string"}},
         "standings": {"type": "object"},
         "scenarios": {"type": "object"},
     }

@@ -35,7 +35,7 @@ from cairn.run.run_archive import packed
 from cairn.run.stored_run import INSTRUCTIONS, StoredRun, encoded
 
 if TYPE_CHECKING:
-    from cairn.report.run import Measured
+    from cairn.report.run import Kind, Measured
     from cairn.run.program_contenders import NamedProgram
 
 _NAMED_ALONE = 4
@@ -281,6 +281,12 @@ def _limits(run: Run) -> str:
     rule = run.rule
     if run.gate is not None and not run.gate.timed:
         return "instructions only"
+    if run.settings.soak_s is not None:
+        whole = len(run.competing) * rule.max_rounds * run.settings.soak_s
+        return (
+            f"{units.counted(rule.max_rounds, 'alternating round')} of "
+            f"{units.duration(run.settings.soak_s)}, {units.duration(whole)} in all"
+        )
     if rule.precision is None:
         limits = units.counted(rule.max_rounds, "random round")
     else:
@@ -301,7 +307,8 @@ def _too_few_rounds(run: Run) -> str | None:
     others = len(run.competing) - 1
     least = stopping.least(run)
     rounds = run.rule.max_rounds
-    judged = report_of(run) == "comparison" and not run.settings.instructions
+    counts = run.settings.instructions or run.settings.soak_s is not None
+    judged = report_of(run) == "comparison" and not counts
     if run.gate is not None and not run.gate.timed:
         return None
     if others < 1 or not judged or rounds >= least:
@@ -391,7 +398,9 @@ def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
 
     run = stored.run()
     experiment = experiments.find(run.experiment or "")
-    kind = "comparison" if run.experiment is None else run_settings.report_of(run)
+    kind: Kind = "comparison" if run.experiment is None else run_settings.report_of(run)
+    if run.settings.soak_s is not None:
+        kind = "soak"
     return Measured(
         run=run,
         samples=stored.samples(),

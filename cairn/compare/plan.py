@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
-from cairn.model import Settings, Trial
+from cairn.model import Run, Settings, Trial
 from cairn.own_settings import OwnSettings
 
 WARM_UP = 0
@@ -65,6 +65,20 @@ def one_round(
             Trial(number, len(trials) + place, name, workload) for place, name in enumerate(names)
         ]
     return tuple(trials)
+
+
+def round_of(run: Run, number: int) -> tuple[Trial, ...]:
+    """The trials of one round of this run.
+
+    The rounds of 'cairn soak' are few and long. Their order alternates (A B, then B A), so that a
+    machine that slowly changes affects all contenders alike even in two rounds.
+    """
+    names = [contender.name for contender in run.contenders]
+    workloads = range(len(run.settings.workloads))
+    if run.settings.soak_s is not None:
+        names = names if number % 2 else names[::-1]
+        return tuple(Trial(number, place, name, 0) for place, name in enumerate(names))
+    return one_round(number, names, run.seed, workloads, run.settings.only)
 
 
 def warm_up(

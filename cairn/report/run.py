@@ -18,6 +18,7 @@ from cairn.gate import InstructionCount
 from cairn.model import (
     ACTIVE,
     CPU_TIME,
+    INTERRUPTED,
     OPERATION_MEDIAN,
     OPERATION_P99,
     WALL,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "comparison", "standings", "scenarios", "calibration", "founding", "findings", "predictions",
-    "matrix",
+    "matrix", "soak",
 ]  # fmt: skip
 """The kind of report that a run gets. A run of a user's own program is a comparison."""
 
@@ -142,6 +143,13 @@ def _reported(samples: Sequence[Sample]) -> list[Metric]:
 
 def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str:
     """Returns the report in the form of `view`. `found` is the result of `comparisons`."""
+    if measured.kind == "soak":
+        from cairn.report import soak
+
+        stopped = " ".join(one for one in measured.stopped if one == INTERRUPTED)
+        return soak.render(
+            measured.run, measured.samples, view, name=measured.name, stopped=stopped
+        )
     if view.form == "csv":
         from cairn.report import run_csv
 

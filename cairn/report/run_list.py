@@ -86,6 +86,10 @@ def _verdict(measured: Measured) -> str:
             return "The founding cases were measured."
         case "findings":
             return "The causes of known illnesses were looked for."
+        case "soak":
+            from cairn.report import soak  # it loads numpy
+
+            return soak.headline(run, samples)
         case "predictions":
             return "Predicted savings were compared with measured ones."
     found = [" ".join(says(one.judged).advice) for one in comparisons(measured)]

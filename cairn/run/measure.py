@@ -207,7 +207,7 @@ class Measurement:
             number += 1
             if self._warm_bytes:
                 self._runner.touch(self._warm_bytes)
-            self._carry_out(plan.one_round(number, names, run.seed, workloads, run.settings.only))
+            self._carry_out(plan.round_of(run, number))
             if number == 1 and not any(one.program for one in run.contenders):
                 self._judge(suitability.after_round)
             self._observer.round_ended(self._progress())
@@ -220,10 +220,8 @@ class Measurement:
         """
         if number == plan.WARM_UP:
             return []
-        names = [contender.name for contender in self._run.contenders]
-        workloads = range(len(self._run.settings.workloads))
         done = {_cell(sample) for sample in self._samples if sample.trial.round == number}
-        planned = plan.one_round(number, names, self._run.seed, workloads, self._run.settings.only)
+        planned = plan.round_of(self._run, number)
         return [trial for trial in planned if (trial.workload, trial.contender) not in done]
 
     def _judge(
@@ -235,7 +233,7 @@ class Measurement:
         Raises UsageError if the numbers would mean nothing at all.
         """
         competing = {one.name for one in self._run.competing}
-        for workload, of in enumerate(self._of):
+        for workload, of in enumerate(self._of if self._run.settings.soak_s is None else []):
             settings = self._settings_of(workload)
             its = [sample for sample in of if sample.trial.contender in competing]
             for one in judged(its, self._run.baseline, settings, workload):

@@ -34,7 +34,7 @@ from cairn.model import (
     Trial,
     signal_name,
 )
-from cairn.run import batches, memory_series, outputs
+from cairn.run import batches, memory_series, outputs, soak
 from cairn.run.endings import endings
 from cairn.run.idle_server import IdleServer
 from cairn.run.outputs import last_line
@@ -282,7 +282,7 @@ class Runner:
             or settings.patterns
             or settings.verify_output
             or settings.reports
-            or session
+            or (session and settings.soak_s is None)
         )
         looked_at = settings.why and not contender.probed and not settings.instructions
         environment = dict(own.environment) | preload_environment(
@@ -290,6 +290,8 @@ class Runner:
         )
         if contender.probed:
             environment |= {"CAIRN_PROBE": str(self._profiles)}
+        if settings.soak_s is not None:
+            environment |= soak.PROBE
         if spare is not None:
             environment |= spare.variable()
         options = [
@@ -326,6 +328,9 @@ class Runner:
         proof = judge(witness, contender, launched.pid, seen_by(contender))
         summary = None
         unrecorded: dict[str, dict[str, int]] = {}
+        course = None
+        if isinstance(session, soak.SoakSession):
+            course = soak.series(self._profiles, session.asked)
         if contender.probed:
             proof, summary, unrecorded = self._behind_probe(
                 contender, proof, trial, launched, spare
@@ -389,8 +394,11 @@ class Runner:
             major_faults=used.major_faults,
             voluntary_switches=launched.voluntary_switches,
             involuntary_switches=launched.involuntary_switches,
-            memory=memory_series.added(
-                memory_of(launched, proof, workload=settings.reports), series, session
+            memory=replace(
+                memory_series.added(
+                    memory_of(launched, proof, workload=settings.reports), series, session
+                ),
+                series=course,
             ),
             proof=proof,
             largest_process_bytes=launched.largest_process_bytes,
@@ -424,19 +432,8 @@ class Runner:
         return batches.merged(samples), trace
 
     def _session(self, workload: int) -> Session | None:
-        """The session of a server, for one trial; None if the program is not a server."""
-        settings = self._of[workload]
-        load = settings.workloads[workload].load
-        if not load:
-            return None
-        return Session(
-            load,
-            settings.ready,
-            settings.folder,
-            settings.timeout_s,
-            self._scratch,
-            settings.idle_s,
-        )
+        """The session of a server or of 'cairn soak', for one trial; None if there is none."""
+        return soak.session_of(self._of[workload], workload, self._scratch, self._profiles)
 
     def _behind_probe(
         self,

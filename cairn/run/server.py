@@ -240,6 +240,24 @@ class Session:
             texts = (path.read_text("utf-8", "replace") for path in (self._output, self._errors))
             self.loaded = Loaded(max(1, wall_ns), began, usage, "\n".join(texts))
 
+    def _load_until(self, report: int, until: float) -> None:
+        """Runs the load once, and kills it at this time. Sets `died` or `problem`."""
+        with (
+            self._output.open("wb") as output,
+            self._errors.open("wb") as errors,
+            self._started(self._load, output.fileno(), errors.fileno()) as process,
+        ):
+            ended = _wait(process, report, until)
+            status = process.wait() if ended == "command" else 0
+        if ended == "server" or _readable([report], _DEATH_S if status else 0):
+            self.died = True
+        elif status:
+            self.problem = f"was ready, but the load {_how(status)}{self._last_words()}"
+
+    def _ended_within(self, report: int, seconds: float) -> bool:
+        """Returns whether the server ends within this time. Nothing wakes up meanwhile."""
+        return bool(_readable([report], max(0.0, seconds)))
+
     def _idle(self, report: int, seconds: float) -> None:
         """Leaves the server alone for this time. Nothing wakes up meanwhile."""
         if _readable([report], seconds):

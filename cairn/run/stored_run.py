@@ -228,6 +228,12 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
             told.operations, told.batches, told.busy_ns, told.idle_ns, told.minor_faults,
             told.live_peak_bytes, told.mean_ns, told.median_ns, told.p95_ns, told.p99_ns,
         )  # fmt: skip
+    series = sample.memory.series
+    if series is not None:
+        lengths = {len(one) for one in (series.live, series.held, series.resident)}
+        numbers += (*series.at_ms, *series.live, *series.held, *series.resident)
+        if lengths != {len(series.at_ms)} or list(series.at_ms) != sorted(series.at_ms):
+            raise CairnError(f"{path}, line {line} is damaged: memory over time has gaps")
     for counts in (sample.endings or {}).values():
         numbers += tuple(counts.values())
     if sample.probe is not None:

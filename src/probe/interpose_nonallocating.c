@@ -9,6 +9,7 @@
 #include "probe/next.h"
 #include "probe/spare.h"
 #include "probe/thread.h"
+#include "probe/trim.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -42,6 +43,7 @@ __attribute__((constructor)) static void probe_begin(void)
         on_exit(note_exit, NULL);
         spare_open(session_option("CAIRN_PROBE_SPARE"));
         pthread_atfork(NULL, NULL, on_fork);
+        trim_begin();
     }
 }
 

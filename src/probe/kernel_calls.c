@@ -31,6 +31,12 @@
 static enum profile_dispatch how = PROFILE_UNSEEN;
 static uint64_t cost_ticks;
 static struct sigaction theirs = {.sa_handler = SIG_DFL};
+static void (*serve_request)(void);
+
+void kernel_calls_serve(void (*serve)(void))
+{
+    serve_request = serve;
+}
 
 /* --- kinds of calls --------------------------------------------------------------------------- */
 
@@ -311,13 +317,18 @@ static void pass_to_program(int signal, siginfo_t *info, void *context)
 }
 
 /* The handler of SIGSYS. The signal comes from a timer (cpu_timer.h), from a dispatched system call
- * of the allocator, or from the program itself. */
+ * of the allocator, from Cairn (kernel_calls_serve()), or from the program itself. */
 static void on_signal(int signal, siginfo_t *info, void *given)
 {
     ucontext_t *context = given;
     greg_t *registers = context->uc_mcontext.gregs;
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &cpu_timer_mark) {
         cpu_timer_told(&thread_state, (uintptr_t)registers[REG_RIP], (uintptr_t)registers[REG_RSP]);
+        return;
+    }
+    if (info->si_code == SI_QUEUE && info->si_value.sival_int == KERNEL_CALLS_REQUEST &&
+        serve_request != NULL) {
+        serve_request();
         return;
     }
     if (info->si_code != SYS_USER_DISPATCH) {

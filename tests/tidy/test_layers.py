@@ -139,7 +139,7 @@ C_ORDER: dict[str, list[str]] = {
         ),
         *("objects", "unwind", "call_stacks"),
         *("kernel_calls", "thread"),
-        *("account", "interpose", "operators", "locks", "signals", "sandbox"),
+        *("account", "interpose", "operators", "locks", "signals", "sandbox", "trim"),
         "interpose_nonallocating",
     ],
     "instructions": ["paths", "blocks", "history", "interpose"],
@@ -173,7 +173,8 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "why": {"ground", "compare", "profile", "findings"},
     "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
     "matrix": {"ground", "binary", "allocators", "doctor", "run"},
-    "report": {"ground", "compare", "profile", "findings", "why"},
+    "soak": {"ground"},
+    "report": {"ground", "compare", "profile", "findings", "why", "soak"},
     "page": {"ground", "compare", "profile", "findings", "why", "report"},
     "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "matrix", "report"},
     "cli": {
@@ -186,6 +187,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
         "why",
         "run",
         "matrix",
+        "soak",
         "report",
         "page",
         "bench",
@@ -193,7 +195,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
 }
 """Each folder of cairn/ and the folders that it sees, which must be above it in this table."""
 
-PURE = {"compare", "findings", "why", "report", "profile"}
+PURE = {"compare", "findings", "why", "report", "profile", "soak"}
 """Folders that may use no file, clock or process, except for the modules in `READERS`."""
 READERS = {
     f"profile/{name}.py"

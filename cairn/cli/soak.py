@@ -1,0 +1,136 @@
+"""cairn soak: runs a program for minutes or hours and says what its memory does over time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import rich_click as click
+
+from cairn import units
+from cairn.cli import load as loads
+from cairn.cli import options, standard_input
+from cairn.cli.console import output_of, stderr
+from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
+from cairn.cli.root_command import cli
+from cairn.errors import UsageError
+from cairn.model import Settings, StopRule, Workload
+from cairn.report.view import Form
+from cairn.run import store
+
+DEFAULT = ("system", "tuned=system:MALLOC_ARENA_MAX=2;MALLOC_MMAP_THRESHOLD_=131072", "cairn")
+"""The contenders without -a: the system's allocator, two knobs of it, and another allocator."""
+LEAST_S = 5.0
+_ROUNDS_MOST = 100
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-a",
+    "--allocator",
+    "specs",
+    multiple=True,
+    metavar="SPEC",
+    help="A contender, as for 'cairn compare'. Repeatable; a,b,c gives several. Default: system; "
+    "tuned, which is system with two variables that keep it small (docs/soak.md); and cairn.",
+)
+@click.option(
+    "--for", "length", type=options.SOME_TIME, default="2min", show_default=True,
+    metavar="DURATION",
+    help="The length of each run, such as 90s, 10min or 2h. The program is then asked to end.",
+)  # fmt: skip
+@click.option(
+    "-r", "--rounds", type=click.IntRange(1, _ROUNDS_MOST), default=2, show_default=True,
+    metavar="N", help="Run each contender N times, in alternating order: A B, then B A.",
+)  # fmt: skip
+@click.option(
+    "--while", "load", metavar="COMMAND",
+    help="PROG is a server: start it, wait until it is ready, and run this load until the time is "
+    "over, again and again if it ends earlier. {port} is a free port, in PROG and in COMMAND.",
+)  # fmt: skip
+@click.option(
+    "--ready", metavar="COMMAND",
+    help="The server is ready when this succeeds. Default: when it accepts a connection on {port}.",
+)  # fmt: skip
+@click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line.")
+@click.option(
+    "--input",
+    "stdin",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE|-",
+    help="File for the program's standard input, as for 'cairn compare'.",
+)
+@click.option(
+    "--ok-exit",
+    type=options.EXITS,
+    default="0",
+    show_default=True,
+    help="Exit codes that mean success.",
+)
+@click.option(
+    "--cpus", type=options.CPUS, help="Run the program on these CPUs only, such as 0,2-3."
+)
+@click.option("--prepare", metavar="COMMAND", help="Run this before each run.")
+@click.option("--conclude", metavar="COMMAND", help="Run this after each run.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
+)
+@options.output_options
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
+def soak(
+    command: tuple[str, ...], specs: tuple[str, ...], length: float, rounds: int,
+    load: str | None, ready: str | None, shell: bool, stdin: str | None, ok_exit: tuple[int, ...],
+    cpus: str | None, prepare: str | None, conclude: str | None, resume: str | None,
+    form: Form | None, full: bool, out: Path | None, force: bool, results: Path | None,
+    color: str,
+) -> None:  # fmt: skip
+    """Say what the memory of a program does over time: leak, fragmentation, retention, or stable.
+
+    The program runs for a fixed time under each contender. The probe counts its live memory and
+    what the allocator holds. At the end of each run the allocator is asked to give back what it
+    does not need. Runs are kept; 'cairn report' shows them again.
+
+    \b
+      cairn soak --for 10min -- ./worker
+      cairn soak --for 30min --while './load {port}' -- ./server {port}
+      cairn soak -a system,jemalloc --for 5min -o memory.svg -- ./worker
+
+    Exit codes: those of 'cairn compare'.
+    """
+    console = stderr(color)
+    output = output_of(form, full, color, out, force, draws=True)
+    where = results or store.root()
+    if resume is not None:
+        refuse_beside_resume()
+        run, folder = resumed(where, resume)
+        if run.settings.soak_s is None:
+            raise UsageError(
+                f"{resume} is not a run of 'cairn soak'; continue it with the command that made it"
+            )
+    else:
+        if not command:
+            raise UsageError("which program? For example: cairn soak --for 10min -- ./worker")
+        if length < LEAST_S:
+            raise UsageError(
+                f"--for {units.duration(length)} is too short to see memory over time; give at "
+                f"least {LEAST_S:g}s"
+            )
+        line = (" ".join(command),) if shell else command
+        loads.check(
+            load, ready, prepare, [line], (), why=False, verify=False, wait_descendants=False,
+            repeat=False,
+        )  # fmt: skip
+        settings = Settings(
+            workloads=(Workload(" ".join(command), line, load=load or ""),),
+            folder=str(Path.cwd()), ready=ready, shell=shell, prepare=prepare, conclude=conclude,
+            ok_exit=ok_exit, cpus=cpus, warmup=0, soak_s=length,
+        )  # fmt: skip
+        rule = StopRule(None, rounds, rounds)
+        with standard_input.chosen(stdin, where, console) as given:
+            settings = replace(settings, stdin=given.stdin)
+            run = new_run(console, settings, specs or DEFAULT, None, rule, None, stdin=given.path)
+            probed = tuple(replace(one, probed=True) for one in run.contenders)
+            folder = store.Folder.create(where, run := replace(run, contenders=probed), given.copy)
+    conduct(console, run, folder, "cairn soak", output)

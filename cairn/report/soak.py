@@ -1,0 +1,351 @@
+"""The report of 'cairn soak': a sentence for each kind of memory, a table, and plots over time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+import msgspec
+
+from cairn import units
+from cairn.model import SCHEMA, Run, Sample
+from cairn.report import markdown, soak_plot, terminal
+from cairn.report.formatting import NOT_MEASURED, printable
+from cairn.report.standings import Board
+from cairn.report.tables import Cell, Table
+from cairn.report.view import WIDTH, View
+from cairn.soak.judge import JudgedRun, Kind, Reason
+from cairn.soak.trend import Growth
+from cairn.soak.verdict import SoakVerdict, Tried, tried, verdicts
+
+_ORDER = (Kind.LEAK, Kind.FRAGMENTATION, Kind.RETENTION, Kind.UNKNOWN, Kind.STABLE)
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_LEAST_RATE = 1024.0
+"""A rate is written by the minute from this number of bytes on, and by the hour below."""
+
+
+def render(run: Run, samples: Sequence[Sample], view: View, *, name: str, stopped: str) -> str:
+    """Returns the report in the form of `view`.
+
+    name: the run's name in a command. stopped: why measuring ended; may be empty.
+    """
+    found = verdicts(run, samples)
+    if view.form == "json":
+        return document(run, samples, found)
+    if view.form == "csv":
+        return rows(samples)
+    if view.form == "svg":
+        return soak_plot.svg(run, samples)
+    board = _board(run, found, samples, name, stopped)
+    plots = list(_plots(run, samples, view))
+    if view.form == "md":
+        return markdown.board(run, board) + "".join(
+            f"\n{markdown.escape(title)}\n\n```\n" + "\n".join(lines) + "\n```\n"
+            for title, lines in plots
+        )
+    screen = terminal.Screen(view)
+    for place, sentence in enumerate(board.says):
+        screen.line(sentence, "" if place else "bold")
+    for sentence in board.failures:
+        screen.line(f"✘ {sentence}", "red")
+    for table in board.tables:
+        screen.line()
+        screen.table(table)
+    for title, lines in plots:
+        screen.line()
+        screen.line(title, indent=2)
+        for line in lines:
+            screen.unwrapped(line)
+    screen.line()
+    for sentence in board.footer:
+        screen.line(sentence, "dim", indent=2)
+    for sentence in run.notes:
+        screen.line(printable(sentence), "dim", indent=2)
+    return screen.text()
+
+
+def headline(run: Run, samples: Sequence[Sample]) -> str:
+    """Returns the verdict in one line, for a list of runs."""
+    return next(iter(_says(verdicts(run, samples))), "No verdict: no run is complete.")
+
+
+def _board(
+    run: Run, found: Sequence[SoakVerdict], samples: Sequence[Sample], name: str, stopped: str
+) -> Board:
+    says = [*_says(found), *_advice(found, run), *_next(found, run)]
+    failures = [
+        f"{printable(one.contender)} {printable(one.failure)}" for one in found if one.failure
+    ]
+    return Board(
+        title="Memory over time",
+        says=tuple(says) or ("No verdict: no run is complete.",),
+        tables=(_table(found),),
+        footer=tuple(_footer(run, found, samples, name, stopped)),
+        failures=tuple(failures),
+    )
+
+
+def _says(found: Sequence[SoakVerdict]) -> Iterator[str]:
+    """Yields a sentence for each kind, with all contenders of this kind."""
+    for kind in _ORDER:
+        of = [one for one in found if one.kind is kind and one.failure is None]
+        if kind is Kind.LEAK and of:
+            yield _leak(of)
+        elif kind is Kind.STABLE and of:
+            yield _stable(of)
+        elif kind is Kind.UNKNOWN:
+            for reason in Reason:
+                same = [one for one in of if one.reason is reason]
+                if same:
+                    yield f"Not known yet under {_names(same)}: {reason.value}."
+        else:
+            yield from map(_spare, of)
+        for one in of:
+            if one.also is not None:
+                yield _spare(one, also=True)
+
+
+def _names(found: Sequence[SoakVerdict]) -> str:
+    names = [printable(one.contender) for one in found]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _leak(found: Sequence[SoakVerdict]) -> str:
+    growths = [one.growth() for one in found]
+    known = [one for one in growths if one is not None]
+    whole = Growth(
+        sum(one.per_s for one in known) / len(known),
+        min(one.low for one in known), max(one.high for one in known),
+    )  # fmt: skip
+    live = max(one.mean("live") or 0.0 for one in found)
+    doubles = live / whole.per_s
+    return (
+        f"Leak: live memory grows by {rate(whole)} under {_names(found)}. At this rate it doubles "
+        f"in {_about(doubles)}."
+    )
+
+
+def _stable(found: Sequence[SoakVerdict]) -> str:
+    most = max((one.growth() or Growth(0, 0, 0)).high for one in found)
+    bound = f" by more than {_per(most)}" if most > 0 else ""
+    return f"Stable under {_names(found)}: live memory does not grow{bound}."
+
+
+def _spare(one: SoakVerdict, *, also: bool = False) -> str:
+    """The sentence on fragmentation or retention of one contender."""
+    kind = one.also if also and one.also is not None else one.kind
+    word = {Kind.FRAGMENTATION: "Fragmentation", Kind.RETENTION: "Retention"}[kind]
+    held, live, returned = one.mean("held"), one.mean("live_most"), one.mean("returned")
+    assert held is not None and live is not None
+    text = (
+        f"{word} under {printable(one.contender)}: it holds {units.size(held)} for at most "
+        f"{units.size(live)} of live blocks"
+    )
+    if returned is None:
+        return f"{text}."
+    return f"{text}, and gave back {100 * returned:.0f} % of the rest when it was asked."
+
+
+def _advice(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
+    """Yields what helps, of the contenders that were tried in this run."""
+    kinds = {one.kind for one in found if one.failure is None}
+    if Kind.LEAK in kinds:
+        yield (
+            "No allocator and no knob ends a leak: the program must free these blocks. A cache "
+            "that still fills, or a cycle longer than the runs, looks the same."
+        )
+    better = {one.other: one for one in tried(found)}
+    bad = [
+        one
+        for one in found
+        if one.kind in (Kind.FRAGMENTATION, Kind.RETENTION) and one.failure is None
+    ]
+    for one in bad:
+        if one.contender in better:
+            yield _tried(better[one.contender], run)
+    if bad and not better and len(found) > 1:
+        yield "None of the contenders that were tried holds clearly less than the others."
+    for one in bad:
+        spared = [each.trim for each in one.runs if each.trim is not None]
+        if one.kind is Kind.RETENTION and spared:
+            back = sum(each.held_bytes - each.after_bytes for each in spared) / len(spared)
+            yield (
+                f"A trim of {printable(one.contender)} returned {units.size(back)} at the end of "
+                "the runs; a program may do the same when its work is done."
+            )
+
+
+def _tried(one: Tried, run: Run) -> str:
+    knobs = next((c.knobs for c in run.contenders if c.name == one.contender), ())
+    how = f" ({' '.join('='.join(knob) for knob in knobs)})" if knobs else ""
+    share = 100 * (1 - one.held / one.other_held)
+    return (
+        f"Tried here: {printable(one.contender)}{printable(how)} holds {units.size(one.held)}, "
+        f"{share:.0f} % less than {printable(one.other)}."
+    )
+
+
+def _next(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
+    needed = [one.needed_s for one in found if one.needed_s is not None]
+    if needed and run.settings.soak_s is not None:
+        longest = max(needed)
+        yield f"Runs of about {_about(longest)} would probably tell: --for {_option(longest)}."
+
+
+def _table(found: Sequence[SoakVerdict]) -> Table:
+    heads = ("", "verdict", "live", "held", "resident", "after trim", "growth of live")
+    rows = []
+    for one in found:
+        trims = [each.trim for each in one.runs if each.trim is not None]
+        after = sum(each.after_bytes for each in trims) / len(trims) if trims else None
+        growth = one.growth()
+        kind = one.kind.value if one.runs else NOT_MEASURED
+        kind = "failed" if one.failure is not None else kind
+        rows.append(
+            (
+                Cell(printable(one.contender)),
+                Cell(kind, True if one.kind is Kind.STABLE else None),
+                *(_size(one.mean(key)) for key in ("live", "held", "resident")),
+                _size(after),
+                Cell(NOT_MEASURED if growth is None else rate(growth)),
+            )
+        )
+    return Table("", heads, tuple(rows), texts=True)
+
+
+def _size(number: float | None) -> Cell:
+    return Cell(NOT_MEASURED if number is None else units.size(number))
+
+
+def rate(growth: Growth) -> str:
+    """Returns a growth with its interval, by the minute or the hour."""
+    per, word = (
+        (_MINUTE, "min")
+        if max(abs(growth.low), abs(growth.high)) * _MINUTE >= _LEAST_RATE
+        else (_HOUR, "h")
+    )
+    low, middle, high = (one * per for one in (growth.low, growth.per_s, growth.high))
+    largest = max(abs(low), abs(high))
+    power = min(3, max(0, int(math.log(max(largest, 1.0) / 1023.5 * 1024, 1024))))
+    scale, unit = 1024.0**power, ("B", "KiB", "MiB", "GiB")[power]
+    half = (high - low) / 2 / scale
+    digits = max(0, min(3, 1 - math.floor(math.log10(half)))) if half > 0 else 3 * (largest > 0)
+    digits = min(digits, max(0, 2 - math.floor(math.log10(max(largest / scale, 1e-9)))))
+    texts = [_signed(f"{one / scale:,.{digits}f}") for one in (middle, low, high)]
+    return f"{texts[0]} {unit}/{word} [{texts[1]}, {texts[2]}]"
+
+
+def _signed(text: str) -> str:
+    return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")
+
+
+def _per(per_s: float) -> str:
+    if per_s * _MINUTE >= _LEAST_RATE:
+        return f"{units.size(per_s * _MINUTE)} a minute"
+    return f"{units.size(per_s * _HOUR)} an hour"
+
+
+def _about(seconds: float) -> str:
+    """A time in words with two digits: "40 s", "12 min", "3.5 h", "11 days"."""
+    for limit, divisor, word in (
+        (120.0, 1.0, "s"),
+        (7200.0, _MINUTE, "min"),
+        (2 * _DAY, _HOUR, "h"),
+    ):
+        if seconds < limit:
+            return f"{_two(seconds / divisor)} {word}"
+    days = seconds / _DAY
+    return f"{_two(days)} days" if days < 1000 else "more than 1,000 days"
+
+
+def _two(number: float) -> str:
+    digits = 0 if number >= 9.95 else 1
+    rounded = float(f"{number:.2g}")
+    return f"{rounded:,.{digits}f}"
+
+
+def _option(seconds: float) -> str:
+    """A value for --for that is at least this long, in round numbers."""
+    if seconds <= 90:
+        return f"{10 * math.ceil(seconds / 10)}s"
+    if seconds <= 7200:
+        return f"{math.ceil(seconds / 60)}min"
+    return f"{math.ceil(seconds / 3600)}h"
+
+
+def _footer(
+    run: Run, found: Sequence[SoakVerdict], samples: Sequence[Sample], name: str, stopped: str
+) -> Iterator[str]:
+    rounds = max((len(one.runs) for one in found), default=0)
+    length = run.settings.soak_s or 0.0
+    yield (
+        f"{units.counted(rounds, 'round')} of {units.duration(length)} for each contender, in "
+        "alternating order. Live, held and resident are medians of the last half; growth is that "
+        "of the lower edge of live memory, after a quarter of the run, with 95 % intervals."
+    )
+    if stopped:
+        yield f"Measuring ended early: {printable(stopped)}."
+    for one in found:
+        if one.no_trim is not None and one.failure is None:
+            yield f"After trim: {printable(one.contender)} {printable(one.no_trim)}."
+    series = [one.memory.series for one in samples if one.memory.series is not None]
+    if any(not one.counted for one in series):
+        yield "Live memory is an estimate: an allocator does not tell the size of its blocks."
+    most = max((one.processes for one in series), default=1)
+    if most > 1:
+        yield (
+            f"All numbers are sums over up to {most} processes; pages that processes share after "
+            "a fork are counted in each."
+        )
+    if any(_short(one, length) for each in found for one in each.runs):
+        yield "The program ended by itself before the time was over."
+    yield f"Next: cairn report {name} -o memory.svg draws all runs; docs/soak.md has the rules."
+
+
+def _short(one: JudgedRun, length: float) -> bool:
+    return one.seconds < 0.9 * length
+
+
+def _plots(run: Run, samples: Sequence[Sample], view: View) -> Iterator[tuple[str, list[str]]]:
+    """Yields the plots: the last run of each contender, or with --full all runs."""
+    width = view.width if view.form == "text" else WIDTH
+    for contender in run.competing:
+        own = [
+            one
+            for one in samples
+            if one.trial.contender == contender.name and one.counts and one.memory.series
+        ]
+        for one in own if view.full else own[-1:]:
+            assert one.memory.series is not None
+            title = f"{printable(contender.name)}, round {one.trial.round}"
+            yield title, soak_plot.drawn(one.memory.series, width)
+
+
+def document(run: Run, samples: Sequence[Sample], found: Sequence[SoakVerdict]) -> str:
+    """Returns the run, the verdicts with the numbers of each run, and the series as JSON."""
+    parts = {
+        "schema": SCHEMA,
+        "run": run,
+        "comparisons": [],
+        "verdict": [*_says(found), *_advice(found, run)],
+        "soak": list(found),
+        "tried": list(tried(found)),
+        "samples": list(samples),
+    }
+    return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
+
+
+def rows(samples: Sequence[Sample]) -> str:
+    """Returns the series as CSV, a row for each moment."""
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("contender", "round", "at_ms", "live", "held", "resident"))
+    for one in samples:
+        series = one.memory.series
+        if series is not None:
+            for moment in zip(series.at_ms, series.live, series.held, series.resident, strict=True):
+                writer.writerow((printable(one.trial.contender), one.trial.round, *moment))
+    return file.getvalue()

@@ -1,0 +1,91 @@
+"""Memory over time as a drawing: characters for a terminal, which need no colour, and SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cairn import units
+from cairn.memory import Series
+from cairn.model import Run, Sample
+from cairn.report import formatting
+from cairn.report.formatting import printable
+
+_LINES = 7
+_WIDEST = 100
+_LIVE, _HELD, _RESIDENT = "█", "▒", "·"
+_COLORS = {"live": "#332288", "held": "#cc6677", "resident": "#999999"}
+
+
+def drawn(series: Series, width: int) -> list[str]:
+    """Returns the memory of one run as lines of at most `width` columns.
+
+    Each column is a part of the time. Live memory is drawn from below, then what is held beyond it,
+    then what is resident beyond that.
+    """
+    most = max(*series.live, *series.held, *series.resident, 1)
+    labels = [units.size(most), units.size(most / 2), "0 B"]
+    margin = max(map(len, labels))
+    columns = max(10, min(width, _WIDEST) - margin - 4)
+    parts = [_column(series, place, columns) for place in range(columns)]
+    marks = {0: labels[0], _LINES // 2: labels[1], _LINES - 1: labels[2]}
+    lines = []
+    for line in range(_LINES):
+        at_least = most * (_LINES - line - 0.5) / _LINES
+        cells = "".join(_cell(part, at_least) for part in parts)
+        lines.append(f"  {marks.get(line, ''):>{margin}} │{cells}".rstrip())
+    lines.append(f"  {'':>{margin}} └{'─' * columns}")
+    end = f"{units.duration((series.at_ms[-1] - series.at_ms[0]) / 1000)}"
+    legend = f"0 s   {_LIVE} live  {_HELD} held  {_RESIDENT} resident"
+    gap = columns - len(legend) - len(end)
+    lines.append(f"  {'':>{margin}}  {legend}{' ' * gap}{end}" if gap > 0 else f"  {legend}")
+    return lines
+
+
+def _column(series: Series, place: int, columns: int) -> tuple[float, float, float]:
+    """Live, held and resident memory in the middle of one column."""
+    first, last = series.at_ms[0], series.at_ms[-1]
+    at = first + (last - first) * (place + 0.5) / columns
+    index = min(range(len(series.at_ms)), key=lambda one: abs(series.at_ms[one] - at))
+    return series.live[index], series.held[index], series.resident[index]
+
+
+def _cell(part: tuple[float, float, float], at_least: float) -> str:
+    for value, sign in zip(part, (_LIVE, _HELD, _RESIDENT), strict=True):
+        if value >= at_least:
+            return sign
+    return " "
+
+
+def svg(run: Run, samples: Sequence[Sample]) -> str:
+    """Returns all runs as SVG: a panel for each contender."""
+    from matplotlib.figure import Figure
+
+    from cairn.report.standings_charts import drawn_as, framed
+
+    names = [one.name for one in run.competing]
+    figure = Figure(figsize=(7.2, 1.0 + 2.4 * len(names)), layout="constrained")
+    panels = figure.subplots(len(names), 1, squeeze=False, sharex=True, sharey=True)
+    for axes, name in zip(panels[:, 0], names, strict=True):
+        own = [
+            one.memory.series
+            for one in samples
+            if one.trial.contender == name and one.counts and one.memory.series is not None
+        ]
+        for series in own:
+            times = [one / 1000 for one in series.at_ms]
+            for key, color in _COLORS.items():
+                values = [one / (1 << 20) for one in getattr(series, key)]
+                axes.plot(times, values, color=color, linewidth=0.9, label=key)
+        handles, labels = axes.get_legend_handles_labels()
+        unique = dict(zip(labels, handles, strict=True))
+        if unique:
+            axes.legend(unique.values(), unique.keys(), fontsize=7, frameon=False, ncols=3)
+        axes.set_title(printable(name), fontsize=9, loc="left", parse_math=False)
+        axes.set_ylabel("MiB", fontsize=8)
+        axes.set_ylim(bottom=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+    panels[-1, 0].set_xlabel("seconds", fontsize=8)
+    title = formatting.command(run.settings.workloads[0].name)
+    framed(figure, run, f"Memory over time: {title}", "one line for each run")
+    return drawn_as(figure, "svg").decode()

@@ -1,0 +1,305 @@
+"""Runs a program for a fixed time, to see its memory over time, and reads the probe's series.
+
+The runner carries out such a trial as that of a server: `SoakSession` takes the place of the
+session. At the end it asks the allocator to give back what it does not need (src/probe/trim.h), and
+then asks the program to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn.errors import CairnError
+from cairn.memory import Series, Trim
+from cairn.run.server import Session
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from cairn.model import Settings
+    from cairn.profile.tally import Moment, ProcessProfile
+
+PROBE = {
+    "CAIRN_PROBE_LIVE": "exact",
+    "CAIRN_PROBE_TIMER": "off",
+    "CAIRN_PROBE_TRIM": "on",
+    # The probe notes the memory only in timed operations. A program that rests most of the time
+    # would have too few of them.
+    "CAIRN_PROBE_GAP": "16",
+}
+"""The probe's settings for such a run."""
+
+REQUEST = 0x6D697274
+"""The value of the probe's signal; KERNEL_CALLS_REQUEST in src/probe/kernel_calls.h."""
+_ASKED = 12
+"""How often a process is asked. It does not answer while its thread is inside the allocator."""
+_ANSWER_S = 0.25
+"""The time that a process has for one answer."""
+_LOOK_S = 0.02
+"""The interval at which Cairn looks for answers."""
+_LOAD_S = 0.05
+"""The least time between the beginnings of two loads."""
+_GRID = 512
+"""The number of moments of a series of several processes."""
+_TRIES = 5
+"""Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
+_LIBRARY = "libcairn-probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The request to give memory back, at the end of a run."""
+
+    at_ns: int
+    """When it was made, on the clock of `time.monotonic_ns`."""
+    answered: tuple[int, ...] = ()
+    """The processes that did it."""
+    problem: str | None = None
+    """Why none did it, as the rest of a sentence that begins with the allocator."""
+
+
+class SoakSession(Session):
+    """The life of one program that runs for a fixed time, with or without a load."""
+
+    def __init__(
+        self,
+        seconds: float,
+        load: str,
+        ready: str | None,
+        folder: str,
+        timeout_s: float | None,
+        scratch: Path,
+        profiles: Path,
+    ) -> None:
+        super().__init__(load, ready, folder, timeout_s, scratch)
+        self.asked: Asked | None = None
+        """None if the program ended before it was asked."""
+        self._seconds = seconds
+        self._profiles = profiles
+
+    def conduct(self, launcher: subprocess.Popen[bytes], report: int) -> None:
+        """Lets the program run, asks for memory, and ends the program."""
+        self._began = time.monotonic()
+        if not self._load or self._wait_until_ready(report):
+            self._load_began = time.monotonic()
+            self._rest(report, self._load_began + self._seconds)
+            if not self.died and self.problem is None:
+                self.asked = ask(self._profiles)
+        if not self.died:
+            self._end(launcher, report)
+
+    def failure(
+        self,
+        exit_code: int | None,
+        signal_number: int | None,
+        left_behind: int,
+        ok_exit: Sequence[int],
+        last_line: str,
+    ) -> str | None:
+        """As in Session. A program without a load may end by itself with success."""
+        if self.died and not self._load and self.problem is None and exit_code in ok_exit:
+            return None
+        return super().failure(exit_code, signal_number, left_behind, ok_exit, last_line)
+
+    def _rest(self, report: int, until: float) -> None:
+        """Waits until this time. A load that ends before is begun again."""
+        if not self._load:
+            self.died = self._ended_within(report, until - time.monotonic())
+            return
+        while not self.died and self.problem is None and time.monotonic() < until:
+            again = min(until, time.monotonic() + _LOAD_S)
+            self._load_until(report, until)
+            if not self.died and self.problem is None and time.monotonic() < again:
+                self.died = self._ended_within(report, again - time.monotonic())
+
+
+def session_of(settings: Settings, workload: int, scratch: Path, profiles: Path) -> Session | None:
+    """The session of a server, or of a program that runs for a fixed time; None for others."""
+    load, ready, folder = settings.workloads[workload].load, settings.ready, settings.folder
+    if settings.soak_s is not None:
+        return SoakSession(
+            settings.soak_s, load, ready, folder, settings.timeout_s, scratch, profiles
+        )
+    if not load:
+        return None
+    return Session(load, ready, folder, settings.timeout_s, scratch, settings.idle_s)
+
+
+def ask(folder: Path) -> Asked:
+    """Asks the allocators of all running processes with a file in this folder to return memory."""
+    at_ns = time.monotonic_ns()
+    waiting: dict[Path, tuple[int, int]] = {}
+    for path, one in _running(folder):
+        if one.process.seen == "dispatch" and _has_probe(one.process.pid):
+            waiting[path] = one.process.pid, _trims(one)
+    if not waiting:
+        return Asked(at_ns, problem="could not be asked, because the probe owns no signal there")
+    answered = []
+    for _ in range(_ASKED):
+        for pid, _ in waiting.values():
+            _send(pid)
+        until = time.monotonic() + _ANSWER_S
+        while waiting and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+            for path, (pid, before) in list(waiting.items()):
+                now = _read(path)
+                if now is None or _trims(now) > before:
+                    answered.append(pid)
+                    del waiting[path]
+        if not waiting:
+            break
+    if not answered:
+        return Asked(at_ns, problem="has no function that gives memory back, or did not answer")
+    return Asked(at_ns, tuple(answered))
+
+
+def _send(pid: int) -> None:
+    """Sends the probe's signal. Python has no function that sends a signal with a value."""
+    ctypes.CDLL(None).sigqueue(pid, int(signal.SIGSYS), ctypes.c_void_p(REQUEST))
+
+
+def _trims(profile: ProcessProfile) -> int:
+    """How often the process has called malloc_trim()."""
+    from cairn.profile.tally import RELEASING
+
+    return int(profile.tally.released[RELEASING.index("malloc_trim")].sum())
+
+
+def _has_probe(pid: int) -> bool:
+    """Whether the process still has the probe, so that it survives the probe's signal."""
+    try:
+        return _LIBRARY in Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return False
+
+
+def _running(folder: Path) -> Iterator[tuple[Path, ProcessProfile]]:
+    """The newest file of each process that has not ended, with its content."""
+    from cairn.profile import reader
+
+    newest: dict[int, tuple[Path, ProcessProfile]] = {}
+    for name in reader.names(folder):
+        found = _read(folder / name)
+        if found is not None:
+            known = newest.get(found.process.pid)
+            if known is None or known[1].process.begin_ns < found.process.begin_ns:
+                newest[found.process.pid] = folder / name, found
+    yield from (one for one in newest.values() if one[1].process.state == "running")
+
+
+def _read(path: Path) -> ProcessProfile | None:
+    """Reads one file; None if nothing was counted, or if it cannot be read."""
+    from cairn.profile import reader
+
+    for _ in range(_TRIES):
+        with contextlib.suppress(CairnError):
+            return reader.read_begun(path)
+        time.sleep(0.001)
+    return None
+
+
+def series(folder: Path, asked: Asked | None) -> Series | None:
+    """Reads the memory over time from the probe's files; None if no process has any.
+
+    The series ends when the allocator was asked to return memory.
+    """
+    from cairn.profile import reader
+
+    found = [one for name in reader.names(folder) if (one := _read(folder / name)) is not None]
+    found = [one for one in found if one.moments]
+    if not found:
+        return None
+    begin_ns = min(one.process.begin_ns for one in found)
+    until_ns = asked.at_ns if asked is not None else None
+    courses = [course for one in found if (course := _course(one, begin_ns, until_ns)) is not None]
+    if not courses:
+        return None
+    at_ms, live, held, resident = courses[0] if len(courses) == 1 else _summed(courses)
+    trim = _trim(found, asked) if asked is not None else None
+    problem = asked.problem if asked is not None else "could not be asked after its end"
+    return Series(
+        at_ms, live, held, resident,
+        counted=all(one.process.live_counted for one in found),
+        processes=len({one.process.pid for one in found}),
+        live_peak=_peak(found[0]) if len(found) == 1 else 0,
+        trim=trim,
+        no_trim=None if trim is not None else problem or "did not answer in time",
+    )  # fmt: skip
+
+
+_Course = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def _peak(profile: ProcessProfile) -> int:
+    peak = profile.process.peak_usable
+    return peak.bytes if peak is not None else 0
+
+
+def _live(moment: Moment) -> int:
+    known = moment.live_usable_bytes
+    return moment.live_bytes if known is None else known
+
+
+def _held(moment: Moment) -> int:
+    """The bytes that the allocator holds. Address space that was never touched costs nothing."""
+    known = [one for one in (moment.held_bytes, moment.resident_bytes) if one is not None]
+    return max(min(known), 0) if known else _live(moment)
+
+
+def _course(profile: ProcessProfile, begin_ns: int, until_ns: int | None) -> _Course | None:
+    """The moments of one process. The last one of a process that ended is left out.
+
+    At that moment the program has freed its memory, or a part of it.
+    """
+    offset = profile.process.begin_ns
+    moments = list(profile.moments)
+    if profile.process.state == "ended" and len(moments) > 1:
+        moments.pop()
+    moments = [one for one in moments if until_ns is None or offset + one.ns < until_ns]
+    if not moments:
+        return None
+    return (
+        tuple((offset + one.ns - begin_ns) // 1_000_000 for one in moments),
+        tuple(map(_live, moments)),
+        tuple(map(_held, moments)),
+        tuple(one.resident_bytes or _held(one) for one in moments),
+    )
+
+
+def _summed(courses: Sequence[_Course]) -> _Course:
+    """The sums of several processes at _GRID times. Before and after its life a process has none.
+
+    A process keeps its last state until the next moment, or until its end.
+    """
+    import numpy as np
+
+    first = min(one[0][0] for one in courses)
+    last = max(one[0][-1] for one in courses)
+    times = np.unique(np.linspace(first, last, _GRID).astype(np.int64))
+    sums = [
+        sum(np.interp(times, one[0], one[number], left=0.0, right=0.0) for one in courses)
+        for number in (1, 2, 3)
+    ]
+    live, held, resident = (tuple(int(value) for value in np.asarray(one)) for one in sums)
+    return tuple(int(value) for value in times), live, held, resident
+
+
+def _trim(found: Sequence[ProcessProfile], asked: Asked) -> Trim | None:
+    """The memory of the processes that answered, before and after their answer."""
+    live = held = after = 0
+    for one in found:
+        later = [each for each in one.moments if one.process.begin_ns + each.ns >= asked.at_ns]
+        if one.process.state == "ended" and len(later) > 2:
+            later.pop()
+        if one.process.pid in asked.answered and len(later) > 1:
+            live += _live(later[0])
+            held += _held(later[0])
+            after += min(map(_held, later[1:]))
+    return Trim(live, held, after) if held else None

@@ -1,0 +1,285 @@
+"""The rules by which the memory of one run over time gets its name.
+
+docs/soak.md has these rules and their thresholds in words. Memory counts from SETTLED of the run
+on, because a program fills its caches at first. Every rule prefers "not known" to a wrong name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from cairn.memory import Series, Trim
+from cairn.soak import trend
+from cairn.soak.trend import Envelope, Growth, Stretch
+
+KIB, MIB = 1 << 10, 1 << 20
+
+SETTLED = (0.25, 0.5)
+"""The shares of the run after which memory is judged. The second one is used if memory swung widely
+between the two, as when a program loads its data and drops it."""
+READINGS_LEAST = 24
+"""With fewer readings than this, nothing is concluded."""
+SECONDS_LEAST = 4.0
+"""In a shorter run, nothing is concluded."""
+CYCLES_LEAST = 5
+"""If memory swings by more than it grows, so many swings must be seen."""
+BLOCKS_MOST = 8
+CHANCE_MOST = 0.01
+"""The most probability that blocks in a random order ascend like this, for a leak."""
+STEADY = 0.8
+"""The least growth of a leak in the second half, as a multiple of that in the first. A program that
+still fills its memory grows more and more slowly."""
+RISE_LEAST = 16 * KIB
+"""The least growth of a leak over all blocks."""
+LEVEL_BYTES, LEVEL_SHARE, LEVEL_SWING = 32 * KIB, 0.015, 0.1
+"""Live memory is level if it grows by less than one of these over the time that is judged: bytes, a
+share of live memory, and a share of its largest fall."""
+SWING, SWING_COUNTS = 0.2, 0.33
+"""Memory swings if its largest fall is more than this share of its rise. A swing is a fall of at
+least the second share of the largest one."""
+SPARE_SHARE, SPARE_BYTES = 0.5, 4 * MIB
+"""Held memory is too much if it exceeds live memory by both: this share of it, and these bytes."""
+SPARE_RISE_BYTES, SPARE_RISE_SHARE = MIB, 0.1
+"""Spare memory grows if it rises by both: these bytes, and this share of live memory."""
+RETURNED = 0.5
+"""Spare memory is idle if a trim returns at least this share of it."""
+FELL = 1.5
+"""Live memory fell if it once was this multiple of the most in the last half, or more."""
+
+
+class Kind(Enum):
+    """The name that memory over time gets."""
+
+    LEAK = "leak"
+    FRAGMENTATION = "fragmentation"
+    RETENTION = "retention"
+    STABLE = "stable"
+    UNKNOWN = "not known yet"
+
+
+class Reason(Enum):
+    """Why nothing is known yet, as a clause."""
+
+    SHORT = "the run is too short"
+    READINGS = "the program allocates too seldom for a picture of its memory"
+    CYCLES = "memory rises and falls too slowly for a run of this length"
+    WARMING = "memory still grows, and more and more slowly"
+    NOISE = "memory varies too much for a run of this length"
+    UNTRIMMED = "the allocator could not be asked to give memory back"
+    BETWEEN = "only a part of the spare memory came back when the allocator was asked"
+    ROUNDS = "the rounds contradict each other"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """One run with its name and the numbers behind it."""
+
+    kind: Kind
+    seconds: float
+    """The length of the run."""
+    live: float
+    """The median in the last half of the run, as for the next two."""
+    held: float
+    resident: float
+    live_most: float
+    """The most live memory in the last half of the run."""
+    spare: float
+    """Held memory beyond `live_most`; not below 0."""
+    growth: Growth | None
+    """Of the lower edge of live memory; None if there were too few swings or readings."""
+    held_growth: Growth | None
+    trim: Trim | None = None
+    returned: float | None = None
+    """The share of the spare memory that a trim returned; None if there was no trim, or no spare
+    memory."""
+    also: Kind | None = None
+    """A second name, for the memory beyond live memory."""
+    reason: Reason | None = None
+    """Only of UNKNOWN."""
+    needed_s: float | None = None
+    """The length of a run that would probably tell, if it is known. Only of UNKNOWN."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The answer about live memory: a leak, level (STABLE), or not known."""
+
+    kind: Kind
+    envelope: Envelope | None = None
+    reason: Reason | None = None
+    needed_s: float | None = None
+
+
+def judge(series: Series) -> JudgedRun:
+    """Returns the name of one run."""
+    at_s = [one / 1000 for one in series.at_ms]
+    end = at_s[-1] if at_s else 0.0
+    seconds = end - (at_s[0] if at_s else 0.0)
+    if len(at_s) < READINGS_LEAST or seconds < SECONDS_LEAST:
+        return _too_little(series, seconds)
+
+    def stretch(values: tuple[int, ...], share: float) -> Stretch:
+        return trend.part(at_s, values, at_s[0] + share * seconds, end)
+
+    parts = [stretch(series.live, share) for share in (0.0, *SETTLED)]
+    live = _live(parts[0], parts[1:], seconds)
+    late = [stretch(one, SETTLED[-1]) for one in (series.live, series.held, series.resident)]
+    most = float(late[0].maxima.max())
+    middle, held, resident = (float(np.median(one.means)) for one in late)
+    spare = max(0.0, held - most)
+    growing = stretch(series.held, SETTLED[0])
+    beyond, reason, returned = _beyond(series, (parts[1], growing), most, spare)
+    kind, why, needed, also = live.kind, live.reason, live.needed_s, None
+    if kind is Kind.LEAK:
+        also = beyond if beyond in (Kind.FRAGMENTATION, Kind.RETENTION) else None
+    elif beyond in (Kind.FRAGMENTATION, Kind.RETENTION):
+        kind, why, needed = beyond, None, None
+    elif beyond is Kind.UNKNOWN and kind is Kind.STABLE:
+        kind, why, needed = beyond, reason, 2 * seconds if reason is Reason.BETWEEN else None
+    return JudgedRun(
+        kind=kind, seconds=seconds, live=middle, held=held, resident=resident, live_most=most,
+        spare=spare, growth=live.envelope.growth if live.envelope is not None else None,
+        held_growth=trend.growth(growing), trim=series.trim, returned=returned, also=also,
+        reason=why, needed_s=needed,
+    )  # fmt: skip
+
+
+def _too_little(series: Series, seconds: float) -> JudgedRun:
+    reason = Reason.SHORT if seconds < SECONDS_LEAST else Reason.READINGS
+    live, held, resident = (
+        float(one[-1]) if one else 0.0 for one in (series.live, series.held, series.resident)
+    )
+    more = max(2.0, 1.5 * READINGS_LEAST / max(1, len(series.at_ms)))
+    return JudgedRun(
+        kind=Kind.UNKNOWN, seconds=seconds, live=live, held=held, resident=resident,
+        live_most=live, spare=max(0.0, held - live), growth=None, held_growth=None,
+        trim=series.trim, reason=reason, needed_s=max(30.0, more * seconds),
+    )  # fmt: skip
+
+
+def _live(whole: Stretch, parts: list[Stretch], seconds: float) -> _Live:
+    """Returns whether live memory grows.
+
+    The second part is asked if memory swung once in the first one. It may also tell that a program
+    has become stable, but not that it leaks: a program that fills its memory ever more slowly seems
+    to grow steadily in a short time.
+    """
+    first = _of_part(whole, parts[0], seconds)
+    if first.kind is not Kind.UNKNOWN:
+        return first
+    second = _of_part(whole, parts[1], seconds)
+    if first.reason is Reason.CYCLES and second.kind is not Kind.UNKNOWN:
+        return second
+    return second if second.kind is Kind.STABLE else first
+
+
+def _of_part(whole: Stretch, found: Stretch, seconds: float) -> _Live:
+    if found.readings < READINGS_LEAST // 2:
+        return _Live(Kind.UNKNOWN, None, Reason.READINGS, 2 * seconds)
+    edge = trend.envelope(found, BLOCKS_MOST)
+    fall = trend.fall(found)
+    level = max(LEVEL_BYTES, LEVEL_SHARE * float(np.median(found.means)), LEVEL_SWING * fall)
+    if fall > max(SWING * edge.rise, RISE_LEAST):
+        count = trend.swings(found, fall * SWING_COUNTS)
+        if count >= CYCLES_LEAST:
+            edge = trend.envelope(found, min(BLOCKS_MOST, count))
+        elif fall > max(edge.rise, level):
+            needed = seconds * 1.5 * CYCLES_LEAST / max(count, 0.75)
+            return _Live(Kind.UNKNOWN, None, Reason.CYCLES, needed)
+    answer = _named(edge, trend.growth(found), level, seconds)
+    before = trend.fall(whole)
+    if answer.kind is Kind.LEAK and max(edge.rise / 3, 1.5 * fall) <= before <= 5 * edge.rise:
+        # The rise may be that of the next cycle.
+        return _Live(Kind.UNKNOWN, edge, Reason.CYCLES, seconds * 1.5 * CYCLES_LEAST)
+    return answer
+
+
+def _named(edge: Envelope, mean: Growth, level: float, seconds: float) -> _Live:
+    """Returns the answer for a lower edge. Growth of less than `level` counts as none.
+
+    mean: the growth of the mean. A leak raises the mean as well as the lower edge.
+    """
+    span = edge.block_s * (len(edge.least) - 1)
+    grows = edge.ordered <= CHANCE_MOST and edge.surely.low > 0 and edge.rise >= RISE_LEAST
+    if grows and edge.later >= STEADY:
+        return _Live(Kind.LEAK, edge)
+    most = min(edge.growth.high, mean.high) * span
+    slower = edge.later < STEADY / 2
+    if edge.ordered <= CHANCE_MOST and edge.rise >= RISE_LEAST and not (slower and most <= level):
+        return _Live(Kind.UNKNOWN, edge, Reason.WARMING, _settles(edge, seconds))
+    doubtful = edge.ordered <= 0.05 and edge.rise >= RISE_LEAST and not slower
+    if most <= level and not doubtful:
+        return _Live(Kind.STABLE, edge)
+    # The interval of a slope shrinks with the time to the power of 3/2, that of the rise with its
+    # root.
+    times = [(most / level) ** 2]
+    if edge.growth.per_s > 0:
+        times.append(((edge.growth.high - edge.growth.per_s) / edge.growth.per_s) ** (2 / 3))
+    return _Live(Kind.UNKNOWN, edge, Reason.NOISE, seconds * min(1000.0, max(2.0, min(times))))
+
+
+def _settles(edge: Envelope, seconds: float) -> float:
+    """The length of a run in which a program that fills its memory has filled it.
+
+    Its growth falls to `later` from the middle of the first half to that of the second. Four time
+    constants of such an exponential are 98 % of it.
+    """
+    if not 0 < edge.later < STEADY:
+        return 4 * seconds
+    constant = edge.block_s * len(edge.least) / 2 / -math.log(edge.later)
+    return max(2 * seconds, 1.5 * seconds + 4 * constant)
+
+
+def _beyond(
+    series: Series, parts: tuple[Stretch, Stretch], most: float, spare: float
+) -> tuple[Kind, Reason | None, float | None]:
+    """Returns the name of the memory that is held beyond the live blocks.
+
+    The third value is the share of it that a trim returned.
+    """
+    trim = series.trim
+    returned = None
+    if trim is not None and trim.held_bytes - trim.live_bytes > MIB:
+        back = trim.held_bytes - trim.after_bytes
+        returned = min(1.0, max(0.0, back / (trim.held_bytes - trim.live_bytes)))
+    much = spare >= max(SPARE_SHARE * most, SPARE_BYTES)
+    rises = _rises(*parts, most)
+    if not much and not rises:
+        return Kind.STABLE, None, returned
+    if trim is None:
+        return Kind.UNKNOWN, Reason.UNTRIMMED, None
+    if returned is not None and returned >= RETURNED:
+        # Idle memory that was never live at once is a reserve of the allocator.
+        fell = max(series.live_peak, *series.live) >= FELL * most
+        return Kind.RETENTION if fell or rises else Kind.STABLE, None, returned
+    left = trim.after_bytes - trim.live_bytes
+    if left >= SPARE_SHARE * trim.live_bytes or (rises and not much):
+        return Kind.FRAGMENTATION, None, returned
+    return Kind.UNKNOWN, Reason.BETWEEN, returned
+
+
+def _rises(live: Stretch, held: Stretch, most: float) -> bool:
+    """Whether the memory beyond live memory grows steadily.
+
+    In each block it is the held memory less the most live memory of the last three blocks, so that
+    memory which waits for the next cycle does not count.
+    """
+    edges = np.linspace(0, trend.BINS, BLOCKS_MOST + 1).astype(int)
+    pairs = list(itertools.pairwise(edges))
+    tops = [float(live.maxima[a:b].max()) for a, b in pairs]
+    held_by = [float(np.median(held.means[a:b])) for a, b in pairs]
+    spare = np.array(
+        [max(0.0, one - max(tops[max(0, k - 2) : k + 1])) for k, one in enumerate(held_by)]
+    )
+    edge = trend.over_blocks(spare, live.seconds / BLOCKS_MOST)
+    return (
+        edge.ordered <= CHANCE_MOST
+        and edge.surely.low > 0
+        and edge.later >= STEADY
+        and edge.rise >= max(SPARE_RISE_BYTES, SPARE_RISE_SHARE * most)
+    )

@@ -1,0 +1,106 @@
+#include "probe/trim.h"
+
+#include "base/cpu.h"
+#include "probe/account.h"
+#include "probe/direct_syscall.h"
+#include "probe/kernel_calls.h"
+#include "probe/next.h"
+#include "probe/own_stack.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+/* The functions of the allocator; NULL if it has no such function. */
+static struct {
+    int (*malloc_trim)(size_t);
+    void (*mi_collect)(bool);
+    int (*mallctl)(const char *, void *, size_t *, void *, size_t);
+    void (*release)(void);
+} allocator;
+
+/* Stores the address of a function that lies in the same library as malloc, or NULL. Without this
+ * check, the probe would trim libc's heap and not that of the allocator. */
+static void find(void *where, const char *name)
+{
+    Dl_info of_malloc, of_function;
+    void *found = NULL;
+    next_find(&found, name);
+    bool same = found != NULL && next.malloc != NULL &&
+                dladdr((const void *)(uintptr_t)next.malloc, &of_malloc) != 0 &&
+                dladdr(found, &of_function) != 0 && of_malloc.dli_fbase == of_function.dli_fbase;
+    *(void **)where = same ? found : NULL;
+}
+
+static bool has_any(void)
+{
+    return allocator.malloc_trim != NULL || allocator.mi_collect != NULL ||
+           allocator.mallctl != NULL || allocator.release != NULL;
+}
+
+static void ask(void)
+{
+    if (allocator.mi_collect != NULL)
+        allocator.mi_collect(true);
+    else if (allocator.mallctl != NULL)
+        allocator.mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
+    else if (allocator.release != NULL)
+        allocator.release();
+    else
+        allocator.malloc_trim(0);
+}
+
+/* Adds a moment. Returns false if another thread is adding one and does not finish soon. */
+static bool add_moment(void)
+{
+    enum { TRIES = 10000 };
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t due = atomic_load_explicit(&session.next_moment_ticks, memory_order_relaxed);
+        if (due != UINT64_MAX &&
+            atomic_compare_exchange_strong(&session.next_moment_ticks, &due, UINT64_MAX)) {
+            session_moment(live_now());
+            return true;
+        }
+        direct_call0(SYS_sched_yield);
+    }
+    return false;
+}
+
+/* Runs in the handler of SIGSYS, on the probe's signal stack. Everything happens on this stack: on
+ * another one, the next signal would begin at the top of the signal stack and overwrite the frames
+ * of this handler. A signal stack of the program may be too small, so nothing happens there.
+ *
+ * The interrupted operation may have set `frame` and `function`, and be about to set the guard. */
+static void on_request(void)
+{
+    struct thread_state *me = &thread_state;
+    if (me->guard != THREAD_OUTSIDE || session.head == NULL || direct_forbidden ||
+        own_stack_program_has_some())
+        return;
+    int error = errno;
+    uintptr_t frame = me->frame;
+    uint8_t function = me->function;
+    me->frame = cpu_stack;
+    me->function = PROFILE_TRIM;
+    me->guard = THREAD_INSIDE;
+    if (add_moment()) {
+        ask();
+        (void)add_moment();
+        me->counts->released[PROFILE_TRIM - PROFILE_ALLOCATING][account_phase()]++;
+    }
+    me->guard = THREAD_OUTSIDE;
+    me->frame = frame;
+    me->function = function;
+    errno = error;
+}
+
+void trim_begin(void)
+{
+    if (!session_option_is("CAIRN_PROBE_TRIM", "on"))
+        return;
+    find(&allocator.mi_collect, "mi_collect");
+    find(&allocator.mallctl, "mallctl");
+    find(&allocator.release, "MallocExtension_ReleaseFreeMemory");
+    find(&allocator.malloc_trim, "malloc_trim");
+    if (has_any())
+        kernel_calls_serve(on_request);
+}

@@ -1,0 +1,223 @@
+"""Tests of the report of 'cairn soak': its words, its table, its plots, and its other forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from support.comparisons import EVIL, a_run, a_sample
+from support.memory_series import KIB, MIB, Simulated
+
+from cairn.cli import cli
+from cairn.errors import UsageError
+from cairn.memory import Memory, Series, Trim
+from cairn.model import Contender, Run, Sample
+from cairn.report import soak, soak_plot
+from cairn.report.view import View
+from cairn.soak.trend import Growth
+
+BASE = 20 * MIB
+
+
+def leaks(one: Simulated) -> Series:
+    return one.series(BASE + one.leak(64 * KIB))
+
+
+def stable(one: Simulated) -> Series:
+    return one.series(BASE + one.correlated(20 * KIB, 0.01), trim=Trim(BASE, BASE + MIB, BASE))
+
+
+def spare(one: Simulated, after: int) -> Series:
+    live = np.where(one.at < 0.2, 100.0 * MIB, 10.0 * MIB)
+    held = 105.0 * MIB + 0 * one.at
+    return one.series(live, held=held, trim=Trim(10 * MIB, 105 * MIB, after))
+
+
+def retains(one: Simulated) -> Series:
+    return spare(one, 12 * MIB)
+
+
+def fragments(one: Simulated) -> Series:
+    return spare(one, 100 * MIB)
+
+
+def cycles(one: Simulated) -> Series:
+    return one.series(BASE + one.cycles(BASE, 0.4))
+
+
+def noise(one: Simulated) -> Series:
+    return one.series(BASE + one.correlated(0.1 * BASE, 0.02))
+
+
+def soaked(**kinds: Callable[[Simulated], Series]) -> tuple[Run, list[Sample]]:
+    """A run of two rounds with a contender for each kind, and its samples."""
+    contenders = tuple(
+        Contender(name, "system", "glibc 2.36", probed=True, knobs=(("MALLOC_ARENA_MAX", "2"),))
+        for name in kinds
+    )
+    run = a_run(*contenders)
+    run = replace(
+        run, baseline=contenders[0].name,
+        settings=replace(run.settings, soak_s=30.0),
+        notes=("A note on the machine.",),
+    )  # fmt: skip
+    samples = [
+        a_sample(
+            number, name, 30_000,
+            memory=Memory("cgroup v1", BASE, BASE, 0, series=made(Simulated(number))),
+        )
+        for number in (1, 2)
+        for name, made in kinds.items()
+    ]  # fmt: skip
+    return run, samples
+
+
+ALL = {
+    "leaks": leaks, "fragments": fragments, "retains": retains, "cycles": cycles, "noise": noise,
+    "stable": stable,
+}  # fmt: skip
+
+
+def shown(run: Run, samples: list[Sample], view: View) -> str:
+    return soak.render(run, samples, view, name="last", stopped="")
+
+
+def test_every_sentence_is_as_in_the_golden_file(golden: Callable[[str, str], None]) -> None:
+    run, samples = soaked(**ALL)
+    texts = [
+        f"== {width} columns\n{shown(run, samples, View(width=width))}" for width in (60, 80, 200)
+    ]
+    golden("soak", "\n".join(texts))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_no_line_is_wider_than_the_screen(width: int) -> None:
+    run, samples = soaked(**ALL)
+    for full in (False, True):
+        for line in shown(run, samples, View(full=full, width=width)).splitlines():
+            assert cell_len(line) <= width, line
+
+
+def test_the_answer_comes_first_and_names_what_was_tried() -> None:
+    run, samples = soaked(system=retains, tuned=stable)
+    lines = shown(run, samples, View(width=200)).splitlines()
+    assert lines[0] == (
+        "Retention under system: it holds 105 MiB for at most 10.0 MiB of live blocks, and gave "
+        "back 98 % of the rest when it was asked."
+    )
+    text = "\n".join(lines)
+    assert "Tried here: tuned (MALLOC_ARENA_MAX=2) holds 22.1 MiB, 79 % less than system." in text
+    assert "A trim of system returned 93.0 MiB at the end of the runs" in text
+
+
+def test_a_leak_says_that_no_allocator_helps() -> None:
+    text = shown(*soaked(system=leaks, cairn=leaks), View(width=300))
+    assert text.startswith("Leak: live memory grows by 3.75 MiB/min [3.75, 3.75] under system and")
+    assert "No allocator and no knob ends a leak" in text
+
+
+def test_a_failed_contender_has_no_name() -> None:
+    run, samples = soaked(system=stable, other=stable)
+    samples[1] = replace(samples[1], failure="was killed by SIGSEGV", memory=Memory("x", 1, 1, 1))
+    text = shown(run, samples, View(width=200))
+    assert "✘ other was killed by SIGSEGV" in text
+    assert "Stable under system:" in text
+    assert "failed" in next(line for line in text.splitlines() if line.startswith("other"))
+
+
+def test_a_contender_that_has_not_run_yet_is_not_measured() -> None:
+    run, samples = soaked(system=stable, other=stable)
+    text = shown(run, [one for one in samples if one.trial.contender == "system"], View(width=200))
+    assert "Stable under system:" in text and "✘" not in text
+    line = next(line for line in text.splitlines() if line.startswith("other"))
+    assert line.split() == ["other", *["not", "measured"] * 6]
+
+
+def test_a_program_that_never_allocates_has_failed() -> None:
+    run, samples = soaked(system=stable)
+    unseen = [replace(one, memory=Memory("x", 1, 1, 1)) for one in samples]
+    assert "✘ system allocated nothing that the probe could see" in shown(run, unseen, View())
+
+
+def test_a_run_without_a_sample_has_no_verdict() -> None:
+    run, _ = soaked(system=stable)
+    assert shown(run, [], View()).startswith("No verdict: no run is complete.")
+
+
+def test_markdown_and_text_are_free_of_control_characters() -> None:
+    run, samples = soaked(**{EVIL: leaks, "system": stable})
+    for form in ("text", "md"):
+        text = shown(run, samples, View(form=form, width=400))  # type: ignore[arg-type]
+        assert not set("\x1b\u009b\u202e") & set(text)
+
+
+def test_json_has_the_verdict_its_numbers_and_the_series() -> None:
+    run, samples = soaked(system=leaks, tuned=fragments)
+    told = json.loads(shown(run, samples, View(form="json")))
+    assert [one["kind"] for one in told["soak"]] == ["leak", "fragmentation"]
+    judged = told["soak"][0]["runs"][0]
+    assert judged["growth"]["low"] <= 64 * KIB <= judged["growth"]["high"] * 1.001
+    assert len(told["samples"][0]["memory"]["series"]["live"]) == 400
+    assert told["verdict"][0].startswith("Leak: ")
+
+
+def test_csv_has_a_row_for_each_moment() -> None:
+    run, samples = soaked(system=leaks)
+    rows = list(csv.DictReader(io.StringIO(shown(run, samples, View(form="csv")))))
+    assert len(rows) == 2 * 400
+    assert {row["round"] for row in rows} == {"1", "2"}
+    assert int(rows[0]["live"]) == samples[0].memory.series.live[0]  # type: ignore[union-attr]
+
+
+def test_the_picture_has_a_panel_for_each_contender() -> None:
+    run, samples = soaked(system=leaks, tuned=retains)
+    picture = shown(run, samples, View(form="svg"))
+    assert picture.startswith("<?xml")
+    assert all(f"<!-- {name} -->" in picture for name in ("system", "tuned", "live", "resident"))
+
+
+def test_a_plot_shows_what_is_live_held_and_resident() -> None:
+    at = tuple(range(0, 10_000, 100))
+    series = Series(
+        at, tuple(MIB for _ in at), tuple(4 * MIB for _ in at), tuple(7 * MIB for _ in at),
+        counted=True, processes=1,
+    )  # fmt: skip
+    lines = soak_plot.drawn(series, 60)
+    column = [line[20] for line in lines[:7]]
+    assert column == ["·", "·", "·", "▒", "▒", "▒", "█"]
+    assert lines[0].startswith("  7.00 MiB │")
+
+
+@pytest.mark.parametrize(
+    ("growth", "text"),
+    [
+        (Growth(1024**2, 1024**2 * 0.99, 1024**2 * 1.01), "60.0 MiB/min [59.4, 60.6]"),
+        (Growth(0.5, 0.4, 0.6), "1.76 KiB/h [1.41, 2.11]"),
+        (Growth(-10.0, -30.0, 10.0), "−0.6 KiB/min [−1.8, 0.6]"),
+        (Growth(0.0, 0.0, 0.0), "0 B/h [0, 0]"),
+        (Growth(0.0, -1000.0, 1000.0), "0 KiB/min [−59, 59]"),
+    ],
+)
+def test_a_growth_is_as_precise_as_its_interval(growth: Growth, text: str) -> None:
+    assert soak.rate(growth) == text
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--for", "1s", "--", "true"], "too short to see memory over time; give at least 5s"),
+        ([], "which program? For example: cairn soak --for 10min -- ./worker"),
+        (["--ready", "true", "--", "true"], "--ready belongs to a server under load"),
+        (["--while", "x", "--", "prog"], "nothing says when prog is ready"),
+    ],
+)
+def test_wrong_options_are_refused(words: list[str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        cli.main(["soak", *words], standalone_mode=False)
