@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import jsonschema
 import numpy as np
 import pytest
 from rich.cells import cell_len
 from support.comparisons import EVIL, a_run, a_sample
 from support.memory_series import KIB, MIB, Simulated
 
-from cairn.cli import cli
+from cairn.cli import cli, json_schema
 from cairn.errors import UsageError
 from cairn.memory import Memory, Series, Trim
 from cairn.model import Contender, Run, Sample
@@ -166,6 +167,11 @@ def test_json_has_the_verdict_its_numbers_and_the_series() -> None:
     assert judged["growth"]["low"] <= 64 * KIB <= judged["growth"]["high"] * 1.001
     assert len(told["samples"][0]["memory"]["series"]["live"]) == 400
     assert told["verdict"][0].startswith("Leak: ")
+
+
+def test_json_keeps_to_its_schema() -> None:
+    told = json.loads(shown(*soaked(**ALL), View(form="json")))
+    jsonschema.validate(told, json_schema.schema())
 
 
 def test_csv_has_a_row_for_each_moment() -> None:
