@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,19 @@ def test_an_exception_exists_and_a_unit_test_builds_it(file: str) -> None:
     """tests/unit compiles a folder of src/ if a test's name begins with the folder's name."""
     assert (ROOT / file).is_file()
     assert list((ROOT / "tests" / "unit").glob(f"{Path(file).parent.name}_*.c"))
+
+
+IN_THE_ROOT = {
+    *(".ci", ".clang-format", ".editorconfig", ".gitignore", "CHANGELOG.md", "CMakeLists.txt"),
+    *("LICENSE", "Makefile", "README.md", "cairn", "constraints.txt", "docs", "examples"),
+    *("include", "man", "pyproject.toml", "src", "tests", "tools", "workloads"),
+}
+
+
+def test_the_root_has_only_what_a_newcomer_looks_for_there() -> None:
+    """The core file of an emulated program was once committed."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this folder is no clone")
+    names = {line.partition("/")[0] for line in listed.stdout.splitlines()}
+    assert "src" in names and names - IN_THE_ROOT == set()
