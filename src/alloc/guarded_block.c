@@ -188,9 +188,9 @@ static void put_slot(uint32_t number)
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     (void)context;
-    static _Atomic bool reported;
+    static _Atomic unsigned reported; /* RISC-V lacks an exchange of a byte */
     const void *p = info->si_addr;
-    if (guarded_has(p) && !atomic_exchange(&reported, true)) {
+    if (guarded_has(p) && atomic_exchange(&reported, 1) == 0) {
         const struct slot *slot = slot_near(p);
         report(slot != NULL && slot->state == SLOT_FREED ? "a block is used after it was freed"
                                                          : "an access beyond a block",
