@@ -58,6 +58,8 @@ static void *allocate_small(struct heap *heap, unsigned class)
 /* Takes a large block from the page heap. Returns NULL if there is no memory. */
 static void *allocate_new(size_t size, size_t alignment, bool *zero)
 {
+    if (UNLIKELY(thread_heap->batched != 0))
+        heap_post_batches(thread_heap);
     void *p = large_allocate(size, alignment, zero);
     if (UNLIKELY(p == NULL)) {
         reclaim();
@@ -68,11 +70,7 @@ static void *allocate_new(size_t size, size_t alignment, bool *zero)
 
 bool alloc_count_sites(void)
 {
-    if (!site_begin())
-        return false;
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        heap->site_turn = (struct site_turn){0};
-    return true;
+    return site_begin();
 }
 
 void alloc_guard(uint32_t every)
@@ -86,22 +84,17 @@ void alloc_guard(uint32_t every)
 }
 
 /* Counts the new large block `p` for the call site of `caller` (site.h), if sites are counted and
- * the block is the next sample. If sites are not counted, lets alloc_reuse_large() serve the next
- * SITE_TURN_LONG blocks. `hit` is true if the block lies in a run that the thread had kept. Returns
- * `p`, which may be NULL. */
+ * the block is the next sample. `hit` is true if the block lies in a run that the thread had kept.
+ * Returns `p`, which may be NULL. */
 static inline void *count_for_site(void *p, size_t size, const void *caller, bool hit)
 {
+    if (LIKELY(!site_is_counted()) || p == NULL)
+        return p;
     struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
-    if (LIKELY(!site_is_counted())) {
-        if (turn != NULL)
-            turn->left = SITE_TURN_LONG;
-    } else if (p == NULL) {
-        return NULL;
-    } else if (turn != NULL && turn->left > 0) {
+    if (turn != NULL && turn->left > 0)
         turn->left--;
-    } else {
+    else
         site_take(slab_at(region_index(p)), large_slices(size), caller, hit, turn);
-    }
     return p;
 }
 
@@ -282,11 +275,11 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
     lock_leave();
 }
 
-static inline void free_large(struct slab *slab)
+static inline void free_large(struct slab *slab, struct heap *heap)
 {
-    struct run_cache *runs = &thread_heap->runs; /* heap_none and heap_gone take no runs */
-    bool kept = atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
-                (run_cache_put(runs, slab) || run_cache_put_long(runs, slab));
+    struct run_cache *runs = &heap->runs; /* heap_none and heap_gone take no runs */
+    bool kept =
+        PEEK(slab->owner) == NULL && (run_cache_put(runs, slab) || run_cache_put_long(runs, slab));
     if (UNLIKELY(!kept))
         free_large_slowly(slab);
 }
@@ -301,9 +294,18 @@ void alloc_free_slow(void *p)
         return;
     }
     if (slab->kind == RUN_LARGE) /* made by another thread after the first check */
-        free_large(slab);
+        free_large(slab, thread_heap);
     else
         slab_misused("a block is freed twice", p);
+}
+
+/* Returns whether this thread owns the slab. A thread that had no heap gets one, so that it can
+ * gather the blocks that it frees. */
+static inline bool is_of_this_thread(struct slab *slab)
+{
+    if (UNLIKELY(thread_heap == &heap_none) && !lock_is_unsafe())
+        thread_birth();
+    return atomic_load_explicit(&slab->owner, memory_order_relaxed) == thread_heap;
 }
 
 /* Frees a small block that another heap owns, or a block of this thread that begins behind the
@@ -320,18 +322,30 @@ static __attribute__((noinline)) void free_small(void *p, struct slab *slab)
     if (UNLIKELY(slab->kind != RUN_SLAB || !slab_begins(slab, (uint32_t)offset) ||
                  slab_is_marked_by(block, last)))
         alloc_free_slow(p);
-    else if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == thread_heap)
+    else if (is_of_this_thread(slab))
         heap_free(thread_heap, slab, block, last);
-    else if (UNLIKELY(!remote_post_quick(slab, block, offset, last)))
+    else if (!heap_begin_batch(thread_heap, slab, block, offset, last) &&
+             UNLIKELY(!remote_post_quick(slab, block, offset, last)))
         heap_post(slab, block);
 }
 
-void alloc_free_other(void *p, struct slab *slab)
+void alloc_free_other(void *p, struct slab *slab, struct heap *heap, uintptr_t last)
 {
-    if (slab->kind == RUN_LARGE && (uintptr_t)p % SLICE_BYTES == 0)
-        free_large(slab);
-    else
+    struct block *block = p;
+    size_t offset = (uintptr_t)p % SLICE_BYTES;
+    if (UNLIKELY(PEEK(slab->kind) == RUN_LARGE && offset == 0)) {
+        free_large(slab, heap);
+        return;
+    }
+    struct batch *batch = batch_of(heap->batches, slab);
+    /* A slab whose blocks are in a batch has one slice, and is a slab as long as they are there. */
+    if (LIKELY(batch_is_of(batch, slab) && slab_begins(slab, (uint32_t)offset) &&
+               !slab_is_marked_by(block, last))) {
+        if (UNLIKELY(!batch_add(batch, block, offset, last)))
+            heap_post_full(heap, batch);
+    } else {
         free_small(p, slab);
+    }
 }
 
 /* --- resizing --------------------------------------------------------------------------------- */

@@ -25,10 +25,11 @@ void *alloc_malloc_slow(size_t size, const void *caller) __attribute__((noinline
 /* Slow path of alloc_free() for NULL, and for pointers to no block. */
 void alloc_free_slow(void *p) __attribute__((noinline));
 
-/* Slow path of alloc_free() for large blocks, for blocks of other threads, and for blocks that
- * begin behind the first slice of their slab. `slab` is the record of the slice that `p` lies
- * in. */
-void alloc_free_other(void *p, struct slab *slab) __attribute__((noinline));
+/* Path of alloc_free() for large blocks, for blocks of other threads, and for blocks that begin
+ * behind the first slice of their slab. `slab` is the record of the slice that `p` lies in, `heap`
+ * is this thread's, and `last` == slab_key(p, NULL). */
+void alloc_free_other(void *p, struct slab *slab, struct heap *heap, uintptr_t last)
+    __attribute__((noinline));
 
 /* Slow path for large blocks. Tries the runs that the thread kept, and then the page heap. `*zero`
  * is set to true if the whole block reads as zero. */
@@ -44,19 +45,16 @@ bool alloc_count_sites(void);
 void alloc_guard(uint32_t every);
 
 /* Turns a run that the thread kept into a block of `size` bytes, more than SIZE_CLASS_BYTES_MAX,
- * and returns the block. Returns NULL if no kept run fits, or if a site counts the next block
- * (site.h). */
+ * and returns the block. Returns NULL if no kept run fits, or if sites are counted (site.h). */
 static inline void *alloc_reuse_large(size_t size)
 {
     struct heap *heap = thread_heap;
-    size_t slices = large_slices(size); /* 0 if rounding up overflows */
-    /* In heap_none and heap_gone, which have no runs, `left` is 0. */
-    if (UNLIKELY(slices - 1 >= RUN_CACHE_RUN_MAX || heap->site_turn.left == 0))
+    size_t last = (size - 1) >> SLICE_SHIFT; /* number of the last slice */
+    if (UNLIKELY(last >= RUN_CACHE_RUN_MAX || site_is_counted()))
         return NULL;
-    uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
+    uint32_t index = run_cache_take(&heap->runs, (uint32_t)last + 1); /* heap_none has no runs */
     if (UNLIKELY(index == 0))
         return NULL;
-    heap->site_turn.left--;
     atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
     void *p = region_address(index);
     ASSUME(p != NULL);
@@ -68,10 +66,14 @@ static inline void *alloc_reuse_large(size_t size)
  * own. */
 static inline __attribute__((always_inline)) void *alloc_malloc_quick(size_t size)
 {
-    if (UNLIKELY(size > SIZE_CLASS_BYTES_MAX))
-        return alloc_reuse_large(size);
     struct heap *heap = thread_heap;
-    unsigned class = size_class(size);
+    unsigned class;
+    if (LIKELY(size <= SIZE_CLASS_TABLE_MAX))
+        class = size_class(size);
+    else if (LIKELY(size <= SIZE_CLASS_BYTES_MAX))
+        class = size_class_above_table(size);
+    else
+        return alloc_reuse_large(size);
     struct block *block = heap->list[class];
     return LIKELY(block != NULL && slab_is_marked(block)) ? heap_pop(heap, class, block) : NULL;
 }
@@ -98,12 +100,12 @@ static inline __attribute__((always_inline)) void alloc_free(void *p)
      * small block may be read. Reading an untouched large block would cause a page fault. */
     struct block *block = p;
     uintptr_t last = slab_key(block, NULL);
-    if (LIKELY(atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap &&
+    if (LIKELY(PEEK(slab->owner) == heap &&
                slab_begins(slab, (uint32_t)(uintptr_t)p & (SLICE_BYTES - 1)) &&
                !slab_is_marked_by(block, last)))
         heap_free(heap, slab, block, last);
     else
-        alloc_free_other(p, slab);
+        alloc_free_other(p, slab, heap, last);
 }
 
 /* These functions return a block of `count` × `size` bytes, all zero. If alloc_calloc_quick()

@@ -3,6 +3,7 @@
 #include "alloc/broken.h"
 #include "alloc/guarded_run.h"
 #include "alloc/purge.h"
+#include "alloc/slab_list.h"
 
 #include <string.h>
 
@@ -19,28 +20,7 @@ static size_t heaps_cut;              /* heaps cut from that slice */
 
 static _Atomic uint64_t posts_gone; /* the result of heap_posts_gone() */
 
-/* --- lists of slabs; the caller holds the heap's lock ----------------------------------------- */
-
-static void link(uint32_t *first, struct slab *slab)
-{
-    uint32_t index = (uint32_t)slab_index(slab);
-    slab->prev = 0;
-    slab->next = *first;
-    if (*first != 0)
-        slab_at(*first)->prev = index;
-    *first = index;
-}
-
-static void unlink_slab(uint32_t *first, struct slab *slab)
-{
-    if (slab->next != 0)
-        slab_at(slab->next)->prev = slab->prev;
-    if (slab->prev != 0)
-        slab_at(slab->prev)->next = slab->next;
-    else
-        *first = slab->next;
-    slab->next = slab->prev = 0;
-}
+/* --- slabs; the caller holds the lock of their heap ------------------------------------------- */
 
 /* Returns the list that a PARKED or FULL slab is on. */
 static uint32_t *list_of(struct heap *owner, struct slab *slab)
@@ -103,7 +83,7 @@ static bool put_aside(struct heap *heap, struct slab *slab)
     remote_set_state(slab, REMOTE_FULL);
     bool aside = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)) == 0;
     if (aside) {
-        link(&heap->full, slab);
+        slab_list_add(&heap->full, slab);
         heap->current[slab->class] = NULL;
     } else {
         remote_set_state(slab, REMOTE_CURRENT);
@@ -129,7 +109,7 @@ static struct slab *take_parked(struct heap *from, struct heap *to, unsigned cla
     if (from->partial[class] == 0)
         return NULL;
     struct slab *slab = slab_at(from->partial[class]);
-    unlink_slab(&from->partial[class], slab);
+    slab_list_remove(&from->partial[class], slab);
     remote_set_state(slab, REMOTE_CURRENT);
     if (fold(slab) == 0)
         from->empty &= ~(UINT64_C(1) << class);
@@ -301,6 +281,8 @@ static void *refill(struct heap *heap, unsigned class)
             if (!put_aside(heap, slab))
                 continue;
         }
+        if (heap->batched != 0)
+            heap_post_batches(heap);
         slab = reopen(heap, class);
         /* A shared heap adopts no slab, because heap_destroy() would also free those blocks of an
          * adopted slab that the program allocated from other heaps. */
@@ -362,10 +344,10 @@ void heap_event(struct heap *heap, struct slab *slab)
         over = false;
     }
     if (over || remote_state(slab) == REMOTE_FULL) {
-        unlink_slab(list, slab);
+        slab_list_remove(list, slab);
         remote_set_state(slab, over ? REMOTE_CLAIMED : REMOTE_PARKED);
         if (!over)
-            link(&heap->partial[class], slab);
+            slab_list_add(&heap->partial[class], slab);
     }
     lock_drop(&heap->lock);
     if (over) {
@@ -395,22 +377,21 @@ static struct heap *lock_owner(struct slab *slab, const struct block *block)
     }
 }
 
-void heap_post(struct slab *slab, struct block *block)
+/* Posts blocks in any case, and does what the result of remote_post_locked() says. */
+static void post_locked(struct slab *slab, struct block *first, struct block *last, uint32_t count)
 {
-    if (LIKELY(remote_post(slab, block) == REMOTE_POSTED) || lock_is_unsafe())
-        return;
-    struct heap *owner = lock_owner(slab, block);
+    struct heap *owner = lock_owner(slab, first);
     bool claimed = false;
-    enum remote_post came = remote_post_locked(slab, block);
+    enum remote_post came = remote_post_locked(slab, first, last, count);
     if (came == REMOTE_LAST && remote_has_all(slab)) {
-        unlink_slab(list_of(owner, slab), slab);
+        slab_list_remove(list_of(owner, slab), slab);
         remote_set_state(slab, REMOTE_CLAIMED);
         owner->statistics.claims++;
         claimed = true;
     } else if (came != REMOTE_POSTED && remote_state(slab) == REMOTE_FULL) {
-        unlink_slab(&owner->full, slab);
+        slab_list_remove(&owner->full, slab);
         remote_set_state(slab, REMOTE_PARKED);
-        link(&owner->partial[slab->class], slab);
+        slab_list_add(&owner->partial[slab->class], slab);
         owner->statistics.wakes++;
         if (atomic_load_explicit(&owner->idle, memory_order_relaxed))
             offer(UINT64_C(1) << slab->class);
@@ -418,6 +399,60 @@ void heap_post(struct slab *slab, struct block *block)
     lock_drop(&owner->lock);
     if (claimed)
         give_back(slab);
+}
+
+void heap_post(struct slab *slab, struct block *block)
+{
+    if (UNLIKELY(remote_post(slab, block, block, 1) != REMOTE_POSTED) && !lock_is_unsafe())
+        post_locked(slab, block, block, 1);
+}
+
+/* (owner only) Empties a batch and posts its blocks. */
+static void post_batch(struct heap *heap, struct batch *batch)
+{
+    lock_enter();
+    struct slab *slab = atomic_load_explicit(&batch->slab, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&batch->word, memory_order_relaxed);
+    atomic_store_explicit(&batch->slab, NULL, memory_order_relaxed);
+    heap->batched &= ~(UINT64_C(1) << (batch - heap->batches));
+    char *start = slab_start(slab);
+    struct block *first = (struct block *)(start + batch_first(word));
+    struct block *last = (struct block *)(start + batch_last(word));
+    if (UNLIKELY(remote_post(slab, first, last, batch_count(word)) != REMOTE_POSTED))
+        post_locked(slab, first, last, batch_count(word));
+    lock_leave();
+}
+
+bool heap_begin_batch(struct heap *heap, struct slab *slab, struct block *block, size_t offset,
+                      uintptr_t last)
+{
+    const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
+    if (slab->slices != 1 || batch_most(slab->class) < 2 || owner == NULL ||
+        atomic_load_explicit(&owner->shared, memory_order_relaxed) || !heap->has_thread ||
+        lock_is_unsafe())
+        return false;
+    struct batch *batch = batch_of(heap->batches, slab);
+    if (!batch_is_of(batch, NULL))
+        post_batch(heap, batch);
+    slab_mark_by(block, NULL, last);
+    slab_interrupt_here(); /* each block of the batch is marked */
+    atomic_store_explicit(&batch->word, batch_word(slab->class, offset), memory_order_relaxed);
+    heap->batched |= UINT64_C(1) << (batch - heap->batches);
+    slab_interrupt_here(); /* a batch that has a slab is complete */
+    atomic_store_explicit(&batch->slab, slab, memory_order_relaxed);
+    return true;
+}
+
+void heap_post_full(struct heap *heap, struct batch *batch)
+{
+    if (!lock_is_unsafe())
+        post_batch(heap, batch);
+}
+
+void heap_post_batches(struct heap *heap)
+{
+    while (heap->batched != 0)
+        post_batch(heap, &heap->batches[__builtin_ctzll(heap->batched)]);
 }
 
 /* --- collecting and sweeping ------------------------------------------------------------------ */
@@ -466,7 +501,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 {
     if (!is_empty)
         return false;
-    unlink_slab(list, slab);
+    slab_list_remove(list, slab);
     remote_set_state(slab, REMOTE_CLAIMED);
     give_back(slab);
     return true;
@@ -474,6 +509,7 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 
 void heap_collect(struct heap *heap)
 {
+    heap_post_batches(heap);
     cool_all(heap);
     run_cache_policy_drain(&heap->runs); /* after cool_all(), which may keep more runs */
     lock_take(&heap->lock);
@@ -481,7 +517,7 @@ void heap_collect(struct heap *heap)
         struct slab *slab = take_current(heap, class);
         if (slab != NULL) {
             remote_set_state(slab, REMOTE_PARKED);
-            link(&heap->partial[class], slab);
+            slab_list_add(&heap->partial[class], slab);
         }
         for (uint32_t index = heap->partial[class], next; index != 0; index = next) {
             slab = slab_at(index);
@@ -530,7 +566,7 @@ static struct slab *take_first(uint32_t *list)
     if (*list == 0)
         return NULL;
     struct slab *slab = slab_at(*list);
-    unlink_slab(list, slab);
+    slab_list_remove(list, slab);
     return slab;
 }
 
@@ -553,7 +589,7 @@ static void park_in(struct heap *heap, struct slab *slab)
 {
     lock_take(&heap->lock);
     remote_set_state(slab, REMOTE_PARKED);
-    link(&heap->partial[slab->class], slab);
+    slab_list_add(&heap->partial[slab->class], slab);
     offer(UINT64_C(1) << slab->class);
     claim(&heap->partial[slab->class], slab, slab_live(slab) == 0 || remote_has_all(slab));
     lock_drop(&heap->lock);
@@ -664,7 +700,7 @@ static void make_idle(struct heap *heap)
     heap->statistics.claims += sweep_list(&heap->full);
     while (heap->large != 0) {
         struct slab *slab = slab_at(heap->large);
-        unlink_slab(&heap->large, slab);
+        slab_list_remove(&heap->large, slab);
         atomic_store_explicit(&slab->owner, site_keeper(slab), memory_order_release);
     }
     lock_drop(&heap->lock);
@@ -685,6 +721,7 @@ static struct heap *take_left(struct heap *next)
 
 void heap_leave(struct heap *heap)
 {
+    heap_post_batches(heap);
     run_cache_policy_drain(&heap->runs);
     struct heap *left = take_left(heap);
     if (left != NULL)
@@ -736,31 +773,11 @@ void heap_destroy(struct heap *heap)
     heap->empty = 0;
     while (heap->large != 0) {
         slab = slab_at(heap->large);
-        unlink_slab(&heap->large, slab);
+        slab_list_remove(&heap->large, slab);
         large_free(slab);
     }
     lock_drop(&heap->lock);
     retire(heap);
-}
-
-/* --- large blocks of a heap ------------------------------------------------------------------- */
-
-void heap_keep_large(struct heap *heap, struct slab *slab)
-{
-    lock_take(&heap->lock);
-    link(&heap->large, slab);
-    atomic_store_explicit(&slab->owner, heap, memory_order_release);
-    lock_drop(&heap->lock);
-}
-
-void heap_drop_large(struct heap *heap, struct slab *slab)
-{
-    lock_take(&heap->lock);
-    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == heap) {
-        unlink_slab(&heap->large, slab);
-        atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    }
-    lock_drop(&heap->lock);
 }
 
 /* --- for statistics and fork ------------------------------------------------------------------ */
@@ -773,24 +790,6 @@ uint64_t heap_posts_gone(void)
 struct heap *heap_first(void)
 {
     return atomic_load_explicit(&heaps, memory_order_acquire);
-}
-
-void heap_lock_all(void)
-{
-    lock_take(&heaps_lock); /* from here on the list of heaps does not change */
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        lock_take(&heap->turn);
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        lock_take(&heap->lock);
-}
-
-void heap_unlock_all(void)
-{
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
-        lock_drop(&heap->lock);
-        lock_drop(&heap->turn);
-    }
-    lock_drop(&heaps_lock);
 }
 
 bool heap_is_at_rest(const struct heap *heap)

@@ -29,6 +29,7 @@
 #ifndef CAIRN_ALLOC_HEAP_H
 #define CAIRN_ALLOC_HEAP_H
 
+#include "alloc/batch.h"
 #include "alloc/guarded_block.h"
 #include "alloc/hardening.h"
 #include "alloc/remote.h"
@@ -65,11 +66,9 @@ struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* (owner only) malloc pops from here */
     int32_t room[SIZE_CLASS_COUNT];       /* (owner only) > 0: free pushes to the list */
     struct slab *current[SIZE_CLASS_COUNT];
-    /* (owner only), except that alloc_count_sites() resets it. The field lies next to `runs`,
-     * because the fast path of large blocks reads both. */
-    struct site_turn site_turn;
-    struct run_cache runs; /* (owner only) */
-    uint32_t long_reuses;  /* (owner only) heap_reuse_long() calls that had a run */
+    struct site_turn site_turn; /* (owner only) */
+    struct run_cache runs;      /* (owner only) */
+    uint32_t long_reuses;       /* (owner only) heap_reuse_long() calls that had a run */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT];    /* first slab of each list, by slice index */
     uint32_t full;                         /* first full slab; 0: none */
@@ -83,8 +82,10 @@ struct heap {
     bool has_thread;
     /* True if other threads may take the heap or its slabs. Written under heaps_lock and `lock`. */
     _Atomic bool idle;
-    bool shared; /* in use as a shared heap */
+    _Atomic bool shared; /* in use as a shared heap */
     struct heap_statistics statistics;
+    uint64_t batched;              /* (owner only) a bit per batch that is not empty */
+    struct batch batches[BATCHES]; /* (owner only) */
 };
 
 /* (owner only) Adds to a counter that other threads may read. Returns the sum. */
@@ -110,6 +111,16 @@ static inline int32_t heap_hot(unsigned class)
  * of its class, or gives its run back. Does nothing if lock_is_unsafe(). */
 void heap_event(struct heap *heap, struct slab *slab);
 
+/* (owner only) Like heap_free(), for a block that the heap's list has no room for. heap_free() has
+ * already counted the block in `room`. */
+static inline void heap_free_to_slab(struct heap *heap, struct slab *slab, struct block *block,
+                                     uintptr_t last)
+{
+    heap->room[slab->class]++;
+    if (UNLIKELY(slab_free(slab, block, last)))
+        heap_event(heap, slab);
+}
+
 /* (owner only) Frees a block of one of the heap's slabs. `last` is slab_key(block, NULL). */
 static inline void heap_free(struct heap *heap, struct slab *slab, struct block *block,
                              uintptr_t last)
@@ -119,13 +130,9 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
         slab_mark_by(block, heap->list[class], last);
         slab_interrupt_here(); /* each block on the list is marked */
         heap->list[class] = block;
-        return;
+    } else {
+        heap_free_to_slab(heap, slab, block, last);
     }
-    /* Without volatile, the compiler would replace the decrement above, one instruction, by a read,
-     * a test and a write. */
-    ++*(volatile int32_t *)&heap->room[class];
-    if (UNLIKELY(slab_free(slab, block, last)))
-        heap_event(heap, slab);
 }
 
 /* (owner only) Takes `block`, the first one of its list, off the list. The caller has checked that
@@ -173,6 +180,20 @@ void *heap_refill(struct heap *heap, unsigned class);
 /* Frees a block of another owner's slab after remote_post_quick() has failed. Any thread may call
  * this function. If lock_is_unsafe() and the post needs a lock, the block stays allocated. */
 void heap_post(struct slab *slab, struct block *block);
+
+/* (owner only) Begins a batch with a block of another owner's slab, and posts the batch that was in
+ * this place. Returns false if blocks of this slab have to be posted at once. `offset` and `last`
+ * are as in batch_add(). */
+bool heap_begin_batch(struct heap *heap, struct slab *slab, struct block *block, size_t offset,
+                      uintptr_t last);
+
+/* (owner only) Posts a batch that is full. Does nothing if lock_is_unsafe(): the batch then takes
+ * more blocks. */
+void heap_post_full(struct heap *heap, struct batch *batch) __attribute__((noinline, cold));
+
+/* (owner only) Posts all batches of the heap. The caller has found that lock_is_unsafe() is false,
+ * and holds no lock. */
+void heap_post_batches(struct heap *heap);
 
 /* Returns a heap for a thread: one whose thread has ended, with its slabs, or a new heap. If
  * `empty` is true, the returned heap has no slabs. Returns NULL if there is no memory. */

@@ -44,7 +44,7 @@ static bool is_carved(const struct slab *slab)
     size_t page = os_page_bytes();
     size_t slab_bytes = (size_t)atomic_load_explicit(&slab->slices, memory_order_relaxed)
                         << SLICE_SHIFT;
-    size_t end = atomic_load_explicit(&slab->end, memory_order_relaxed);
+    size_t end = atomic_load_explicit(&slab->carved, memory_order_relaxed) * bytes;
     return bytes <= page && end + page >= slab_bytes + bytes;
 }
 

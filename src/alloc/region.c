@@ -102,6 +102,7 @@ static bool place_in(const struct window *window, struct random *random)
             continue;
         }
         region.base = base;
+        region.records = base - REGION_SLICE_SPAN;
         slice_records_end = base - REGION_SLICE_SPAN + RECORD_STEP_BYTES;
         chunk_records_end = chunk_records + RECORD_STEP_BYTES;
         map_end = base - REGION_MAP_DISTANCE;

@@ -53,6 +53,7 @@ enum {
 
 struct region {
     uintptr_t base;        /* address of slice 0; 0 before the first growth */
+    uintptr_t records;     /* address of the record of slice 0 */
     _Atomic size_t slices; /* end of the region; 0 before the first growth */
 };
 extern struct region region __attribute__((visibility("hidden")));
@@ -69,18 +70,18 @@ static inline size_t region_index(const void *p)
  * `slices` was above the index of a slice before the slice was handed out. */
 static inline bool region_has(size_t index)
 {
-    return index < atomic_load_explicit(&region.slices, memory_order_relaxed);
+    return index < PEEK(region.slices);
 }
 
 /* Returns the record of a slice: a struct slab (slab.h). */
 static inline void *region_record(size_t index)
 {
-    return (void *)(region.base - REGION_SLICE_SPAN + index * RECORD_BYTES);
+    return (void *)(region.records + index * RECORD_BYTES);
 }
 
 static inline size_t region_record_index(const void *record)
 {
-    return ((uintptr_t)record - (region.base - REGION_SLICE_SPAN)) / RECORD_BYTES;
+    return ((uintptr_t)record - region.records) / RECORD_BYTES;
 }
 
 /* Returns the record of a chunk: a struct chunk (chunk.h). */

@@ -7,48 +7,52 @@ enum {
     SET_SHIFT = STATE_SHIFT + REMOTE_STATE_BITS
 };
 
-/* Returns the result of posting `block` to a slab whose word is `word`. Ends the program if the
- * slab is CLAIMED. */
-static enum remote_post wants(struct slab *slab, const struct block *block, uint64_t word)
+/* Returns the result of posting `count` blocks, one of which is `block`, to a slab whose word is
+ * `word`. Ends the program if the slab is CLAIMED. */
+static enum remote_post wants(struct slab *slab, const struct block *block, uint32_t count,
+                              uint64_t word)
 {
-    if (remote_is_plain(slab, word))
+    if (remote_is_plain(slab, word, count))
         return REMOTE_POSTED;
     if (remote_state_of(word) == REMOTE_CLAIMED)
         slab_misused("a block is freed twice, the last time by another thread", block);
-    return remote_count_of(word) + 1 >= slab_live(slab) ? REMOTE_LAST : REMOTE_WAKES;
+    return remote_count_of(word) + count >= slab_live(slab) ? REMOTE_LAST : REMOTE_WAKES;
 }
 
-/* Tries once to post a block. Returns false and updates `*word` if the word has changed. May also
+/* Tries once to post blocks. Returns false and updates `*word` if the word has changed. May also
  * return false without a reason, because the compare-and-swap is weak. */
-static bool push(struct slab *slab, struct block *block, uint64_t *word)
+static bool push(struct slab *slab, struct block *first, struct block *last, uint32_t count,
+                 uint64_t *word)
 {
     char *start = slab_start(slab);
-    uint64_t first = *word & REMOTE_FIRST_MASK;
-    slab_mark(block, remote_block(start, first));
-    uint64_t posted = *word - first + (UINT64_C(1) << REMOTE_FIRST_BITS) +
-                      remote_place((size_t)((char *)block - start));
+    uint64_t before = *word & REMOTE_FIRST_MASK;
+    slab_mark(last, remote_block(start, before));
+    uint64_t posted = *word - before + ((uint64_t)count << REMOTE_FIRST_BITS) +
+                      remote_place((size_t)((char *)first - start));
     return atomic_compare_exchange_weak_explicit(
         &slab->posted, word, posted,
-        memory_order_acq_rel, /* publishes block->next to remote_collect() */
+        memory_order_acq_rel, /* publishes the links to remote_collect() */
         memory_order_acquire);
 }
 
-enum remote_post remote_post(struct slab *slab, struct block *block)
+enum remote_post remote_post(struct slab *slab, struct block *first, struct block *last,
+                             uint32_t count)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_acquire);
     for (;;) {
-        enum remote_post wanted = wants(slab, block, word);
-        if (wanted != REMOTE_POSTED || push(slab, block, &word))
+        enum remote_post wanted = wants(slab, first, count, word);
+        if (wanted != REMOTE_POSTED || push(slab, first, last, count, &word))
             return wanted;
     }
 }
 
-enum remote_post remote_post_locked(struct slab *slab, struct block *block)
+enum remote_post remote_post_locked(struct slab *slab, struct block *first, struct block *last,
+                                    uint32_t count)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_acquire);
     for (;;) {
-        enum remote_post wanted = wants(slab, block, word);
-        if (push(slab, block, &word))
+        enum remote_post wanted = wants(slab, first, count, word);
+        if (push(slab, first, last, count, &word))
             return wanted;
     }
 }

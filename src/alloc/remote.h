@@ -69,11 +69,11 @@ static inline uint32_t remote_count_of(uint64_t word)
     return (uint32_t)(word >> REMOTE_FIRST_BITS) & ((1u << REMOTE_COUNT_BITS) - 1);
 }
 
-/* Returns whether one more block can be posted without the heap's lock. The block must not be the
+/* Returns whether `more` blocks can be posted without the heap's lock. They must not include the
  * last live block of the slab, and must not give a FULL slab enough room to be parked. */
-static inline bool remote_is_plain(struct slab *slab, uint64_t word)
+static inline bool remote_is_plain(struct slab *slab, uint64_t word, uint32_t more)
 {
-    uint32_t count = remote_count_of(word) + 1;
+    uint32_t count = remote_count_of(word) + more;
     enum remote_state state = remote_state_of(word);
     if (state == REMOTE_CURRENT)
         return true;
@@ -89,7 +89,7 @@ static inline bool remote_post_quick(struct slab *slab, struct block *block, siz
                                      uintptr_t last)
 {
     uint64_t word = atomic_load_explicit(&slab->posted, memory_order_acquire);
-    if (UNLIKELY(!remote_is_plain(slab, word)))
+    if (UNLIKELY(!remote_is_plain(slab, word, 1)))
         return false;
     uint64_t first = word & REMOTE_FIRST_MASK;
     slab_mark_by(block, remote_block((char *)block - offset, first), last);
@@ -104,18 +104,20 @@ static inline bool remote_post_quick(struct slab *slab, struct block *block, siz
 enum remote_post {
     REMOTE_POSTED,
     REMOTE_WAKES, /* a FULL slab has room again */
-    REMOTE_LAST,  /* the block may be the last live one */
+    REMOTE_LAST,  /* the last live block may be among them */
 };
 
-/* Posts a block and returns REMOTE_POSTED. If the lock of the owner's heap is needed, returns one
- * of the other results and does not post the block. The caller then calls remote_post_locked()
- * under that lock. A block of a CLAIMED slab ends the program, because the block was freed
- * twice. */
-enum remote_post remote_post(struct slab *slab, struct block *block);
+/* Posts `count` blocks, which are linked from `first` to `last` and, except for `last`, marked as
+ * free. Returns REMOTE_POSTED. If the lock of the owner's heap is needed, returns one of the other
+ * results and does not post the blocks. The caller then calls remote_post_locked() under that lock.
+ * A block of a CLAIMED slab ends the program, because the block was freed twice. */
+enum remote_post remote_post(struct slab *slab, struct block *first, struct block *last,
+                             uint32_t count);
 
-/* Posts a block in any case, under the lock of the owner's heap. The result says what the caller
+/* Posts the blocks in any case, under the lock of the owner's heap. The result says what the caller
  * must do now (enum remote_post). */
-enum remote_post remote_post_locked(struct slab *slab, struct block *block);
+enum remote_post remote_post_locked(struct slab *slab, struct block *first, struct block *last,
+                                    uint32_t count);
 
 /* Takes all posted blocks. Returns the first of them and sets `*count` to their number. The blocks
  * still count as live, and belong to the caller. The caller is the owner, or holds the lock of the

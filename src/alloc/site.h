@@ -72,15 +72,13 @@ struct site {
 };
 
 /* A heap's place in the sequence of samples. If all its fields are zero, the next block is counted.
- * While sites are not counted, only the fast path of large blocks reads `left`: if `left` is 0, the
- * fast path leaves through the slow path, which sets `left` to SITE_TURN_LONG. */
+ * Not used while sites are not counted. */
 struct site_turn {
     uint32_t left;    /* blocks before the next counted one */
     uint32_t counted; /* blocks counted so far */
     uint32_t behind;  /* blocks that follow the last sample in its group */
     struct random random;
 };
-enum { SITE_TURN_LONG = 1 << 16 };
 
 extern struct site *site_table __attribute__((visibility("hidden")));
 
@@ -90,7 +88,7 @@ static inline bool site_is_counted(void)
     return site_table != NULL;
 }
 
-/* Counts sites from now on. The caller then zeroes the turns of all heaps. Returns false if the
+/* Counts sites from now on. Returns false if the
  * machine refuses memory for the table. Takes the page heap's lock. */
 bool site_begin(void);
 

@@ -25,3 +25,45 @@ const uint8_t size_class_table[SIZE_CLASS_TABLE_MAX / 16 + 1] = {
     TWICE(20),  TWICE(21),  TWICE(22),  TWICE(23),  FOURTH(24), FOURTH(25), FOURTH(26),
     FOURTH(27), FOURTH(28), FOURTH(29), FOURTH(30), FOURTH(31),
 };
+
+/* Element i is the class of the sizes 128 i + 1 to 128 i + 128, if they are above
+ * SIZE_CLASS_TABLE_MAX. The sizes of all classes above that are multiples of 128. */
+#define EIGHTH(class)     FOURTH(class), FOURTH(class)
+#define SIXTEENTH(class)  EIGHTH(class), EIGHTH(class)
+#define THIRTY_2ND(class) SIXTEENTH(class), SIXTEENTH(class)
+
+const uint8_t size_class_coarse_table[SIZE_CLASS_BYTES_MAX / 128] = {
+    EIGHTH(31),
+    32,
+    33,
+    34,
+    35,
+    36,
+    37,
+    38,
+    39,
+    TWICE(40),
+    TWICE(41),
+    TWICE(42),
+    TWICE(43),
+    TWICE(44),
+    TWICE(45),
+    TWICE(46),
+    TWICE(47),
+    FOURTH(48),
+    FOURTH(49),
+    FOURTH(50),
+    FOURTH(51),
+    FOURTH(52),
+    FOURTH(53),
+    FOURTH(54),
+    FOURTH(55),
+    SIXTEENTH(56),
+    SIXTEENTH(57),
+    SIXTEENTH(58),
+    SIXTEENTH(59),
+    THIRTY_2ND(60),
+    THIRTY_2ND(61),
+    THIRTY_2ND(62),
+    THIRTY_2ND(63),
+};

@@ -10,7 +10,7 @@
  *         for 0 <= n <= SIZE_CLASS_BYTES_MAX
  *     size_class_bytes(class) % 16 == 0
  *
- * The tables size_class_table and size_class_units are constants (size_class.c).
+ * The tables are constants (size_class.c).
  * docs/allocator-reference.md shows the sizes. A heap with few blocks of each class uses fewer
  * classes: size_class_coarse().
  *
@@ -29,16 +29,13 @@ enum {
 };
 
 extern const uint8_t size_class_table[SIZE_CLASS_TABLE_MAX / 16 + 1];
+extern const uint8_t size_class_coarse_table[SIZE_CLASS_BYTES_MAX / 128];
 extern const uint16_t size_class_units[SIZE_CLASS_COUNT]; /* size / 16 */
 
 /* Returns the class of a size above SIZE_CLASS_TABLE_MAX and up to SIZE_CLASS_BYTES_MAX. */
 static inline unsigned size_class_above_table(size_t size)
 {
-    unsigned last = (unsigned)(size - 1);
-    unsigned doubling = 31 - (unsigned)__builtin_clz(last); /* 10 to 14 */
-    if (size <= 8192)
-        return 32 + (doubling - 10) * 8 + ((last >> (doubling - 3)) & 7);
-    return 56 + (doubling - 13) * 4 + ((last >> (doubling - 2)) & 3);
+    return size_class_coarse_table[(size - 1) / 128];
 }
 
 /* Returns the class of a size up to SIZE_CLASS_BYTES_MAX. A size of 0 has the class of 1. */

@@ -22,8 +22,8 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
     slab->capacity = (uint16_t)(slices * SLICE_BYTES / size_class_bytes(class));
     atomic_store_explicit(&slab->carved, 0, memory_order_relaxed);
-    atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
-    slab->inverse = UINT32_MAX / (uint32_t)size_class_bytes(class) + 1;
+    atomic_store_explicit(&slab->bound, 0, memory_order_relaxed);
+    slab->inverse = (uint32_t)((UINT64_C(1) << 32) / size_class_bytes(class)) + 1;
     /* Atomic, because huge_page_collapse.c may be reading it. */
     __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED);
     slab->zero = zero;
@@ -56,7 +56,7 @@ void slab_misused(const char *what, const void *p)
 void slab_is_free(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(slab->class);
-    const char *end = slab_start(slab) + slab->end;
+    const char *end = slab_start(slab) + slab_end(slab);
     for (const char *at = slab_start(slab); at < end; at += bytes)
         if (UNLIKELY(!slab_is_marked((const struct block *)at)))
             slab_misused("a free block was written to, or one was freed twice", at);
@@ -67,7 +67,7 @@ void slab_is_free(const struct slab *slab)
 static void clear_free_blocks(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(slab->class);
-    char *end = slab_start(slab) + slab->end;
+    char *end = slab_start(slab) + slab_end(slab);
     for (char *at = slab_start(slab); at < end; at += bytes) {
         if (UNLIKELY(!hardening_is_zero(at + sizeof(struct block),
                                         bytes - CANARY_BYTES - sizeof(struct block))))
@@ -75,13 +75,13 @@ static void clear_free_blocks(const struct slab *slab)
         *(struct block *)at = (struct block){0};
         *(uint64_t *)(at + bytes - CANARY_BYTES) = 0;
     }
-    block_map_clear(slab_start(slab), slab->end);
+    block_map_clear(slab_start(slab), slab_end(slab));
 }
 
 struct slab *slab_wipe(struct slab *slab)
 {
     if (CAIRN_HARDENED)
-        memset(slab_start(slab), 0, slab->end);
+        memset(slab_start(slab), 0, slab_end(slab));
     return slab;
 }
 
@@ -156,7 +156,7 @@ static struct block *link_in_order(char *start, size_t bytes, uint32_t count)
 struct block *slab_carve(struct slab *slab, uint32_t *count)
 {
     size_t bytes = size_class_bytes(slab->class);
-    char *next = slab_start(slab) + slab->end;
+    char *next = slab_start(slab) + slab_end(slab);
     size_t page = os_page_bytes();
     /* End of the OS page in which the next block ends. */
     char *page_end = (char *)(((uintptr_t)next + bytes + page - 1) & ~(page - 1));
@@ -171,7 +171,8 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     struct block *first = CAIRN_HARDENED ? link_at_random(next, bytes, most, slab->zero != 0)
                                          : link_in_order(next, bytes, most);
     atomic_store_explicit(&slab->carved, (uint16_t)(slab->carved + most), memory_order_relaxed);
-    atomic_store_explicit(&slab->end, slab->end + most * (uint32_t)bytes, memory_order_relaxed);
+    atomic_store_explicit(&slab->bound, slab->carved * (slab->inverse * (uint32_t)bytes),
+                          memory_order_relaxed);
     count_live(slab, most);
     return first;
 }
@@ -191,7 +192,8 @@ void slab_check(struct slab *slab)
     CHECK_THAT(slab->kind == RUN_SLAB);
     CHECK_THAT(slab->slices == slab_slices(slab->class));
     CHECK_THAT(slab->carved <= slab->capacity);
-    CHECK_THAT(slab->end == slab->carved * size_class_bytes(slab->class));
+    CHECK_THAT(slab->bound ==
+               slab->carved * (slab->inverse * (uint32_t)size_class_bytes(slab->class)));
     CHECK_THAT(slab_live(slab) <= slab->carved);
     uint32_t free = 0;
     for (struct block *block = slab->free; block != NULL; block = block->next) {

@@ -11,7 +11,7 @@
  *
  *     until + rest == number of live blocks: slab_live()
  *     carved - slab_live() == length(free)
- *     end == carved * size_class_bytes(class)
+ *     bound == carved * step(class), where step(class) == inverse * size_class_bytes(class) - 2^32
  *     carved <= capacity; if `zero`, the blocks that are not carved were never touched
  *     rest == 0, unless the state is FULL or a poster has just changed it from FULL to PARKED
  *
@@ -81,10 +81,13 @@ struct slab {
     uint16_t capacity;       /* blocks that fit */
     _Atomic uint16_t carved; /* (owner only) number of blocks that exist so far */
     union {
-        uint32_t inverse; /* 2^32 / bytes of a block, for slab_begins() */
+        uint32_t inverse; /* see slab_begins() */
         uint32_t site;    /* RUN_LARGE: see site.c */
     };
-    _Atomic uint32_t end; /* (owner only) bytes up to the end of carved blocks */
+    union {
+        _Atomic uint32_t bound; /* (owner only) see slab_begins() */
+        _Atomic uint32_t end;   /* RUN_LARGE: see large_guard.h */
+    };
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; constant while the run is in use */
     uint8_t zero;         /* the part that is not carved reads as zero */
@@ -230,16 +233,25 @@ static inline void slab_mark_by(struct block *block, struct block *next, uintptr
     block->key = last ^ (uintptr_t)next;
 }
 
-/* Returns whether a carved block begins `offset` bytes behind the slab's start. A block begins only
- * at a multiple of its size. One multiplication tests that: `inverse` is 2^32 / size, rounded up,
- * and offset * inverse (mod 2^32) is below `inverse` exactly for the multiples of the size (Lemire,
- * Kaser and Kurz, "Faster remainder by direct computation", Software: Practice and Experience
- * 2019). The test is exact for all offsets in a slab. A relaxed read of `end` suffices, because
- * `end` was above a block before the block was handed out. */
+/* Returns whether a carved block begins `offset` bytes behind the start of its slab. One
+ * multiplication tests both that the offset is a multiple of the block's size, and that the block
+ * is carved (after Lemire, Kaser and Kurz, "Faster remainder by direct computation", Software:
+ * Practice and Experience 2019). `inverse` is 2^32 / size, rounded down, plus 1, so that size *
+ * inverse is a little more than 2^32: by a step of 1 to size. Block number n begins at n * size,
+ * and n * size * inverse (mod 2^32) is n * step. `bound` is this number for the first block that is
+ * not carved. All other offsets give at least `inverse`, which is above every bound. The test is
+ * exact for all offsets in a slab. A relaxed read of `bound` suffices, because it was above the
+ * number of a block before the block was handed out. */
 static inline bool slab_begins(const struct slab *slab, uint32_t offset)
 {
-    return offset * slab->inverse < slab->inverse &&
-           offset < atomic_load_explicit(&slab->end, memory_order_relaxed);
+    return offset * slab->inverse < PEEK(slab->bound);
+}
+
+/* Returns the number of bytes from the slab's start to the end of the carved blocks. */
+static inline size_t slab_end(const struct slab *slab)
+{
+    return (size_t)atomic_load_explicit(&slab->carved, memory_order_relaxed) *
+           size_class_bytes(slab->class);
 }
 
 /* Returns the slab of a small block. */

@@ -78,12 +78,28 @@ static void take_off_cached(struct cairn_stats *stats)
             take_off_lists(stats, heap);
 }
 
+/* Counts the blocks that wait in the batches of a heap as freed. */
+static void take_off_batches(struct cairn_stats *stats, const struct heap *heap)
+{
+    for (size_t i = 0; i < BATCHES; i++) {
+        const struct batch *batch = &heap->batches[i];
+        const struct slab *slab = atomic_load_explicit(&batch->slab, memory_order_relaxed);
+        uint32_t count = batch_count(atomic_load_explicit(&batch->word, memory_order_relaxed));
+        if (slab == NULL)
+            continue;
+        size_t *live = &stats->classes[slab->class % SIZE_CLASS_COUNT].live_count;
+        *live -= count < *live ? count : *live;
+        stats->remote_frees += count;
+    }
+}
+
 static void add_heaps(struct cairn_stats *stats)
 {
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
         const struct heap_statistics *own = &heap->statistics;
         stats->thread_count += heap->has_thread;
         stats->heap_count += heap->shared;
+        take_off_batches(stats, heap);
         stats->refills += own->refills;
         stats->slabs_made += own->slabs_made;
         stats->slabs_adopted += own->slabs_adopted;

@@ -55,12 +55,12 @@ def instructions(program: Program, what: str, of: str) -> float:
 @pytest.mark.parametrize(
     ("what", "most"),
     [
-        ("32", 64),
-        ("mixed", 66),
-        ("2000", 74),
-        (str(300 << 10), 98),
-        ("remote", 100),
-        (str((1 << 63) - 1), 75),  # fails: no block has this size
+        ("32", 54),
+        ("mixed", 54),
+        ("2000", 57),
+        (str(300 << 10), 92),
+        ("remote", 65),
+        (str((1 << 63) - 1), 80),  # fails: no block has this size
         ("far", 4000),
     ],
 )

@@ -41,13 +41,16 @@ enum start {
     TWO_PARKED,     /* two slabs, each with `live` blocks out */
     CURRENT_16,     /* slabs of 16 blocks; an eighth of them is two */
     FULL_16,
+    CURRENT_8, /* slabs of 8 blocks, in batches of 4 (batch.h) */
+    FULL_8,
+    PARKED_8,
     CURRENT_4, /* slabs of 4 blocks; an eighth counts as one block */
     FULL_4,
 };
 static const char *const start_names[] = {
-    "CURRENT",       "PARKED",      "PARKED by a post", "FULL",
-    "ended",         "ended, FULL", "ended, two FULL",  "two PARKED",
-    "CURRENT of 16", "FULL of 16",  "CURRENT of 4",     "FULL of 4",
+    "CURRENT",      "PARKED",          "PARKED by a post", "FULL",          "ended",
+    "ended, FULL",  "ended, two FULL", "two PARKED",       "CURRENT of 16", "FULL of 16",
+    "CURRENT of 8", "FULL of 8",       "PARKED of 8",      "CURRENT of 4",  "FULL of 4",
 };
 
 enum {
@@ -87,13 +90,17 @@ static uint64_t all_executions;
 static size_t row_size(void)
 {
     return row->start >= CURRENT_4    ? 4096
+           : row->start >= CURRENT_8  ? 2048
            : row->start >= CURRENT_16 ? 1024
                                       : 14336; /* a slab of seven slices */
 }
 
 static unsigned row_capacity(void)
 {
-    return row->start >= CURRENT_4 ? 4 : row->start >= CURRENT_16 ? 16 : 8;
+    return row->start >= CURRENT_4    ? 4
+           : row->start >= CURRENT_8  ? 8
+           : row->start >= CURRENT_16 ? 16
+                                      : 8;
 }
 
 static void setup(void)
@@ -106,7 +113,8 @@ static void setup(void)
     if (row->start == TWO_PARKED || row->start == ENDED_TWO_FULL)
         for (unsigned i = 0; i < capacity; i++)
             block[SECOND + i] = stubs_malloc(row_size());
-    bool is_current = row->start == CURRENT || row->start == CURRENT_16 || row->start == CURRENT_4;
+    bool is_current = row->start == CURRENT || row->start == CURRENT_16 ||
+                      row->start == CURRENT_8 || row->start == CURRENT_4;
     if (!is_current) /* fills another slab, which is then the current one */
         for (unsigned i = 0; i < capacity; i++)
             stubs_malloc(row_size());
@@ -251,6 +259,27 @@ static bool owner_frees(void)
     return strpbrk(row->scripts[0], "fc") != NULL;
 }
 
+/* Returns the number of blocks of the slab that wait in a batch of a heap other than `but`. */
+static unsigned count_batched(struct slab *slab, const struct heap *but, bool *met)
+{
+    unsigned blocks = 0;
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        for (size_t i = 0; i < BATCHES && heap != but; i++) {
+            const struct batch *batch = &heap->batches[i];
+            if (atomic_load(&batch->slab) != slab)
+                continue;
+            uint64_t word = atomic_load(&batch->word);
+            uint32_t says = batch_count(word);
+            char *first = slab_start(slab) + batch_first(word);
+            unsigned are = count(slab, (struct block *)first, met);
+            SHOULD(are == says, "a batch has %u blocks, but counts %u", are, says);
+            SHOULD((heap->batched >> i & 1) != 0, "a batch has blocks, but no bit in `batched`");
+            blocks += are;
+        }
+    }
+    return blocks;
+}
+
 static void check_slab(struct slab *slab)
 {
     slab_check(slab);
@@ -288,12 +317,14 @@ static void check_slab(struct slab *slab)
     char *posted_first = place == 0 ? NULL : slab_start(slab) + (size_t)(place - 1) * 16;
     unsigned posted = count(slab, (struct block *)posted_first, met);
     unsigned free = count(slab, slab->free, met);
+    unsigned batched = count_batched(slab, NULL, met);
     unsigned live = slab_live(slab);
     SHOULD(posted == remote_count_of(word), "%u blocks are posted, but the slab counts %u", posted,
            remote_count_of(word));
-    SHOULD(live == out + on_list + posted,
-           "%u blocks count as live, but %u are out, %u on the heap's list, and %u posted", live,
-           out, on_list, posted);
+    SHOULD(live == out + on_list + posted + batched,
+           "%u blocks count as live, but %u are out, %u on the heap's list, %u posted, and %u in "
+           "batches",
+           live, out, on_list, posted, batched);
     SHOULD(slab->carved == live + free, "of %u carved blocks %u are live and %u are free",
            slab->carved, live, free);
 
@@ -367,8 +398,10 @@ static void check_refills_find(unsigned thread)
     for (unsigned i = 0; i < stubs.run_count; i++) {
         struct slab *slab = slab_at(stubs.runs[i].first);
         if (!stubs.runs[i].returned && slab->kind == RUN_SLAB &&
-            atomic_load(&slab->owner) == heap && remote_state(slab) != REMOTE_FULL)
-            room += slab->capacity;
+            atomic_load(&slab->owner) == heap && remote_state(slab) != REMOTE_FULL) {
+            bool met[BLOCKS] = {false};
+            room += slab->capacity - count_batched(slab, heap, met);
+        }
     }
     for (unsigned i = 0; i < stubs.block_count; i++) {
         struct slab *slab = stubs_slab(stubs.blocks[i].p);
@@ -620,6 +653,26 @@ TEST(slabs_of_four_blocks)
             {FULL_4, 4, {"x", "f0", "f1"}}, {FULL_4, 4, {"f0cf1", "f2"}},
             {CURRENT_4, 4, {"m", "f0f1"}}, {CURRENT_4, 3, {"mm", "f0"}},
             {CURRENT_4, 4, {"m", "f0", "f1"}});
+}
+
+TEST(batches_of_remote_frees)
+{
+    EXPLORE({PARKED_8, 4, {"", "f0f1f2f3"}}, {PARKED_8, 5, {"f4", "f0f1f2f3"}},
+            {PARKED_8, 3, {"m", "f0f1f2m"}}, {PARKED_8, 3, {"f0", "f1f2c"}},
+            {PARKED_8, 4, {"", "f0f1x", "f2f3x"}}, {PARKED_8, 7, {"", "f0f1f2f3", "f4f5f6c"}},
+            {PARKED_8, 4, {"x", "f0f1f2f3", "m"}}, {PARKED_8, 3, {"x", "f0f1mf2"}},
+            {PARKED_8, 3, {"x", "f0f1x", "nmf2"}}, {PARKED_8, 4, {"c", "f0f1f2f3", "s"}},
+            {FULL_8, 8, {"f4", "f0f1f2f3"}}, {FULL_8, 7, {"f4f5", "f0f1f2f3"}},
+            {FULL_8, 8, {"m", "f0f1f2f3"}}, {FULL_8, 8, {"", "f0f1f2f3", "f4f5f6f7"}},
+            {FULL_8, 8, {"f4", "f0f1f2f3", "f5x"}}, {CURRENT_8, 8, {"m", "f0f1f2f3"}},
+            {CURRENT_8, 8, {"mm", "f0f1f2f3", "f4c"}});
+}
+
+TEST(batches_and_a_fork)
+{
+    EXPLORE({PARKED_8, 4, {"f0", "f1Ff2f3"}}, {PARKED_8, 4, {"", "f0f1", "f2Ff3"}},
+            {PARKED_8, 5, {"f4", "f0f1f2f3", "F"}}, {PARKED_8, 5, {"f4", "f0f1f2Uf3"}},
+            {CURRENT_8, 8, {"m", "f0f1f2Umf3"}}, {FULL_8, 8, {"f4", "f0f1f2f3", "Um"}});
 }
 
 TEST(remote_frees_during_the_owners_refill)

@@ -42,6 +42,7 @@ void stubs_make(void)
         exit(2);
     }
     region.base = (uintptr_t)start + REGION_SLICE_SPAN;
+    region.records = (uintptr_t)start;
     atomic_store_explicit(&region.slices, SLICES, memory_order_relaxed);
     memory_track(start, SLICES * RECORD_BYTES);
     memory_track(start + REGION_SLICE_SPAN, content_bytes);

@@ -54,6 +54,8 @@ C_ORDER: dict[str, list[str]] = {
             "slab",
             "large_guard",
             "guarded_run",
+            "slab_list",
+            "batch",
             "remote",
             "run_cache",
             "site",
@@ -63,6 +65,8 @@ C_ORDER: dict[str, list[str]] = {
             "run_cache_policy",
             "heap",
             "heap_check",
+            "heap_large",
+            "heap_locks",
             "quarantine",
         ),
         *(

@@ -571,9 +571,9 @@ TEST(a_chunk_of_slabs_with_untouched_pages_is_not_collapsed)
     /* One OS page of each of these slabs is not carved. SPARSE is one slab more than the
      * thirty-second of a chunk that may be untouched. */
     for (size_t i = 0; i < SPARSE; i++)
-        atomic_store(&some[i].end, SLICE_BYTES - (uint32_t)os_page_bytes());
+        atomic_store(&some[i].carved, (uint16_t)((SLICE_BYTES - os_page_bytes()) / 64));
     CHECK(epochs_until_asked() == 0);
-    atomic_store(&some[0].end, SLICE_BYTES);
+    atomic_store(&some[0].carved, SLICE_BYTES / 64);
     CHECK(epochs_until_asked() > 0);
 
     page_heap_put_dense(region_address(index));

@@ -123,6 +123,71 @@ TEST(a_single_free_by_another_thread_is_counted)
           now().live_count == before.live_count - 1);
 }
 
+/* A thread posts the blocks of a slab together (batch.h). */
+static void *gather(void *slab_of_blocks)
+{
+    struct slab *slab = slab_of_blocks;
+    struct cairn_stats before = now();
+    for (unsigned i = 0; i < 3; i++)
+        alloc_free(block[i]);
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == 0);
+    CHECK(now().remote_frees == before.remote_frees + 3);
+    CHECK(now().live_count == before.live_count - 3);
+    uint32_t most = batch_most(slab->class);
+    CHECK(most > 4 && most < IN_A_SLAB);
+    for (unsigned i = 3; i < most; i++)
+        alloc_free(block[i]);
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == most);
+    alloc_free(block[most]);
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == most && thread_heap->batched != 0);
+    heap_collect(thread_heap);
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == most + 1 && thread_heap->batched == 0);
+    alloc_free(block[most + 1]); /* posted when the thread ends */
+    return NULL;
+}
+
+TEST(frees_by_other_threads_wait_in_batches)
+{
+    heap_collect(thread_heap);
+    take_many();
+    struct slab *slab = full_slab_first();
+    in_thread(gather, slab);
+    uint32_t freed = batch_most(slab->class) + 2;
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == freed);
+    for (unsigned i = freed; i < MANY; i++)
+        alloc_free(block[i]);
+    heap_collect(thread_heap);
+    heap_check(thread_heap);
+}
+
+/* heap_destroy() frees the blocks that are in use. None of them may be in a batch. */
+TEST(blocks_of_shared_heaps_are_posted_at_once)
+{
+    bool zero;
+    struct heap *heap = shared_heap_create();
+    REQUIRE(heap != NULL);
+    void *p = shared_heap_allocate(heap, 64, 1, &zero);
+    REQUIRE(p != NULL);
+    alloc_free(p);
+    CHECK(thread_heap->batched == 0);
+    shared_heap_destroy(heap);
+}
+
+TEST(a_block_begins_where_a_multiple_of_its_size_is_carved)
+{
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
+        void *p = alloc_malloc(size_class_bytes(class));
+        REQUIRE(p != NULL);
+        struct slab *slab = slab_of(p);
+        uint32_t bytes = (uint32_t)size_class_bytes(slab->class);
+        uint32_t wrong = 0;
+        for (uint32_t at = 0; at < slab->slices * (uint32_t)SLICE_BYTES; at++)
+            wrong += slab_begins(slab, at) != (at % bytes == 0 && at / bytes < slab->carved);
+        CHECK(wrong == 0);
+        alloc_free(p);
+    }
+}
+
 /* The owner frees the last block after another thread has freed (posted) the rest. The slab is then
  * freed only by the next sweep. */
 TEST(a_sweep_returns_how_many_slabs_it_claimed)
