@@ -106,6 +106,7 @@ def a_runner(prepare: str | None, conclude: str | None) -> tuple[Runner, list[st
     own = OwnSettings(prepare=prepare, conclude=conclude)
     settings = Settings(workloads=(Workload("p", ("p",), own=own),), folder="/", by_cell=True)
     runner._settings, runner._of = settings, [settings_of(settings, 0)]
+    runner._scratch = runner._profiles = Path("/nowhere")
     called: list[str] = []
     runner.hook = lambda name, line: called.append(f"{name} {line}")  # type: ignore[method-assign]
     return runner, called
