@@ -32,7 +32,7 @@ def rights(compiled) -> Path:
 
 def profiled(cairn, tmp_path: Path, *command: object) -> dict[str, Any]:
     out = tmp_path / "out.json"
-    result = cairn("profile", "--json", out, "--", *command)
+    result = cairn("profile", "--runs", 1, "--json", out, "--", *command)
     assert result.code == 0, result.err
     found: dict[str, Any] = json.loads(out.read_text())
     return found

@@ -9,6 +9,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -241,8 +242,13 @@ def folder_of(file: Path) -> str:
     return parts[0] if len(parts) > 1 else "ground"
 
 
-def python_imports() -> Iterator[tuple[Path, str]]:
-    """Yields (file, imported module or name) for every import, wherever it is in the file."""
+@cache
+def python_imports() -> tuple[tuple[Path, str], ...]:
+    """Returns (file, imported module or name) for every import, wherever it is in the file."""
+    return tuple(_python_imports())
+
+
+def _python_imports() -> Iterator[tuple[Path, str]]:
     for file in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
