@@ -212,7 +212,7 @@ def check(
         stored = folder
     report = check_plan.report_of(stored, wanted, base, problem)
     output.write(_rendered(report, output))
-    _beside(report, junit, summary, began)
+    _write_ci_files(report, junit, summary, began)
     say(console, "results", str(stored.path))
     if problem is not None:
         raise problem
@@ -273,7 +273,9 @@ def _rendered(report: CheckReport, output: Output) -> str:
     return reporting.rendered(report, output.view)
 
 
-def _beside(report: CheckReport, junit: Path | None, summary: Path | None, began: float) -> None:
+def _write_ci_files(
+    report: CheckReport, junit: Path | None, summary: Path | None, began: float
+) -> None:
     """Writes the files and lines for a service that runs pipelines."""
     from cairn.report import check as reporting
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from cairn.compare.comparison import RoundNumbers, round_numbers
 from cairn.model import PEAK, Comparison, Metric, Run, Sample
 from cairn.page import drawings
-from cairn.page.parts import Beside, Fold, Item, Sentences, Sheet, Topic
+from cairn.page.parts import SideBySide, Fold, Item, Sentences, Sheet, Topic
 from cairn.report import origin, tables, terminal, verdict, why
 from cairn.report.formatting import command, printable
 from cairn.report.standings import Board
@@ -116,7 +116,7 @@ def _drawn(
         drawings.paired(run, comparison, metric, numbers, place),
     ]
     known = tuple(one for one in both if one is not None)
-    return [Beside(known)] if known else []
+    return [SideBySide(known)] if known else []
 
 
 def _sheets(run: Run, comparison: Comparison, more: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -161,7 +161,7 @@ def gaps(run: Run, whys: Sequence[Why], *, titled: bool = True) -> Iterator[Item
                 known = tuple(made for made in falls if made is not None)
                 shown += [made.table for made in known]
                 if known:
-                    yield Beside(known)
+                    yield SideBySide(known)
             left = tuple(table for table in board.tables if table not in shown)
             yield from sheets_of(replace(board, tables=left))
 

@@ -12,7 +12,7 @@ from cairn.page import scale
 from cairn.page.parts import (
     Dot,
     PlanePoint,
-    Reach,
+    IntervalLine,
     Rectangle,
     Side,
     TimeMemoryPlane,
@@ -232,7 +232,7 @@ def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:
         if part.interval is not None:
             from_ = 0.0 if is_whole else begin
             low, high = part.interval.low, part.interval.high
-            reach = Reach(axis.at(from_ + low), axis.at(from_ + high), low, high)
+            reach = IntervalLine(axis.at(from_ + low), axis.at(from_ + high), low, high)
         low, high = sorted((axis.at(begin), axis.at(stop)))
         tracks.append(
             Track(
@@ -321,7 +321,7 @@ def time_memory_plane(
                 time_reach=across.reach(one.time_interval.low, one.time_interval.high)
                 if one.time_interval is not None
                 else None,
-                memory_reach=Reach(
+                memory_reach=IntervalLine(
                     _down(up, one.memory_interval.low),
                     _down(up, one.memory_interval.high),
                     one.memory_interval.low,

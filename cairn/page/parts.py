@@ -46,7 +46,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class IntervalLine:
     """An interval as a line."""
 
     at_low: float
@@ -77,7 +77,7 @@ class Track:
     is_proven: bool = True
     """Whether the estimate is drawn as a filled dot."""
     dots: tuple[Dot, ...] = ()
-    reach: Reach | None = None
+    reach: IntervalLine | None = None
     bars: tuple[Rectangle, ...] = ()
 
 
@@ -115,8 +115,8 @@ class PlanePoint:
     down: float
     time: float
     memory: float
-    time_reach: Reach | None
-    memory_reach: Reach | None
+    time_reach: IntervalLine | None
+    memory_reach: IntervalLine | None
     is_beaten: bool = False
     label: Side = "right"
     """The side on which the name stands."""
@@ -200,7 +200,7 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SideBySide:
     """Drawings that stand side by side where there is room."""
 
     kind: ClassVar[str] = "beside"
@@ -217,7 +217,7 @@ class Fold:
     is_open: bool = False
 
 
-Item = Tracks | TimeMemoryPlane | Curves | Sentences | Sheet | Download | Code | Beside | Fold
+Item = Tracks | TimeMemoryPlane | Curves | Sentences | Sheet | Download | Code | SideBySide | Fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ def _functions(found: Profile) -> Tracks | None:
         for one in hot
     )
     return Tracks(
-        of="functions", title="The dearest functions in its code",
+        of="functions", title="The costliest functions in its code",
         says="A bar is a function's share of CPU time, and the line is its 95 % interval.",
         axis=scale.axis(axis, "share of CPU time", "share"), tracks=tracks,
         table=_table(found, "functions in its code"),

@@ -18,7 +18,7 @@ from cairn.report import (
     matrix_board,
     matrix_export,
     origin,
-    remake,
+    repeat_command,
     run_csv,
     why,
 )
@@ -179,7 +179,7 @@ def _sources(measured: Measured, data: Topic | None = None) -> Iterator[Topic]:
         yield replace(data, items=(*data.items, csv))
     else:
         yield Topic("data", "Raw data", (csv,))
-    again = remake.command(run, measured.bench)
+    again = repeat_command.command(run, measured.bench)
     yield Topic(
         "command",
         "The command",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cairn.page.parts import Axis, Reach, Tick
+from cairn.page.parts import Axis, IntervalLine, Tick
 from cairn.report import plane
 
 _EDGE = 4.0
@@ -49,9 +49,9 @@ class Scale:
         """Whether the axis does not reach the number."""
         return not self.low <= value <= self.high
 
-    def reach(self, low: float, high: float) -> Reach:
+    def reach(self, low: float, high: float) -> IntervalLine:
         """Returns the line of an interval."""
-        return Reach(self.at(low), self.at(high), low, high)
+        return IntervalLine(self.at(low), self.at(high), low, high)
 
     def _of(self, value: float) -> float:
         return math.log(value) if self.is_log else value

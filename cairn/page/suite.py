@@ -12,7 +12,7 @@ from cairn.compare.standings import Place, Standings, WorkloadResult
 from cairn.model import Interval
 from cairn.page import drawings
 from cairn.page.comparison import sheets_of
-from cairn.page.parts import Beside, Fold, Item, TimeMemoryPlane, Topic, Tracks
+from cairn.page.parts import SideBySide, Fold, Item, TimeMemoryPlane, Topic, Tracks
 from cairn.report import formatting
 from cairn.report.formatting import printable
 from cairn.report.matrix_board import NOUNS, MatrixReport, good_mean, good_ratio, ordered
@@ -29,7 +29,7 @@ _Row = tuple[str, float | None, Interval | None, bool | None, str]
 
 def standings(found: Standings, board: Board) -> Iterator[Topic]:
     """Yields the sections of standings: the means, each contender on each workload, the tables."""
-    means = _beside(
+    means = _side_by_side(
         _place_means(found, "time", lambda place: place.time),
         _place_means(found, "peak memory", lambda place: place.memory),
     )
@@ -40,7 +40,7 @@ def standings(found: Standings, board: Board) -> Iterator[Topic]:
         yield Topic("plane", "Time and memory", (plane,))
     folds = []
     for place in found.places:
-        both = _beside(
+        both = _side_by_side(
             _place_ratios(found, place, "time", lambda cell: cell.time),
             _place_ratios(found, place, "peak memory", lambda cell: cell.memory),
         )
@@ -50,9 +50,9 @@ def standings(found: Standings, board: Board) -> Iterator[Topic]:
     yield Topic("numbers", "The numbers", tuple(sheets_of(board)))
 
 
-def _beside(*drawn: Tracks | None) -> tuple[Item, ...]:
+def _side_by_side(*drawn: Tracks | None) -> tuple[Item, ...]:
     known = tuple(one for one in drawn if one is not None)
-    return (Beside(known),) if known else ()
+    return (SideBySide(known),) if known else ()
 
 
 def _each(folds: Sequence[tuple[str, tuple[Item, ...]]], title: str) -> Iterator[Topic]:
@@ -202,7 +202,7 @@ def plan(report: MatrixReport, board: Board) -> Iterator[Topic]:
             axis_title=f"difference from {base}", metric=measure,
         )  # fmt: skip
 
-    both = _beside(means("time"), means("memory"))
+    both = _side_by_side(means("time"), means("memory"))
     if both:
         yield Topic("proof", "Means over all programs", both)
     plane = _mean_plane(report, names, base)
@@ -210,7 +210,9 @@ def plan(report: MatrixReport, board: Board) -> Iterator[Topic]:
         yield Topic("plane", "Time and memory", (plane,))
     folds = []
     for name in names:
-        drawn = _beside(*(_program_ratios(report, name, one, base) for one in matrix.MEASURES))
+        drawn = _side_by_side(
+            *(_program_ratios(report, name, one, base) for one in matrix.MEASURES)
+        )
         if drawn:
             folds.append((report.title(name), drawn))
     yield from _each(folds, "Each program")

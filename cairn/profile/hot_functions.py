@@ -1,4 +1,4 @@
-"""The dearest functions of the allocator, by the clock samples in its code. All functions are pure.
+"""The costliest functions of the allocator, by the clock samples in its code. All are pure.
 
 A function's share is the time of its own samples, over the CPU time of the program without the
 probe, as in `cpu_share`. Functions that it calls are not in it. A library's function counts if the
@@ -34,7 +34,7 @@ class HotFunction:
 
 
 def hot_functions(profile: Profile) -> tuple[HotFunction, ...]:
-    """All functions with samples, the dearest first.
+    """All functions with samples, the costliest first.
 
     Empty if the clock knows no functions, or if the allocator's share is not known.
     """

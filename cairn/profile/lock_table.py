@@ -75,11 +75,11 @@ def lock_table(profile: Profile) -> LockTable | None:
             by_name.setdefault((lock.name, where, lock.kind), []).append(lock)
     uses = [_use(of, each, lived) for of in by_name.values()]
     return LockTable(
-        tuple(sorted(uses, key=_dearest)), len(uses), sum(1 for one in uses if one.waits)
+        tuple(sorted(uses, key=_costliest)), len(uses), sum(1 for one in uses if one.waits)
     )
 
 
-def _dearest(one: LockUse) -> tuple[float, float, int, str]:
+def _costliest(one: LockUse) -> tuple[float, float, int, str]:
     held = one.held_ns.value if one.held_ns is not None else 0.0
     return -(one.wait_ns or 0.0), -held, -(one.taken or 0), one.name
 

@@ -491,7 +491,7 @@ class ClockRun:
     interrupts_unseen: str = ""
     """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
     functions: tuple[FunctionTime, ...] = ()
-    """The functions of `own_ns`, the dearest first. The probe's timers know none."""
+    """The functions of `own_ns`, the costliest first. The probe's timers know none."""
 
     @property
     def inside_ns(self) -> float:

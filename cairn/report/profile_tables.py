@@ -134,7 +134,7 @@ def cpu_part(profile: Profile, part: float) -> str:
 
 
 def _functions(profile: Profile) -> Table:
-    """Returns the dearest functions in the allocator's code, and the sum of the others."""
+    """Returns the costliest functions in the allocator's code, and the sum of the others."""
     found = hot_functions(profile)
     own = os.path.basename(profile.processes[-1].allocator)
     rows = [

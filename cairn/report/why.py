@@ -21,7 +21,7 @@ from cairn.report.profile_numbers import about
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
-from cairn.why.dear_functions import FunctionCost
+from cairn.why.costly_functions import FunctionCost
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted
 from cairn.why.parts import CALLING, INTERRUPTS, PROGRAMS, UNEXPLAINED, Gap, Part
 
@@ -146,7 +146,7 @@ def _signed(gap: Gap, number: float | None) -> str:
 
 
 def _tables(why: Why) -> Iterator[Table]:
-    """Yields the tables of a pair: CPU time, the dearest functions of both, and memory."""
+    """Yields the tables of a pair: CPU time, the costliest functions of both, and memory."""
     if why.time is not None:
         yield gap_table(why, why.time)
     if why.functions:
@@ -180,7 +180,7 @@ def _functions(why: Why) -> Table:
 
 
 def _locks(why: Why) -> Table:
-    """Returns both allocators' dearest locks side by side, and how many were ever waited for."""
+    """Returns both allocators' costliest locks side by side, and how many were ever waited for."""
     own, other = (_lock_rows(why, name) for name in (why.contender, why.baseline))
     nothing = (Cell(""),) * 4
     rows = [

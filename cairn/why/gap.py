@@ -82,8 +82,8 @@ from cairn.model import (
 from cairn.profile.estimates import Estimate
 from cairn.profile.tally import WAITING as NOT_ON_PROCESSOR
 from cairn.profile.tally import WAKING
-from cairn.why.dear_functions import FunctionCost, dearest
-from cairn.why.dear_locks import LockCosts, lock_costs
+from cairn.why.costly_functions import FunctionCost, costliest
+from cairn.why.costly_locks import LockCosts, lock_costs
 from cairn.why.memory_parts import memory_gap
 from cairn.why.parts import (
     CALLING,
@@ -233,9 +233,9 @@ def explain(
             if (share := _busy([pair[place] for pair in pairs])) is not None
         },
         functions={
-            name: dear
+            name: costly
             for name, place in ((contender, 0), (baseline, 1))
-            if time.by == "clock" and (dear := dearest([pair[place] for pair in pairs]))
+            if time.by == "clock" and (costly := costliest([pair[place] for pair in pairs]))
         },
         locks={
             name: costs

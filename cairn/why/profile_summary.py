@@ -12,7 +12,7 @@ from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
 from cairn.profile.lock_table import lock_table
 from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
 from cairn.profile.tally import SPINNING, WAITING, Profile, lasting
-from cairn.why import dear_locks
+from cairn.why import costly_locks
 
 
 def summarized(profile: Profile) -> ProbeSummary:
@@ -28,7 +28,7 @@ def summarized(profile: Profile) -> ProbeSummary:
     ticking = clock(tally)
     table = lock_table(profile)
     return ProbeSummary(
-        locks=dear_locks.summarized(table),
+        locks=costly_locks.summarized(table),
         locks_taken=table.locks if table is not None else None,
         locks_waited_for=table.waited_for if table is not None else None,
         operations=profile.operations,

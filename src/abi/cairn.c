@@ -317,7 +317,7 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
         large_may_move = move == OPTIONS_MOVE_NEVER ? never : always;
     begin_guarding(environment);
     if (CAIRN_HARDENED && options_hardened_full(environment))
-        large_guard_always();
+        large_guard_lift_limit();
     if (options_background(environment))
         background_want();
     size_t bytes;

@@ -106,7 +106,7 @@ static void report(const char *what, const void *p, const struct slot *slot)
         say_stack("freed at", &slot->freed);
 }
 
-static _Noreturn void end(const char *what, const void *p, const struct slot *slot)
+static _Noreturn void end_program(const char *what, const void *p, const struct slot *slot)
 {
     report(what, p, slot);
     os_die("", 0);
@@ -284,11 +284,11 @@ static struct slot *slot_of_live(const void *p)
 {
     struct slot *slot = slot_at(p);
     if (slot != NULL && slot->state == SLOT_FREED && p == slot->block)
-        end("a block is used that was freed before", p, slot);
+        end_program("a block is used that was freed before", p, slot);
     if (slot == NULL || slot->state != SLOT_LIVE || p != slot->block)
-        end("a pointer that is not the start of a block", p, slot_near(p));
+        end_program("a pointer that is not the start of a block", p, slot_near(p));
     if (!is_filled_beside(slot))
-        end("a write beside a block", p, slot);
+        end_program("a write beside a block", p, slot);
     return slot;
 }
 

@@ -15,11 +15,11 @@ enum {
 
 /* --- the budget ------------------------------------------------------------------------------- */
 
-static bool always;
+static bool is_unlimited;
 
-void large_guard_always(void)
+void large_guard_lift_limit(void)
 {
-    always = true;
+    is_unlimited = true;
 }
 
 /* Adds what the thread has earned since it last read the clock. */
@@ -33,9 +33,9 @@ static void earn(struct large_budget *budget)
     budget->left = full ? LARGE_BUDGET_MOST : budget->left + more;
 }
 
-bool large_guard_may(struct large_budget *budget)
+bool large_guard_has_budget(struct large_budget *budget)
 {
-    if (budget == NULL || always || budget->spent < LARGE_BUDGET_BLOCKS || budget->left > 0)
+    if (budget == NULL || is_unlimited || budget->spent < LARGE_BUDGET_BLOCKS || budget->left > 0)
         return true;
     if (LIKELY(++budget->missed < LOOK_EVERY))
         return false;
@@ -106,7 +106,7 @@ static size_t filled(const struct slab *slab)
     return left < FILLED_MOST ? left : FILLED_MOST;
 }
 
-bool large_guard_holds(const struct slab *slab)
+bool large_guard_is_intact(const struct slab *slab)
 {
     const unsigned char *end = (unsigned char *)large_guard_block(slab) + large_guard_size(slab);
     size_t count = filled(slab);
@@ -169,23 +169,24 @@ void *large_guard_set(struct slab *slab, size_t size, size_t alignment, bool *ze
     size_t used = bytes_used(before, size);
     uint64_t began = 0;
     uint32_t state = slab->end;
-    bool must = state != LARGE_OPEN && (state == LARGE_SEALED || state == LARGE_EMPTIED ||
-                                        slab->until != before || used > state * os_page_bytes());
-    if (must) {
+    bool must_change =
+        state != LARGE_OPEN && (state == LARGE_SEALED || state == LARGE_EMPTIED ||
+                                slab->until != before || used > state * os_page_bytes());
+    if (must_change) {
         began = begin(budget);
         *zero |= state == LARGE_SEALED || state == LARGE_EMPTIED;
         if (state == LARGE_EMPTIED || !fit(slab, before, used))
             large_guard_open(slab);
     }
     bool is_close = slab->end != LARGE_OPEN && slab->end * os_page_bytes() <= used;
-    bool more = !is_close && large_guard_may(budget);
-    if (more) {
-        began = must ? began : begin(budget);
+    bool sets_guards = !is_close && large_guard_has_budget(budget);
+    if (sets_guards) {
+        began = must_change ? began : begin(budget);
         if (!*zero)
             *zero = os_give_back(slab_start(slab), run_bytes(slab));
         guard(slab, before, used);
     }
-    if (must || more)
+    if (must_change || sets_guards)
         pay(budget, began);
     atomic_store_explicit(&slab->until, (uint32_t)before, memory_order_relaxed);
     atomic_store_explicit(&slab->posted, size, memory_order_relaxed);
@@ -198,7 +199,7 @@ void *large_guard_set(struct slab *slab, size_t size, size_t alignment, bool *ze
 
 void large_guard_seal(struct slab *slab, struct large_budget *budget)
 {
-    if (!large_guard_may(budget))
+    if (!large_guard_has_budget(budget))
         return;
     uint64_t began = begin(budget);
     char *start = slab_start(slab);

@@ -52,10 +52,10 @@ enum {
 };
 
 /* From now on no budget ends. Called before the program has a second thread. */
-void large_guard_always(void);
+void large_guard_lift_limit(void);
 
 /* Returns whether the budget lasts. `budget` may be NULL, which always lasts. */
-bool large_guard_may(struct large_budget *budget);
+bool large_guard_has_budget(struct large_budget *budget);
 
 /* Returns the bytes that must be allocated for a large block, so that there is room for its guards.
  * Returns SIZE_MAX if that overflows. */
@@ -83,7 +83,7 @@ static inline void *large_guard_block(const struct slab *slab)
 size_t large_guard_alignment(const struct slab *slab);
 
 /* Returns whether the filled bytes behind the block are unchanged. */
-bool large_guard_holds(const struct slab *slab);
+bool large_guard_is_intact(const struct slab *slab);
 
 /* Called when a block was freed. While the budget lasts, seals its run, or empties it if it is so
  * long that no thread will keep it. */

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-void quarantine_stir(struct quarantine *quarantine)
+void quarantine_seed(struct quarantine *quarantine)
 {
-    if (quarantine->is_stirred)
+    if (quarantine->is_seeded)
         return;
-    quarantine->is_stirred = true;
+    quarantine->is_seeded = true;
     quarantine->random ^= os_random() ^ (uintptr_t)quarantine;
 }
 

@@ -36,8 +36,8 @@ enum {
 struct quarantine {
     uint64_t random; /* see quarantine_place() */
     struct large_budget large_budget;
-    bool is_busy;    /* a function below is changing the quarantine */
-    bool is_stirred; /* quarantine_stir() was called */
+    bool is_busy;   /* a function below is changing the quarantine */
+    bool is_seeded; /* quarantine_seed() was called */
     struct block *blocks[QUARANTINE_PLACES];
     uint32_t large_slices;
     uint32_t large_count;
@@ -68,7 +68,7 @@ static inline uint32_t quarantine_place(struct quarantine *quarantine, unsigned 
 
 /* Called when a block takes an empty place. The first call makes the next random places depend on
  * the kernel's random numbers. */
-void quarantine_stir(struct quarantine *quarantine) __attribute__((cold));
+void quarantine_seed(struct quarantine *quarantine) __attribute__((cold));
 
 /* Slow path of quarantine_release() for a block of another owner. */
 void quarantine_post(struct slab *slab, struct block *block, uintptr_t last);
@@ -106,7 +106,7 @@ quarantine_put(struct heap *heap, struct block *block, unsigned class)
     if (LIKELY(before != NULL))
         quarantine_release(heap, slab_of(before), before);
     else
-        quarantine_stir(quarantine);
+        quarantine_seed(quarantine);
     atomic_signal_fence(memory_order_seq_cst);
     quarantine->is_busy = false;
 }

@@ -263,7 +263,7 @@ static inline void check_before(const struct slab *slab, const char *start)
 static inline size_t check(const struct slab *slab, const void *p)
 {
     if (UNLIKELY(slab->kind == RUN_LARGE)) {
-        if (UNLIKELY(!large_guard_holds(slab)))
+        if (UNLIKELY(!large_guard_is_intact(slab)))
             was_exceeded(p, false);
         return large_guard_size(slab);
     }

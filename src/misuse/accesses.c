@@ -1,5 +1,5 @@
 /* accesses.c - reads and writes of free memory, reads of memory that was never written, and the
- * question whether the next address can be foretold. */
+ * question whether the next address can be predicted. */
 #include "misuse/scenarios.h"
 
 #include <stdlib.h>
@@ -103,7 +103,7 @@ static void read_before_write(size_t size, int attack)
 }
 
 /* Attack 1 first frees other blocks, because an allocator may keep some freed blocks ready. */
-static void foretell(size_t size, int attack)
+static void predict(size_t size, int attack)
 {
     enum { TRIES = 32, BEFORE = 64 };
     int same = 0;
@@ -127,6 +127,6 @@ const struct scenario accesses[] = {
     {"read-after-free", 2, read_after_free, "a freed block is read"},
     {"write-after-free", 6, write_after_free, "a freed block is written to"},
     {"uninitialised-read", 1, read_before_write, "a new block is read before it is written"},
-    {"predictable-reuse", 2, foretell, "the next block's address is foretold"},
+    {"predictable-reuse", 2, predict, "the next block's address is predicted"},
     {NULL, 0, NULL, NULL},
 };

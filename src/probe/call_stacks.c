@@ -36,11 +36,11 @@ uint8_t call_stacks_way;
 static struct call_stacks_head *head; /* NULL: there is no file */
 static unsigned char *image;          /* reserved addresses for the whole file */
 static char path[4096];
-static bool fixed_every;
+static bool every_is_fixed;
 
 /* Protects everything below and the file. */
 static struct futex_lock lock;
-static struct random lots;
+static struct random generator;
 static uint64_t samples_of_every;
 static struct {
     uint64_t samples;
@@ -391,7 +391,7 @@ static void thin(void)
             double chance = poisson_chance(length, (double)head->every);
             if (chance >= block->chance)
                 continue;
-            double lot = (double)(random_next(&lots) >> 11) * 0x1p-53;
+            double lot = (double)(random_next(&generator) >> 11) * 0x1p-53;
             if (lot >= chance / block->chance) {
                 forget_block(block_slot(block->start));
                 continue;
@@ -474,7 +474,7 @@ static bool begin_window(void)
 }
 
 /* Doubles the mean distance of samples, if there were too many or if they take too long. */
-static void consider_every(uint64_t spent_ticks)
+static void adapt_every(uint64_t spent_ticks)
 {
     window.spent_ticks += spent_ticks;
     bool is_slow = ++window.samples >= WINDOW && begin_window();
@@ -505,8 +505,8 @@ static void add(const struct thread_state *me, const struct unwind_stack *stack)
     site->samples++;
     add_to(&site->allocated, &block, 1);
     begin_life(block);
-    if (call_stacks_way == CALL_STACKS_SAMPLED && !fixed_every)
-        consider_every(ticks_now() - me->stack_ticks);
+    if (call_stacks_way == CALL_STACKS_SAMPLED && !every_is_fixed)
+        adapt_every(ticks_now() - me->stack_ticks);
 }
 
 static void add_on_own_stack(void *given)
@@ -705,7 +705,7 @@ static bool choose(void)
     objects_begin();
     seed = number_of("CAIRN_PROBE_STACKS_SEED");
     every_first = number_of("CAIRN_PROBE_STACKS_EVERY");
-    fixed_every = every_first != 0;
+    every_is_fixed = every_first != 0;
     if (way == CALL_STACKS_EXACT)
         every_first = 1;
     else if (every_first == 0)
@@ -726,7 +726,7 @@ void call_stacks_begin(void)
     (void)begin_window();
     if (!create())
         return;
-    lots = random_of(seed != 0 ? seed : clock_now_ns() ^ session.head->process);
+    generator = random_of(seed != 0 ? seed : clock_now_ns() ^ session.head->process);
     head->order = PROFILE_ORDER;
     head->version = CALL_STACKS_VERSION;
     head->head_bytes = sizeof *head;

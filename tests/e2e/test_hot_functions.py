@@ -1,4 +1,4 @@
-"""Tests of the allocator's dearest functions with an allocator whose functions are known."""
+"""Tests of the allocator's costliest functions with an allocator whose functions are known."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ HOT = replace(
 )
 
 
-def test_the_dearest_functions_have_shares_of_cpu_time(tmp_path: Path) -> None:
+def test_the_costliest_functions_have_shares_of_cpu_time(tmp_path: Path) -> None:
     busy().write(tmp_path)
     found = clocked(reader.gather(tmp_path), HOT)
     text = profile.render(found, View(full=True))

@@ -56,8 +56,8 @@ static const double curves[][KNOB_STEPS] = {
     {2.0, 1.7, 1.4, 1.2, 1.0, 1.2},      /* a valley at one side */
     {2.0, 1.5, 1.0, 1.5, 2.0, 2.5},      /* a narrow valley */
     {1.5, 1.2, 1.0, 1.0, 1.2, 1.5},      /* a valley of two steps */
-    {1.0, 1.0, 1.0, 1.0, 1.0, 3.0},      /* only the last step is dearer */
-    {1.0, 1.0, 1.0, 3.0, 1.0, 1.0},      /* only a middle step is dearer */
+    {1.0, 1.0, 1.0, 1.0, 1.0, 3.0},      /* only the last step costs more */
+    {1.0, 1.0, 1.0, 3.0, 1.0, 1.0},      /* only a middle step costs more */
     {1.0, 1.0, 1.0, 0.7, 1.0, 1.0},      /* only a middle step is cheaper */
     {1.0, 1.0, 1.0, 1.0, 0.7, 1.0},      /* only the last step but one is cheaper */
     {0.7, 1.0, 1.0, 1.0, 1.0, 1.0},      /* only the first step is cheaper */
@@ -238,7 +238,7 @@ static unsigned delay(unsigned number, const double before[KNOB_STEPS],
     return epochs;
 }
 
-TEST(a_phase_in_which_the_current_step_is_dearer_is_followed_within_150_epochs)
+TEST(a_phase_in_which_the_current_step_costs_more_is_followed_within_150_epochs)
 {
     static const double phases[][2][KNOB_STEPS] = {
         {{1.2, 1.0, 1.2, 1.4, 1.6, 1.8}, {1.8, 1.6, 1.4, 1.2, 1.0, 1.2}},

@@ -30,7 +30,7 @@ class LockCosts:
 
 
 def summarized(table: LockTable | None) -> tuple[LockSummary, ...]:
-    """The locks to store with a trial, the dearest first."""
+    """The locks to store with a trial, the costliest first."""
     by_name: dict[str, list[LockUse]] = {}
     for one in table.uses if table is not None else ():
         by_name.setdefault(one.name if one.library else RECORDS, []).append(one)
@@ -44,7 +44,7 @@ def summarized(table: LockTable | None) -> tuple[LockSummary, ...]:
         )
         for name, of in by_name.items()
     ]
-    return tuple(sorted(found, key=_dearest)[:SHOWN])
+    return tuple(sorted(found, key=_costliest)[:SHOWN])
 
 
 def lock_costs(sides: Sequence[Side]) -> LockCosts | None:
@@ -72,13 +72,13 @@ def lock_costs(sides: Sequence[Side]) -> LockCosts | None:
             )
         )
     return LockCosts(
-        tuple(sorted(found, key=_dearest)[:SHOWN]),
+        tuple(sorted(found, key=_costliest)[:SHOWN]),
         statistics.fmean(one.locks_taken or 0 for one in known),
         statistics.fmean(one.locks_waited_for or 0 for one in known),
     )
 
 
-def _dearest(one: LockSummary) -> tuple[float, float, str]:
+def _costliest(one: LockSummary) -> tuple[float, float, str]:
     return -(one.wait_ns or 0.0), -(one.held_ns or 0.0), one.name
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cairn.model import Interval
 from cairn.why.parts import Side, interval
 
-DEAREST = 5
+COSTLIEST = 5
 """The functions of each contender that are kept."""
 
 
@@ -29,8 +29,8 @@ class FunctionCost:
     """The interval of `ns`; None if there are too few rounds."""
 
 
-def dearest(sides: Sequence[Side]) -> tuple[FunctionCost, ...]:
-    """The dearest functions of one contender, the most CPU time first.
+def costliest(sides: Sequence[Side]) -> tuple[FunctionCost, ...]:
+    """The costliest functions of one contender, the most CPU time first.
 
     Empty if some plain run has no clock samples. Each interval reaches at least one sample period
     to both sides.
@@ -50,7 +50,7 @@ def dearest(sides: Sequence[Side]) -> tuple[FunctionCost, ...]:
         FunctionCost(*key, statistics.fmean(times), _above_0(interval(times, period_ns)))
         for key, times in by_name.items()
     ]
-    return tuple(sorted(found, key=lambda one: (-one.ns, one.name))[:DEAREST])
+    return tuple(sorted(found, key=lambda one: (-one.ns, one.name))[:COSTLIEST])
 
 
 def _above_0(ends: Interval | None) -> Interval | None:

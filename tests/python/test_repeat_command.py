@@ -14,7 +14,7 @@ from cairn.cli import cli
 from cairn.cli import compare as comparing
 from cairn.errors import CairnError
 from cairn.model import Contender, Pattern, Run, Settings, StopRule, Workload
-from cairn.report import remake
+from cairn.report import repeat_command
 from cairn.verdict import Aim, Bound, Measure
 
 PROGRAM = (Workload("prog", ("prog", "-n", "two words", "--flag", "$HOME")),)
@@ -74,7 +74,7 @@ def test_the_command_asks_for_the_same_settings(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, rule: StopRule
 ) -> None:
     run = a_named_run(settings, rule, Aim())
-    found = asked_for(monkeypatch, remake.command(run))
+    found = asked_for(monkeypatch, repeat_command.command(run))
     again = found["settings"]
     assert [one.command for one in again.workloads] == [one.command for one in settings.workloads]
     assert [one.load for one in again.workloads] == [one.load for one in settings.workloads]
@@ -89,15 +89,15 @@ def test_the_command_asks_for_the_same_settings(
 def test_the_command_has_the_aim_and_the_baseline() -> None:
     aim = Aim(Measure.MEMORY, (Bound(Measure.TIME, 0.05),))
     run = replace(a_named_run(SETTINGS[0], RULES[0], aim), baseline="lazy")
-    words = shlex.split(remake.command(run))
+    words = shlex.split(repeat_command.command(run))
     assert words[words.index("--goal") + 1] == "memory"
     assert words[words.index("--may-cost") + 1] == "time 5%"
     assert words[words.index("--baseline") + 1] == "lazy"
-    assert "--pareto" in remake.command(replace(run, aim=Aim(pareto=True)))
+    assert "--pareto" in repeat_command.command(replace(run, aim=Aim(pareto=True)))
 
 
 def test_a_run_of_an_experiment_or_a_plan_is_repeated_by_its_own_command() -> None:
     run = a_named_run(SETTINGS[0], RULES[0], Aim())
-    assert remake.command(run, "suite").startswith("cairn bench suite -a system ")
+    assert repeat_command.command(run, "suite").startswith("cairn bench suite -a system ")
     plan = replace(run, experiment="matrix my-plan")
-    assert remake.command(plan).startswith("cairn matrix run my-plan -a system ")
+    assert repeat_command.command(plan).startswith("cairn matrix run my-plan -a system ")
