@@ -8,7 +8,7 @@ from dataclasses import replace
 from cairn.compare.comparison import RoundNumbers, round_numbers
 from cairn.model import PEAK, Comparison, Metric, Run, Sample
 from cairn.page import drawings
-from cairn.page.parts import SideBySide, Fold, Item, Sentences, Sheet, Topic
+from cairn.page.parts import Fold, Item, Sentences, Sheet, SideBySide, Topic
 from cairn.report import origin, tables, terminal, verdict, why
 from cairn.report.formatting import command, printable
 from cairn.report.standings import Board

@@ -11,8 +11,8 @@ from cairn.model import Change, Comparison, Interval, Metric, Run
 from cairn.page import scale
 from cairn.page.parts import (
     Dot,
-    PlanePoint,
     IntervalLine,
+    PlanePoint,
     Rectangle,
     Side,
     TimeMemoryPlane,

@@ -12,7 +12,7 @@ from cairn.compare.standings import Place, Standings, WorkloadResult
 from cairn.model import Interval
 from cairn.page import drawings
 from cairn.page.comparison import sheets_of
-from cairn.page.parts import SideBySide, Fold, Item, TimeMemoryPlane, Topic, Tracks
+from cairn.page.parts import Fold, Item, SideBySide, TimeMemoryPlane, Topic, Tracks
 from cairn.report import formatting
 from cairn.report.formatting import printable
 from cairn.report.matrix_board import NOUNS, MatrixReport, good_mean, good_ratio, ordered
