@@ -37,7 +37,7 @@ def unpack(place: str, target: Path) -> None:
         except tarfile.ReadError:
             if not zipfile.is_zipfile(place):
                 raise UsageError(
-                    f"{place} is no archive that can be read; give a folder, a tar or a zip file."
+                    f"{place} is not a readable archive; give a folder, a tar or a zip file."
                 ) from None
             _unpack_zip(place, target)
         else:

@@ -45,12 +45,12 @@ def parse_bound(text: str) -> GateBound:
     """Parses a bound such as "time>3%". Raises ValueError, whose text says what is wrong."""
     match = _BOUND.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no bound; write for example 'time>3%'")
+        raise ValueError(f"{text!r} is not a bound; write for example 'time>3%'")
     if match[1] not in MEASURES:
         raise ValueError(f"{match[1]!r} is not a measure; these are {', '.join(MEASURES)}")
     most = units.parse_percent(match[2])
     if not 0 <= most < 10:
-        raise ValueError(f"{match[2]!r} is not at least 0 % and less than 1000 %")
+        raise ValueError(f"{match[2]!r} is not a share from 0 % to below 1000 %")
     return GateBound(match[1], most)
 
 
@@ -76,13 +76,13 @@ class _Check(click.RichCommand):
 )  # fmt: skip
 @click.option(
     "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
-    help="With -p: the allocator of both builds. Default: the one that each has. With '-- PROG': "
-    "give this twice, to check the second allocator against the first.",
+    help="With -p: the allocator of both builds. Default: the one that each is linked with. With "
+    "'-- PROG': give this twice, to check the second allocator against the first.",
 )  # fmt: skip
 @click.option(
     "--against", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Check against a base that --make-base made. Its program runs again beside PROG, if it "
-    "is still there, or where -p says.",
+    help="Check against a base that --make-base made. If the program of the base is still there, "
+    "or if -p names it, it runs again beside PROG.",
 )  # fmt: skip
 @click.option(
     "--trust-base", is_flag=True,
@@ -132,8 +132,8 @@ class _Check(click.RichCommand):
 )  # fmt: skip
 @click.option(
     "--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Also write Markdown. An existing file is replaced. On GitHub, it is appended to the "
-    "summary of the step, too.",
+    help="Also write Markdown. An existing file is replaced. On GitHub, it is also appended to "
+    "the summary of the step.",
 )  # fmt: skip
 @options.NOT_N
 @click.option("--json", "form", flag_value="json", help="Print one JSON document.")
@@ -156,7 +156,7 @@ def check(
 
     Both builds run side by side, in random interleaved rounds, until each bound is decided. A build
     is worse only if the whole interval of the change lies above the bound. It passes only if the
-    whole interval lies below. Of two equal builds, at most 1 % are called worse.
+    whole interval lies below. At most 1 of 100 equal builds is called worse.
 
     \b
       cairn check --fail-if 'time>3%' -p old=./a -p new=./b
@@ -190,7 +190,7 @@ def check(
         return 0
     base = check_base.read(against) if against is not None else None
     if base is None and trust_base:
-        raise UsageError("--trust-base is about a base; name it with --against")
+        raise UsageError("--trust-base needs a base; name it with --against")
     wanted = check_plan.asked(bounds, base)
     began = time.time()
     problem: CairnError | None = None
@@ -226,9 +226,9 @@ def _make(
     console: Console, file: Path, wanted: Gate, command: Sequence[str], specs: Sequence[str],
     where: Path, given: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Makes or replaces a base. Raises CairnError if the file is there and is no base."""
+    """Makes or replaces a base. Raises CairnError if the file exists and is not a base."""
     if file.exists() and not check_base.is_base(file.read_bytes()):
-        raise CairnError(f"{file} exists and is no base of a check; give another name")
+        raise CairnError(f"{file} exists and is not a base of a check; give another name")
     run, folder = check_plan.one_build(
         console, wanted, command, specs, where, given, check_plan.BASE_ROUNDS
     )

@@ -218,11 +218,12 @@ def refuse_stored(base: Base, wanted: Gate, trust: bool, *, kept: bool = False) 
     names = ", ".join(one.measure for one in wanted.timed)
     if not trust:
         raise UsageError(
-            f"{names} of another day cannot be compared; --trust-base compares all the same"
+            f"{names} cannot be compared with stored numbers of another day; --trust-base "
+            "compares them nevertheless"
             if kept
-            else f"the program of the base is not there any more, and {names} of another day "
-            f"cannot be compared.{where or ' Name its program with -p.'} --trust-base compares all "
-            "the same"
+            else f"the program of the base is gone, and {names} cannot be compared with stored "
+            f"numbers of another day.{where or ' Name its program with -p.'} --trust-base compares "
+            "them nevertheless"
         )
     other = check_base.other_machine(base)
     if other is not None:
@@ -235,7 +236,8 @@ def refuse_tools(base: Base, wanted: Gate, run: Run) -> None:
         return
     if not base.instructions:
         raise UsageError(
-            "the base has no instructions; make it again with --fail-if 'instructions>0.5%'"
+            "the base has no counts of instructions; make it again with "
+            "--fail-if 'instructions>0.5%'"
         )
     known = run.builds or builds.of_run(run.settings, run.contenders)
     other = check_base.other_tools(base, replace(run, builds=known))
@@ -250,8 +252,8 @@ def stored_since(base: Base) -> str:
     commit = f" at commit {base.commit[:12]}" if base.commit else ""
     return (
         f"The base's numbers were stored by an earlier run{commit} (--trust-base): whatever "
-        "changed on this machine since then counts as a change of the program, and the error may "
-        "be larger than 1 %."
+        "changed on this machine since then counts as a change of the program, so more than 1 of "
+        "100 equal builds may be called worse."
     )
 
 

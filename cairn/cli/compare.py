@@ -50,7 +50,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "-p", "--program", "programs", type=options.PROGRAM, multiple=True, metavar="[NAME=]PROG",
     help="A program to compare, instead of '-- PROG'; the arguments follow '--'. Repeatable: "
     "every program runs under every allocator of -a, and the first is the baseline. Without -a, "
-    "each runs with the allocator that it has.",
+    "each runs with the allocator that it is linked with.",
 )  # fmt: skip
 @click.option(
     "--baseline",
@@ -131,7 +131,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 @click.option(
     "--instructions", is_flag=True,
     help="After the rounds, count each contender's instructions with valgrind, in two more runs. "
-    "The counts are exact where the program does the same in every run. Each of these runs takes "
+    "The counts are exact if the program does the same in every run. Each of these runs takes "
     "some 50 times as long.",
 )  # fmt: skip
 @click.option(

@@ -84,8 +84,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--stacks-every", "every", type=options.EVERY, metavar="SIZE", default=None,
-    help="Record one call stack for this many allocated bytes. Default: 16 KiB, and more in "
-    "programs that allocate much.",
+    help="Record one call stack for this many allocated bytes, on average. Default: 16 KiB, and "
+    "more in programs that allocate much.",
 )  # fmt: skip
 @click.option(
     "--tree", "callers", is_flag=True,

@@ -252,7 +252,7 @@ class _Reader:
                 self._check_characters(path, inner)
         elif isinstance(value, str) and "\0" in value:
             self._wrong(
-                path, f"'{path[-1]}' has the character U+0000, which no program can be given"
+                path, f"'{path[-1]}' has the character U+0000, which cannot be passed to a program"
             )
 
     def _typed(

@@ -246,7 +246,8 @@ def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:
         of="parts",
         title=f"From {base} to {own}: {what}",
         says=f"Each bar begins where the bar above it ends. The last bar is the whole difference. "
-        f"Lines are 95 % intervals, and pale bars are not proven. To the left {own} takes less.",
+        f"Lines are 95 % intervals, and pale bars are not proven. A bar to the left: "
+        f"{own} takes less.",
         axis=scale.axis(axis, f"difference in {what}", "ns" if gap.of == "time" else "bytes"),
         tracks=tuple(tracks),
         table=why.gap_table(found, gap),
@@ -268,7 +269,7 @@ def comparison_plane(run: Run, comparison: Comparison, workload: int) -> TimeMem
     base = printable(comparison.baseline)
     says = "The lower left is best. Lines are 95 % intervals."
     if comparison.judged.front is not None:
-        says += " Filled: no other is shown to beat it in time and memory together."
+        says += " A filled dot: no other contender is shown to beat it in both."
     names = tables.names(run, comparison)
     return time_memory_plane(
         [(names[one.contender], one) for one in shown],

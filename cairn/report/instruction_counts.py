@@ -63,8 +63,8 @@ def _footer(counts: Sequence[InstructionCount]) -> Iterator[str]:
         yield f"counted by callgrind, {times} times with the same result"
     else:
         yield (
-            f"counted by callgrind, {times} times; a range means that the program did not do the "
-            "same in each run"
+            f"counted by callgrind, {times} times; a range means that the runs of the program "
+            "differed"
         )
 
 

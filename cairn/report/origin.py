@@ -56,7 +56,7 @@ def _plan(run: Run) -> Iterator[tuple[str, str]]:
     yield "seed of the random order", str(run.seed)
     yield "warm-up", units.counted(settings.warmup, "run")
     if settings.repeat is not None and settings.repeat > 1:
-        yield "runs of a number", str(settings.repeat)
+        yield "runs for each number", str(settings.repeat)
     yield "memory", f"measured by {settings.memory}" if settings.memory != "auto" else "automatic"
     for name, text in (
         ("input", settings.stdin if settings.stdin != NO_INPUT else None),

@@ -192,7 +192,10 @@ def _next(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
     needed = [one.needed_s for one in found if one.needed_s is not None]
     if needed and run.settings.soak_s is not None:
         longest = max(needed)
-        yield f"Runs of about {_about(longest)} would probably tell: --for {_option(longest)}."
+        yield (
+            f"Runs of about {_about(longest)} would probably be long enough: "
+            f"--for {_option(longest)}."
+        )
 
 
 def _table(found: Sequence[SoakVerdict]) -> Table:
@@ -293,7 +296,10 @@ def _footer(
             yield f"After trim: {printable(one.contender)} {printable(one.no_trim)}."
     series = [one.memory.series for one in samples if one.memory.series is not None]
     if any(not one.counted for one in series):
-        yield "Live memory is an estimate: an allocator does not tell the size of its blocks."
+        yield (
+            "Live memory is an estimate, because one of the allocators does not tell the size of "
+            "its blocks."
+        )
     most = max((one.processes for one in series), default=1)
     if most > 1:
         yield (

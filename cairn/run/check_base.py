@@ -69,7 +69,7 @@ def read(path: Path) -> Base:
     """Returns the base in a file. Raises UsageError if there is none, and CairnError for damage."""
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise UsageError(f"{path} is no base of a check: it is too large")
+            raise UsageError(f"{path} is not a base of a check: it is too large")
         content = path.read_bytes()
     except FileNotFoundError:
         raise UsageError(
@@ -79,7 +79,7 @@ def read(path: Path) -> Base:
         raise cannot("read", path, error) from error
     if not is_base(content):
         raise UsageError(
-            f"{path} is no base of a check; make one with: cairn check --make-base FILE -- PROG"
+            f"{path} is not a base of a check; make one with: cairn check --make-base FILE -- PROG"
         )
     try:
         base = msgspec.convert(json.loads(content), type=Base)

@@ -140,7 +140,9 @@ def ask(folder: Path) -> Asked:
         if one.process.seen == "dispatch" and _has_probe(one.process.pid):
             waiting[path] = one.process.pid, _trims(one)
     if not waiting:
-        return Asked(at_ns, problem="could not be asked, because the probe owns no signal there")
+        return Asked(
+            at_ns, problem="could not be asked, because the probe has no handler for SIGSYS there"
+        )
     answered = []
     for _ in range(_ASKED):
         for pid, _ in waiting.values():

@@ -66,9 +66,9 @@ class Reason(Enum):
     """Why nothing is known yet, as a clause."""
 
     SHORT = "the run is too short"
-    READINGS = "the program allocates too seldom for a picture of its memory"
+    READINGS = "the program allocates too rarely to show its memory over time"
     CYCLES = "memory rises and falls too slowly for a run of this length"
-    WARMING = "memory still grows, and more and more slowly"
+    WARMING = "memory still grows, but more and more slowly"
     NOISE = "memory varies too much for a run of this length"
     UNTRIMMED = "the allocator could not be asked to give memory back"
     BETWEEN = "only a part of the spare memory came back when the allocator was asked"

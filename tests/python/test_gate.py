@@ -211,7 +211,7 @@ def test_annotations_are_one_line_with_escapes() -> None:
     [
         (BOTH, "which change is too much"),
         (("--fail-if", "speed>3%", *BOTH), "'speed' is not a measure"),
-        (("--fail-if", "time<3%", *BOTH), "is no bound; write for example 'time>3%'"),
+        (("--fail-if", "time<3%", *BOTH), "is not a bound; write for example 'time>3%'"),
         (("--fail-if", "time>-3%", *BOTH), "is not a number"),
         (("--fail-if", "time>3%", "--fail-if", "time>4%", *BOTH), "two bounds on time"),
         (("--fail-if", "time>3%", "--", "/bin/true"), "which two builds"),
@@ -221,7 +221,7 @@ def test_annotations_are_one_line_with_escapes() -> None:
         (("--fail-if", "idle-memory>3%", *BOTH), "needs a server and --idle"),
         (("--against", "no.json", "--", "/bin/true"), "there is no base no.json"),
         (("--fail-if", "time>3%", "--trust-base", *BOTH), "name it with --against"),
-        (("--make-base", "/bin/true", "--", "/bin/true"), "exists and is no base"),
+        (("--make-base", "/bin/true", "--", "/bin/true"), "exists and is not a base"),
         (("--make-base", "b.json", *BOTH), "leave out -p"),
         (("--fail-if", "time>3%", "-p", "a=/bin/true", "-p", "b=./nothing"), "b is missing"),
         (("--fail-if", "time>3%", "-p", "a=/bin/true", "-p", "b=/"), "b cannot be executed: /"),

@@ -232,7 +232,9 @@ def test_a_source_that_is_missing_or_no_archive_is_a_sentence(
 ) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         add(tmp_path / "none")
-    with pytest.raises(UsageError, match=r"mine\.c is no archive .*a tar or a zip file"):
+    with pytest.raises(
+        UsageError, match=r"mine\.c is not a readable archive; .*a tar or a zip file"
+    ):
         add(checkout / "mine.c")
     assert left(cache) == []
 
