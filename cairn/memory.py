@@ -31,10 +31,10 @@ class Trim:
     """The memory of a program before and after its allocator was asked to give memory back."""
 
     live_bytes: int
-    """Live bytes before the question. All three numbers are sums over the processes that were
+    """Live bytes before the request. All three numbers are sums over the processes that were
     asked."""
     held_bytes: int
-    """Held bytes before the question."""
+    """Held bytes before the request."""
     after_bytes: int
     """Held bytes after it."""
 
@@ -51,8 +51,7 @@ class Series:
     live: tuple[int, ...]
     """Usable bytes of the live blocks; requested bytes if the usable ones are not known."""
     held: tuple[int, ...]
-    """Bytes that the allocators have from the kernel, as far as they can be resident: at most the
-    resident bytes."""
+    """Bytes that the allocators have from the kernel, but at most the resident bytes."""
     resident: tuple[int, ...]
     """Resident bytes of the processes without pages of files and without the probe."""
     counted: bool

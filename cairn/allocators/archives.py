@@ -1,7 +1,8 @@
-"""Unpacks an archive of the user: tar with any compression, or zip.
+"""Unpacks the user's archive: tar with any compression, or zip.
 
-An archive may be damaged or hostile. It writes nothing outside of its folder, and any fault of it
-is one sentence. The checksum of the whole stream is always checked, which tarfile does not do.
+An archive may be damaged or hostile. Nothing is written outside of the target folder, and each
+fault is reported as one sentence. The checksum of the whole stream is always checked, which tarfile
+does not do.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _LINK_MOST = 4096
 def unpack(place: str, target: Path) -> None:
     """Unpacks the archive `place` into the folder `target`.
 
-    Raises UsageError for a file that is no archive, or that cannot be unpacked, and OSError if the
-    disk refuses.
+    Raises UsageError for a file that is not an archive, or that cannot be unpacked, and OSError if
+    the disk refuses.
     """
     try:
         try:

@@ -193,7 +193,7 @@ def _library(wanted: OwnSource, source: Path, log: Path) -> Path:
         return given
     root = source.resolve()
     found = {path.resolve() for path in sorted(source.rglob("*.so*")) if path.is_file()}
-    # A link that leaves the source, such as one to the C library, is nothing that was built.
+    # A link that leaves the source, such as one to the C library, was not built.
     named = {path for path in found if path.is_relative_to(root)}
     made = sorted(path for path in named if discover.is_usable_here(path))
     if len(made) == 1:

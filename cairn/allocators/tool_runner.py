@@ -344,7 +344,7 @@ def _start(task: Task, environment: Mapping[str, str]) -> tuple[subprocess.Popen
 
 
 def _read_all(output: IO[bytes]) -> str:
-    """Returns the output; of a long one, its beginning and its end, where the reasons are."""
+    """Returns the output. A long one is cut to its beginning and its end, which have the reason."""
     with output:
         size = output.seek(0, os.SEEK_END)
         output.seek(0)

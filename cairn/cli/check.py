@@ -1,4 +1,4 @@
-"""cairn check: a gate for CI, which says whether a build keeps bounds against another one."""
+"""cairn check: a gate for CI, which compares two builds and says whether bounds are kept."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def _rendered(report: CheckReport, output: Output) -> str:
 def _write_ci_files(
     report: CheckReport, junit: Path | None, summary: Path | None, began: float
 ) -> None:
-    """Writes the files and lines for a service that runs pipelines."""
+    """Writes the reports for the service that runs the pipeline: JUnit, Markdown, annotations."""
     from cairn.report import check as reporting
 
     if junit is not None:

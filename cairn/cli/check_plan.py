@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cairn.report.check import CheckReport
 
 BASE_ROUNDS = 20
-"""The runs of a base, if the user does not say otherwise."""
+"""The number of runs of a base, if the user gives none."""
 _EXAMPLE = "cairn check --fail-if 'time>3%' -p old=./a -p new=./b -- ARGS"
 _OF_MEMORY = {"peak", "mean-memory", "idle-memory"}
 
@@ -181,8 +181,8 @@ def side_by_side(
 ) -> tuple[tuple[NamedProgram, NamedProgram], tuple[str, ...]] | None:
     """Returns the base's program, the present one, and their arguments.
 
-    programs: where the base's program is now, if the user says so. Returns None if it is not known
-    to run again. Raises UsageError if the command differs from the base's in its arguments.
+    programs: where the base's program is now, if the user says so. Returns None if the program
+    cannot run again. Raises UsageError if the command differs from the base's in its arguments.
     """
     if not command:
         raise UsageError("which build? Give its command after '--', as for the base")
@@ -208,7 +208,7 @@ def side_by_side(
 def refuse_stored(base: Base, wanted: Gate, trust: bool, *, kept: bool = False) -> None:
     """Raises UsageError if the stored numbers of the base cannot be compared.
 
-    kept: whether they are to be compared with those of a kept run.
+    kept: whether they would be compared with those of a kept run.
     """
     where = ""
     if base.commit is not None:

@@ -1,7 +1,7 @@
 """Writes the JSON Schema of --json into a folder: `python -m cairn.cli.json_schema FOLDER`.
 
-The schema is made from the data types, so that it cannot say anything else than the documents do.
-The texts below the fields become their descriptions.
+The schema is made from the data types, so that it cannot differ from the documents. The texts below
+the fields become their descriptions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHECK = {
 _DOCUMENT = {
     "schema": "The version of this format. It changes when a field changes its meaning or is "
     "removed; new fields may be added to a version.",
-    "run": "What was asked for, on which machine.",
+    "run": "The request, and the machine.",
     "comparisons": "One comparison for each command, in the order of run.settings.workloads.",
     "samples": "Each execution of the program, in the order in which they ran.",
     "whys": "The explained differences of --why.",

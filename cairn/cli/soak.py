@@ -19,7 +19,8 @@ from cairn.report.view import Form
 from cairn.run import store
 
 DEFAULT = ("system", "tuned=system:MALLOC_ARENA_MAX=2;MALLOC_MMAP_THRESHOLD_=131072", "cairn")
-"""The contenders without -a: the system's allocator, two knobs of it, and another allocator."""
+"""The contenders if -a is not given: the system's allocator, without and with two knobs, and
+cairn."""
 LEAST_S = 5.0
 _ROUNDS_MOST = 100
 

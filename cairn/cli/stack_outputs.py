@@ -51,7 +51,7 @@ class StackOutputs:
             check_out(_path(file), force)
 
     def stacks(self, profile: Profile) -> tuple[Stack, ...]:
-        """The stacks of the profile by name. Raises CairnError if forms need some and none is."""
+        """The stacks of the profile. Raises CairnError if a form needs some and there are none."""
         from cairn.profile.callers import stacks
         from cairn.profile.function_names import Names
 

@@ -112,7 +112,7 @@ def compare(
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
     own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
     programs = any(contender.program for contender in contenders)
-    # A program that waits may well be faster in another build.
+    # With several builds, a program that mostly waits may still be faster in one of them.
     cpu_share = None if programs else suitability.cpu_share(own)
     judged = judge.verdict(
         rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time, under_load,
@@ -461,7 +461,7 @@ def _next_steps(
             f"{shlex.join(one.program) or 'PROG'}…"
             for one in contenders
             if one.name == judged.recommended[0]
-            # Builds under one allocator are no reason to choose it.
+            # Several builds under one allocator say nothing about this allocator.
             and not (one.program and len({other.spec for other in contenders}) == 1)
         ]
         return [*use, *steps]

@@ -60,7 +60,8 @@ error of at most ERROR. This is the boundary of Haybittle and Peto, as in a comp
 ROUNDS_LEAST, ROUNDS_DEFAULT = 12, 400
 """The rounds of the first look and of the last one."""
 _POWER = 0.8416
-"""The deviations by which the bound must be missed, so that 4 of 5 checks decide it."""
+"""The standard errors by which the expected interval must miss a bound, so that 4 of 5 checks
+decide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +416,7 @@ def _decided_stored(
         for end in (statistics.median(differences), differences[cut - 1], differences[-cut])
     )
     state = state_of(low, high, bound.most)
-    # The base has the rounds that it has, so the number that would be needed is not known.
+    # No rounds can be added to the base, so the number that would be needed is not known.
     return replace(
         one, state=state, estimate=estimate, low=low, high=high, level=1 - ERROR / bounds,
         rounds_needed=None,

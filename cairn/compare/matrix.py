@@ -1,4 +1,4 @@
-"""Programs × contenders: ratios to the baseline, geometric means, and who wins where.
+"""Programs × contenders: ratios to the baseline, geometric means, and the best of each program.
 
 A comparison (`compare`) judges one program. Standings judge allocators by the best of each
 workload. A matrix is the table of a paper: every contender of a plan divided by one baseline, on

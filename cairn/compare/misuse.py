@@ -95,7 +95,7 @@ def judge(output: str, errors: str, code: int) -> tuple[str, str]:
         return CAUGHT, "the call failed"
     if last == "neutral" and code == 0:
         return NEUTRAL, ""
-    if ending == _STOOD_STILL:  # the allocator stopped nothing, it lost itself
+    if ending == _STOOD_STILL:  # the allocator was damaged, but stopped nothing
         return NEUTRAL, "the process stood still"
     return CAUGHT, _first_line(errors) or ending
 

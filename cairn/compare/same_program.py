@@ -17,7 +17,7 @@ from cairn.own_settings import OwnSettings
 _QUOTED = re.compile(r"'/[^']*/matrix/(data|work)/([^']*)'")
 _PLAIN = re.compile(r"/[^\s'\"]*?/matrix/(data|work)/")
 _OF_A_RUN = re.compile(r"\{work\}/run-[^/\s'\"]*/")
-"""The part of the working folder's path that is another one in each run."""
+"""The part of the working folder's path that differs from run to run."""
 
 
 def without_places(text: str) -> str:

@@ -56,7 +56,7 @@ def data_folder(program: PlannedProgram) -> Path:
 def work_folder(program: PlannedProgram) -> Path:
     """The folder that {work} stands for. It is emptied before each run of the program.
 
-    Each process of cairn has other ones, because two of them may measure at the same time.
+    Each process of cairn has its own, because two of them may measure at the same time.
     """
     return _work() / f"{_OF_A_RUN}{_token()}" / program.name.replace("/", "@")
 

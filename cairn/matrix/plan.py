@@ -158,7 +158,7 @@ def read(text: str, name: str) -> MeasurementPlan:
 
 
 def _unreadable(text: str, error: ValueError | RecursionError) -> Mistake:
-    """The mistake for which tomllib cannot read the text."""
+    """The mistake that keeps tomllib from reading the text."""
     if isinstance(error, RecursionError):
         return Mistake(1, "its lists and tables are nested too deeply")
     if not isinstance(error, tomllib.TOMLDecodeError):
@@ -242,7 +242,7 @@ class _Reader:
         )
 
     def _check_characters(self, path: KeyPath, value: Any) -> None:
-        """Notes each text that no program can be given. The content of a file may be any text."""
+        """Notes each text that no program can receive. The content of a file may be any text."""
         if isinstance(value, dict):
             for key, inner in value.items():
                 if path[:1] + path[2:] != ("program", "file"):

@@ -207,7 +207,7 @@ def _table(
 
 
 def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:
-    """Returns the parts of a gap, each from where the one before ended; None if it is not known."""
+    """Returns the parts of a gap as bars that continue each other; None if it is not known."""
     if gap.whole.change is None:
         return None
     places, at = [], 0.0

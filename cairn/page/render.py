@@ -1,9 +1,9 @@
-"""Turns a page into HTML: one text that holds everything, and asks the network for nothing.
+"""Turns a page into HTML: one text that contains everything, and needs no network.
 
 Always true here:
 
-- Every text is escaped, and characters without a shape are written as escape sequences. The only
-  raw parts are the templates, the style sheet and the script of this folder.
+- Every text is escaped, and characters that cannot be seen are written as escape sequences. The
+  only raw parts are the templates, the style sheet and the script of this folder.
 - The page's policy permits the script of this folder by its hash, and no other.
 """
 

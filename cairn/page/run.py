@@ -1,4 +1,4 @@
-"""The page of a stored run, of whatever kind."""
+"""The page of a stored run of any kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cairn.report.standings import Board, with_notes
 from cairn.why.gap import Why
 
 _WHYS_OPEN = 4
-"""With at most this many pairs, their gaps stand in the page; more are folded away."""
+"""Up to this many gaps are shown at once. If there are more, all are folded away."""
 
 
 def of_run(measured: Measured, found: Sequence[Comparison]) -> str:

@@ -16,7 +16,7 @@ _TICKS = 5
 _LABEL = 9.0
 """The least distance between two labels, in percent of the width."""
 _WIDEST = 12.0
-"""From this quotient of the largest and the smallest number on, an axis is logarithmic."""
+"""An axis is logarithmic if its largest number is at least this multiple of its smallest."""
 _STRAY = 4.0
 """Runs that would make the axis longer than this multiple of the others lie beyond its end."""
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))

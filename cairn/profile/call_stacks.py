@@ -26,7 +26,7 @@ NO_OBJECT, DEEPER, FIRST_OBJECT = 0, 1, 2
 """Numbers of objects of frames: generated code, the callers that were not recorded, and files."""
 FRAMES_MOST = 128
 TEMPORARY = 8
-"""A temporary block is freed by its thread, which gets at most so many blocks meanwhile."""
+"""A temporary block is freed by its thread after at most this many further allocations."""
 LIVES, LIFE_SHIFT = 16, 4
 PROBLEMS = {
     1: "the kernel does not let the probe read the stack (process_vm_readv)",
@@ -57,7 +57,7 @@ class StacksFile:
     unread: int
     """Samples of which the stack could not be read."""
     unwatched: int
-    """Sampled blocks whose end was not waited for, because the table was full."""
+    """Sampled blocks whose free was not noticed, because the table of live blocks was full."""
     problem: str
     """Why no stacks were recorded; "" if they were."""
     has_peak: bool

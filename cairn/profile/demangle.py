@@ -29,7 +29,7 @@ def _runtime() -> tuple[ctypes.CDLL, ctypes.CDLL] | None:
 
 
 def demangled(symbol: str) -> str | None:
-    """The name with its parameters; None if it cannot be told. Other symbols stay as they are."""
+    """The name with its parameters; None if it is not known. Other symbols stay as they are."""
     if not symbol.startswith("_Z"):
         return symbol
     found = _runtime()

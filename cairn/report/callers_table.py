@@ -1,4 +1,4 @@
-"""Who allocates: the table of functions, the tree of callers, and what has to be said of them."""
+"""Who allocates: the table of functions, the tree of callers, and the notes on them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def callers_tree(found: Sequence[Stack], width: int) -> list[str]:
 
 
 def _branches(branch: Branch, whole: float, depth: int, width: int) -> Iterator[str]:
-    """Yields a line for each callee with a large part. A callee without sisters is not indented."""
+    """Yields a line for each callee with a large part. An only callee is not indented."""
     shown = [one for one in branch.ordered if one.sums.allocated.bytes >= _SMALLEST * whole]
     for one in shown:
         part = percent(one.sums.allocated.bytes / whole)

@@ -45,7 +45,7 @@ class CheckReport:
     stored: str | None = None
     """How the base was stored, as a sentence; None if both builds ran side by side."""
     base_is_broken: bool = False
-    """Whether it is the build to compare with that is broken."""
+    """Whether the broken build is the one to compare with."""
 
     @property
     def answer(self) -> str:

@@ -2,8 +2,8 @@
 
 Each function is a box below its caller, so that the widest boxes are on the first screen. The width
 of a box is its share of the allocated bytes. A click zooms into a box, and the field at the top
-marks the functions whose names have a text. Without scripts, the picture and the texts of the boxes
-remain.
+marks the functions whose names contain its text. Without scripts, the picture and the texts of the
+boxes remain.
 """
 
 from __future__ import annotations

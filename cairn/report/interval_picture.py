@@ -1,4 +1,4 @@
-"""Differences from the baseline as dots with intervals, drawn with letters for a terminal.
+"""Differences from the baseline as dots with intervals, drawn with characters for a terminal.
 
 A filled dot is a proven difference, and a hollow one is not proven, so no colour is needed.
 """

@@ -1,4 +1,4 @@
-"""Where the numbers of a run come from: machine, contenders, plan and proof of load, as tables."""
+"""The origin of a run's numbers: machine, contenders, plan and proof of load, as tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def machine(run: Run) -> Table:
 
 
 def plan(run: Run) -> Table:
-    """Returns the rule by which the run was measured, and the settings that differ from none."""
+    """Returns the rule by which the run was measured, and the settings that were given."""
     return _facts("plan", list(_plan(run)))
 
 

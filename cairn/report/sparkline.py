@@ -1,4 +1,4 @@
-"""Live and resident memory over time as one line of letters each, for a terminal."""
+"""Live and resident memory over time, each as one line of characters, for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of a check: what an earlier build took, kept as one file.
+"""The base of a check: the measurements of one build, kept as one file.
 
 A base holds the run of one build: its command, its samples, its counts of instructions, and the
 machine, the commit and the libraries with which they were made. Times of another day are not
@@ -31,7 +31,7 @@ _GIT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a check compares with."""
+    """The measurements that a check compares with."""
 
     schema: int
     kind: str

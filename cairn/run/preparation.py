@@ -25,11 +25,11 @@ class Preparations:
 
     def __init__(self, *, tolerant: bool) -> None:
         self._tolerant = tolerant
-        """Whether a failure costs less than the run."""
+        """Whether the run goes on after a failure."""
         self._failures: dict[int, int] = {}
         """By workload: the number of trials that failed twice."""
         self._shortened: set[tuple[int, int]] = set()
-        """(workload, round) pairs of which the rest is left out."""
+        """(workload, round) pairs whose remaining trials are left out."""
 
     def tried(self, run: Callable[[], T]) -> T:
         """Runs a trial, and runs it once more if it could not be prepared or concluded."""
@@ -56,6 +56,6 @@ class Preparations:
         self._failures[trial.workload] = failures
         if not succeeded or failures > _ROUNDS_MOST:
             return False
-        if trial.round:  # the trials of the warm-up are no round
+        if trial.round:  # the trials of the warm-up belong to no round
             self._shortened.add((trial.workload, trial.round))
         return True

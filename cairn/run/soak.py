@@ -60,9 +60,9 @@ class Asked:
     at_ns: int
     """When it was made, on the clock of `time.monotonic_ns`."""
     answered: tuple[int, ...] = ()
-    """The processes that did it."""
+    """The processes that gave memory back."""
     problem: str | None = None
-    """Why none did it, as the rest of a sentence that begins with the allocator."""
+    """Why none did, as the rest of a sentence that begins with the allocator."""
 
 
 class SoakSession(Session):

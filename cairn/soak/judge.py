@@ -1,7 +1,8 @@
-"""The rules by which the memory of one run over time gets its name.
+"""The rules that give the memory of one run over time its verdict.
 
 docs/soak.md has these rules and their thresholds in words. Memory counts from SETTLED of the run
-on, because a program fills its caches at first. Every rule prefers "not known" to a wrong name.
+on, because a program fills its caches at first. Every rule prefers "not known yet" to a wrong
+verdict.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ KIB, MIB = 1 << 10, 1 << 20
 
 SETTLED = (0.25, 0.5)
 """The shares of the run after which memory is judged. The second one is used if memory swung widely
-between the two, as when a program loads its data and drops it."""
+between the two, as when a program loads its data and drops them."""
 READINGS_LEAST = 24
 """With fewer readings than this, nothing is concluded."""
 SECONDS_LEAST = 4.0
 """In a shorter run, nothing is concluded."""
 CYCLES_LEAST = 5
-"""If memory swings by more than it grows, so many swings must be seen."""
+"""If memory swings by more than it grows, at least this many swings must be seen."""
 BLOCKS_MOST = 8
 CHANCE_MOST = 0.01
-"""The most probability that blocks in a random order ascend like this, for a leak."""
+"""For a leak: the largest probability that blocks in a random order rise as steadily."""
 STEADY = 0.8
 """The least growth of a leak in the second half, as a multiple of that in the first. A program that
 still fills its memory grows more and more slowly."""
 RISE_LEAST = 16 * KIB
 """The least growth of a leak over all blocks."""
 LEVEL_BYTES, LEVEL_SHARE, LEVEL_SWING = 32 * KIB, 0.015, 0.1
-"""Live memory is level if it grows by less than one of these over the time that is judged: bytes, a
-share of live memory, and a share of its largest fall."""
+"""Live memory is level if it grows by at most the largest of these over the time that is judged:
+bytes, a share of live memory, and a share of its largest fall."""
 SWING, SWING_COUNTS = 0.2, 0.33
 """Memory swings if its largest fall is more than this share of its rise. A swing is a fall of at
 least the second share of the largest one."""
@@ -53,7 +54,7 @@ FELL = 1.5
 
 
 class Kind(Enum):
-    """The name that memory over time gets."""
+    """The verdict on memory over time."""
 
     LEAK = "leak"
     FRAGMENTATION = "fragmentation"
@@ -77,7 +78,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """One run with its name and the numbers behind it."""
+    """One run with its verdict and the numbers behind it."""
 
     kind: Kind
     seconds: float
@@ -98,11 +99,12 @@ class JudgedRun:
     """The share of the spare memory that a trim returned; None if there was no trim, or no spare
     memory."""
     also: Kind | None = None
-    """A second name, for the memory beyond live memory."""
+    """A second verdict, on the memory beyond live memory."""
     reason: Reason | None = None
-    """Only of UNKNOWN."""
+    """Given for UNKNOWN alone."""
     needed_s: float | None = None
-    """The length of a run that would probably tell, if it is known. Only of UNKNOWN."""
+    """The length of a run that would probably be long enough. Given for UNKNOWN alone, if it is
+    known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class _Live:
 
 
 def judge(series: Series) -> JudgedRun:
-    """Returns the name of one run."""
+    """Returns the verdict on one run."""
     at_s = [one / 1000 for one in series.at_ms]
     end = at_s[-1] if at_s else 0.0
     seconds = end - (at_s[0] if at_s else 0.0)
@@ -165,9 +167,9 @@ def _too_little(series: Series, seconds: float) -> JudgedRun:
 def _live(whole: Stretch, parts: list[Stretch], seconds: float) -> _Live:
     """Returns whether live memory grows.
 
-    The second part is asked if memory swung once in the first one. It may also tell that a program
-    has become stable, but not that it leaks: a program that fills its memory ever more slowly seems
-    to grow steadily in a short time.
+    The second part is judged if memory swung once in the first one. It can show that a program has
+    become stable, but not that it leaks: in a short time, a program that fills its memory more and
+    more slowly seems to grow steadily.
     """
     first = _of_part(whole, parts[0], seconds)
     if first.kind is not Kind.UNKNOWN:
@@ -215,8 +217,8 @@ def _named(edge: Envelope, mean: Growth, level: float, seconds: float) -> _Live:
     doubtful = edge.ordered <= 0.05 and edge.rise >= RISE_LEAST and not slower
     if most <= level and not doubtful:
         return _Live(Kind.STABLE, edge)
-    # The interval of a slope shrinks with the time to the power of 3/2, that of the rise with its
-    # root.
+    # The interval of the slope shrinks with the power 3/2 of the time, and that of the rise with
+    # its square root.
     times = [(most / level) ** 2]
     if edge.growth.per_s > 0:
         times.append(((edge.growth.high - edge.growth.per_s) / edge.growth.per_s) ** (2 / 3))
@@ -224,10 +226,10 @@ def _named(edge: Envelope, mean: Growth, level: float, seconds: float) -> _Live:
 
 
 def _settles(edge: Envelope, seconds: float) -> float:
-    """The length of a run in which a program that fills its memory has filled it.
+    """The length of a run in which a program probably finishes its warm-up.
 
-    Its growth falls to `later` from the middle of the first half to that of the second. Four time
-    constants of such an exponential are 98 % of it.
+    The growth is taken for an exponential, which falls to the share `later` from the middle of the
+    first half to that of the second. After four time constants, it has done 98 % of its rise.
     """
     if not 0 < edge.later < STEADY:
         return 4 * seconds
@@ -238,7 +240,7 @@ def _settles(edge: Envelope, seconds: float) -> float:
 def _beyond(
     series: Series, parts: tuple[Stretch, Stretch], most: float, spare: float
 ) -> tuple[Kind, Reason | None, float | None]:
-    """Returns the name of the memory that is held beyond the live blocks.
+    """Returns the verdict on the memory that is held beyond the live blocks.
 
     The third value is the share of it that a trim returned.
     """
@@ -254,7 +256,7 @@ def _beyond(
     if trim is None:
         return Kind.UNKNOWN, Reason.UNTRIMMED, None
     if returned is not None and returned >= RETURNED:
-        # Idle memory that was never live at once is a reserve of the allocator.
+        # Live memory was never that large, so this memory is a reserve of the allocator.
         fell = max(series.live_peak, *series.live) >= FELL * most
         return Kind.RETENTION if fell or rises else Kind.STABLE, None, returned
     left = trim.after_bytes - trim.live_bytes

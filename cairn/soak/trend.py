@@ -27,8 +27,8 @@ _BANDWIDTH = 0.25
 _RHO_MOST = 0.97
 _CRITICAL = {0.95: 3.27, 0.99: 4.69}
 """Half the length of an interval in standard errors of `growth`, by level. These are quantiles of
-the statistic for independent readings: with a bandwidth that is a share of the readings, it is no
-normal one even then (Kiefer and Vogelsang 2005)."""
+the statistic for independent readings. Its distribution is not normal even then, because the
+bandwidth is a share of the readings (Kiefer and Vogelsang 2005)."""
 _STUDENT = {
     3: {0.95: 3.182, 0.99: 5.841},
     4: {0.95: 2.776, 0.99: 4.604},
@@ -77,7 +77,7 @@ def part(at_s: Sequence[float], values: Sequence[float], begin_s: float, end_s: 
 
 
 def _residuals(values: Numbers) -> tuple[float, Numbers, Numbers]:
-    """The slope per reading, what is left of the values, and the centred times."""
+    """The slope per reading, the residuals of the values, and the centred times."""
     times = np.arange(len(values), dtype=np.float64) - (len(values) - 1) / 2
     slope = float(values @ times / (times @ times))
     rest: Numbers = np.asarray(values - values.mean() - slope * times, np.float64)
@@ -99,9 +99,10 @@ def _rho(rest: Numbers) -> float:
 def growth(found: Stretch, level: float = 0.95) -> Growth:
     """Returns the growth of the means.
 
-    The error is that of Newey and West with prewhitening (Andrews and Monahan 1992): the
-    correlation of neighbours is taken out, the long-run variance of the rest is summed over a
-    quarter of the lags, and the correlation is put back.
+    The error is that of Newey and West with prewhitening (Andrews and Monahan 1992). The
+    correlation of neighbours is removed from the residuals. The long-run variance of the rest is
+    summed over lags up to a quarter of the readings. The effect of the correlation is then added to
+    it again.
     """
     slope, rest, times = _residuals(found.means)
     rho, count = _rho(rest), len(rest)
@@ -124,7 +125,7 @@ class Envelope:
     least: Numbers
     block_s: float
     growth: Growth
-    """Of the least values, with an interval of 95 %."""
+    """The growth of the least values, with an interval of 95 %."""
     surely: Growth
     """The same with an interval of 99 %."""
     ordered: float
@@ -144,7 +145,7 @@ def envelope(found: Stretch, blocks: int) -> Envelope:
     """Returns the lower edge in this number of blocks, from 5 to 8.
 
     The least value of a block may lie at its beginning or at its end. So growth is first estimated,
-    then taken out of the values, and added again in the middle of the blocks.
+    then subtracted from the values, and added again in the middle of the blocks.
     """
     edges = np.linspace(0, BINS, blocks + 1).astype(int)
     pairs = list(itertools.pairwise(edges))
@@ -161,8 +162,8 @@ def envelope(found: Stretch, blocks: int) -> Envelope:
 def over_blocks(least: Numbers, block_s: float, rho: float = 0.0) -> Envelope:
     """Returns the envelope with these least values.
 
-    rho: the correlation of neighbouring readings, BINS for all blocks together. It makes blocks
-    correlate, too, by which the interval is widened.
+    rho: the correlation of neighbouring readings, BINS for all blocks together. It also makes
+    blocks correlate, so the interval is widened.
     """
     count = len(least)
     slope, rest, times = _residuals(least)

@@ -1,4 +1,4 @@
-"""Joins the runs of each contender of 'cairn soak' to one verdict, and compares the contenders."""
+"""Joins the runs of each contender of 'cairn soak' in one verdict, and compares the contenders."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ _UNSEEN = "allocated nothing that the probe could see"
 
 
 def joined(runs: Sequence[JudgedRun]) -> tuple[Kind, Reason | None]:
-    """Returns the name on which the runs agree.
+    """Returns the verdict on which the runs agree.
 
-    Every run must say so for a leak. For another name more than half of them must, and the others
-    must not know.
+    For a leak, every run must say so. For another verdict, more than half of the runs must say so,
+    and the others must be UNKNOWN.
     """
     kinds = [one.kind for one in runs]
     known = {kind for kind in kinds if kind is not Kind.UNKNOWN}

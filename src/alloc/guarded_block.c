@@ -44,7 +44,7 @@ static struct sigaction before;        /* the program's handler of SIGSEGV when 
 
 /* --- stacks ----------------------------------------------------------------------------------- */
 
-/* Of glibc, which has it, and of some other C libraries. */
+/* Glibc and some other C libraries have this function. */
 extern int backtrace(void **frames, int count) __attribute__((weak));
 
 /* True while this thread reads its stack, which may allocate. */
@@ -244,7 +244,7 @@ void *guarded_next(unsigned class, size_t size)
     return guarded_allocate(size);
 }
 
-/* Makes a page that can be accessed the place of a block. The lock is held. */
+/* Places a block on a page that can be accessed. The lock is held. */
 static void *place(uint32_t number, size_t size, const struct stack *stack)
 {
     struct slot *slot = &slots[number];
@@ -279,7 +279,8 @@ void *guarded_allocate(size_t size)
     return block;
 }
 
-/* Returns the slot of a live block. Ends the program if `p` is none. The lock is held. */
+/* Returns the slot of a live block. Ends the program if `p` is not a live block. The lock is
+ * held. */
 static struct slot *slot_of_live(const void *p)
 {
     struct slot *slot = slot_at(p);

@@ -1,11 +1,11 @@
-/* guarded_block.h - one in N small blocks on an OS page of its own, between two guards.
- * CAIRN_GUARDED=N turns it on, in the plain build and in the hardened one.
+/* guarded_block.h - places one in N small blocks on an OS page of its own, between two guards.
+ * CAIRN_GUARDED=N turns this on, in the plain build and in the hardened one.
  *
  * The method is that of GWP-ASan (Serebryany and others, "GWP-ASan: Sampling-Based Detection of
- * Memory-Safety Bugs in Production", 2023): the price is small enough for a program in production,
- * and many runs of it find what a test would. An access beyond the page, or to a block that was
- * freed, is a segmentation fault. Its report names the block, and the stacks of its allocation and
- * of its free. After the report, the fault takes its usual course.
+ * Memory-Safety Bugs in Production", 2023): it is cheap enough for programs in production, and many
+ * runs together find the bugs that a test would find. An access beyond the page, or to a block that
+ * was freed, is a segmentation fault. Its report names the block, and the stacks of its allocation
+ * and of its free. After the report, the fault takes its usual course.
  *
  * There are GUARDED_BLOCKS pages. If all are in use, no block is guarded. A page that was freed is
  * used again as late as possible. The block lies at the end of its page or at its start, at random.
@@ -16,9 +16,9 @@
  *
  * Before guarded_begin(), a call costs nothing: the fast paths do not know of guarded blocks, and a
  * slow path reads one variable. Afterwards, the lists of a heap keep no freed blocks (`warm` in
- * heap.h), so that malloc takes its slow path once in each list of blocks at the latest. There it
- * decides whether the next block is guarded. In the hardened build, which has no fast path, every
- * call decides.
+ * heap.h), so that each list is soon used up. Malloc then takes its slow path, which decides
+ * whether the next block is guarded. In the hardened build, which has no fast path, every call
+ * decides.
  *
  * Any thread may call any function. The lock of this module is taken after any other.
  */
@@ -56,8 +56,8 @@ void guarded_begin(uint32_t every);
 /* Counts `count` calls of malloc for blocks of a class. */
 void guarded_count(unsigned class, uint32_t count);
 
-/* Returns a guarded block if the next block of the class is to be one, else NULL. Like
- * guarded_allocate(). */
+/* Returns a guarded block, as guarded_allocate() does, if enough blocks of the class were counted
+ * since the last one. Returns NULL otherwise. */
 void *guarded_next(unsigned class, size_t size);
 
 /* Returns a guarded block that reads as zero. Returns NULL if the size is 0 or above an OS page, if
@@ -65,8 +65,8 @@ void *guarded_next(unsigned class, size_t size);
  * block is aligned to it. */
 void *guarded_allocate(size_t size);
 
-/* Frees a block. Ends the program if `p` is no live block, or if something was written beside
- * it. */
+/* Frees a block. Ends the program if `p` is not a live block, or if something was written beside
+ * the block. */
 void guarded_free(void *p);
 
 /* Returns the requested bytes of a live block, after the same checks. */

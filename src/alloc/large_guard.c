@@ -10,7 +10,7 @@ enum {
     FILLED_MOST = 64,
     EMPTIED_SLICES = 256, /* longer runs are never kept */
     LOOK_EVERY = 16,      /* calls between looks at the clock */
-    FAULTS = 4,           /* the faults after a change cost this many times it */
+    FAULTS = 4,           /* change and later faults, per time of change */
 };
 
 /* --- the budget ------------------------------------------------------------------------------- */
@@ -132,8 +132,9 @@ bool large_guard_open(struct slab *slab)
     return state == LARGE_SEALED || state == LARGE_EMPTIED;
 }
 
-/* Makes room in a guarded or sealed run: removes the guards from `before` bytes behind its start up
- * to `used` bytes. Returns false if that is impossible, because the block then lies elsewhere. */
+/* Makes room in a guarded or sealed run: removes the guards between `before` and `used` bytes from
+ * its start. Returns false if the block of the guarded run lies elsewhere, or if the kernel
+ * refuses. */
 static bool fit(struct slab *slab, size_t before, size_t used)
 {
     uint32_t state = slab->end;

@@ -1,5 +1,5 @@
-/* large_guard.h - what the hardened build does with a large block: guards before and behind it, and
- * no access to it after it was freed (hardening.h).
+/* large_guard.h - protects large blocks in the hardened build (hardening.h): with guards before and
+ * behind a block, and without access to a block that was freed.
  *
  *     run:  | guard: one OS page | the block | filled bytes | unused | guard: the rest |
  *
@@ -16,10 +16,11 @@
  * Runs keep their state while run_cache.h keeps them. The runs of slabs, and those of the page
  * heap, are open.
  *
- * A change takes a system call, and page faults later: a thousand times as long as to allocate a
- * block that was freed before. So each thread has a budget of time. While it lasts, a new block
- * gets its guards close to its end, and a freed one is sealed. Later, a block takes over the guards
- * that its run has, and keeps its contents when it is freed. CAIRN_HARDENED=full sets no limit.
+ * A change of state takes a system call, and page faults later. This is a thousand times as long as
+ * the reuse of a freed block. So each thread has a budget of time. While it lasts, a new block gets
+ * a guard close to its end, and a freed block is sealed. When it is used up, a new block has the
+ * guards that its run already has, and a freed block is not sealed. CAIRN_HARDENED=full sets no
+ * limit.
  *
  * Three fields of the run's record, which only slabs need otherwise, describe the block and its
  * guards: `posted` is the number of requested bytes, `until` the distance of the block from the
@@ -51,10 +52,10 @@ enum {
     LARGE_BUDGET_MOST = 1 << 22,
 };
 
-/* From now on no budget ends. Called before the program has a second thread. */
+/* Removes the limit of all budgets. Called before the program has a second thread. */
 void large_guard_lift_limit(void);
 
-/* Returns whether the budget lasts. `budget` may be NULL, which always lasts. */
+/* Returns whether time is left in the budget. NULL is a budget without a limit. */
 bool large_guard_has_budget(struct large_budget *budget);
 
 /* Returns the bytes that must be allocated for a large block, so that there is room for its guards.

@@ -1,5 +1,5 @@
-/* quarantine.h - blocks that the program has freed, and that no call hands out yet. Only the
- * hardened build has quarantines (hardening.h).
+/* quarantine.h - keeps blocks that the program has freed for a while, before they are handed out
+ * again. Only the hardened build has quarantines (hardening.h).
  *
  * The quarantine of a heap lies behind the heap. Only the heap's owner uses it (heap.h). Small
  * blocks wait in QUARANTINE_PLACES places: 32 places for blocks of up to 512 bytes, 8 for blocks of

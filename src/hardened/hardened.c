@@ -214,8 +214,8 @@ static _Noreturn __attribute__((noinline, cold)) void not_live(const void *p,
 }
 
 /* Returns the record of the run of a live block. Returns NULL if `p` is a block of emergency.h or
- * guarded_block.h. Ends the program if `p` is no live block. If `take` is true, the block is live
- * no more. */
+ * guarded_block.h. Ends the program if `p` is not a live block. If `take` is true, the block is no
+ * longer live afterwards. */
 static inline struct slab *run_of_live(const void *p, bool take)
 {
     size_t index = region_index(p);
@@ -283,7 +283,7 @@ size_t hardened_usable_size(const void *p, const void *caller)
 
 /* --- freeing ---------------------------------------------------------------------------------- */
 
-/* Frees a large block, which is live no more and was checked. */
+/* Frees a large block that is no longer live and was checked. */
 static __attribute__((noinline)) void free_large(struct slab *slab)
 {
     large_guard_seal(slab, budget());
@@ -302,7 +302,7 @@ static inline bool may_be_destroyed(const struct heap *owner)
     return owner != thread_heap && __atomic_load_n(&owner->shared, __ATOMIC_RELAXED);
 }
 
-/* Checks a small block that is live no more, and makes it a free one. */
+/* Checks a small block that is no longer live, and makes it a free one. */
 static inline __attribute__((always_inline)) void end_small(const struct slab *slab, char *start)
 {
     size_t bytes = size_class_bytes(slab->class);

@@ -148,9 +148,9 @@ static void one_case(const struct scenario *scenario, size_t size, int attack)
     _exit(0);
 }
 
-/* Ends the program at the last of SECONDS_MOST ticks. On a loaded machine, the ticks of a program
- * that does not run become one. So a program that had no processor is not taken for one that stands
- * still.
+/* Ends the program at the last of SECONDS_MOST ticks. Ticks that come while the program has no
+ * processor become one tick. So a program that could not run, for example on a busy machine, is not
+ * taken for one that stands still.
  */
 static void tick(int signal_number)
 {

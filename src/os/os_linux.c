@@ -162,9 +162,9 @@ static bool protect_from_all(void *start, size_t bytes)
     return protect(start, bytes, PROT_NONE);
 }
 
-/* Marks pages as a guard. If that fails, sets `*unknown` to whether the kernel knows no such
- * guards, or has none for locked memory. In a sandbox, another error says that madvise() is not
- * allowed, and mprotect() could end the program. */
+/* Marks pages as a guard. `*unknown` is whether that failed because the kernel knows no such
+ * guards, or has none for locked memory. Any other error may come from a sandbox that does not
+ * allow madvise(). There, mprotect() could end the program. */
 static bool install(void *start, size_t bytes, bool *unknown)
 {
     int saved = errno;

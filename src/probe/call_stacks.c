@@ -19,8 +19,8 @@
 
 enum {
     EVERY_FIRST = 16 << 10, /* bytes between two samples, on average */
-    /* After so many samples the distance is doubled. It is also doubled after a window of samples
-     * that took more than one part of the CPU time. */
+    /* The mean distance of samples is doubled after this many samples. It is also doubled after
+     * WINDOW samples that took more than a PART_OF_TIME-th of the CPU time. */
     SAMPLES_OF_EVERY = 8192,
     WINDOW = 128,
     PART_OF_TIME = 32,
@@ -276,8 +276,8 @@ static struct block *new_block(uintptr_t start)
     return &blocks[number];
 }
 
-/* Removes the entry at a slot. Entries behind it move up, so that a search finds them (Knuth, vol.
- * 3, 6.4, algorithm R). */
+/* Removes the entry at a slot. Entries behind it move up, so that searches still find them (Knuth,
+ * vol. 3, 6.4, algorithm R). */
 static void drop_block(size_t slot)
 {
     size_t mask = ((size_t)1 << block_index_shift) - 1;
@@ -455,8 +455,8 @@ void call_stacks_thread_begin(struct thread_state *me)
     me->special &= (uint8_t)~THREAD_STACK;
 }
 
-/* Begins a window. Returns true if the last one was too expensive. On a loaded machine a process
- * gets less CPU time than time, so its CPU time is the measure. */
+/* Begins a window. Returns true if the last one was too expensive. The measure is CPU time, because
+ * a process does not run all the time on a busy machine. */
 static bool begin_window(void)
 {
     struct timespec cpu = {.tv_sec = 0};
@@ -686,7 +686,7 @@ static enum call_stacks_problem problem_here(void)
     return peek_word(&peek, (uintptr_t)&head, &word) ? CALL_STACKS_WORK : CALL_STACKS_NO_READING;
 }
 
-/* What does not change from a process to its forked children. */
+/* The choices that a forked child shares with its parent. */
 static uint8_t chosen_way;
 static uint64_t every_first;
 

@@ -188,7 +188,7 @@ static uint32_t add(struct peek *peek, const struct search *search)
     };
     read_path(peek, search->path, object);
     read_build_id(peek, object);
-    /* Without a build id, the number of functions in the table has to do. */
+    /* Without a build id, the head of the table serves: it has the number of functions. */
     if (object->id_at == NULL && object->table != 0)
         object->id_at = (const void *)object->table;
     object->id_beginning = beginning_of(object->id_at);

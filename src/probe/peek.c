@@ -23,7 +23,7 @@ bool peek_at(struct peek *peek, uintptr_t from, void *to, size_t bytes)
         peek->bytes = 0;
         if (direct_forbidden)
             return false;
-        /* The process is asked for anew: a child of clone() has another number than its parent. */
+        /* The id of the process is not kept, because a child of clone() has another one. */
         long got = direct_call(SYS_process_vm_readv, direct_call0(SYS_getpid), (long)&here, 1,
                                (long)&there, 1, 0);
         if (direct_failed(got))

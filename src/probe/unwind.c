@@ -33,9 +33,9 @@ struct rule {
     int32_t offset;     /* bytes */
 };
 
-/* The rules by return address. Threads read and write the table without a lock. An entry that two
- * threads wrote at the same time does not fit to its address (the "lockless" hash table of chess
- * programs). */
+/* The rules by return address. Threads read and write the table without a lock. If two threads
+ * write an entry at the same time, its check does not match its address (the "lockless" hash table
+ * of chess programs). */
 enum { RULES_SHIFT = 13, KIND_BITS = 3, SAVED_KIND_BITS = 2, OBJECT_BITS = 11 };
 static_assert(OBJECTS < 1 << OBJECT_BITS, "an entry holds the number of its object");
 static struct {
@@ -67,8 +67,8 @@ static uint32_t object_in(uint64_t packed)
 
 /* --- reading tables --------------------------------------------------------------------------- */
 
-/* A place in a table. After a reading that fails or that leads beyond `end`, `bad` is true and all
- * numbers are 0. */
+/* A place in a table. After a read that fails or leads beyond `end`, `bad` is true, and all numbers
+ * are 0. */
 struct cursor {
     struct peek *peek;
     uintptr_t at, end;
@@ -225,8 +225,8 @@ static void restore(struct row *row, uint64_t number, const struct row *first)
     }
 }
 
-/* Reads an expression. Sets `*offset`, and returns true if the expression is the sum of rbp and
- * this offset, or the word there: `*is_word`. */
+/* Reads an expression. Returns true if it is rbp + `*offset`, or the word at this address. In the
+ * second case, `*is_word` is true. */
 static bool expression(struct cursor *cursor, int64_t *offset, bool *is_word)
 {
     enum { OF_RBP = 0x70 + RBP, DEREFERENCE = 0x06 };
@@ -241,8 +241,7 @@ static bool expression(struct cursor *cursor, int64_t *offset, bool *is_word)
     return known;
 }
 
-/* Executes instructions until they are at an end or belong to code after `target`, from `place`
- * on. */
+/* Executes the instructions for the code from `place` to `target`. */
 static void execute(struct cursor *cursor, const struct program *program, struct row *row,
                     uintptr_t place, uintptr_t target)
 {
@@ -497,7 +496,7 @@ static struct rule rule_of_row(const struct row *row, bool of_signal)
 }
 
 /* Returns the rule of an address, which lies in an object if `object` is not 0. `is_loaded` is true
- * if the object surely stays loaded meanwhile. */
+ * if the object cannot be unloaded meanwhile. */
 static struct rule rule_of(struct peek *peek, uintptr_t address, uint32_t object, bool is_loaded)
 {
     size_t place = (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - RULES_SHIFT));
@@ -583,8 +582,8 @@ void unwind(const struct unwind_start *start, struct unwind_stack *found)
     struct peek stack = {.bytes = 0}, tables = {.bytes = 0};
     struct unwind_start now = *start;
     unsigned signals = 0;
-    /* An instruction that was interrupted is looked up itself. For a return address it is the byte
-     * before it, because a call can be the last instruction of its function. */
+    /* An interrupted instruction is looked up by its own address. A return address is looked up by
+     * the byte before it, because a call can be the last instruction of its function. */
     bool is_return = false;
     /* An object with a frame of this thread cannot be unloaded. After a step by frame pointers, an
      * address may be no return address. */

@@ -5,8 +5,8 @@
  * that a second stack with the same frames is quick. Code without such tables, as interpreters
  * generate it, is passed by its frame pointers. Each step has to lead up the stack, except from a
  * signal handler. Memory is read by peek.h, and the loader is asked by objects.h, so that nothing
- * here allocates, takes a lock of the loader, or fails for a damaged stack. Any thread may call
- * these functions.
+ * here allocates or crashes on a damaged stack. With glibc 2.35 and newer, nothing takes a lock of
+ * the loader. Any thread may call these functions.
  */
 #ifndef CAIRN_PROBE_UNWIND_H
 #define CAIRN_PROBE_UNWIND_H
@@ -49,7 +49,7 @@ static inline __attribute__((always_inline)) void unwind_here(struct unwind_star
 #endif
 }
 
-/* Finds the frames, from `start` on. Takes some 5 KiB of the present stack. */
+/* Finds the frames, from `start` on. Takes about 5 KiB of the present stack. */
 void unwind(const struct unwind_start *start, struct unwind_stack *found);
 
 #endif

@@ -41,8 +41,8 @@ enum {
     CALL_STACKS_FRAMES = 128, /* the most frames of a stack */
     /* Added to the size of each block, so that no block has p = 0. */
     CALL_STACKS_BLOCK_BYTES = 16,
-    /* A block is temporary if the thread that got it frees it, and gets at most so many other
-     * blocks in between. */
+    /* A block is temporary if the thread that allocated it frees it after at most this many further
+     * allocations. */
     CALL_STACKS_TEMPORARY = 8,
     CALL_STACKS_LIVES = 16,
     CALL_STACKS_LIFE_SHIFT = 4,
