@@ -288,7 +288,7 @@ def test_an_interval_is_that_of_a_poisson_number() -> None:
     # Each number of a sample of equal weights is multiplied by the weight.
     ends = interval(40960, 10 * 4096**2, 4096)
     assert ends == pytest.approx([one * 4096 for one in interval(10, 10, 1)])
-    # Without a sample that stands for much, little is known of what there may be.
+    # The upper end allows for one sample of the largest weight that was not drawn.
     assert interval(10, 10, 100)[1] > 300
 
 
@@ -491,7 +491,7 @@ def test_the_table_and_the_tree_fit_the_screen(width: int) -> None:
     assert "bytes" in heads
     lines = callers_tree(some_stacks(), width)
     assert all(len(line) <= width for line in lines)
-    # A callee without sisters stands below its caller without indent.
+    # An only callee stands below its caller without indent.
     assert [line.split("  ")[-1] for line in lines][:2] == ["main", "parse"]
     names = [row[0].text.strip() for _, part in fitted.parts for row in part.rows]
     assert names[0] == "std::vector<…>::_M_grow"

@@ -22,7 +22,7 @@ Made = Callable[[Simulated], Series]
 
 
 def named(made: Made, tries: int, *, seed: int = 0, seconds: float = 30.0) -> Counter[Kind]:
-    """How often each name is given to simulated contenders of two runs each."""
+    """How often each verdict is given to simulated contenders of two runs each."""
     found: Counter[Kind] = Counter()
     for number in range(seed, seed + 2 * tries, 2):
         runs = [judge(made(Simulated(one, seconds))) for one in (number, number + 1)]

@@ -43,7 +43,7 @@ class Simulated:
         return size * ((self.at / period + self.random.random()) % 1)
 
     def warm(self, size: float, constant: float) -> np.ndarray:
-        """Memory that fills ever more slowly; `constant` is a share of the run."""
+        """Memory that fills more and more slowly; `constant` is a share of the run."""
         return size * (1 - np.exp(-self.at / constant))
 
     def leak(self, per_s: float) -> np.ndarray:
