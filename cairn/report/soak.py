@@ -192,10 +192,7 @@ def _next(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
     needed = [one.needed_s for one in found if one.needed_s is not None]
     if needed and run.settings.soak_s is not None:
         longest = max(needed)
-        yield (
-            f"Runs of about {_about(longest)} would probably be long enough: "
-            f"--for {_option(longest)}."
-        )
+        yield f"Runs of about {_about(longest)} would probably suffice: --for {_option(longest)}."
 
 
 def _table(found: Sequence[SoakVerdict]) -> Table:
