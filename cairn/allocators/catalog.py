@@ -203,7 +203,9 @@ def read_catalog(text: str) -> Catalog:
 
 def _read_entry(table: Any) -> Allocator:
     if not isinstance(table, dict):
-        raise CairnError("allocators.toml holds an allocator that is no table; install cairn again")
+        raise CairnError(
+            "allocators.toml holds an allocator that is not a table; install cairn again"
+        )
     where = f"allocators.toml, {table.get('name', 'an allocator without a name')}"
     values: dict[str, Any] = {}
     for key, value in table.items():

@@ -190,7 +190,7 @@ def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
         key, equals, value = piece.partition("=")
         if not equals:
             raise UsageError(
-                f"'{piece}' in '{spec}' is no knob; write KEY=VALUE pairs after ':', "
+                f"'{piece}' in '{spec}' is not a knob; write KEY=VALUE pairs after ':', "
                 "separated by ';', such as system:MALLOC_ARENA_MAX=2."
             )
         if not _KNOB.fullmatch(key):

@@ -269,7 +269,7 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
         )
         raise CairnError(
             f"{entry.name} was built into {final} but cannot be used: "
-            f"{problem or 'it is no allocator'}"
+            f"{problem or 'it is not an allocator'}"
         )
     return found
 

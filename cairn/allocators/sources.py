@@ -108,7 +108,7 @@ def read_sources(text: str) -> tuple[Source, ...]:
 
 def _read_source(table: Any) -> Source:
     if not isinstance(table, dict):
-        raise CairnError("sources.toml holds a source that is no table; install cairn again")
+        raise CairnError("sources.toml holds a source that is not a table; install cairn again")
     where = f"sources.toml, {table.get('allocator', 'a source without an allocator')}"
     values: dict[str, Any] = {}
     for key, value in table.items():

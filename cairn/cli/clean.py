@@ -49,7 +49,7 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(
-                "cannot ask, since standard input is no terminal; -y removes without asking"
+                "cannot ask, since standard input is not a terminal; -y removes without asking"
             )
         click.confirm(f"Remove {'this' if len(going) == 1 else f'these {len(going)}'}?", abort=True)
     for path in going:

@@ -202,7 +202,9 @@ def run(
         making.refuse_beside_resume()
         of, folder = making.resumed(where, resume)
         if not _is_plan(of.experiment):
-            raise UsageError(f"{resume} is no run of a plan; continue it with the command it had")
+            raise UsageError(
+                f"{resume} is not a run of a plan; continue it with the command it had"
+            )
         inputs.refuse_changed(folder.content(inputs.KEPT))
         _conduct(console, of, folder, output)
         return
@@ -327,7 +329,7 @@ def report(
     for name in names or ("last",):
         one = making.measured(store.find(where, name))
         if one.kind != "matrix":
-            raise UsageError(f"{name} is no run of a plan; 'cairn report {name}' shows it")
+            raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
         found.append(one)
     if len({one.run.id for one in found}) < len(found):
         raise UsageError("a run is given twice; merging counts each run once")
@@ -397,7 +399,7 @@ def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
     stored = store.find(results or store.root(), name)
     run_ = stored.run()
     if not _is_plan(run_.experiment):
-        raise UsageError(f"{name} is no run of a plan; 'cairn report {name}' shows it")
+        raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
     runs_now = stored.path.is_dir() and store.is_measured(stored.path)
     now = progress.of(run_, stored.samples(), stored.stopped(), runs_now=runs_now)
     if as_json:

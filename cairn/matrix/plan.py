@@ -354,7 +354,7 @@ class _Reader:
             if not _NAME.fullmatch(name):
                 self._wrong(
                     path,
-                    f"'{name}' is no name of a program: use letters, digits and . _ + -, "
+                    f"'{name}' is not a name for a program: use letters, digits and . _ + -, "
                     "40 at most",
                 )
             if any(one.table == name for one in found):
@@ -487,7 +487,7 @@ class _Reader:
     def _is_file_name(self, path: KeyPath, name: str) -> bool:
         good = _NAME.fullmatch(name) is not None
         if not good:
-            self._wrong(path, f"'{name}' is no file name: use letters, digits and . _ + -")
+            self._wrong(path, f"'{name}' is not a file name: use letters, digits and . _ + -")
         return good
 
     def _unchecked(self, path: KeyPath, values: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def parse(text: str) -> Recipe:
         raise ValueError(f"{size} is not between 1 byte and {units.size(LARGEST)}")
     found = re.fullmatch(r"seed=(\d{1,9})", seed)
     if found is None:
-        raise ValueError(f"{seed!r} is no seed; write for example seed=1")
+        raise ValueError(f"{seed!r} is not a seed; write for example seed=1")
     return Recipe(kind=kind, size=number, seed=int(found[1]))
 
 

@@ -62,7 +62,7 @@ def _text(path: Path) -> str:
             raise UsageError(f"{path} is too large for a plan")
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text in UTF-8, so it is no plan") from None
+        raise UsageError(f"{path} is not a text in UTF-8, so it is not a plan") from None
     except OSError as error:
         raise cannot("read", path, error) from error
 

@@ -175,7 +175,7 @@ def reported(output: bytes) -> Reported:
     try:
         line = msgspec.json.decode(lines[-1], type=_ReportLine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotReported(f"printed a last line that is no report: {error}") from None
+        raise NotReported(f"printed a last line that is not a report: {error}") from None
     if line.schema != LINE_SCHEMA:
         raise NotReported(
             f"printed a report of version {line.schema}, and this cairn reads version {LINE_SCHEMA}"

@@ -111,7 +111,7 @@ def test_a_report_is_stored_and_read_again(standin: Path, tmp_path: Path) -> Non
     [
         ("checksum", "computed another checksum than under system"),
         ("silent", "printed nothing"),
-        ("torn", "printed a last line that is no report"),
+        ("torn", "printed a last line that is not a report"),
         ("crash", "was killed by signal 6 (SIGABRT)"),
         ("damaged", "failed with exit code 1: standin: 3 blocks did not hold"),
     ],

@@ -79,7 +79,7 @@ BROKEN = {
     ),
     "a file name with a slash": (
         program('command = "sort {data}/x"', 'input = { "a/b" = "generate text 1K seed=1" }'),
-        5, "no file name",
+        5, "not a file name",
     ),
     "a load without a port": (program('command = "s"', 'load = "bench"'), 5, "{port}"),
     "ready without a load": (program('command = "s"', 'ready = "ping"'), 5, "has a 'load'"),
@@ -91,7 +91,7 @@ BROKEN = {
         program('command = "p"', 'environment = { LD_PRELOAD = "x" }'), 5, "LD_PRELOAD",
     ),
     "a misspelt place": (program('command = "p -t{thread}"'), 3, "did you mean {threads}?"),
-    "the name of a program": (HEAD + '[program."a b"]\ncommand = "p"\n', 3, "no name"),
+    "the name of a program": (HEAD + '[program."a b"]\ncommand = "p"\n', 3, "not a name"),
     "seconds that are no number": (program('command = "p"', "seconds = nan"), 5, "'seconds' must"),
     "seconds without an end": (program('command = "p"', "seconds = inf"), 5, "'seconds' must"),
     "seconds that never end": (program('command = "p"', "seconds = 1e300"), 5, "'seconds' must"),
