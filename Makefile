@@ -10,7 +10,8 @@ PY     := .venv/bin/python
 NATIVE := CMakeLists.txt $(wildcard */CMakeLists.txt */*/CMakeLists.txt include/cairn/* \
   src/*/*.in src/*/*.[ch] src/*/*.map workloads/*.c workloads/*/*.[ch])
 SOURCE := pyproject.toml README.md $(wildcard cairn/*.py cairn/*/*.py cairn/*/*.toml \
-  cairn/page/page.* cairn/page/templates/* cairn/report/schema/* cairn/bench/ill/* cairn/bench/plans/*)
+  cairn/page/page.* cairn/page/templates/* cairn/report/schema/* cairn/bench/*.xz \
+  cairn/bench/ill/* cairn/bench/plans/*)
 
 .PHONY: help all demo test fresh mutants check-long check bench results man golden format install \
   uninstall clean

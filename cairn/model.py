@@ -271,6 +271,8 @@ class ProbeSummary:
     """The number of different locks. None if not known, as in a run of an earlier version."""
     locks_waited_for: int | None = None
     """The number of these locks that some thread waited for."""
+    metrics: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """By key of `profile.metrics`: the value and the ends of its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,6 +642,8 @@ class Settings:
 
     These runs provide evidence and are never ranked.
     """
+    profiled_rounds: int | None = None
+    """With `why`: the first rounds with the probe, which also record where blocks lie."""
     by_cell: bool = False
     """Whether a failure ends only its cell (program and contender). If so, all rounds are whole."""
     only: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

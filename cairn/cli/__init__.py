@@ -26,7 +26,9 @@ from cairn.cli import (
     completion,
     doctor,
     explain,
+    judge,
     matrix,
+    matrix_ranges,
     profile,
     report,
     run,
@@ -50,8 +52,10 @@ __all__ = [
     "completion",
     "doctor",
     "explain",
+    "judge",
     "main",
     "matrix",
+    "matrix_ranges",
     "profile",
     "report",
     "run",
@@ -59,7 +63,7 @@ __all__ = [
     "soak",
 ]
 
-_MEASURING = {"compare", "bench", "calibrate", "check", "matrix", "soak"}
+_MEASURING = {"compare", "bench", "calibrate", "check", "judge", "matrix", "soak"}
 """The commands that measure a run."""
 
 

@@ -55,13 +55,14 @@ def matrix() -> None:
     """Measure many programs under many contenders, by a plan.
 
     A plan is a file in TOML that names programs, contenders and rounds; docs/matrix.md describes
-    it. The plans 'founding', 'suite' and 'unseen' come with cairn.
+    it. The plans 'founding', 'judge', 'suite' and 'unseen' come with cairn.
 
     \b
       cairn matrix check plan.toml           what is missing, and how long a run takes
       cairn matrix run plan.toml             measure, and show the table
       cairn matrix report last -o table.tex  show it again: text, Markdown, CSV, JSON, LaTeX, SVG
       cairn matrix status                    how far a run has come
+      cairn matrix ranges                    ranges of profile metrics, of a run with --profile
     """
 
 
@@ -169,12 +170,18 @@ def _contenders(named: NamedPlan, specs: Sequence[str]) -> tuple[tuple[str, ...]
     "--resume", metavar="RUN",
     help="Continue an interrupted run: 'last', an id or a path. Its plan stays as it was.",
 )  # fmt: skip
+@click.option(
+    "--profile", "profiled", is_flag=False, flag_value=1, type=click.IntRange(1, BENCH_ROUNDS_MOST),
+    metavar="[N]",
+    help="Also run every contender with the probe, in the first N rounds (1 by default), for "
+    "'cairn matrix ranges'.",
+)  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the intervals of all ratios, too.")
 @options.RESULTS
 @options.COLOR
 def run(
     plan: str | None, specs: tuple[str, ...], rounds: int | None, budget: float | None,
-    only: tuple[str, ...], seed: int | None, resume: str | None, full: bool,
+    only: tuple[str, ...], seed: int | None, resume: str | None, profiled: int | None, full: bool,
     results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Measure a plan: every contender once on every program in each round, in random order.
@@ -228,8 +235,13 @@ def run(
     notes = [*programs.notes_of(named.plan, here)]
     if left_out:
         notes.append(f"not measured here: {', '.join(one.program.name for one in left_out)}")
+    settings = programs.settings_of(here, named.folder)
+    settings, contenders = replace(settings, warmup=named.plan.warmup), competing.contenders
+    if profiled is not None:
+        settings = replace(settings, why=True, profiled_rounds=profiled)
+        contenders += making.twins_of(contenders, "--profile")
     of = making.described(
-        programs.settings_of(here, named.folder), competing.contenders, competing.baseline,
+        settings, contenders, competing.baseline,
         runs.rule(named.plan, rounds, budget), named.plan.seed if seed is None else seed,
         tuple(notes), experiment=f"{runs.EXPERIMENT} {named.name}",
     )  # fmt: skip

@@ -167,7 +167,7 @@ def new_run(
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders
     if settings.why:
-        twins = _twins(contenders)
+        twins = twins_of(contenders, "--why")
         only = {
             probed.name: settings.only[one.name]
             for one, probed in zip(contenders, twins, strict=True)
@@ -202,29 +202,29 @@ def described(
     )  # fmt: skip
 
 
-def _twins(contenders: Sequence[Contender]) -> tuple[Contender, ...]:
+def twins_of(contenders: Sequence[Contender], option: str) -> tuple[Contender, ...]:
     """Returns each contender once more, with the probe preloaded.
 
-    Raises UsageError if --why cannot use them.
+    Raises UsageError if `option`, for which they are needed, cannot use them.
     """
     from cairn.allocators.contenders import behind_probe
     from cairn.why.gap import twin
 
     if len(contenders) < 2:
         raise UsageError(
-            "--why explains the difference between contenders; name at least two, as in -a "
+            f"{option} explains the difference between contenders; name at least two, as in -a "
             "system,mimalloc"
         )
     for one in contenders:
         if one.probed:
             raise UsageError(
-                f"--why itself runs every contender with the probe; leave out {one.name}"
+                f"{option} itself runs every contender with the probe; leave out {one.name}"
             )
     names = {one.name for one in contenders}
     for one in contenders:
         if twin(one.name) in names:
             raise UsageError(
-                f"--why gives the name {twin(one.name)} to {one.name} with the probe; give it "
+                f"{option} gives the name {twin(one.name)} to {one.name} with the probe; give it "
                 "another name"
             )
     return tuple(
@@ -261,7 +261,10 @@ def announce(console: Console, run: Run, folder: store.Folder) -> None:
     ]
     warnings = "".join(f" ▲ {phrase}" for phrase in preflight.host_warnings(host))
     say(console, "host", ", ".join(filter(None, facts)) + warnings)
+    rounds = run.settings.profiled_rounds
     probed = ", each also with the probe," if run.settings.why else ""
+    if probed and rounds is not None and rounds < run.rule.max_rounds:
+        probed = f", each also {units.counted(rounds, 'time')} with the probe,"
     say(
         console,
         "plan",

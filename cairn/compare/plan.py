@@ -38,6 +38,16 @@ def runs_on(only: Only, contender: str, workload: int) -> bool:
     return contender not in only or workload in only[contender]
 
 
+def taking_part(run: Run, number: int) -> list[str]:
+    """The names of the contenders that run in this round.
+
+    If the probe runs in some rounds only, contenders with the probe take no part in the others.
+    """
+    rounds = run.settings.profiled_rounds
+    rest = run.settings.why and rounds is not None and not WARM_UP < number <= rounds
+    return [one.name for one in run.contenders if not (rest and one.probed)]
+
+
 def one_round(
     number: int,
     contenders: Sequence[str],
@@ -73,7 +83,7 @@ def round_of(run: Run, number: int) -> tuple[Trial, ...]:
     The rounds of 'cairn soak' are few and long. Their order alternates (A B, then B A), so that a
     machine that slowly changes affects all contenders alike even in two rounds.
     """
-    names = [contender.name for contender in run.contenders]
+    names = taking_part(run, number)
     workloads = range(len(run.settings.workloads))
     if run.settings.soak_s is not None:
         names = names if number % 2 else names[::-1]

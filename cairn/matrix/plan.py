@@ -27,6 +27,7 @@ Kind = Literal["program", "kernel", "workload"]
 KINDS: tuple[Kind, ...] = ("program", "kernel", "workload")
 
 ROUNDS = 10
+WARMUP_MOST = 10
 TIMEOUT_S = 120.0
 _SECONDS_MOST = 1_000_000
 """The longest expected time of a run: about 12 days."""
@@ -111,6 +112,8 @@ class MeasurementPlan:
     """Written as for -a."""
     programs: tuple[PlannedProgram, ...]
     rounds: int = ROUNDS
+    warmup: int = 1
+    """Runs of each program under each contender before the first round, which do not count."""
     budget_s: float | None = None
     seed: int | None = None
     notes: tuple[str, ...] = ()
@@ -173,7 +176,7 @@ def _unreadable(text: str, error: ValueError | RecursionError) -> Mistake:
 
 _PLAN_KEYS = {
     "title": str, "baseline": str, "contenders": list, "rounds": int, "budget": str, "seed": int,
-    "workloads": str, "notes": list,
+    "workloads": str, "notes": list, "warmup": int,
 }  # fmt: skip
 _PROGRAM_KEYS = {
     "command": str, "workload": str, "arguments": str, "threads": list, "shell": bool, "kind": str,
@@ -226,6 +229,9 @@ class _Reader:
         rounds = values.get("rounds", ROUNDS)
         if not 1 <= rounds <= BENCH_ROUNDS_MOST:
             self._wrong(("plan", "rounds"), f"rounds must lie between 1 and {BENCH_ROUNDS_MOST}")
+        warmup = values.get("warmup", 1)
+        if not 0 <= warmup <= WARMUP_MOST:
+            self._wrong(("plan", "warmup"), f"warmup must lie between 0 and {WARMUP_MOST}")
         seed = values.get("seed")
         if seed is not None and not 0 <= seed < 1 << 32:
             self._wrong(("plan", "seed"), "the seed must lie between 0 and 4294967295")
@@ -236,6 +242,7 @@ class _Reader:
             contenders=contenders,
             programs=programs,
             rounds=rounds,
+            warmup=warmup,
             budget_s=self._duration(("plan", "budget"), values.get("budget")),
             seed=seed,
             notes=tuple(self._texts(("plan", "notes"), values.get("notes", []))),

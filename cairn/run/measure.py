@@ -187,7 +187,7 @@ class Measurement:
 
     def _rounds(self) -> None:
         run = self._run
-        names = [contender.name for contender in run.contenders]
+        names = plan.taking_part(run, plan.WARM_UP)
         baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
         workloads = range(len(run.settings.workloads))
         if self._settle():
@@ -664,10 +664,10 @@ class Measurement:
         Without ratios, it is the number of counted trials of the contender that has the fewest.
         """
         rounds = {
-            contender.name: 0
-            for contender in self._run.contenders
-            if (workload, contender.name) not in self._failed
-            and plan.runs_on(self._run.settings.only, contender.name, workload)
+            name: 0
+            for name in plan.taking_part(self._run, self._run.rule.max_rounds)
+            if (workload, name) not in self._failed
+            and plan.runs_on(self._run.settings.only, name, workload)
         }
         for sample in self._of[workload]:
             if sample.counts and sample.trial.contender in rounds:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from cairn.profile import reader
+from cairn.errors import CairnError
+from cairn.profile import layout, reader
 from cairn.profile.missing import missing_processes
 from cairn.profile.spare import Spare
 from cairn.profile.tally import ProcessProfile, Profile
@@ -32,7 +35,13 @@ def gathered(folder: Path, spare: Spare | None) -> tuple[Profile | None, list[tu
                 owners[each.process.program, each.process.allocator] = None
             yield each
 
-    return reader.added_up(noted()), list(owners)
+    found = reader.added_up(noted())
+    if found is not None:
+        largest = found.largest
+        with contextlib.suppress(CairnError):  # a damaged file of where blocks lie is none
+            lies = layout.of(folder, largest.pid, largest.begin_ns)
+            found = replace(found, layout=lies)
+    return found, list(owners)
 
 
 def unrecorded(found: Profile | None, spare: Spare | None) -> dict[str, dict[str, int]]:

@@ -290,6 +290,8 @@ class Runner:
         )
         if contender.probed:
             environment |= {"CAIRN_PROBE": str(self._profiles)}
+            if settings.profiled_rounds is not None:
+                environment |= {"CAIRN_PROBE_LAYOUT": "sampled", "CAIRN_PROBE_GAP": "64"}
         if settings.soak_s is not None:
             environment |= soak.PROBE
         if spare is not None:

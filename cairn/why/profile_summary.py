@@ -8,6 +8,7 @@ from __future__ import annotations
 from cairn.findings import find
 from cairn.findings.waiting import thread_ns
 from cairn.model import Calls, Operations, ProbeSummary
+from cairn.profile import metrics
 from cairn.profile.estimates import TOTAL, clock, cpu_ns, lines
 from cairn.profile.lock_table import lock_table
 from cairn.profile.tables import faults_inside, kernel_cpu_ns, kernel_lines, kernel_ns, lock_lines
@@ -69,6 +70,7 @@ def summarized(profile: Profile) -> ProbeSummary:
         spun_ns=sum(one.wait_ns or 0.0 for one in locks if one.name == SPINNING),
         findings=find(profile),
         detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
+        metrics=metrics.measured(profile),
     )
 
 

@@ -39,6 +39,7 @@ BROKEN = {
     "a key is unknown": (HEAD + 'round = 3\n[program.p]\ncommand = "true"\n', 3, "'rounds'?"),
     "rounds are a text": (HEAD + 'rounds = "3"\n[program.p]\ncommand = "true"\n', 3, "whole number"),
     "too many rounds": (HEAD + 'rounds = 9999\n[program.p]\ncommand = "true"\n', 3, "between 1"),
+    "too much warm-up": (HEAD + 'warmup = 11\n[program.p]\ncommand = "true"\n', 3, "0 and 10"),
     "no contenders": ('[plan]\nrounds = 3\n[program.p]\ncommand = "true"\n', 1, "'contenders' is"),
     "one contender": (
         '[plan]\ncontenders = ["system"]\n[program.p]\ncommand = "true"\n', 2, "nothing to be",
@@ -381,7 +382,8 @@ def test_a_path_that_no_quotes_protect_is_refused(
 @pytest.mark.parametrize("name", runs.shipped())
 def test_a_plan_that_comes_with_cairn_has_no_mistake(name: str) -> None:
     found = runs.load(name).plan
-    assert found.title and found.rounds >= 6
+    # Counts need no rounds: 'cairn judge' measures no difference in time.
+    assert found.title and (found.rounds >= 6 or name == "judge")
     for one in found.programs:
         assert one.seconds is not None, one.name
         assert one.workload or one.packages, one.name

@@ -1,0 +1,183 @@
+"""cairn judge: places an allocator in the ranges of others, after one quick run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from cairn.cli import measurement as making
+from cairn.cli import options
+from cairn.cli.console import Output, check_out, end_like_ctrl_c, output_of, say, stderr
+from cairn.cli.matrix_ranges import profiled
+from cairn.cli.root_command import cli
+from cairn.errors import ContenderFailed, Interrupted, UsageError
+from cairn.report.view import Form
+from cairn.run import store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cairn.report.placing import RangeJudgement
+    from cairn.report.run import Measured
+    from cairn.why.ranges import ProfileTable
+
+_PLAN = "judge"
+_BASELINE = "system"
+
+
+@cli.command()
+@click.argument("library", metavar="[LIB]", required=False)
+@click.option(
+    "--read", "read", metavar="RUN",
+    help="Measure nothing; place the contenders of this run of the plan 'judge', which was made "
+    "with --profile.",
+)  # fmt: skip
+@click.option(
+    "--ranges", "kept", type=click.Path(path_type=Path), metavar="FILE",
+    help="Use these ranges, which 'cairn matrix ranges --keep' wrote, instead of cairn's own.",
+)  # fmt: skip
+@click.option("--full", is_flag=True, help="Show the metrics in which it is inside, too.")
+@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each metric.")
+@click.option("--md", "form", flag_value="md", help="Print Markdown.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write to FILE. Its ending chooses the form: .txt .md .csv .json.",
+)  # fmt: skip
+@options.FORCE
+@options.RESULTS
+@options.COLOR
+def judge(
+    library: str | None, read: str | None, kept: Path | None, full: bool, form: Form | None,
+    out: Path | None, force: bool, results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Say in which metrics an allocator lies outside the ranges of others.
+
+    LIB is a path, or any contender as written for -a of 'cairn compare'. It runs a few small
+    programs with the probe, beside the system's allocator, for about half a minute. The ranges are
+    those of healthy allocators; cairn brings them along. For each metric in which LIB is outside,
+    cairn names what such allocators cost in the runs that made the ranges. docs/judge.md says how.
+
+    \b
+      cairn judge ./libmine.so
+      cairn judge jemalloc:MALLOC_CONF=narenas:1 --full
+
+    Exit codes: 0 success, also if it is outside; 1 cairn failed, 2 usage, 4 the allocator fails on
+    a program, 130 interrupted.
+    """
+    from cairn.bench import kept_ranges
+
+    output = output_of(form, full, color, out, force)
+    check_out(out, force)
+    if output.packs:
+        raise UsageError("a judgement is no run; write .txt, .md, .csv or .json with -o")
+    if (library is None) == (read is None):
+        raise UsageError(
+            "name one library, such as 'cairn judge ./libmine.so', or a run with --read"
+        )
+    table, about = kept_ranges.read(kept) if kept is not None else kept_ranges.read()
+    where = results or store.root()
+    console = stderr(color)
+    found = profiled(where, read) if read is not None else _measured(console, where, library or "")
+    judgements = _judgements(found, table, about)
+    if not judgements:
+        raise UsageError(f"the run has no contender beside {found.run.baseline}")
+    output.write("\n".join(_rendered(one, output) for one in judgements))
+    failures = [sentence for one in judgements for sentence in one.failures]
+    if failures:
+        raise ContenderFailed("; ".join(failures))
+
+
+def _measured(console: Console, where: Path, library: str) -> Measured:
+    """Runs the plan once with the library and the system's allocator."""
+    from cairn.allocators.contenders import split_contenders
+    from cairn.matrix import programs, runs
+
+    specs = split_contenders(library)
+    if len(specs) != 1:
+        raise UsageError(f"cairn judge places one allocator at a time; {library} names several")
+    named = runs.load(_PLAN)
+    here = runs.runnable(runs.examine(named, ()))
+    competing = runs.competing((_BASELINE, *specs), _BASELINE)
+    named.folder.mkdir(parents=True, exist_ok=True)
+    settings = replace(
+        programs.settings_of(here, named.folder),
+        why=True,
+        profiled_rounds=1,
+        warmup=named.plan.warmup,
+    )
+    contenders = competing.contenders + making.twins_of(competing.contenders, "cairn judge")
+    run = making.described(
+        settings, contenders, competing.baseline, runs.rule(named.plan, 1, None), None, (),
+        experiment=f"{runs.EXPERIMENT} {named.name}",
+    )  # fmt: skip
+    folder = store.Folder.create(where, run)
+    end_like_ctrl_c()
+    try:
+        making.carry_out(console, run, folder, "cairn matrix run")
+    except Interrupted:
+        raise Interrupted("interrupted; nothing was judged") from None
+    say(console, "results", str(folder.path))
+    return making.measured(folder)
+
+
+def _judgements(found: Measured, table: ProfileTable, about: str) -> tuple[RangeJudgement, ...]:
+    """Places every contender of the run except the baseline."""
+    from cairn.report.placing import RangeJudgement
+    from cairn.why.gap import twin
+    from cairn.why.placing import placed
+    from cairn.why.ranges import gathered
+
+    own = gathered([(found.run, found.samples)], {})
+    names = [workload.name for workload in found.run.settings.workloads]
+    made = []
+    for contender in found.run.competing:
+        if contender.name == found.run.baseline:
+            continue
+        same = tuple(name for name in table.healthy if name == contender.allocator)
+        cells = {
+            program: row[contender.name]
+            for program, row in own.cells.items()
+            if contender.name in row
+        }
+        others = table.without(same)
+        failed = {
+            (one.trial.workload, one.failure): None
+            for one in found.samples
+            if one.failure is not None
+            and one.trial.contender in (contender.name, twin(contender.name))
+        }
+        made.append(
+            RangeJudgement(
+                title=contender.title,
+                placed=placed(cells, others),
+                contenders=others.healthy,
+                baseline=table.baseline,
+                about=about,
+                failures=tuple(
+                    f"{contender.name} {failure} on {names[workload]}"
+                    for workload, failure in failed
+                ),
+                missing=tuple(program for program in table.programs if program not in cells),
+                left_out=same,
+            )
+        )
+    return tuple(made)
+
+
+def _rendered(found: RangeJudgement, output: Output) -> str:
+    from cairn.report import markdown, placing, terminal
+
+    view = output.view
+    match view.form:
+        case "json":
+            return placing.as_json(found)
+        case "csv":
+            return placing.as_csv(found)
+    made = placing.board(found, full=view.full)
+    if view.form == "md":
+        return markdown.plain_board(made, found.about)
+    return terminal.drawn(made, view, answer_first=True)

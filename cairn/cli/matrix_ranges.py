@@ -1,0 +1,123 @@
+"""cairn matrix ranges: the ranges of profile metrics in runs of a plan."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import rich_click as click
+
+from cairn.cli import measurement as making
+from cairn.cli import options
+from cairn.cli.console import check_out, output_of
+from cairn.cli.matrix import matrix
+from cairn.errors import CairnError, UsageError
+from cairn.report.run import Measured
+from cairn.report.view import Form
+from cairn.run import store
+
+
+@matrix.command()
+@click.argument("names", metavar="[RUN]…", nargs=-1)
+@click.option("--full", is_flag=True, help="Show the ranges on each program, too.")
+@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each value.")
+@click.option("--md", "form", flag_value="md", help="Print Markdown.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write to FILE. Its ending chooses the form: .txt .md .csv .json.",
+)  # fmt: skip
+@click.option(
+    "--keep", type=click.Path(path_type=Path), metavar="FILE",
+    help="Write the ranges to FILE, compressed, for --ranges of 'cairn judge'.",
+)  # fmt: skip
+@options.FORCE
+@options.RESULTS
+@options.COLOR
+def ranges(
+    names: tuple[str, ...], full: bool, form: Form | None, out: Path | None, keep: Path | None,
+    force: bool, results: Path | None, color: str,
+) -> None:  # fmt: skip
+    """Show the ranges of profile metrics: mean, least and greatest over the contenders.
+
+    RUN was made with 'cairn matrix run --profile'. The worst contender of a metric is left out of a
+    second range if it lies far from the others. Dramatic differences are marked.
+
+    \b
+      cairn matrix run suite --profile
+      cairn matrix ranges last
+    """
+    from cairn.report import ranges as reporting
+    from cairn.report import terminal
+    from cairn.run.stored_run import cannot
+    from cairn.why.ranges import gathered
+
+    output = output_of(form, full, color, out, force)
+    if keep is not None:
+        check_out(keep, force)
+    if output.packs:
+        raise UsageError("ranges are no run; write .txt, .md, .csv or .json with -o")
+    where = results or store.root()
+    found = [profiled(where, name) for name in names or ("last",)]
+    table = gathered([(one.run, one.samples) for one in found], found[0].groups, _ill(found))
+    if not any(table.cells.values()):
+        raise CairnError("no trial with the probe has ended well yet, so there are no ranges")
+    if keep is not None:
+        from cairn.bench import kept_ranges
+
+        try:
+            keep.write_bytes(kept_ranges.encoded(table, _about(found)))
+        except OSError as error:
+            raise cannot("write", keep, error) from error
+    view = output.view
+    made = reporting.board(table, full=view.full)
+    match view.form:
+        case "json":
+            output.write(reporting.as_json(table))
+        case "csv":
+            output.write(reporting.as_csv(table))
+        case "md":
+            from cairn.report import markdown
+
+            output.write(markdown.plain_board(made, _about(found)))
+        case _:
+            output.write(terminal.drawn(made, view, answer_first=True))
+
+
+def profiled(where: Path, name: str) -> Measured:
+    """Returns a run of a plan that has trials with the probe. Raises UsageError for another."""
+    one = making.measured(store.find(where, name))
+    if one.kind != "matrix":
+        raise UsageError(f"{name} is no run of a plan; 'cairn report {name}' shows it")
+    if not one.run.settings.why:
+        raise UsageError(
+            f"{name} has no trials with the probe; measure again with 'cairn matrix run --profile'"
+        )
+    return one
+
+
+def _ill(found: list[Measured]) -> tuple[str, ...]:
+    """The contenders that are ill allocators of Cairn."""
+    from cairn.why.ill_allocators import ILL
+
+    names = {one.name for one in ILL}
+    return tuple(
+        dict.fromkeys(
+            contender.name
+            for one in found
+            for contender in one.run.competing
+            if contender.name in names and dict(contender.knobs).keys() == {"ILL"}
+        )
+    )
+
+
+def _about(found: list[Measured]) -> str:
+    """Where, when and with which version the runs were made, as sentences."""
+    run = found[0].run
+    when = datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d")
+    host = run.host
+    rounds = ", ".join(str(one.run.settings.profiled_rounds or "all") for one in found)
+    return (
+        f"Made by cairn {run.cairn} on {when}, on {host.system}, kernel {host.kernel}, "
+        f"{host.libc}, {host.cpus} CPUs. Rounds with the probe: {rounds}."
+    )

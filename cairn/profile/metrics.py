@@ -1,0 +1,225 @@
+"""The metrics of a profile by which allocators are compared over many programs. Pure.
+
+Each metric is one number of a whole program with an interval, so that it can be stored with a trial
+and compared without the profile. Counts are exact, so both ends of their intervals are the count.
+Counts are divided by the operations or by the requested bytes of the program, which are the same
+under each allocator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn.profile.estimates import TOTAL, Z, lines, remote_share
+from cairn.profile.layout import Figure
+from cairn.profile.tables import event_lines, faults_inside, new_share
+from cairn.profile.tally import CALLS, KINDS, Moment, Profile
+
+Kind = Literal["kernel", "locks", "memory", "layout", "time"]
+"""The group of a metric in tables."""
+Worse = Literal["more", "less", "neither"]
+"""The side on which a value is worse. A value of "neither" kind belongs to the program, or may lie
+on any side, so it is shown and not judged."""
+Number = tuple[float, float, float]
+"""A value and the ends of its interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileMetric:
+    """One metric of a profile."""
+
+    key: str
+    title: str
+    """As in a table, with its unit. "per 1,000" is short for "per 1,000 operations"."""
+    kind: Kind
+    least: float
+    """Values below this one are as good as it: they have no effect that could be measured."""
+    worse: Worse = "more"
+    relative: bool = False
+    """Whether it is a time, which depends on the machine. It is divided by that of the baseline."""
+
+    @property
+    def words(self) -> str:
+        """The title, as in a sentence."""
+        return f"{self.title} operations" if self.title.endswith("per 1,000") else self.title
+
+
+METRICS = (
+    ProfileMetric("requested", "requested MiB", "memory", 1.0, "neither"),
+    ProfileMetric("calls.map", "mapping calls per 1,000", "kernel", 0.2),
+    ProfileMetric("calls.mprotect", "mprotect per 1,000", "kernel", 0.2),
+    ProfileMetric("calls.madvise", "madvise per 1,000", "kernel", 0.2),
+    ProfileMetric("calls.futex", "futex per 1,000", "kernel", 0.5),
+    ProfileMetric("calls.pause", "yields and sleeps per 1,000", "kernel", 0.1),
+    ProfileMetric("calls.other", "other system calls per 1,000", "kernel", 0.2),
+    ProfileMetric("calls.mib", "system calls per MiB", "kernel", 2.0),
+    ProfileMetric("faults.mib", "page faults per MiB", "kernel", 1.0),
+    ProfileMetric("faults.inside", "page faults inside per MiB", "kernel", 1.0),
+    ProfileMetric("fresh", "share of fresh allocations", "memory", 0.02),
+    ProfileMetric("remote", "share of remote frees", "memory", 0.01, "neither"),
+    ProfileMetric("locks.taken", "locks taken per 1,000", "locks", 1.0),
+    ProfileMetric("locks.waits", "waits for locks per 1,000", "locks", 0.2),
+    ProfileMetric("held", "held ÷ live memory", "memory", 1.0, "neither"),
+    ProfileMetric("resident", "resident ÷ live memory", "memory", 1.0),
+    ProfileMetric("untouched", "resident of no block ÷ live", "memory", 0.05),
+    ProfileMetric("slack", "usable ÷ requested bytes", "memory", 1.0),
+    ProfileMetric("page_use", "page use", "layout", 0.01, "less"),
+    ProfileMetric("line_use", "cache line use", "layout", 0.01, "less"),
+    ProfileMetric("distance", "bytes to the next block", "layout", 256.0),
+    ProfileMetric("further", "next block on another page", "layout", 0.05),
+    ProfileMetric("straddling", "blocks on a line too many", "layout", 0.05),
+    ProfileMetric("conflicts", "lines of several threads", "layout", 0.02),
+    ProfileMetric("reuse", "operations until reuse", "layout", 16.0, "neither"),
+    ProfileMetric("reuse.slow", "share of slow reuse", "layout", 0.05, "neither"),
+    ProfileMetric("reuse.other", "reuse by another thread", "layout", 0.02, "neither"),
+    ProfileMetric("time.new", "time of a fresh malloc", "time", 1.0, relative=True),
+    ProfileMetric("time.reused", "time of a reusing malloc", "time", 1.0, relative=True),
+    ProfileMetric("time.free", "time of a free", "time", 1.0, relative=True),
+    ProfileMetric("instructions", "instructions of a pair", "time", 1.0, "neither"),
+    ProfileMetric("share", "share of CPU time", "time", 0.01, "neither"),
+)
+"""All metrics, in the order of tables. `least` is about a hundredth of the allocator's time or a
+twentieth of the memory: 0.2 system calls of 1 µs in 1,000 operations of 20 ns, or 2 such calls in a
+MiB of blocks of 100 bytes. The memory held is not judged, since to reserve addresses costs nothing.
+"""
+BY_KEY = {one.key: one for one in METRICS}
+_GROUPS = {
+    "calls.map": ("mmap", "munmap", "mremap", "brk"),
+    "calls.mprotect": ("mprotect",),
+    "calls.madvise": (
+        "madvise(DONTNEED)", "madvise(FREE)", "madvise(HUGEPAGE)", "madvise(other)",
+    ),
+    "calls.futex": ("futex wait", "futex wake"),
+    "calls.pause": ("sched_yield", "sleep"),
+    "calls.other": ("other",),
+}  # fmt: skip
+_FREES = tuple(kind for kind in KINDS if kind.startswith("free"))
+_TIMED_LEAST = 30
+"""Timed operations below which a mean time is not given."""
+
+
+def measured(profile: Profile) -> dict[str, Number]:
+    """Returns the metrics by key. A metric that was not measured is absent."""
+    found = {
+        **dict(_kernel(profile)),
+        **dict(_memory(profile)),
+        **dict(_layout(profile)),
+        **dict(_times(profile)),
+    }
+    return {
+        key: (value, low, high)
+        for key, (value, low, high) in found.items()
+        if math.isfinite(high) and 0 <= low <= value <= high
+    }
+
+
+def _exact(value: float) -> Number:
+    return value, value, value
+
+
+def _kernel(profile: Profile) -> Iterator[tuple[str, Number]]:
+    tally, operations = profile.tally, profile.operations
+    mib = (int(tally.asked.sum()) + int(tally.late_asked.sum())) / (1 << 20)
+    if not operations or not mib:
+        return
+    counts = {name: int(count) for name, count in zip(CALLS, tally.kernel.count, strict=True)}
+    if all(process.seen == "dispatch" for process in profile.processes):
+        for key, names in _GROUPS.items():
+            yield key, _exact(sum(counts[name] for name in names) / operations * 1000)
+        yield "calls.mib", _exact(sum(counts.values()) / mib)
+    yield "requested", _exact(mib)
+    inside = faults_inside(profile)
+    if inside is not None:
+        ends = inside.interval
+        yield "faults.inside", (inside.value / mib, ends.low / mib, ends.high / mib)
+    locks = tally.locks
+    yield "locks.taken", _exact(int(locks.taken.sum()) / operations * 1000)
+    yield "locks.waits", _exact(int(locks.contended.sum()) / operations * 1000)
+
+
+def _memory(profile: Profile) -> Iterator[tuple[str, Number]]:
+    tally = profile.tally
+    fresh = new_share(tally)
+    if fresh is not None:
+        yield "fresh", _exact(fresh)
+    remote = remote_share(tally)
+    if remote is not None:
+        yield "remote", (remote.value, remote.interval.low, remote.interval.high)
+    most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
+    if most is not None and most.live_bytes:
+        for key, part in (
+            ("held", most.held_bytes),
+            ("resident", most.resident_bytes),
+            ("untouched", most.unasked_bytes),
+        ):
+            if part is not None:
+                yield key, _over_live(part, most)
+    if tally.watched_bytes > 0:
+        yield "slack", _exact(float(tally.usable_bytes) / float(tally.watched_bytes))
+
+
+def _over_live(part: int, moment: Moment) -> Number:
+    """The part by the live bytes, whose error is the only one."""
+    live, away = moment.live_bytes, Z * moment.live_error_bytes
+    most = part / (live - away) if away < live else math.inf
+    return part / live, part / (live + away), most
+
+
+def _layout(profile: Profile) -> Iterator[tuple[str, Number]]:
+    layout = profile.layout
+    if layout is None:
+        return
+    small = layout.neighbours[0]
+    figures: tuple[tuple[str, Figure | None], ...] = (
+        ("page_use", layout.page_use),
+        ("line_use", layout.line_use),
+        ("distance", small.distance_bytes),
+        ("further", small.further),
+        ("straddling", small.straddling),
+        ("reuse", layout.reuse_operations),
+        ("reuse.slow", layout.slow_reuse),
+        ("reuse.other", layout.other_reuse),
+    )
+    for key, figure in figures:
+        if figure is not None:
+            yield key, (figure.value, figure.low, figure.high)
+    active, passive = layout.active_conflicts, layout.passive_conflicts
+    if active is not None and passive is not None:
+        yield (
+            "conflicts",
+            (
+                active.value + passive.value,
+                active.low + passive.low,
+                active.high + passive.high,
+            ),
+        )
+
+
+def _times(profile: Profile) -> Iterator[tuple[str, Number]]:
+    by_name = {line.name: line for line in lines(profile)}
+    for key, names in (
+        ("time.new", ("new",)), ("time.reused", ("reused",)), ("time.free", _FREES),
+    ):  # fmt: skip
+        parts = [
+            (line.operations, line.total_ns)
+            for name in names
+            if (line := by_name.get(name)) is not None and line.timed >= _TIMED_LEAST
+        ]
+        count = sum(operations for operations, _ in parts)
+        totals = [total for _, total in parts if total is not None]
+        if count and totals:
+            yield (
+                key,
+                (
+                    sum(one.value for one in totals) / count,
+                    sum(one.interval.low for one in totals) / count,
+                    sum(one.interval.high for one in totals) / count,
+                ),
+            )
+    for events in event_lines(profile):
+        if events.name == TOTAL and "instructions" in events.totals and events.operations:
+            each = events.per_operation("instructions")
+            yield "instructions", (2 * each.value, 2 * each.interval.low, 2 * each.interval.high)

@@ -1,0 +1,216 @@
+"""The report of `cairn judge`: a board for text and Markdown, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+
+import msgspec
+
+from cairn import units
+from cairn.model import SCHEMA
+from cairn.report.formatting import printable
+from cairn.report.ranges import number
+from cairn.report.standings import Board
+from cairn.report.tables import Cell, Table
+from cairn.why.placing import VERDICTS, WIDENED, Placed
+from cairn.why.ranges import badness
+
+_NAMED_MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RangeJudgement:
+    """An allocator in the kept ranges."""
+
+    title: str
+    placed: tuple[Placed, ...]
+    contenders: tuple[str, ...]
+    """The healthy contenders that make the ranges."""
+    baseline: str
+    about: str
+    """What is said about the runs that made the ranges."""
+    failures: tuple[str, ...] = ()
+    """The programs on which it failed, as sentences."""
+    missing: tuple[str, ...] = ()
+    """The programs of the ranges on which it was not measured."""
+    left_out: tuple[str, ...] = ()
+    """Contenders of the ranges that are the same allocator, and so were left out."""
+
+    def of(self, verdict: str) -> tuple[Placed, ...]:
+        """The metrics with this verdict, the worst first."""
+        return tuple(
+            sorted((one for one in self.placed if one.verdict == verdict), key=lambda p: -p.times)
+        )
+
+
+def board(found: RangeJudgement, *, full: bool) -> Board:
+    """Returns the place in each metric. Without `full`, only edge and outside have rows."""
+    shown = [
+        one for verdict in reversed(VERDICTS) for one in found.of(verdict)
+        if full or verdict != "inside"
+    ]  # fmt: skip
+    return Board(
+        title=f"{printable(found.title)} in the kept ranges",
+        says=tuple(_says(found)),
+        tables=(_table(shown),) if shown else (),
+        footer=tuple(_footer(found, full=full)),
+        failures=tuple(map(printable, found.failures)),
+    )
+
+
+def _says(found: RangeJudgement) -> Iterator[str]:
+    outside, edge = found.of("outside"), found.of("edge")
+    title, whole = printable(found.title), len(found.placed)
+    if not whole:
+        yield f"{title} could not be placed: no metric was measured."
+        return
+    yield (
+        f"{title} is outside in {len(outside)} of {units.counted(whole, 'metric')}, "
+        f"at the edge in {len(edge)}, and inside in {len(found.of('inside'))}."
+        if outside
+        else f"{title} is outside in none of {units.counted(whole, 'metric')}, at the edge in "
+        f"{len(edge)}, and inside in {len(found.of('inside'))}."
+    )
+    for one in outside:
+        yield f"Outside: {_value(one)}. {_costs(one, found.baseline)}"
+
+
+def _value(one: Placed) -> str:
+    """The value and the end of the range, as a part of a sentence."""
+    more = len(one.programs) - 1
+    also = f", and on {units.counted(more, 'more program')}" if more else ""
+    ends = f"{_unit(one, one.end)} of {printable(one.end_of)}"
+    counts = badness(one.metric, one.end) > badness(one.metric, one.metric.least)
+    if one.metric.worse == "more" and not counts:
+        # A multiple of a value that counts as none would say nothing.
+        how = f"; the range ends at {ends}"
+    else:
+        how = f", {number(one.times)} times as bad as {ends}"
+    return f"{one.metric.words}: {_unit(one, one.value)} on {printable(one.program)}{also}{how}"
+
+
+def _unit(one: Placed, value: float) -> str:
+    return f"{number(value)} × the system's" if one.metric.relative else number(value)
+
+
+def _costs(one: Placed, baseline: str) -> str:
+    """What such outliers cost in the run that made the ranges, as a sentence."""
+    if not one.outliers:
+        return "No allocator of the kept runs is outside there, so the cost is not known."
+    names = list(dict.fromkeys(each.contender for each in one.outliers))
+    shown = ", ".join(printable(name) for name in names[:_NAMED_MOST])
+    others = f" and {len(names) - _NAMED_MOST} more" if len(names) > _NAMED_MOST else ""
+    parts = []
+    cpu, memory = one.cost("cpu"), one.cost("memory")
+    if cpu is not None:
+        parts.append(f"{_range(cpu)} times the CPU time")
+    if memory is not None:
+        parts.append(f"{_range(memory)} times the memory")
+    if not parts:
+        return f"Outside there, too: {shown}{others}; their cost is not known."
+    return f"Those outside there ({shown}{others}) took {' and '.join(parts)} of {baseline}."
+
+
+def _range(of: tuple[float, float, float]) -> str:
+    low, middle, high = (f"{one:.2g}" for one in of)
+    return low if low == high else f"{middle} ({low} to {high})"
+
+
+def _widened() -> str:
+    """The factors of the kinds: "1.5 times (memory), 2 times (layout, time)"."""
+    kinds: dict[float, list[str]] = {}
+    for kind, factor in sorted(WIDENED.items(), key=lambda one: one[1]):
+        kinds.setdefault(factor, []).append(kind)
+    parts = [f"{factor:g} times ({', '.join(names)})" for factor, names in kinds.items()]
+    return f"{', '.join(parts[:-1])} or {parts[-1]}" if parts[1:] else parts[0]
+
+
+def _table(shown: Sequence[Placed]) -> Table:
+    good: Mapping[str, bool | None] = {"inside": None, "edge": None, "outside": False}
+    return Table(
+        "",
+        ("", "place", "value", "range to", "on", "range by"),
+        tuple(
+            (
+                Cell(one.metric.title),
+                Cell(one.verdict, good[one.verdict]),
+                Cell(number(one.value)),
+                Cell(number(one.end)),
+                Cell(printable(one.program)),
+                Cell(printable(one.end_of)),
+            )
+            for one in shown
+        ),
+        optional=(4, 3),
+    )
+
+
+def _footer(found: RangeJudgement, *, full: bool) -> Iterator[str]:
+    yield (
+        f"The range of a metric is that of {len(found.contenders)} healthy allocators on the same "
+        "program. It ends at the worst of them, without one that lies far from the others. At the "
+        f"edge is a value up to {_widened()} as bad as that. The table has the program on which "
+        "the value is worst. Times are multiples of the system allocator's."
+    )
+    if found.left_out:
+        names = ", ".join(map(printable, found.left_out))
+        yield f"The ranges are without {names}, which is the same allocator."
+    if found.missing:
+        names = ", ".join(map(printable, found.missing))
+        yield f"▲ It was not measured on {names}, which the ranges have."
+    yield found.about
+    if not full and found.of("inside"):
+        yield "--full also shows the metrics in which it is inside."
+
+
+def as_json(found: RangeJudgement) -> str:
+    """Returns the judgement as one JSON document."""
+    document = {
+        "schema": SCHEMA,
+        "allocator": found.title,
+        "contenders": list(found.contenders),
+        "about": found.about,
+        "failures": list(found.failures),
+        "metrics": [
+            {
+                "metric": one.metric.key,
+                "title": one.metric.words,
+                "place": one.verdict,
+                "program": one.program,
+                "programs": list(one.programs),
+                "value": one.value,
+                "range_end": one.end,
+                "range_end_of": one.end_of,
+                "times_as_bad": one.times,
+                "outliers": msgspec.to_builtins(one.outliers),
+            }
+            for one in found.placed
+        ],
+    }
+    return json.dumps(document, ensure_ascii=True, indent=1) + "\n"
+
+
+def as_csv(found: RangeJudgement) -> str:
+    """Returns one row for each metric."""
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(
+        ("metric", "place", "program", "value", "range_end", "range_end_of", "times_as_bad")
+    )
+    for one in found.placed:
+        writer.writerow(
+            (
+                one.metric.key,
+                one.verdict,
+                one.program,
+                f"{one.value:.6g}",
+                f"{one.end:.6g}",
+                printable(one.end_of),
+                f"{one.times:.4g}",
+            )
+        )
+    return file.getvalue()

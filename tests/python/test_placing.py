@@ -1,0 +1,154 @@
+"""Tests of the place of an allocator in ranges: invented ones, and those that come with Cairn.
+
+The kept ranges have the values of healthy and of ill allocators, so they show by themselves how
+well a judgement tells one from the other.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from support.judging import HEALTHY_LEAST, ILL_IN
+from support.widths import at_all_widths
+
+from cairn.bench import kept_ranges
+from cairn.profile.metrics import METRICS, Number
+from cairn.report import placing as reporting
+from cairn.report import terminal
+from cairn.report.placing import RangeJudgement
+from cairn.why import placing
+from cairn.why.ill_allocators import ILL
+from cairn.why.placing import Placed, placed
+from cairn.why.ranges import Cost, ProfileTable
+
+KEYS = ("calls.map", "page_use")
+MORE = placing.WIDENED["kernel"]
+LESS = placing.WIDENED["layout"]
+
+
+def invented(ill: tuple[str, ...] = ()) -> ProfileTable:
+    """Returns ranges that end at 4 mapping calls, and at a page use of 0.5."""
+    names = ("system", "cairn", "jemalloc", "mimalloc", *ill)
+    values = {"system": (1, 0.9), "cairn": (2, 0.8), "jemalloc": (3, 0.6), "mimalloc": (4, 0.5)}
+    cells = {
+        name: {
+            key: (float(value), float(value), float(value))
+            for key, value in zip(KEYS, values.get(name, (40, 0.9)), strict=True)
+        }
+        for name in names
+    }
+    costs = {name: Cost(2.5 if name in ill else 1.0, 1.5) for name in names}
+    titles = {name: f"{name} 1.0" for name in names}
+    return ProfileTable("system", titles, ("sort",), {"sort": cells}, {"sort": costs}, {}, ill)
+
+
+def place(calls: float | Number, use: float = 0.9, ill: tuple[str, ...] = ()) -> list[Placed]:
+    number = calls if isinstance(calls, tuple) else (calls, calls, calls)
+    cells = {"sort": {"calls.map": number, "page_use": (use, use, use)}}
+    return list(placed(cells, invented(ill)))
+
+
+@pytest.mark.parametrize(
+    ("calls", "verdict"),
+    [
+        (0.0, "inside"), (4.0, "inside"), (4.1, "edge"), (4 * MORE, "edge"),
+        (4 * MORE + 0.1, "outside"), ((4 * MORE + 1, 4 * MORE - 1, 90.0), "edge"),
+    ],
+)  # fmt: skip
+def test_a_value_is_placed_by_its_distance_from_the_worst_healthy_one(
+    calls: float | Number, verdict: str
+) -> None:
+    found = place(calls)[0]
+    assert (found.metric.key, found.verdict, found.end_of) == ("calls.map", verdict, "mimalloc")
+
+
+def test_less_use_is_worse() -> None:
+    assert place(1, use=0.5 / LESS + 0.01)[1].verdict == "edge"
+    assert place(1, use=0.5 / LESS - 0.01)[1].verdict == "outside"
+    assert place(1, use=1.0)[1].verdict == "inside"
+
+
+def test_the_cost_is_that_of_those_who_were_outside_there() -> None:
+    found = place(100, ill=("mmap_storm",))[0]
+    assert [one.contender for one in found.outliers] == ["mmap_storm"]
+    assert found.cost("cpu") == (2.5, 2.5, 2.5)
+    assert place(100)[0].cost("cpu") is None
+    assert place(2, ill=("mmap_storm",))[0].outliers == ()
+
+
+def test_ill_allocators_are_in_no_range() -> None:
+    assert place(30, ill=("mmap_storm",))[0].end == 4.0
+
+
+def test_a_range_of_two_contenders_places_nobody() -> None:
+    table = invented().without(("cairn", "jemalloc"))
+    assert placed({"sort": {"calls.map": (100.0, 100.0, 100.0)}}, table) == ()
+
+
+def judgement() -> RangeJudgement:
+    table = invented(("mmap_storm",))
+    cells = {"sort": {"calls.map": (100.0, 100.0, 100.0), "page_use": (0.4, 0.4, 0.4)}}
+    return RangeJudgement(
+        title="libmine.so", placed=placed(cells, table), contenders=table.healthy,
+        baseline="system", about="Made by cairn 0 on 2026-01-01.", missing=("gcc",),
+    )  # fmt: skip
+
+
+def test_golden_of_a_judgement(golden: Callable[[str, str], None]) -> None:
+    found = judgement()
+    golden(
+        "judge",
+        at_all_widths(
+            lambda view: terminal.drawn(
+                reporting.board(found, full=view.full), view, answer_first=True
+            )
+        ),
+    )
+
+
+def test_the_other_forms_of_a_judgement_have_every_metric() -> None:
+    rows = list(csv.DictReader(io.StringIO(reporting.as_csv(judgement()))))
+    assert [row["place"] for row in rows] == ["outside", "edge"]
+    document = json.loads(reporting.as_json(judgement()))
+    assert document["metrics"][0]["outliers"][0]["cost"]["cpu"] == 2.5
+
+
+@cache
+def kept() -> ProfileTable:
+    return kept_ranges.read()[0]
+
+
+def own(table: ProfileTable, name: str) -> dict[str, object]:
+    return {program: row[name] for program, row in table.cells.items() if name in row}
+
+
+@pytest.mark.parametrize("ill", [one.name for one in ILL])
+def test_an_ill_allocator_is_outside_in_the_metric_in_which_it_is_ill(ill: str) -> None:
+    found = placed(own(kept(), ill), kept())  # type: ignore[arg-type]
+    outside = {one.metric.key for one in found if one.verdict == "outside"}
+    assert outside & set(ILL_IN[ill]), (ill, outside)
+
+
+def test_a_healthy_allocator_that_is_left_out_is_inside_or_at_the_edge() -> None:
+    good = whole = 0
+    for name in kept().healthy:
+        # An allocator and its hardened build have most of their code in common.
+        same = [one for one in kept().healthy if one.split("-h")[0] == name.split("-h")[0]]
+        found = placed(own(kept(), name), kept().without(same))  # type: ignore[arg-type]
+        good += sum(one.verdict != "outside" for one in found)
+        whole += len(found)
+    assert whole > 15 * len(kept().healthy)
+    assert good >= HEALTHY_LEAST * whole, (good, whole)
+
+
+def test_the_kept_ranges_have_every_judged_metric_of_this_machine() -> None:
+    judged = {one.key for one in METRICS if one.worse != "neither"}
+    having = {key for row in kept().cells.values() for of in row.values() for key in of}
+    assert judged <= having
+    assert set(kept().ill) == {one.name for one in ILL}
+    assert len(kept().healthy) >= 10
