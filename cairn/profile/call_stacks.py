@@ -19,7 +19,7 @@ from cairn.errors import CairnError
 
 SUFFIX = ".stacks"
 MAGIC = b"cairnstk"
-VERSION = 1
+VERSION = 2
 ORDER = 0x01020304
 WAYS = {1: "sampled", 2: "exact"}
 NO_OBJECT, DEEPER, FIRST_OBJECT = 0, 1, 2
@@ -28,6 +28,8 @@ FRAMES_MOST = 128
 TEMPORARY = 8
 """A temporary block is freed by its thread after at most this many further allocations."""
 LIVES, LIFE_SHIFT = 16, 4
+SPANS = ("pages", "chunks")
+"""The kinds of spans that a few live blocks can hold."""
 PROBLEMS = {
     1: "the kernel does not let the probe read the stack (process_vm_readv)",
     2: "call stacks are recorded on x86-64 only",
@@ -61,6 +63,9 @@ class StacksFile:
     problem: str
     """Why no stacks were recorded; "" if they were."""
     has_peak: bool
+    sparse: dict[str, tuple[int, int]] | None
+    """The sparse spans of each of SPANS at the end: their number and their resident bytes. None if
+    they are not known, as they are only if all blocks were recorded."""
     nodes: Records
     sites: Records
     """`peak` is complete."""
@@ -83,7 +88,8 @@ def head_type(order: str) -> np.dtype[np.void]:
             *((name, u4) for name in ("order", "version", *sizes, "way", "process")),
             *((name, u8) for name in (*numbers, *moments)),
             *((name, f8) for name in ("peak_bytes", "live_bytes", "peak_seen")),
-            *((name, u4) for name in ("is_counted", *counts, "problem")),
+            *((name, u4) for name in ("is_counted", *counts, "problem", "pinned_known", "unused")),
+            *((name, u8, len(SPANS)) for name in ("pinned_spans", "pinned_held")),
             ("chunk_table", "u1", _CHUNKS),
         ]
     )
@@ -95,6 +101,7 @@ def table_types(order: str) -> tuple[np.dtype[np.void], ...]:
     total = np.dtype(
         [(name, f8) for name in ("blocks", "bytes", "blocks_variance", "bytes_variance")]
     )
+    pinned = np.dtype([(name, f8) for name in ("blocks", "bytes", "held")])
     node = np.dtype([("parent", u4), ("object", u4), ("place", u8)])
     site = np.dtype(
         [
@@ -103,6 +110,7 @@ def table_types(order: str) -> tuple[np.dtype[np.void], ...]:
             *((name, total) for name in ("allocated", "live", "peak", "temporary")),
             *((name, f8) for name in ("freed", "freed_elsewhere")),
             ("lives", f4, LIVES),
+            ("pinned", pinned, len(SPANS)),
         ]
     )
     loaded = np.dtype(
@@ -191,11 +199,17 @@ def _read(path: Path, programs: Mapping[tuple[int, int], str]) -> StacksFile | N
         unwatched=int(head["unwatched"]),
         problem=PROBLEMS.get(int(head["problem"]), ""),
         has_peak=bool(head["peak_ticks"]),
+        sparse=_sparse(head) if head["pinned_known"] else None,
         nodes=nodes,
         sites=sites,
         paths=tuple(os.fsdecode(bytes(one["path"])) for one in objects),
         build_ids=tuple(bytes(one["id"][: int(one["id_bytes"])]).hex() for one in objects),
     )
+
+
+def _sparse(head: np.void) -> dict[str, tuple[int, int]]:
+    pairs = zip(head["pinned_spans"], head["pinned_held"], strict=True)
+    return dict(zip(SPANS, ((int(one), int(other)) for one, other in pairs), strict=True))
 
 
 def _padding(order: str) -> int:
@@ -240,5 +254,8 @@ def _check(path: Path, nodes: Records, sites: Records, objects: Records) -> None
         for part in sites[name].dtype.names or ():
             if not np.isfinite(sites[name][part]).all():
                 raise _damaged(path, "its sums are damaged")
+    for part in sites["pinned"].dtype.names or ():
+        if not (np.abs(sites["pinned"][part]) <= 2.0**63).all():
+            raise _damaged(path, "its sums are damaged")
     if not (np.isfinite(sites["freed"]).all() and np.isfinite(sites["lives"]).all()):
         raise _damaged(path, "its sums are damaged")

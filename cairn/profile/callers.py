@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cairn.profile.call_stacks import DEEPER, FIRST_OBJECT, LIVES, NO_OBJECT, Records, StacksFile
+from cairn.profile.call_stacks import (
+    DEEPER,
+    FIRST_OBJECT,
+    LIVES,
+    NO_OBJECT,
+    SPANS,
+    Records,
+    StacksFile,
+)
 
 Name = Callable[[str, int, str], str]
 """Returns the name of the function at an address of a file with this build ID."""
@@ -69,6 +77,20 @@ class Sum:
         return interval(self.blocks, self.blocks_variance, self.heaviest / each)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The sparse spans that some blocks hold. A span is a page or a chunk."""
+
+    blocks: float = 0.0
+    bytes: float = 0.0
+    """The requested bytes of these blocks."""
+    held: float = 0.0
+    """Resident bytes of the spans. The blocks of a span hold equal parts of it."""
+
+    def __add__(self, other: Held) -> Held:
+        return Held(self.blocks + other.blocks, self.bytes + other.bytes, self.held + other.held)
+
+
 @dataclass(slots=True)
 class Sums:
     """The sums of a stack or of a function."""
@@ -84,6 +106,9 @@ class Sums:
     freed_elsewhere: float = 0.0
     """Blocks that another thread freed than the one that got them."""
     lives: list[float] = field(default_factory=lambda: [0.0] * LIVES)
+    pages: Held = field(default_factory=Held)
+    """The sparse pages that its blocks hold at the end."""
+    chunks: Held = field(default_factory=Held)
 
     def add(self, other: Sums) -> None:
         """Adds the blocks of another stack."""
@@ -94,6 +119,8 @@ class Sums:
         self.temporary += other.temporary
         self.freed += other.freed
         self.freed_elsewhere += other.freed_elsewhere
+        self.pages += other.pages
+        self.chunks += other.chunks
         self.lives = [one + more for one, more in zip(self.lives, other.lives, strict=True)]
 
 
@@ -225,7 +252,14 @@ def _sums(site: np.void, heaviest: float) -> Sums:
         freed=float(site["freed"]),
         freed_elsewhere=float(site["freed_elsewhere"]),
         lives=[float(one) for one in site["lives"]],
+        pages=_held(site["pinned"][SPANS.index("pages")]),
+        chunks=_held(site["pinned"][SPANS.index("chunks")]),
     )
+
+
+def _held(record: Records) -> Held:
+    blocks, size, held = (max(0.0, float(record[name])) for name in ("blocks", "bytes", "held"))
+    return Held(blocks, size, held) if blocks >= 1 else Held()
 
 
 def _sum(record: Records, heaviest: float) -> Sum:

@@ -14,6 +14,7 @@ from cairn.profile.tally import Profile, lasting, one_or_more
 from cairn.report import sparkline
 from cairn.report.callers_table import callers_notes, callers_table, callers_tree
 from cairn.report.formatting import NOT_MEASURED, printable, shortened
+from cairn.report.pinned_table import pinned_answer, pinned_notes, pinned_table
 from cairn.report.profile_answer import answer
 from cairn.report.profile_notes import notes, used_libraries
 from cairn.report.profile_tables import MEMORY, tables
@@ -83,6 +84,19 @@ def _callers(
         for line in callers_tree(stacks, view.width):
             screen.line(line)
     for note in callers_notes(profile.stacks, stacks):
+        screen.line(note, "yellow" if note.startswith("▲") else "dim", indent=2)
+    if stacks:
+        _pinned(screen, profile, stacks)
+
+
+def _pinned(screen: Screen, profile: Profile, stacks: Sequence[Stack]) -> None:
+    """Adds the functions that keep memory that is nearly empty, if they are known."""
+    if told := pinned_answer(profile.stacks, stacks):
+        screen.line()
+        screen.line(told)
+        screen.line()
+        screen.table(pinned_table(profile.stacks, stacks))
+    for note in pinned_notes(profile.stacks):
         screen.line(note, "yellow" if note.startswith("▲") else "dim", indent=2)
 
 

@@ -54,6 +54,7 @@ from cairn.profile.tally import (
 from cairn.report.formatting import printable
 from cairn.report.layout_table import TITLE
 from cairn.report.layout_table import rows as layout_rows
+from cairn.report.pinned_table import pinned_rows
 from cairn.report.profile import allocator_of, program_of
 from cairn.report.profile_answer import peaks
 from cairn.report.profile_gaps import gaps
@@ -296,19 +297,19 @@ def rows(profile: Profile, stacks: Sequence[Stack] = ()) -> str:
     """Returns the profile's tables as CSV. `stacks` are the call stacks that allocated.
 
     The tables are `cpu time`, `functions`, `counted`, `timed`, `paths`, `kernel`, `locks`,
-    `single locks`, `counters`, `where blocks lie` and `who allocates`. An empty field was not
-    measured. In `cpu time` and `functions`, `timed` is the number of clock samples. In `locks`,
-    `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts timed critical
-    sections, and times are waiting times. The row `different locks` counts contended locks. In
-    `single locks`, `group` is the kind, `total_ns` the waiting time, and `share` its share of the
-    life times of all threads. In `counters`, `timed` counts the operations whose events were read.
-    The last two tables alone have `unit`, `value` and the ends of the value's interval. In `who
-    allocates`, `timed` is the number of recorded stacks.
+    `single locks`, `counters`, `where blocks lie`, `who allocates` and `who keeps memory`. An empty
+    field was not measured. In `cpu time` and `functions`, `timed` is the number of clock samples.
+    In `locks`, `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts
+    timed critical sections, and times are waiting times. The row `different locks` counts contended
+    locks. In `single locks`, `group` is the kind, `total_ns` the waiting time, and `share` its
+    share of the life times of all threads. In `counters`, `timed` counts the operations whose
+    events were read. The last three tables alone have `unit`, `value` and the ends of the value's
+    interval; the last one is exact. In `who allocates`, `timed` is the number of recorded stacks.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for row in chain(_rows(profile), stack_rows(stacks)):
+    for row in chain(_rows(profile), stack_rows(stacks), pinned_rows(profile.stacks, stacks)):
         writer.writerow(
             {name: inert(printable(v) if isinstance(v, str) else v) for name, v in row.items()}
         )

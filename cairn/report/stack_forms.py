@@ -9,6 +9,7 @@ from typing import Any
 
 from cairn.profile.call_stacks import StacksFile
 from cairn.profile.callers import Frame, Stack, Sum, Sums, functions
+from cairn.report.pinned_table import pinned_document
 
 
 def _values(sums: Sums) -> tuple[int, ...]:
@@ -100,6 +101,7 @@ def stacks_document(files: Sequence[StacksFile], stacks: Sequence[Stack]) -> dic
             {"frames": [frame.function for frame in stack.frames], **_sums(stack.sums)}
             for stack in stacks
         ],
+        "pinned": pinned_document(files, stacks),
     }
 
 

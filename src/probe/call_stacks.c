@@ -8,6 +8,7 @@
 #include "probe/objects.h"
 #include "probe/own_memory.h"
 #include "probe/own_stack.h"
+#include "probe/pinned.h"
 #include "probe/poisson.h"
 #include "probe/session.h"
 #include "probe/unwind.h"
@@ -37,6 +38,7 @@ static struct call_stacks_head *head; /* NULL: there is no file */
 static unsigned char *image;          /* reserved addresses for the whole file */
 static char path[4096];
 static bool every_is_fixed;
+static bool knows_all_blocks; /* false in a child of fork, which inherits blocks */
 
 /* Protects everything below and the file. */
 static struct futex_lock lock;
@@ -596,27 +598,61 @@ void call_stacks_remove_late(const void *block)
     own_stack_call(remove_on_own_stack, (void *)(uintptr_t)block);
 }
 
-/* --- the process ------------------------------------------------------------------------------ */
+/* --- sparse spans ----------------------------------------------------------------------------- */
 
-/* Maps private memory of which only a part will be touched. A huge page would be cleared as a
- * whole. */
-static void *map_sparse(size_t bytes)
+/* Adds the blocks that hold sparse spans of one kind to their sites. Returns false if it cannot be
+ * known. */
+static bool find_sparse(enum call_stacks_span kind, enum pinned_span shift)
 {
-    void *start = own_memory_map(bytes);
-    if (start != NULL)
-        direct_call3(SYS_madvise, (long)start, (long)bytes, MADV_NOHUGEPAGE);
-    return start;
+    if (!pinned_begin(shift, block_count))
+        return false;
+    for (uint32_t i = 1; i < blocks_end; i++)
+        if (blocks[i].start != 0)
+            pinned_add(blocks[i].start, blocks[i].bytes);
+    struct pinned_totals totals = pinned_judge();
+    head->pinned_spans[kind] = totals.sparse, head->pinned_held[kind] = totals.held;
+    for (uint32_t i = 0; i < head->site_count; i++)
+        site_at(i)->pinned[kind] = (struct call_stacks_pinned){.blocks = 0};
+    for (uint32_t i = 1; i < blocks_end && totals.is_known; i++) {
+        double part = blocks[i].start != 0 ? pinned_part(blocks[i].start, blocks[i].bytes) : 0;
+        if (part == 0)
+            continue;
+        struct call_stacks_pinned *pinned = &site_at(blocks[i].site)->pinned[kind];
+        pinned->blocks++;
+        pinned->bytes += (double)blocks[i].bytes;
+        pinned->held += part;
+    }
+    return totals.is_known;
 }
+
+static void find_all_sparse(void *unused)
+{
+    (void)unused;
+    if (!futex_lock_take_soon(&lock))
+        return;
+    if (head != NULL && head->unwatched == 0)
+        head->pinned_known = find_sparse(CALL_STACKS_PAGES, PINNED_PAGES) &&
+                             find_sparse(CALL_STACKS_BIG_CHUNKS, PINNED_CHUNKS);
+    futex_lock_drop(&lock);
+}
+
+void call_stacks_end(void)
+{
+    if (call_stacks_way == CALL_STACKS_EXACT && knows_all_blocks && !direct_forbidden)
+        own_stack_call(find_all_sparse, NULL);
+}
+
+/* --- the process ------------------------------------------------------------------------------ */
 
 /* Maps the tables that are not in the file. Returns false if there is no memory. */
 static bool map_tables(uint8_t way)
 {
     unsigned shift = way == CALL_STACKS_EXACT ? BLOCKS_SHIFT_EXACT : BLOCKS_SHIFT;
-    node_index = map_sparse(sizeof *node_index << (NODES_SHIFT + 1));
-    site_of_node = map_sparse(sizeof *site_of_node << NODES_SHIFT);
+    node_index = own_memory_map_sparse(sizeof *node_index << (NODES_SHIFT + 1));
+    site_of_node = own_memory_map_sparse(sizeof *site_of_node << NODES_SHIFT);
     for (; shift >= BLOCKS_SHIFT && blocks == NULL; shift--) {
-        block_index = map_sparse(sizeof *block_index << (shift + 1));
-        blocks = block_index != NULL ? map_sparse(sizeof *blocks << shift) : NULL;
+        block_index = own_memory_map_sparse(sizeof *block_index << (shift + 1));
+        blocks = block_index != NULL ? own_memory_map_sparse(sizeof *blocks << shift) : NULL;
         blocks_most = UINT32_C(1) << shift;
     }
     image = (unsigned char *)direct_call(SYS_mmap, 0, IMAGE_BYTES, PROT_NONE,
@@ -721,6 +757,7 @@ void call_stacks_begin(void)
         return;
     if (again)
         clear_tables();
+    knows_all_blocks = !again;
     node_index_shift = block_index_shift = INDEX_SHIFT_FIRST;
     samples_of_every = 0;
     (void)begin_window();

@@ -54,6 +54,10 @@ void call_stacks_restore(struct thread_state *me, const void *block);
 /* The same for a thread that has ended. Signals may arrive. */
 void call_stacks_remove_late(const void *block);
 
+/* Finds the live blocks that hold sparse spans, if all blocks were recorded. Called at the end of
+ * the process, where a signal handler may have interrupted a function that holds the lock. */
+void call_stacks_end(void);
+
 /* Called in the child of a fork. */
 void call_stacks_forked(void);
 

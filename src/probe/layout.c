@@ -110,16 +110,6 @@ static struct region *region_at(uintptr_t number)
                                 memory_order_acquire);
 }
 
-/* Maps private memory of which only a part will be touched. A huge page would be cleared as a
- * whole. */
-static void *map_sparse(size_t bytes)
-{
-    void *start = own_memory_map(bytes);
-    if (start != NULL)
-        direct_call3(SYS_madvise, (long)start, (long)bytes, MADV_NOHUGEPAGE);
-    return start;
-}
-
 /* Returns an unused region. A mapping holds twice as many regions as the one before it, up to a
  * limit, because own_memory.h remembers few mappings. */
 static struct region *new_region(void)
@@ -132,7 +122,7 @@ static struct region *new_region(void)
         return region;
     }
     if (left == 0) {
-        mapped = map_sparse(count * sizeof *mapped);
+        mapped = own_memory_map_sparse(count * sizeof *mapped);
         left = mapped != NULL ? count : 0;
         count = count < 4096 ? count * 2 : count;
     }
@@ -154,7 +144,7 @@ static struct region *track(uintptr_t number)
     _Atomic(struct directory *) *place = &directories[(number >> DIRECTORY_SHIFT) % DIRECTORIES];
     struct directory *directory = atomic_load_explicit(place, memory_order_relaxed);
     if (directory == NULL) {
-        directory = map_sparse(sizeof *directory);
+        directory = own_memory_map_sparse(sizeof *directory);
         atomic_store_explicit(place, directory, memory_order_release /* for region_at() */);
     }
     struct region *region = directory != NULL ? new_region() : NULL;

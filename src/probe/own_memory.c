@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 
 enum { RANGES = 256, LOOKS_PART = 200 };
 
@@ -47,6 +48,14 @@ void *own_memory_map(size_t bytes)
     void *start = direct_map(bytes);
     if (start != NULL)
         own_memory_add(start, bytes);
+    return start;
+}
+
+void *own_memory_map_sparse(size_t bytes)
+{
+    void *start = own_memory_map(bytes);
+    if (start != NULL)
+        direct_call3(SYS_madvise, (long)start, (long)bytes, MADV_NOHUGEPAGE);
     return start;
 }
 
@@ -125,6 +134,26 @@ struct own_memory own_memory_resident(bool now, uint64_t began_ns)
     }
     return (struct own_memory){.private = atomic_load_explicit(&private, memory_order_relaxed),
                                .of_file = atomic_load_explicit(&of_file, memory_order_relaxed)};
+}
+
+static void clear(uint64_t *entries, uintptr_t first, size_t count, uintptr_t start, uintptr_t end)
+{
+    uintptr_t page_bytes = getauxval(AT_PAGESZ);
+    uintptr_t from = start / page_bytes, to = (end + page_bytes - 1) / page_bytes;
+    from = from > first ? from : first;
+    to = to < first + count ? to : first + count;
+    for (uintptr_t page = from; page < to; page++)
+        entries[page - first] = 0;
+}
+
+void own_memory_clear(uint64_t *entries, uintptr_t first, size_t count)
+{
+    clear(entries, first, count, (uintptr_t)__ehdr_start, (uintptr_t)_end);
+    for (size_t i = 0; i < COUNT_OF(mapped); i++) {
+        uintptr_t end = atomic_load_explicit(&mapped[i].end, memory_order_acquire);
+        if (end != 0)
+            clear(entries, first, count, mapped[i].start, end);
+    }
 }
 
 void own_memory_forked(void)

@@ -26,11 +26,19 @@ void own_memory_leave_out(const void *start, size_t bytes);
  * refuses. */
 void *own_memory_map(size_t bytes);
 
+/* The same for memory of which only a part will be touched. A huge page would be cleared as a
+ * whole. */
+void *own_memory_map_sparse(size_t bytes);
+
 /* Returns the resident bytes of the probe. Looking at them takes some 20 microseconds. So the
  * function looks only if `now` is true, or if all looks together have taken less than a part in 200
  * of the process's life, which began at `began_ns` of clock_now_ns(). Otherwise it returns the
  * result of the last look. The result is 0 if /proc/self/pagemap cannot be read. */
 struct own_memory own_memory_resident(bool now, uint64_t began_ns);
+
+/* Sets those of `count` entries of pagemap (proc_pid_pagemap(5)) to 0 whose pages belong to the
+ * probe. The first entry is that of the page with the number `first`. */
+void own_memory_clear(uint64_t *entries, uintptr_t first, size_t count);
 
 /* Called in the child of a fork, whose life begins anew. */
 void own_memory_forked(void);

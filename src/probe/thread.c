@@ -280,6 +280,7 @@ void thread_end_process(int exit_code)
     if (guard == THREAD_OUTSIDE)
         thread_state.guard = THREAD_INSIDE;
     layout_end();
+    call_stacks_end();
     session_end(exit_code, live_now());
     thread_state.guard = guard;
 }

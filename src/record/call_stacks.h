@@ -24,6 +24,12 @@
  *     site.changed <= peak_moment  =>  `peak` of this site was not brought up to date: it equals
  *                                      `live`
  *
+ * A span is an OS page or a chunk of 2 MiB. It is sparse if live blocks take less than one part in
+ * CALL_STACKS_SPARSE of its bytes and of its resident bytes. Resident are the pages that belong
+ * neither to a file nor to the probe. The live blocks of a sparse span hold equal parts of these:
+ *
+ *     sum of the sites' pinned[k].held  ==  head.pinned_held[k]
+ *
  * Every change of the layout needs a new CALL_STACKS_VERSION.
  */
 #ifndef CAIRN_RECORD_CALL_STACKS_H
@@ -34,7 +40,7 @@
 #define CALL_STACKS_MAGIC "cairnstk"
 
 enum {
-    CALL_STACKS_VERSION = 1,
+    CALL_STACKS_VERSION = 2,
     CALL_STACKS_HEAD_BYTES = 4096,
     CALL_STACKS_CHUNK_BYTES = 32 << 10,
     CALL_STACKS_CHUNKS = 512,
@@ -44,6 +50,7 @@ enum {
     /* A block is temporary if the thread that allocated it frees it after at most this many further
      * allocations. */
     CALL_STACKS_TEMPORARY = 8,
+    CALL_STACKS_SPARSE = 10,
     CALL_STACKS_LIVES = 16,
     CALL_STACKS_LIFE_SHIFT = 4,
     CALL_STACKS_ID_BYTES = 32,
@@ -70,6 +77,9 @@ enum call_stacks_problem {
     CALL_STACKS_NO_RULES,   /* stacks are not known on this kind of processor */
 };
 
+/* Kinds of spans. */
+enum call_stacks_span { CALL_STACKS_PAGES, CALL_STACKS_BIG_CHUNKS, CALL_STACKS_SPANS };
+
 /* Object numbers of frames that lie in no object. */
 enum {
     CALL_STACKS_NO_OBJECT = 0, /* generated code; `place` is its address */
@@ -94,6 +104,13 @@ struct call_stacks_sum {
     double bytes_variance;
 };
 
+/* The live blocks of sparse spans. */
+struct call_stacks_pinned {
+    double blocks;
+    double bytes; /* requested */
+    double held;  /* resident bytes of the spans; see above */
+};
+
 struct call_stacks_site {
     uint32_t node;
     uint32_t live_samples; /* sampled blocks in `live` */
@@ -109,6 +126,7 @@ struct call_stacks_site {
     /* Blocks that lived for less than 2^(CALL_STACKS_LIFE_SHIFT (i + 1)) ticks and are in no
      * earlier entry. */
     float lives[CALL_STACKS_LIVES];
+    struct call_stacks_pinned pinned[CALL_STACKS_SPANS]; /* at the end of the process */
 };
 
 /* A file that was loaded at one place. A file that was loaded several times can have several
@@ -154,11 +172,16 @@ struct call_stacks_head {
     uint32_t site_count;
     uint32_t object_count;
     uint32_t chunk_count;
-    uint32_t problem;                        /* enum call_stacks_problem */
-    uint8_t chunk_table[CALL_STACKS_CHUNKS]; /* enum call_stacks_table */
+    uint32_t problem; /* enum call_stacks_problem */
+    /* 1: the sparse spans at the end of the process are known. */
+    uint32_t pinned_known;
+    uint32_t unused;
+    uint64_t pinned_spans[CALL_STACKS_SPANS]; /* the number of sparse spans */
+    uint64_t pinned_held[CALL_STACKS_SPANS];  /* their resident bytes */
+    uint8_t chunk_table[CALL_STACKS_CHUNKS];  /* enum call_stacks_table */
 };
 
-static_assert(sizeof(struct call_stacks_node) == 16 && sizeof(struct call_stacks_site) == 232 &&
+static_assert(sizeof(struct call_stacks_node) == 16 && sizeof(struct call_stacks_site) == 280 &&
                   sizeof(struct call_stacks_object) == 512,
               "no padding");
 static_assert(sizeof(struct call_stacks_head) <= CALL_STACKS_HEAD_BYTES, "the head fits");

@@ -83,3 +83,18 @@ def test_a_profile_without_stacks_says_how_to_record_them(
     assert "there are no call stacks in this profile; record it with --stacks" in " ".join(
         result.err.split()
     )
+
+
+def test_survivors_are_named_in_the_report(
+    cairn: Any, tmp_path: Path, compiled: Callable[..., Path]
+) -> None:
+    options = ("--runs", 1, "--stacks=exact")
+    result = cairn("profile", *options, "--", compiled("survivors.c"), 40, COLUMNS="80")
+    assert result.code == 0, result.err
+    told = " ".join(result.err.split())
+    assert "who keeps memory" in result.err
+    assert (
+        "of 96 bytes on average from pins_3: at the end these blocks lie in chunks of 2 MiB" in told
+    )
+    head = result.err.index("who keeps memory")
+    assert all(len(line) <= 80 for line in result.err[head:].splitlines())

@@ -142,7 +142,7 @@ C_ORDER: dict[str, list[str]] = {
             "perf_events",
             "layout",
         ),
-        *("objects", "unwind", "call_stacks"),
+        *("objects", "unwind", "pinned", "call_stacks"),
         *("kernel_calls", "thread"),
         *("account", "interpose", "operators", "locks", "signals", "sandbox", "trim"),
         "interpose_nonallocating",

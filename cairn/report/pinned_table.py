@@ -1,0 +1,161 @@
+"""Which functions keep memory that is nearly empty: the table, its sentences, JSON and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cairn import units
+from cairn.profile.call_stacks import SPANS, StacksFile
+from cairn.profile.callers import Frame, Held, Stack, Sums, functions
+from cairn.report.callers_table import name
+from cairn.report.tables import Cell, Table
+
+SHOWN = 10
+"""The functions that the table shows."""
+_LEAST = 256 << 10
+"""The fewest held bytes of which the report speaks. Each heap has some at its ends."""
+_SHARE_LEAST = 0.01
+"""The least share of the held bytes for which a function is shown."""
+_SPAN = {"chunks": "in chunks of 2 MiB", "pages": "on pages"}
+
+
+def _held(sums: Sums) -> dict[str, Held]:
+    return {"pages": sums.pages, "chunks": sums.chunks}
+
+
+def _total(files: Sequence[StacksFile], span: str) -> tuple[int, int]:
+    """The number of sparse spans of all processes, and the bytes that they hold."""
+    known = [file.sparse[span] for file in files if file.sparse is not None]
+    return sum(one for one, _ in known), sum(held for _, held in known)
+
+
+def _main(files: Sequence[StacksFile]) -> str:
+    """The kind of span that holds more bytes."""
+    return max(SPANS, key=lambda span: _total(files, span)[1])
+
+
+def _holders(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[tuple[Frame, Sums]]:
+    """The functions whose blocks hold sparse spans, those that hold the most first."""
+    main = _main(files)
+    rows = [row for row in functions(found) if any(one.blocks for one in _held(row[1]).values())]
+    return sorted(rows, key=lambda row: (-_held(row[1])[main].held, row[0]))
+
+
+def pinned_table(files: Sequence[StacksFile], found: Sequence[Stack]) -> Table:
+    """The functions that keep the most; without rows if there is little or if it is not known."""
+    main = _main(files)
+    whole = _total(files, main)[1]
+    rows = []
+    for frame, sums in _holders(files, found)[:SHOWN] if whole >= _LEAST else ():
+        held = _held(sums)
+        if held[main].held < _SHARE_LEAST * whole:
+            continue
+        rows.append(
+            (
+                Cell("  " + name(frame, 40)),
+                *(Cell(text) for span in ("chunks", "pages") for text in _cells(held[span])),
+            )
+        )
+    heads = ("who keeps memory", *("in chunks", "blocks", "each"), *("on pages", "blocks", "each"))
+    return Table("", heads, tuple(rows), parts=(3, 3), optional=(0 if main == "pages" else 1,))
+
+
+def _cells(held: Held) -> tuple[str, str, str]:
+    """The held bytes, the number of blocks, and their mean size."""
+    if not held.blocks:
+        return "0 B", "0", ""
+    mean = units.size(round(held.bytes / held.blocks))
+    return units.size(round(held.held)), units.count(round(held.blocks)), mean
+
+
+def pinned_answer(files: Sequence[StacksFile], found: Sequence[Stack]) -> str:
+    """The sentence that names the function that keeps the most; "" if there is nothing to say."""
+    if not pinned_table(files, found).rows:
+        return ""
+    main = _main(files)
+    frame, sums = _holders(files, found)[0]
+    one = _held(sums)[main]
+    blocks = units.counted(round(one.blocks), "block")
+    each = units.counted(round(one.bytes / one.blocks), "byte")
+    average = " on average" if one.blocks > 1 else ""
+    return (
+        f"{units.size(round(one.held))} are held by {blocks} of {each}{average} from "
+        f"{name(frame, 40)}: at the end these blocks lie {_SPAN[main]} that are less than 10 % "
+        "used."
+    )
+
+
+def pinned_notes(files: Sequence[StacksFile]) -> list[str]:
+    """The sentences below the table, if all blocks were recorded."""
+    exact = [file for file in files if file.way == "exact" and file.samples]
+    unknown = sum(file.sparse is None for file in exact)
+    notes = []
+    if unknown:
+        processes = units.counted(unknown, "process", "processes")
+        notes.append(
+            f"▲ It is not known which blocks keep nearly empty memory in {processes}. This can be "
+            "known only if a process is not a child of fork, installs no filter of system calls, "
+            "and is not killed."
+        )
+    if unknown == len(exact):
+        return notes
+    (pages, _), (chunks, _) = (_total(files, span) for span in SPANS)
+    if max(_total(files, span)[1] for span in SPANS) < _LEAST:
+        notes.append(
+            f"Pages and chunks of 2 MiB that are less than 10 % used hold less than "
+            f"{units.size(_LEAST)} at the end."
+        )
+    else:
+        notes.append(
+            f"At the end, {units.counted(chunks, 'chunk')} of 2 MiB and "
+            f"{units.counted(pages, 'page')} had live blocks on less than 10 % of their bytes. "
+            "The blocks of a chunk or page hold equal parts of its resident bytes. The pages may "
+            "be those of the chunks."
+        )
+    return notes
+
+
+def pinned_document(files: Sequence[StacksFile], found: Sequence[Stack]) -> dict[str, Any] | None:
+    """The same for the JSON document; None if it is known of no process."""
+    known = [file for file in files if file.sparse is not None]
+    if not known:
+        return None
+    return {
+        "processes": len(known),
+        **{
+            span: dict(zip(("count", "held_bytes"), _total(files, span), strict=True))
+            for span in SPANS
+        },
+        "functions": [
+            {
+                "function": frame.function,
+                "library": frame.library,
+                **{
+                    span: {
+                        "blocks": round(one.blocks),
+                        "block_bytes": round(one.bytes),
+                        "held_bytes": round(one.held),
+                    }
+                    for span, one in _held(sums).items()
+                },
+            }
+            for frame, sums in _holders(files, found)
+        ],
+    }
+
+
+def pinned_rows(files: Sequence[StacksFile], found: Sequence[Stack]) -> Iterator[dict[str, Any]]:
+    """Yields the rows of the table `who keeps memory` for CSV."""
+    if all(file.sparse is None for file in files):
+        return
+    for frame, sums in _holders(files, found):
+        for span, one in _held(sums).items():
+            for unit, value in (("bytes", one.held), ("blocks", one.blocks)):
+                yield {
+                    "table": "who keeps memory",
+                    "name": f"{frame.function} in {frame.library}",
+                    "group": span,
+                    "unit": unit,
+                    "value": value,
+                }
