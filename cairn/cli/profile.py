@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 import rich_click as click
 
 import cairn
-from cairn.cli import options
+from cairn.cli import callers_change, options
 from cairn.cli.console import (
     check_out,
     emit,
@@ -173,6 +173,11 @@ if TYPE_CHECKING:
     metavar="FOLDER",
     help="Run nothing; report what --keep kept in FOLDER.",
 )
+@click.option(
+    "--against", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="With --read: report how the functions that allocate differ from those of the profile "
+    "kept in this FOLDER.",
+)  # fmt: skip
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
@@ -183,7 +188,8 @@ def profile(
     counters: tuple[str, ...] | None,
     delay: float | None, duration: float | None, toggle: str | None, load: str | None,
     overhead: bool, instructions: bool, full: bool, as_json: str | None, as_csv: str | None,
-    out: Path | None, force: bool, keep: Path | None, read: Path | None, color: str,
+    out: Path | None, force: bool, keep: Path | None, read: Path | None, against: Path | None,
+    color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program, and how much CPU time it takes.
 
@@ -199,6 +205,7 @@ def profile(
       cairn profile --delay 5s --duration 30s -- ./server   the server continues afterwards
       cairn profile --keep raw -- ./prog
       cairn profile --read raw --csv -
+      cairn profile --read after --against before           which functions allocate more
       cairn profile -a jemalloc -o page.html -- ./prog
       cairn profile -a jemalloc --instructions -- ./prog
 
@@ -217,6 +224,9 @@ def profile(
                 "--read reports a profile that exists; leave out the program, --keep, --delay, "
                 "--duration and --signal"
             )
+        if against is not None:
+            callers_change.report(read, against, as_json, as_csv, force, color)
+            return
         written = {"callers", "collapsed", "speedscope", "pprof", "flame_graph"}
         for name in given({"read", "full", "as_json", "as_csv", "out", "force", "color"} | written):
             raise UsageError(f"--read reports a profile as it was counted; leave out {name}")
@@ -225,6 +235,8 @@ def profile(
         outs = _Outs(full, as_json, as_csv, out, force, color, forms)
         outs.report(gather(read), None, sys.stderr if outs.to_stdout else sys.stdout)
         return
+    if against is not None:
+        raise UsageError("--against compares profiles that exist; name the other one with --read")
     if not command:
         raise UsageError(
             "which program? For example: cairn profile -a jemalloc -- ls -R /usr/share"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 import numpy as np
 
@@ -42,6 +43,8 @@ CUT = Frame("(further callers)", "")
 UNKNOWN = Frame("(unknown)", "")
 NO_ROOM = Frame("(no room)", "")
 
+Z_95 = 1.959963984540054
+"""The quantile of the normal distribution at the upper end of a 95 % interval."""
 _NEW = ("operator new", "_Znwm", "_Znam")
 
 
@@ -68,13 +71,19 @@ class Sum:
     @property
     def bytes_interval(self) -> tuple[float, float]:
         """The ends of the 95 % interval of `bytes`."""
-        return interval(self.bytes, self.bytes_variance, self.heaviest)
+        return self.ends("bytes")
 
     @property
     def blocks_interval(self) -> tuple[float, float]:
         """The ends of the 95 % interval of `blocks`."""
+        return self.ends("blocks")
+
+    def ends(self, unit: str, z: float = Z_95) -> tuple[float, float]:
+        """The ends of an interval of "bytes" or "blocks", whose upper end has the quantile `z`."""
+        if unit == "bytes":
+            return interval(self.bytes, self.bytes_variance, self.heaviest, z)
         each = self.bytes / self.blocks if self.blocks and self.bytes else 1.0
-        return interval(self.blocks, self.blocks_variance, self.heaviest / each)
+        return interval(self.blocks, self.blocks_variance, self.heaviest / each, z)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +149,22 @@ class Stack:
         return self.frames[-1]
 
 
-def interval(value: float, variance: float, heaviest: float) -> tuple[float, float]:
-    """The ends of the 95 % interval of an estimated sum of weights.
+def interval(
+    value: float, variance: float, heaviest: float, z: float = Z_95
+) -> tuple[float, float]:
+    """The ends of the interval of an estimated sum of weights, the 95 % interval by default.
 
-    `heaviest` is the largest weight that a sample can have. The upper end allows for one sample of
-    this weight that was not drawn. The quantiles are those of Wilson and Hilferty.
+    `z` is the quantile of the normal distribution at its upper end. `heaviest` is the largest
+    weight that a sample can have. The upper end allows for one sample of this weight that was not
+    drawn. The quantiles are those of Wilson and Hilferty.
     """
     if heaviest <= 0:
         return max(value, 0.0), max(value, 0.0)
     if value <= 0:
-        return 0.0, -math.log(0.025) * heaviest
-    low = _quantile(value, variance, -_Z) if variance > 0 else value
-    high = _quantile(value + heaviest, variance + heaviest**2, _Z)
+        return 0.0, -math.log(NormalDist().cdf(-z)) * heaviest
+    low = _quantile(value, variance, -z) if variance > 0 else value
+    high = _quantile(value + heaviest, variance + heaviest**2, z)
     return max(0.0, min(low, value)), max(value, high)
-
-
-_Z = 1.959963984540054
 
 
 def _quantile(mean: float, variance: float, z: float) -> float:

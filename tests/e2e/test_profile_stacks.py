@@ -85,6 +85,29 @@ def test_a_profile_without_stacks_says_how_to_record_them(
     )
 
 
+def test_two_kept_profiles_are_compared(cairn: Any, tmp_path: Path, program: Path) -> None:
+    before, after, out = tmp_path / "before", tmp_path / "after", tmp_path / "out.json"
+    for folder, rounds in ((before, 8), (after, 40)):
+        options = ("--runs", 1, "--stacks=exact", "--keep", folder)
+        assert cairn("profile", *options, "--", program, rounds).code == 0
+    result = cairn("profile", "--read", after, "--against", before, "--json", out)
+    assert result.code == 0, result.err
+    assert f"{after} allocated" in result.out
+    assert "known_31" in result.out
+    document = json.loads(out.read_text())
+    by_name = {one["function"]: one for one in document["functions"]}
+    known = by_name["known_31"]["allocated_bytes"]
+    assert known["difference"] == known["low"] == known["high"] == 4 * 768 * 32
+    for options, sentence in (
+        (("--against", before, "--", program, 1), "name the other one with --read"),
+        (("--read", after, "--against", before, "--tree"), "leave out --tree"),
+        (("--read", after, "--against", tmp_path), "holds no profile"),
+    ):
+        wrong = cairn("profile", *options)
+        assert wrong.code != 0
+        assert sentence in " ".join(wrong.err.split()), wrong.err
+
+
 def test_survivors_are_named_in_the_report(
     cairn: Any, tmp_path: Path, compiled: Callable[..., Path]
 ) -> None:

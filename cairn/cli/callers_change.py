@@ -1,0 +1,57 @@
+"""cairn profile --read AFTER --against BEFORE: how the functions that allocate differ."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import rich_click as click
+
+import cairn
+from cairn.cli.console import check_out, emit, given, wants_color, width_of
+from cairn.errors import CairnError, UsageError
+from cairn.report.view import View
+
+
+def report(
+    after: Path, before: Path, as_json: str | None, as_csv: str | None, force: bool, color: str
+) -> None:
+    """Writes the report on standard output, or on standard error if a file is to be there.
+
+    Raises UsageError for other options, and CairnError if a profile has no call stacks.
+    """
+    for one in given({"read", "against", "as_json", "as_csv", "force", "color"}):
+        raise UsageError(f"--against compares two kept profiles; leave out {one}")
+    if as_json == as_csv == "-":
+        raise UsageError(
+            "--json - and --csv - would be mixed on standard output; give one of them a file"
+        )
+    from cairn.profile.callers import stacks
+    from cairn.profile.callers_change import difference
+    from cairn.profile.function_names import Names
+    from cairn.profile.reader import gather
+    from cairn.report import callers_change_table as table
+
+    outs = [None if out in (None, "-") else Path(str(out)) for out in (as_json, as_csv)]
+    for out in outs:
+        check_out(out, force)
+    names = Names()
+    both = []
+    for folder in (before, after):
+        profile = gather(folder)
+        if not any(file.samples for file in profile.stacks):
+            raise CairnError(
+                profile.stacks_problem
+                or f"there are no call stacks in {folder}; record it with --stacks"
+            )
+        both.append((profile.stacks, stacks(profile.stacks, names.function_at)))
+    found = difference(*both)
+    first, last = str(before), str(after)
+    if as_json:
+        emit(table.document(found, first, last, cairn.__version__), outs[0], force)
+    if as_csv:
+        emit(table.rows(found), outs[1], force)
+    stream = sys.stderr if "-" in (as_json, as_csv) else sys.stdout
+    view = View("text", False, wants_color(color, stream), width_of(stream))
+    text = table.render(found, first, last, view)
+    click.echo(text, nl=False, err=stream is sys.stderr, color=True)

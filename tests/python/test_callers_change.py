@@ -1,0 +1,134 @@
+"""Tests of the difference of two profiles by function."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import known_stacks
+from support.probing import Probed
+
+from cairn.profile.callers import Frame, Stack, Sum, Sums, stacks
+from cairn.profile.callers_change import PARTS, Profiled, difference
+from cairn.profile.function_names import Names
+from cairn.report import callers_change_table as table
+from cairn.report.fit import fit
+from cairn.report.view import View
+
+EVERY = 4096.0
+
+
+def sampled(lots: np.random.Generator, blocks: int, size: int, every: float = EVERY) -> Sum:
+    """The estimated sum of `blocks` blocks, each recorded with the same probability."""
+    chance = min(1.0, size / every)
+    count = int(lots.binomial(blocks, chance))
+    variance = count * (1 - chance) / chance**2
+    return Sum(count / chance, count * size / chance, variance, variance * size**2, every)
+
+
+def stack(function: str, allocated: Sum, live: Sum, library: str = "/a/prog") -> Stack:
+    return Stack((Frame(function, library),), Sums(3, allocated, live))
+
+
+def exact(blocks: int, size: int) -> Sum:
+    return Sum(blocks, blocks * size)
+
+
+def test_exact_differences_are_those_of_the_numbers() -> None:
+    before = (
+        stack("same", exact(10, 8), exact(0, 8)),
+        stack("grows", exact(10, 100), exact(1, 100)),
+        stack("goes", exact(5, 16), exact(5, 16)),
+    )
+    after = (
+        stack("same", exact(10, 8), exact(0, 8), "/b/prog"),
+        stack("grows", exact(30, 100), exact(21, 100), "/b/prog"),
+        stack("comes", exact(2, 64), exact(0, 64), "/b/prog"),
+    )
+    found = difference(((), before), ((), after))
+    by_name = {row.frame.function: row for row in found.functions}
+    assert [one.value for one in by_name["grows"].changes] == [2000, 20, 2000, 20]
+    assert [one.value for one in by_name["goes"].changes] == [-80, -5, -80, -5]
+    assert [one.value for one in by_name["comes"].changes] == [128, 2, 0, 0]
+    assert not by_name["same"].is_shown
+    assert all(one.low == one.value == one.high for row in found.functions for one in row.changes)
+    assert [row.frame.function for row in found.functions][:1] == ["grows"]
+    assert found.whole.changes[0].value == 2000 - 80 + 128
+    text = table.render(found, "old", "new", View("text", False, False, 80))
+    assert text.startswith("new allocated 2.00 KiB more than old: ")
+    assert "All allocations of both runs were recorded." in text
+    assert "same" not in [line.split()[0] for line in text.splitlines() if line.split()]
+
+
+def test_a_sign_of_a_sampled_difference_is_rarely_wrong() -> None:
+    """Of 300 pairs of equal profiles with 12 functions, at most 7 in 100 show any difference."""
+    lots, wrong, missed, tries = np.random.default_rng(11), 0, 0, 300
+    true = {f"f{k}": (30 + 20 * k, 256) for k in range(12)}
+    for _ in range(tries):
+        before = [stack(name, sampled(lots, *pair), Sum()) for name, pair in true.items()]
+        after = [stack(name, sampled(lots, *pair), Sum()) for name, pair in true.items()]
+        after[0] = stack("f0", sampled(lots, 2000, 256), Sum())
+        found = difference(((), before), ((), after))
+        for row in found.functions:
+            if row.frame.function == "f0":
+                missed += not row.changes[0].low <= 1970 * 256 <= row.changes[0].high
+                assert row.changes[0].low > 0
+        wrong += any(row.is_shown for row in found.functions if row.frame.function != "f0")
+    assert wrong <= 0.07 * tries
+    assert missed <= 0.07 * tries
+
+
+@pytest.mark.parametrize("pairs", [1, pytest.param(40, marks=pytest.mark.long)])
+def test_intervals_of_a_program_with_a_formula_hold_together(
+    pairs: int, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    program = compiled("known_stacks.c", "-O2", "-pthread", "-fno-builtin")
+    probed, names, missed = Probed(tmp_path), Names(), 0
+
+    def profiled(rounds: int, seed: int) -> Profiled:
+        probed(
+            program,
+            rounds,
+            CAIRN_PROBE_STACKS="sampled",
+            CAIRN_PROBE_STACKS_EVERY="8192",
+            CAIRN_PROBE_STACKS_SEED=str(seed),
+        )
+        files = probed.profile.stacks
+        return files, stacks(files, names.function_at)
+
+    for pair in range(pairs):
+        found = difference(profiled(500, 2 * pair + 1), profiled(1500, 2 * pair + 2))
+        by_name = {row.frame.function: row for row in found.functions}
+        wrong = 0
+        for number in range(known_stacks.FUNCTIONS):
+            row = by_name.get(f"known_{number}")
+            old, new = (known_stacks.truth(number, rounds) for rounds in (500, 1500))
+            for (part, unit), one in zip(PARTS, row.changes if row else (), strict=False):
+                true = new[f"{part}.{unit}"] - old[f"{part}.{unit}"]
+                wrong += not one.low <= true <= one.high
+        missed += wrong > 0
+    assert missed <= 0.07 * pairs
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_report_fits_and_has_its_numbers_in_json_and_csv(width: int) -> None:
+    lots = np.random.default_rng(3)
+    before = [stack(f"function_{k}", sampled(lots, 400, 512), Sum()) for k in range(14)]
+    after = [stack(f"function_{k}", sampled(lots, 4000, 512), Sum()) for k in range(14)]
+    found = difference(((), before), ((), after))
+    text = table.render(found, "before", "after", View("text", False, False, width))
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "more than before" in " ".join(text.split())
+    assert "4 more functions differ" in text
+    assert fit(table.change_table(found), width).parts
+    document = json.loads(table.document(found, "before", "after", "0"))
+    assert len(document["functions"]) == 14
+    assert document["whole"]["allocated_bytes"]["is_shown"]
+    lines = list(csv.DictReader(StringIO(table.rows(found))))
+    assert len(lines) == 15 * len(PARTS)
+    assert {line["function"] for line in lines} >= {"(all)", "function_3"}
