@@ -172,7 +172,8 @@ class Session:
         if self.killed:
             return f"did not end within {END_S:g} s after SIGTERM, and was killed"
         if self.died:
-            when = "before it was ready" if self._load_began is None else "while the load ran"
+            ran = "while the load ran" if self._load else "before its time was over"
+            when = "before it was ready" if self._load_began is None else ran
             if self.loaded is not None and self._idle_s is not None:
                 when = "while it was idle"
             if exit_code == 0 and left_behind:

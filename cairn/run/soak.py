@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -146,7 +147,9 @@ def ask(folder: Path) -> Asked:
     answered = []
     for _ in range(_ASKED):
         for pid, _ in waiting.values():
-            _send(pid)
+            # Meanwhile the process may have become another program.
+            if _has_probe(pid):
+                _send(pid)
         until = time.monotonic() + _ANSWER_S
         while waiting and time.monotonic() < until:
             time.sleep(_LOOK_S)
@@ -175,11 +178,18 @@ def _trims(profile: ProcessProfile) -> int:
 
 
 def _has_probe(pid: int) -> bool:
-    """Whether the process still has the probe, so that it survives the probe's signal."""
+    """Whether the process still has the probe, so that it survives the probe's signal.
+
+    A program that exec() has just started has no handler of signals yet.
+    """
     try:
-        return _LIBRARY in Path(f"/proc/{pid}/maps").read_text()
+        status = Path(f"/proc/{pid}/status").read_bytes()
+        maps = Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return False
+    caught = re.search(rb"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    handled = caught is not None and int(caught[1], 16) >> (signal.SIGSYS - 1) & 1 == 1
+    return handled and _LIBRARY.encode() in maps
 
 
 def _running(folder: Path) -> Iterator[tuple[Path, ProcessProfile]]:

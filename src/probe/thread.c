@@ -28,6 +28,8 @@ static volatile uint32_t *fork_mark;
 static struct profile_thread unread_counts;
 
 static void on_thread_end(void *argument);
+static void before_fork(void);
+static void after_fork(void);
 static void on_fork(void);
 
 /* --- between operations ----------------------------------------------------------------------- */
@@ -74,7 +76,7 @@ static void prepare(void)
         return;
     done = true;
     has_key = pthread_key_create(&key, on_thread_end) == 0;
-    pthread_atfork(NULL, NULL, on_fork);
+    pthread_atfork(before_fork, after_fork, on_fork);
     void *page = direct_map(4096);
     if (page != NULL &&
         !direct_failed(direct_call3(SYS_madvise, (long)page, 4096, 18 /* MADV_WIPEONFORK */))) {
@@ -306,6 +308,18 @@ static void begin_anew(struct thread_state *me)
         *fork_mark = 1;
 }
 
+/* pthread_atfork() calls these in the parent. Between them, fork() holds all locks of the
+ * allocator, although the thread is in no operation. */
+static void before_fork(void)
+{
+    thread_state.forking = true;
+}
+
+static void after_fork(void)
+{
+    thread_state.forking = false;
+}
+
 /* pthread_atfork() calls this in the child. If a signal handler interrupted an operation and
  * forked, the operation goes on in the child and is counted when it ends. So the thread begins
  * immediately, in the child's own file. */
@@ -313,6 +327,7 @@ static void on_fork(void)
 {
     struct thread_state *me = &thread_state;
     bool goes_on = me->guard == THREAD_INSIDE || (me->special & THREAD_UNSEEN) != 0;
+    me->forking = false;
     begin_anew(me);
     if (goes_on)
         (void)begin(me, false);

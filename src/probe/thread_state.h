@@ -66,6 +66,7 @@ struct thread_state {
     bool armed;       /* the kernel dispatches this thread's calls */
     bool calling;     /* the handler is making a system call for the allocator */
     bool asking;      /* in malloc_usable_size(), which the probe called */
+    bool forking;     /* in fork(), which holds the allocator's locks */
     uint8_t rounds;   /* rounds of destructors that have run */
     uint8_t function; /* enum profile_function of the operation */
 

@@ -73,7 +73,7 @@ static bool add_moment(void)
 static void on_request(void)
 {
     struct thread_state *me = &thread_state;
-    if (me->guard != THREAD_OUTSIDE || session.head == NULL || direct_forbidden ||
+    if (me->guard != THREAD_OUTSIDE || me->forking || session.head == NULL || direct_forbidden ||
         own_stack_program_has_some())
         return;
     int error = errno;

@@ -11,9 +11,9 @@
  *     MallocExtension_ReleaseFreeMemory()    gperftools
  *     malloc_trim(0)                         glibc, libcairn
  *
- * Nothing happens if the thread is inside the allocator, if there is no such function, or if the
- * program has signal stacks of its own. Cairn sees from the count whether the call was made, and
- * asks again.
+ * Nothing happens if the thread is inside the allocator or in fork(), if there is no such function,
+ * or if the program has signal stacks of its own. Cairn sees from the count whether the call was
+ * made, and asks again.
  */
 #ifndef CAIRN_PROBE_TRIM_H
 #define CAIRN_PROBE_TRIM_H

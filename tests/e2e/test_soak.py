@@ -98,6 +98,21 @@ def test_a_program_that_crashes_has_failed(cairn, program: Path) -> None:
     assert "SIGSEGV" in result.err
 
 
+@pytest.mark.long
+def test_a_program_that_forks_all_the_time_is_asked_outside_of_fork(
+    cairn, compiled: Callable[..., Path]
+) -> None:
+    """fork() holds the allocator's locks, so a trim inside of it waited for itself: 3 of 6 runs."""
+    result = cairn(
+        "soak", "-a", "system", "-r", 4, "--for", "5s", "--json", "--",
+        compiled("forks_all_the_time.c", "-pthread"),
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    for sample in result.json["samples"]:
+        assert sample["failure"] is None
+        assert sample["memory"]["series"]["trim"] is not None
+
+
 EXPECTED = {
     "leak-1k": "leak",
     "leak-32k": "leak",
