@@ -41,10 +41,10 @@ void account_time(struct thread_state *me, enum profile_group group)
     me->began_ticks = me->alone ? ticks_before() : ticks_now();
 }
 
-void account_take_watched(struct thread_state *me, const void *block)
+static void take_watched(void *given)
 {
-    me->guard = THREAD_INSIDE;
-    me->given = block;
+    struct thread_state *me = given;
+    const void *block = me->given;
     if (UNLIKELY(call_stacks_way != CALL_STACKS_OFF))
         call_stacks_remove(me, block);
     if (UNLIKELY(layout_way != LAYOUT_OFF)) {
@@ -54,6 +54,16 @@ void account_take_watched(struct thread_state *me, const void *block)
     }
     if (watched_take(block, &me->watched))
         me->special |= THREAD_WATCHED;
+}
+
+void account_take_watched(struct thread_state *me, const void *block)
+{
+    me->guard = THREAD_INSIDE;
+    me->given = block;
+    if (UNLIKELY(call_stacks_way != CALL_STACKS_OFF))
+        own_stack_call(take_watched, me);
+    else
+        take_watched(me);
 }
 
 static void count_owner(struct thread_state *me, const void *block)

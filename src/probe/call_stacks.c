@@ -558,12 +558,10 @@ void call_stacks_remove(struct thread_state *me, const void *block)
     futex_lock_drop(&lock);
 }
 
-void call_stacks_restore(struct thread_state *me, const void *block)
+static void restore_of_thread(void *given)
 {
+    struct thread_state *me = given;
     const struct call_stacks_lost *lost = &me->stack_lost;
-    if (lost->start == 0 || lost->start != (uintptr_t)block)
-        return;
-    futex_lock_take(&lock);
     struct block again = {
         .start = lost->start,
         .ticks = lost->ticks,
@@ -573,9 +571,19 @@ void call_stacks_restore(struct thread_state *me, const void *block)
         .allocations = lost->allocations,
         .site = lost->site,
     };
-    note_end(&again, me, allocations_of(me), -1);
-    begin_life(again);
+    futex_lock_take(&lock);
+    if (call_stacks_way != CALL_STACKS_OFF) {
+        note_end(&again, me, allocations_of(me), -1);
+        begin_life(again);
+    }
     futex_lock_drop(&lock);
+}
+
+void call_stacks_restore(struct thread_state *me, const void *block)
+{
+    if (me->stack_lost.start == 0 || me->stack_lost.start != (uintptr_t)block)
+        return;
+    own_stack_call(restore_of_thread, me);
     me->stack_lost.start = 0;
 }
 
@@ -786,6 +794,7 @@ void call_stacks_forked(void)
 {
     call_stacks_way = CALL_STACKS_OFF;
     head = NULL;
+    thread_state.stack_lost.start = 0; /* its site is one of the parent's file */
     (void)futex_lock_reset(&lock);
     objects_forked();
 }

@@ -46,7 +46,8 @@ void call_stacks_choose(struct thread_state *me);
 /* Adds the block that the chosen allocation got, with the stack of the caller. */
 void call_stacks_add(struct thread_state *me, const void *block, size_t bytes);
 
-/* Ends the life of a block that the thread is about to give back, if it was sampled.
+/* Ends the life of a block that the thread is about to give back, if it was sampled. Signals
+ * are blocked: a handler that left the operation by longjmp() would leave the lock taken.
  * call_stacks_restore() takes this back, because realloc failed. */
 void call_stacks_remove(struct thread_state *me, const void *block);
 void call_stacks_restore(struct thread_state *me, const void *block);
