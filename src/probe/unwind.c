@@ -231,12 +231,19 @@ static bool expression(struct cursor *cursor, int64_t *offset, bool *is_word)
 {
     enum { OF_RBP = 0x70 + RBP, DEREFERENCE = 0x06 };
     uint64_t bytes = get_unsigned(cursor);
+    *offset = 0;
+    *is_word = false;
+    /* Else the end might lie before the beginning, and the instructions would never end. */
+    if (cursor->bad || bytes > cursor->end - cursor->at) {
+        cursor->bad = true;
+        return false;
+    }
     uintptr_t end = cursor->at + bytes;
     bool known = get_byte(cursor) == OF_RBP;
-    *offset = known ? get_signed(cursor) : 0;
+    if (known)
+        *offset = get_signed(cursor);
     *is_word = cursor->at + 1 == end && get_byte(cursor) == DEREFERENCE;
     known &= cursor->at == end;
-    cursor->bad |= end > cursor->end;
     cursor->at = end;
     return known;
 }
@@ -387,6 +394,8 @@ static bool read_cie(struct cursor *cursor, struct program *program, uint8_t *en
     if (letters[0] != 'z' && letters[0] != '\0')
         return false;
     uint64_t data = *has_data ? get_unsigned(cursor) : 0;
+    if (cursor->bad || data > cursor->end - cursor->at)
+        return false;
     uintptr_t after = cursor->at + data;
     for (const char *letter = letters + 1; *has_data && *letter != '\0'; letter++) {
         if (*letter == 'R')
@@ -400,7 +409,7 @@ static bool read_cie(struct cursor *cursor, struct program *program, uint8_t *en
         else
             return false;
     }
-    if (cursor->bad || after > cursor->end)
+    if (cursor->bad)
         return false;
     cursor->at = after;
     program->first = (struct row){.return_offset = -8};
