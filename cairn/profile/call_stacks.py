@@ -37,6 +37,9 @@ PROBLEMS = {
 _HEAD_BYTES, _CHUNK_BYTES, _CHUNKS = 4096, 32 << 10, 512
 _NODES, _SITES, _OBJECTS = range(3)
 
+_LARGEST = 2.0**200
+"""No sum of a file is larger. Squares of greater ones would be no numbers."""
+
 Records = NDArray[np.void]
 
 
@@ -202,7 +205,7 @@ def _read(path: Path, programs: Mapping[tuple[int, int], str]) -> StacksFile | N
         sparse=_sparse(head) if head["pinned_known"] else None,
         nodes=nodes,
         sites=sites,
-        paths=tuple(os.fsdecode(bytes(one["path"])) for one in objects),
+        paths=tuple(os.fsdecode(bytes(one["path"]).partition(b"\0")[0]) for one in objects),
         build_ids=tuple(bytes(one["id"][: int(one["id_bytes"])]).hex() for one in objects),
     )
 
@@ -250,12 +253,22 @@ def _check(path: Path, nodes: Records, sites: Records, objects: Records) -> None
         or (objects["id_bytes"] > 32).any()
     ):
         raise _damaged(path, "its tables are damaged")
+    if _deepest(nodes["parent"].tolist()) > FRAMES_MOST + 1:
+        raise _damaged(path, "its tables are damaged")
+    sums = [sites["freed"], sites["freed_elsewhere"], sites["lives"].astype(np.float64)]
     for name in ("allocated", "live", "peak", "temporary"):
-        for part in sites[name].dtype.names or ():
-            if not np.isfinite(sites[name][part]).all():
-                raise _damaged(path, "its sums are damaged")
+        sums += [sites[name][part] for part in sites[name].dtype.names or ()]
+    for one in sums:
+        if not (np.abs(one) < _LARGEST).all():
+            raise _damaged(path, "its sums are damaged")
     for part in sites["pinned"].dtype.names or ():
         if not (np.abs(sites["pinned"][part]) <= 2.0**63).all():
             raise _damaged(path, "its sums are damaged")
-    if not (np.isfinite(sites["freed"]).all() and np.isfinite(sites["lives"]).all()):
-        raise _damaged(path, "its sums are damaged")
+
+
+def _deepest(parents: list[int]) -> int:
+    """Returns the most frames of a stack. Each node comes after its parent."""
+    depths = [0] * len(parents)
+    for node in range(1, len(parents)):
+        depths[node] = depths[parents[node]] + 1
+    return max(depths)

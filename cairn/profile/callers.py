@@ -167,6 +167,10 @@ def interval(
     return max(0.0, min(low, value)), max(value, high)
 
 
+_ROUNDING = 1e-9
+"""A smaller sum is an error of rounding, which may be below 0."""
+
+
 def _quantile(mean: float, variance: float, z: float) -> float:
     """The quantile at `z` standard deviations of a gamma distribution."""
     shape = mean * mean / variance
@@ -273,7 +277,7 @@ def _held(record: Records) -> Held:
 
 def _sum(record: Records, heaviest: float) -> Sum:
     blocks, size, blocks_variance, bytes_variance = (
-        max(0.0, float(record[name]))
+        value if (value := float(record[name])) > _ROUNDING else 0.0
         for name in ("blocks", "bytes", "blocks_variance", "bytes_variance")
     )
     return Sum(blocks, size, blocks_variance, bytes_variance, heaviest)

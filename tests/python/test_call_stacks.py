@@ -13,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from support import known_stacks
 from support.probing import Probed
 
 from cairn.errors import CairnError
-from cairn.profile.call_stacks import stacks_of
+from cairn.profile.call_stacks import head_type, stacks_of, table_types
 from cairn.profile.callers import (
     Frame,
     Stack,
@@ -215,6 +216,16 @@ def test_the_stack_of_a_signal_handler_leads_to_the_interrupted_function(
     assert any("raise" in stack and stack[-1] == "storm_allocates" for stack in names)
 
 
+def test_a_handler_that_jumps_out_of_an_operation_leaves_no_lock(
+    probed: Probed, compiled: Compiled
+) -> None:
+    """Once, the jump left the lock of the recorded blocks taken, and the program waited forever."""
+    allocator = compiled("ring_malloc.c", "-shared")
+    program = compiled("jumps_from_handler.c", *FLAGS)
+    probed(program, allocator=allocator, CAIRN_PROBE_STACKS="exact", CAIRN_PROBE_GAP="1000000")
+    assert sums_of(probed)["main"].samples > 1000
+
+
 def test_a_deep_stack_keeps_its_innermost_frames(probed: Probed, compiled: Compiled) -> None:
     program = compiled("stacks_storm.c", *FLAGS, "-D_GNU_SOURCE", "-ldl")
     probed(program, "deep", 1000, CAIRN_PROBE_STACKS="exact")
@@ -268,6 +279,45 @@ def test_a_damaged_file_is_an_error_of_one_sentence(probed: Probed, compiled: Co
     path.write_bytes(content)
     (again,) = stacks_of(probed.out, known)
     assert again.samples == file.samples
+
+
+def test_strange_but_whole_numbers_of_a_file_are_refused_or_shown(
+    probed: Probed, compiled: Compiled
+) -> None:
+    """A forged file may have a stack without end, a path with a zero byte, or any numbers."""
+    probed(compiled("known_stacks.c", *FLAGS), 4, CAIRN_PROBE_STACKS="sampled")
+    process = probed.profile.processes[0]
+    known = {(process.pid, process.begin_ns): process.program}
+    (path,) = probed.out.glob("*.stacks")
+    content = path.read_bytes()
+    head = np.frombuffer(content, head_type("<"), 1)[0]
+    nodes, sites, objects = table_types("<")
+
+    def forged(table: int, kind: np.dtype[np.void], field: str, value: object) -> None:
+        broken = bytearray(content)
+        place = list(head["chunk_table"][: head["chunk_count"]]).index(table)
+        many = (32 << 10) // kind.itemsize
+        np.frombuffer(broken, kind, many, 4096 + place * (32 << 10))[field] = value
+        if table == 0:
+            np.frombuffer(broken, head_type("<"), 1)["node_count"] = many
+        path.write_bytes(broken)
+
+    forged(0, nodes, "parent", np.arange((32 << 10) // nodes.itemsize) - 1)
+    with pytest.raises(CairnError, match="tables are damaged"):
+        stacks_of(probed.out, known)
+    forged(2, objects, "path", b"/bin/\0ls")
+    assert stacks(stacks_of(probed.out, known), NAMES.function_at)
+    for number in (1e-200, 1e300, -1e300, float("nan")):
+        for field in ("freed_elsewhere", "allocated"):
+            forged(1, sites, field, number if field != "allocated" else (number,) * 4)
+            try:
+                shown = stacks(stacks_of(probed.out, known), NAMES.function_at)
+            except CairnError as error:
+                assert "sums are damaged" in str(error)
+            else:
+                assert number == 1e-200
+                json.dumps(stack_forms.stacks_document((), shown), allow_nan=False)
+                assert [one.sums.allocated.bytes_interval for one in shown]
 
 
 # --- sums and names -------------------------------------------------------------------------------
