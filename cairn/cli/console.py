@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -173,10 +174,10 @@ def width_of(stream: Any) -> int:
 
 def check_out(out: Path | None, force: bool) -> None:
     """Raises UsageError or CairnError if the file cannot be written. Call it before measuring."""
-    if out is None:
+    if out is None or is_stream(out):
         return
     if out.is_dir():
-        raise UsageError(f"{out} is a folder; -o names a file")
+        raise UsageError(f"{out} is a folder; an output is a file")
     if os.path.lexists(out) and not force:
         raise CairnError(f"{out} exists; --force replaces it")
     if not out.parent.is_dir():
@@ -185,10 +186,37 @@ def check_out(out: Path | None, force: bool) -> None:
         raise CairnError(f"cannot write {out}: no permission to write in {out.parent}")
 
 
+def refuse_one_file(*outs: Path | None) -> None:
+    """Raises UsageError if two outputs have one file. None is standard output."""
+    seen = set()
+    for one in outs:
+        if one is None or is_stream(one):
+            continue
+        if (file := os.path.realpath(one)) in seen:
+            raise UsageError(f"two outputs would be written to {one}; give each a file")
+        seen.add(file)
+
+
+def is_stream(out: Path) -> bool:
+    """Returns whether this is a device, a pipe or a descriptor, such as /dev/stdout.
+
+    A file must not take its place.
+    """
+    try:
+        mode = out.stat().st_mode
+    except OSError:
+        return False
+    if stat.S_ISDIR(mode) or stat.S_ISSOCK(mode):
+        return False
+    descriptors = ("/dev/fd/", "/dev/std", "/proc/")
+    return not stat.S_ISREG(mode) or str(out.absolute()).startswith(descriptors)
+
+
 def emit(content: str | bytes, out: Path | None, force: bool) -> None:
     """Writes a result to standard output, or to a file, completely or not at all.
 
-    If `out` is a link, the link itself is replaced.
+    If `out` is a link, the link itself is replaced. Into a device, a pipe or a descriptor the
+    content is written.
 
     Raises UsageError or CairnError if the file cannot be written.
     """
@@ -197,11 +225,20 @@ def emit(content: str | bytes, out: Path | None, force: bool) -> None:
         click.echo(content, nl=False, color=True)
         return
     check_out(out, force)
+    encoded = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    if is_stream(out):
+        try:
+            descriptor = os.open(out, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(encoded)
+        except OSError as error:
+            raise cannot("write", out, error) from error
+        return
     draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(encoded)
         draft.replace(out)
     except OSError as error:
         with contextlib.suppress(OSError):

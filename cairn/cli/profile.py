@@ -268,7 +268,7 @@ def profile(
     if counters:
         told["COUNTERS"] = ",".join(counters)
     if overhead:
-        if as_json or as_csv or out or keep or runs or not span.whole:
+        if as_json or as_csv or out or keep or runs or forms.wanted or not span.whole:
             raise UsageError(
                 "--overhead compares whole runs; leave out the other options, and use 'cairn "
                 "report last' for JSON and CSV"
@@ -346,7 +346,7 @@ class _Outs:
             )
         for out in (_path(as_json), _path(as_csv), page):
             check_out(out, force)
-        forms.check((as_json, as_csv), force)
+        forms.check((as_json, as_csv, None if page is None else str(page)), force)
 
     @property
     def to_stdout(self) -> bool:

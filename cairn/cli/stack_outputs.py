@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli.console import check_out, emit
+from cairn.cli.console import check_out, emit, refuse_one_file
 from cairn.errors import CairnError, UsageError
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ class StackOutputs:
         named = [one for one in (*others, *self.files) if one]
         if named.count("-") > 1:
             raise UsageError("only one output can be standard output; give the others a file")
-        twice = next((one for one in named if named.count(one) > 1), None)
-        if twice is not None:
-            raise UsageError(f"two outputs would be written to {twice}; give each a file")
+        refuse_one_file(*(_path(one) for one in named))
         for file in self.files:
             check_out(_path(file), force)
 

@@ -1,0 +1,62 @@
+"""Tests of where results are written: files, pipes, devices and descriptors."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn.cli.console import check_out, emit, refuse_one_file
+from cairn.errors import CairnError, UsageError
+from cairn.run import soak
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """As root, '--junit /dev/stdout' once put a file in the place of the link /dev/stdout."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    check_out(pipe, False)
+    emit("answer\n", pipe, True)
+    assert os.read(reader, 100) == b"answer\n"
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert [one.name for one in tmp_path.iterdir()] == ["pipe"]
+    os.close(reader)
+
+
+def test_a_descriptor_is_appended_to(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    with file.open("w") as log:
+        log.write("before\n")
+        log.flush()
+        emit("after\n", Path(f"/dev/fd/{log.fileno()}"), False)
+    assert file.read_text() == "before\nafter\n"
+
+
+def test_a_full_device_is_an_error_of_one_sentence() -> None:
+    with pytest.raises(CairnError, match="cannot write /dev/full: No space left on device"):
+        emit("answer\n", Path("/dev/full"), False)
+    assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
+
+
+def test_two_outputs_do_not_share_a_file(tmp_path: Path) -> None:
+    refuse_one_file(tmp_path / "a", tmp_path / "b", None, Path("/dev/null"), Path("/dev/null"))
+    (tmp_path / "link").symlink_to("a")
+    for other in ("a", "link", "../" + tmp_path.name + "/a"):
+        with pytest.raises(UsageError, match="two outputs would be written to"):
+            refuse_one_file(tmp_path / "a", tmp_path / other)
+
+
+def test_a_program_without_the_probes_handler_is_not_asked_for_memory() -> None:
+    """Its signal would kill a program that exec() has just started."""
+    program = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one:
+        assert one.stdout is not None and one.stdout.readline() == b"up\n"
+        assert not soak._has_probe(one.pid)
+        one.communicate()
+        assert one.returncode == 0
+    assert not soak._has_probe(one.pid)
