@@ -16,7 +16,15 @@ import rich_click as click
 from cairn import units
 from cairn.allocators.contenders import split_contenders
 from cairn.cli import check_plan, options
-from cairn.cli.console import Output, emit, output_of, say, stderr
+from cairn.cli.console import (
+    Output,
+    check_out,
+    emit,
+    output_of,
+    refuse_one_file,
+    say,
+    stderr,
+)
 from cairn.cli.measurement import announce, carry_out, measured
 from cairn.cli.program_options import program_options
 from cairn.cli.root_command import cli
@@ -173,9 +181,9 @@ def check(
     output = output_of(form, False, color, out, force)
     if output.view.form == "csv" or output.packs:
         raise UsageError("a check is text, Markdown or JSON; 'cairn report' writes the other forms")
-    for file in (junit, summary):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise CairnError(f"cannot write {file}: there is no folder {file.parent}")
+    for file in (junit, summary, make_base):
+        check_out(file, True)
+    refuse_one_file(out, junit, summary)
     where = results or store.root()
     specs = tuple(part for spec in specs for part in split_contenders(spec))
     context = click.get_current_context()
@@ -183,9 +191,14 @@ def check(
     follows = context.meta["program follows"]
     kept = not follows and not programs and len(command) == 1
     if make_base is not None:
-        for option, is_given in (("--against", against), ("-p", programs), ("RUN", kept)):
+        for option, is_given in (
+            ("--against", against), ("-p", programs), ("RUN", kept), ("--junit", junit),
+            ("--summary", summary), ("-o", out), ("--json", form == "json"), ("--md", form == "md"),
+        ):  # fmt: skip
             if is_given:
-                raise UsageError(f"--make-base measures one build; leave out {option}")
+                raise UsageError(
+                    f"--make-base measures one build and has no report; leave out {option}"
+                )
         _make(console, make_base, Gate(check_plan.distinct(bounds)), command, specs, where, given)
         return 0
     base = check_base.read(against) if against is not None else None
@@ -199,6 +212,7 @@ def check(
         stored = store.find(where, command[0])
         if base is not None:
             check_plan.refuse_stored(base, wanted, trust_base, kept=True)
+            check_plan.refuse_settings(base, stored.run())
             check_plan.refuse_tools(base, wanted, stored.run())
     else:
         run, folder, base = _new(
@@ -211,8 +225,11 @@ def check(
             problem = error
         stored = folder
     report = check_plan.report_of(stored, wanted, base, problem)
-    output.write(_rendered(report, output))
-    _write_ci_files(report, junit, summary, began)
+    try:
+        output.write(_rendered(report, output))
+    finally:
+        # The reader of standard output may be gone, as with 'cairn check … | head'.
+        _write_ci_files(report, junit, summary, began)
     say(console, "results", str(stored.path))
     if problem is not None:
         raise problem
@@ -227,8 +244,7 @@ def _make(
     where: Path, given: dict[str, Any],
 ) -> None:  # fmt: skip
     """Makes or replaces a base. Raises CairnError if the file exists and is not a base."""
-    if file.exists() and not check_base.is_base(file.read_bytes()):
-        raise CairnError(f"{file} exists and is not a base of a check; give another name")
+    check_base.refuse_other_file(file)
     run, folder = check_plan.one_build(
         console, wanted, command, specs, where, given, check_plan.BASE_ROUNDS
     )
@@ -263,7 +279,12 @@ def _new(
     check_plan.refuse_stored(base, wanted, trust)
     rounds = max(sum(one.counts for one in base.samples), 1) if wanted.timed else 0
     run, folder = check_plan.one_build(console, wanted, command, specs, where, given, rounds)
-    check_plan.refuse_tools(base, wanted, run)
+    try:
+        check_plan.refuse_settings(base, run)
+        check_plan.refuse_tools(base, wanted, run)
+    except UsageError:
+        store.remove(folder.path)
+        raise
     return run, folder, base
 
 

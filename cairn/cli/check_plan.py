@@ -230,6 +230,15 @@ def refuse_stored(base: Base, wanted: Gate, trust: bool, *, kept: bool = False) 
         raise UsageError(f"--trust-base cannot compare {names}: {other}.{where}")
 
 
+def refuse_settings(base: Base, run: Run) -> None:
+    """Raises UsageError if the stored numbers are those of another command or of other options."""
+    if len(run.settings.workloads) != 1:
+        return
+    other = check_base.other_settings(base, run)
+    if other is not None:
+        raise UsageError(f"the stored numbers cannot be compared: {other}")
+
+
 def refuse_tools(base: Base, wanted: Gate, run: Run) -> None:
     """Raises UsageError if the base's counts of instructions were made with other tools."""
     if all(one.measure != INSTRUCTIONS for one in wanted.bounds):
@@ -269,6 +278,12 @@ def report_of(
 
     found = measured(stored)
     run = replace(found.run, gate=wanted)
+    for made, why in (
+        (run.settings.soak_s is not None, "'cairn soak' runs a program for a fixed time"),
+        (run.settings.instructions, "its programs ran under valgrind, so that times mean nothing"),
+    ):
+        if made:
+            raise UsageError(f"{found.name} cannot be checked: {why}")
     contenders = run.competing
     fits = len(contenders) == 2 if base is None else len(contenders) <= 2
     if not fits or len(run.settings.workloads) != 1:

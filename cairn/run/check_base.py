@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from pathlib import Path
 import msgspec
 
 from cairn.binary import elf
+from cairn.compare.gate import MEASURES
 from cairn.errors import CairnError, UsageError
 from cairn.gate import InstructionCount
-from cairn.model import SCHEMA, Run, Sample
+from cairn.model import NO_INPUT, SCHEMA, Run, Sample, Settings
 from cairn.run import builds
-from cairn.run.stored_run import LARGEST_FILE, cannot, encoded
+from cairn.run.stored_run import LARGEST_FILE, cannot, checked, decoded, encoded
 
 KIND = "base of cairn check"
 _COMPILER_BYTES = 4096
@@ -65,30 +67,50 @@ def write(base: Base) -> bytes:
     return encoded(base, indent=1) + b"\n"
 
 
+def refuse_other_file(path: Path) -> None:
+    """Raises CairnError if something else than a base has this path."""
+    if not os.path.lexists(path):
+        return
+    try:
+        with os.fdopen(elf.open_regular(str(path)), "rb") as file:
+            known = is_base(file.read(LARGEST_FILE + 1))
+    except OSError:
+        known = False
+    if not known:
+        raise CairnError(f"{path} exists and is not a base of a check; give another name")
+
+
 def read(path: Path) -> Base:
     """Returns the base in a file. Raises UsageError if there is none, and CairnError for damage."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise UsageError(f"{path} is not a base of a check: it is too large")
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         raise UsageError(
             f"there is no base {path}; make one with: cairn check --make-base {path} -- PROG"
         ) from None
     except OSError as error:
         raise cannot("read", path, error) from error
+    if len(content) > LARGEST_FILE:
+        raise UsageError(f"{path} is not a base of a check: it is too large")
     if not is_base(content):
         raise UsageError(
             f"{path} is not a base of a check; make one with: cairn check --make-base FILE -- PROG"
         )
     try:
-        base = msgspec.convert(json.loads(content), type=Base)
-    except (ValueError, msgspec.ValidationError, RecursionError) as error:
+        found = decoded(content)
+        version = found.get("schema") if isinstance(found, dict) else None
+        if version != SCHEMA:
+            raise CairnError(f"{path} has format version {version}; this cairn reads {SCHEMA}")
+        base = msgspec.convert(found, type=Base)
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
         raise CairnError(f"{path} is damaged: {error}") from error
-    if base.schema != SCHEMA:
-        raise CairnError(f"{path} has format version {base.schema}; this cairn reads {SCHEMA}")
     if len(base.run.competing) != 1 or len(base.run.settings.workloads) != 1:
         raise CairnError(f"{path} is damaged: a base has one program and one contender")
+    checked(base.run, base.samples, base.instructions, path)
+    own = base.run.gate.bounds if base.run.gate is not None else ()
+    if any(one.measure not in MEASURES for one in own):
+        raise CairnError(f"{path} is damaged: a bound limits nothing that is measured")
     return base
 
 
@@ -185,6 +207,42 @@ def other_machine(base: Base) -> str | None:
     if base.machine is None or own is None:
         return "a machine without /etc/machine-id cannot be recognised"
     return None if base.machine == own else "the base was made on another machine"
+
+
+def other_settings(base: Base, run: Run) -> str | None:
+    """Returns why the runs of a base and of `run` are not alike, as a clause; None if they are."""
+    arguments = words(base.run)[1:]
+    for contender in run.competing:
+        own = run.settings.workloads[0].command
+        own = (*contender.program, *own[1:]) if contender.program else own
+        if own[1:] != arguments:
+            return f"the base ran '{shlex.join(words(base.run))}', and not '{shlex.join(own)}'"
+    before, now = (_conditions(of) for of in (base.run.settings, run.settings))
+    for option, value in before.items():
+        if value != now[option]:
+            known = f"with {option} {value}" if value else f"without {option}"
+            return f"the base was made {known}"
+    return None
+
+
+def _conditions(settings: Settings) -> dict[str, str]:
+    """Returns the options of a run that change what is measured, by their names."""
+    stdin, folder = settings.stdin, settings.folder
+    if stdin == NO_INPUT:
+        stdin = ""
+    elif os.path.isabs(stdin) and os.path.commonpath((stdin, folder)) == folder:
+        stdin = os.path.relpath(stdin, folder)
+    return {
+        "--input": stdin,
+        "--while": settings.workloads[0].load,
+        "--idle": "" if settings.idle_s is None else f"{settings.idle_s:g}s",
+        "--setup": settings.setup or "",
+        "--prepare": settings.prepare or "",
+        "--conclude": settings.conclude or "",
+        "--cpus": settings.cpus or "",
+        "--shell": "yes" * settings.shell,
+        "--wait-descendants": "yes" * settings.wait_descendants,
+    }
 
 
 def other_tools(base: Base, run: Run) -> str | None:

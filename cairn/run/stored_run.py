@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,7 +51,7 @@ def encoded(record: object, *, indent: int = 0) -> bytes:
     return msgspec.json.format(content, indent=indent) if indent else content
 
 
-def _decoded(content: bytes) -> object:
+def decoded(content: bytes) -> object:
     """Returns the document that `encoded` wrote. Raises ValueError or DecodeError."""
     try:
         return msgspec.json.decode(content)
@@ -125,8 +125,7 @@ class StoredRun(ABC):
             return ()
         path = self.path / INSTRUCTIONS
         counts = _decode(tuple[InstructionCount, ...], content, path)
-        if any(number <= 0 for one in counts for number in one.counts):
-            raise CairnError(f"{path} is damaged: a number is out of range")
+        _check_counts(counts, path)
         return counts
 
     def stopped(self) -> tuple[str, ...]:
@@ -178,10 +177,25 @@ def _renewed(kind: type, record: object) -> object:
 
 def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) -> T:
     try:
-        return msgspec.convert(_renewed(kind, _decoded(content)), type=kind)
+        return msgspec.convert(_renewed(kind, decoded(content)), type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         place = f", line {line}" if line is not None else ""
         raise CairnError(f"{path}{place} is damaged: {error}") from error
+
+
+def checked(
+    run: Run, samples: Iterable[Sample], counts: Iterable[InstructionCount], path: Path
+) -> None:
+    """Raises CairnError if a file holds settings or numbers that no run of cairn has."""
+    _check_run(run, path)
+    for number, sample in enumerate(samples, start=1):
+        _check(sample, run, path, number)
+    _check_counts(counts, path)
+
+
+def _check_counts(counts: Iterable[InstructionCount], path: Path) -> None:
+    if any(not 0 < number < LARGEST_NUMBER for one in counts for number in one.counts):
+        raise CairnError(f"{path} is damaged: a number is out of range")
 
 
 def _check_run(run: Run, path: Path) -> None:
@@ -198,6 +212,7 @@ def _check_run(run: Run, path: Path) -> None:
         and 0 < rule.margin < 1
         and (rule.precision is None or 0 < rule.precision < 1)
         and 0 <= run.created_at < _LATEST
+        and all(0 <= bound.most < 10 for bound in (run.gate.bounds if run.gate else ()))
     )
     if not whole:
         raise CairnError(f"{path} is damaged: its settings contradict each other")
@@ -215,6 +230,7 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         sample.involuntary_switches, sample.wall_ns, sample.left_behind, sample.proof.loaded,
         sample.proof.processes, sample.largest_process_bytes or 0, sample.memory.peak_bytes or 0,
         sample.memory.peak_less_lazy_bytes or 0, sample.memory.lazy_peak_bytes or 0,
+        sample.memory.mean_bytes or 0, sample.memory.idle_bytes or 0,
     )  # fmt: skip
     if sample.trial.workload not in range(len(run.settings.workloads)) or all(
         contender.name != sample.trial.contender for contender in run.contenders
@@ -232,6 +248,9 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     if series is not None:
         lengths = {len(one) for one in (series.live, series.held, series.resident)}
         numbers += (*series.at_ms, *series.live, *series.held, *series.resident)
+        numbers += (series.processes, series.live_peak)
+        if series.trim is not None:
+            numbers += (series.trim.live_bytes, series.trim.held_bytes, series.trim.after_bytes)
         if lengths != {len(series.at_ms)} or list(series.at_ms) != sorted(series.at_ms):
             raise CairnError(f"{path}, line {line} is damaged: memory over time has gaps")
     for counts in (sample.endings or {}).values():

@@ -278,3 +278,24 @@ def test_a_run_with_one_contender_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     stored: Any = Stored()
     with pytest.raises(CairnError, match="has 1 contender and 1 program; a check needs"):
         check_plan.report_of(stored, Gate((GateBound("time", 0.1),)), None, None)
+
+
+@pytest.mark.parametrize("field", [{"soak_s": 5.0}, {"instructions": True}])
+def test_a_run_whose_times_mean_nothing_is_refused(field: dict[str, Any]) -> None:
+    """A run of soak has a fixed length, so a bound on its time was always kept."""
+
+    class Stored:
+        path = Path("x")
+
+        def run(self) -> Run:
+            run = replace(a_run(OLD, NEW), baseline="old")
+            return replace(run, settings=replace(run.settings, **field))
+
+        def samples(self) -> tuple[Sample, ...]:
+            return ()
+
+        stopped = instructions = samples
+
+    stored: Any = Stored()
+    with pytest.raises(CairnError, match="cannot be checked: "):
+        check_plan.report_of(stored, Gate((GateBound("time", 0.1),)), None, None)
