@@ -96,12 +96,12 @@ def soak(
     \b
       cairn soak --for 10min -- ./worker
       cairn soak --for 30min --while './load {port}' -- ./server {port}
-      cairn soak -a system,jemalloc --for 5min -o memory.svg -- ./worker
+      cairn soak -a system,jemalloc --for 5min -o memory.html -- ./worker
 
     Exit codes: those of 'cairn compare'.
     """
     console = stderr(color)
-    output = output_of(form, full, color, out, force, draws=True)
+    output = output_of(form, full, color, out, force, draws=True, pages=True)
     where = results or store.root()
     if resume is not None:
         refuse_beside_resume()

@@ -42,6 +42,8 @@ def of_run(measured: Measured, found: Sequence[Comparison]) -> str:
     match measured.kind:
         case "matrix":
             return of_plan([measured])
+        case "soak":
+            return _soak(measured)
         case "standings":
             ranked = places.standings(run, measured.samples)
             board = boards.standings(run, ranked, stopped=measured.stopped)
@@ -67,6 +69,25 @@ def of_run(measured: Measured, found: Sequence[Comparison]) -> str:
             answer=comparison.answer(run, found),
             facts=comparison.facts(run, found),
             topics=(*topics, *_sources(measured)),
+        )
+    )
+
+
+def _soak(measured: Measured) -> str:
+    """Returns the page of a run of 'cairn soak'."""
+    from cairn.page import soak  # it loads numpy
+
+    run, samples = measured.run, measured.samples
+    answer, topics = soak.parts(run, samples, measured.name, measured.stopped)
+    csv = download(
+        f"cairn-{run.id}-memory", soak.rows(samples), "has a line for each moment of each run."
+    )
+    return html(
+        Page(
+            title=f"Memory over time of {_title(run, len(run.competing))}",
+            origin=_origin(run, "cairn soak"),
+            answer=answer,
+            topics=(*topics, *_sources(measured, Topic("data", "Raw data", (csv,)))),
         )
     )
 
@@ -180,9 +201,10 @@ def _sources(measured: Measured, data: Topic | None = None) -> Iterator[Topic]:
     else:
         yield Topic("data", "Raw data", (csv,))
     again = repeat_command.command(run, measured.bench)
+    seed = "" if measured.kind == "soak" else ", with the same seed"
     yield Topic(
         "command",
         "The command",
-        (Sentences(("This command measures the run again, with the same seed.",)),
+        (Sentences((f"This command measures the run again{seed}.",)),
          Code(printable(again))),
     )  # fmt: skip

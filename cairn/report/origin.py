@@ -51,6 +51,8 @@ def _plan(run: Run) -> Iterator[tuple[str, str]]:
     yield "rounds", rounds
     if rule.budget_s is not None:
         yield "budget", units.duration(rule.budget_s)
+    if settings.soak_s is not None:
+        yield "length of a run", units.duration(settings.soak_s)
     yield "equivalent", f"within ±{units.percent(rule.margin, signed=False)}"
     yield "baseline", run.baseline
     yield "seed of the random order", str(run.seed)

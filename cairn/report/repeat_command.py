@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cairn.model import COPY, NO_INPUT, Run, Settings, StopRule
 from cairn.verdict import Measure
@@ -36,6 +37,13 @@ def _words(run: Run, bench: str | None) -> Iterator[str]:
         elif run.settings.why:
             yield "--why"
         yield from ("--seed", str(run.seed))
+        return
+    if run.settings.soak_s is not None:
+        yield from ("cairn", "soak", *contenders, "--for", f"{run.settings.soak_s:g}s")
+        yield from ("-r", str(run.rule.max_rounds))
+        # Its other settings are always the same, and it has no options for them.
+        yield from _settings(replace(run.settings, warmup=_SETTINGS.warmup))
+        yield from _program(run.settings)
         return
     yield from ("cairn", "compare", *contenders)
     if run.competing and run.baseline != "system":

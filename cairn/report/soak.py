@@ -12,8 +12,9 @@ import msgspec
 
 from cairn import units
 from cairn.model import SCHEMA, Run, Sample
-from cairn.report import markdown, soak_plot, terminal
+from cairn.report import markdown, soak_plot, soak_rules, terminal
 from cairn.report.formatting import NOT_MEASURED, printable
+from cairn.report.soak_rules import per, rate
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.report.view import WIDTH, View
@@ -23,8 +24,6 @@ from cairn.soak.verdict import SoakVerdict, Tried, tried, verdicts
 
 _ORDER = (Kind.LEAK, Kind.FRAGMENTATION, Kind.RETENTION, Kind.UNKNOWN, Kind.STABLE)
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-_LEAST_RATE = 1024.0
-"""A rate is written by the minute from this number of bytes on, and by the hour below."""
 
 
 def render(run: Run, samples: Sequence[Sample], view: View, *, name: str, stopped: str) -> str:
@@ -39,19 +38,19 @@ def render(run: Run, samples: Sequence[Sample], view: View, *, name: str, stoppe
         return rows(samples)
     if view.form == "svg":
         return soak_plot.svg(run, samples)
-    board = _board(run, found, samples, name, stopped)
+    made = board(run, found, samples, name, stopped)
     plots = list(_plots(run, samples, view))
     if view.form == "md":
-        return markdown.board(run, board) + "".join(
+        return markdown.board(run, made) + "".join(
             f"\n{markdown.escape(title)}\n\n```\n" + "\n".join(lines) + "\n```\n"
             for title, lines in plots
         )
     screen = terminal.Screen(view)
-    for place, sentence in enumerate(board.says):
+    for place, sentence in enumerate(made.says):
         screen.line(sentence, "" if place else "bold")
-    for sentence in board.failures:
+    for sentence in made.failures:
         screen.line(f"✘ {sentence}", "red")
-    for table in board.tables:
+    for table in made.tables:
         screen.line()
         screen.table(table)
     for title, lines in plots:
@@ -59,8 +58,12 @@ def render(run: Run, samples: Sequence[Sample], view: View, *, name: str, stoppe
         screen.line(title, indent=2)
         for line in lines:
             screen.unwrapped(line)
+    if view.full:
+        screen.line()
+        for sentence in soak_rules.sentences(found):
+            screen.line(sentence, indent=2)
     screen.line()
-    for sentence in board.footer:
+    for sentence in made.footer:
         screen.line(sentence, "dim", indent=2)
     for sentence in run.notes:
         screen.line(printable(sentence), "dim", indent=2)
@@ -72,9 +75,10 @@ def headline(run: Run, samples: Sequence[Sample]) -> str:
     return next(iter(_says(verdicts(run, samples))), "No verdict: no run is complete.")
 
 
-def _board(
+def board(
     run: Run, found: Sequence[SoakVerdict], samples: Sequence[Sample], name: str, stopped: str
 ) -> Board:
+    """Returns the sentences and the table of a run. The arguments are those of `render`."""
     says = [*_says(found), *_advice(found, run), *_next(found, run)]
     failures = [
         f"{printable(one.contender)} {printable(one.failure)}" for one in found if one.failure
@@ -130,7 +134,7 @@ def _leak(found: Sequence[SoakVerdict]) -> str:
 
 def _stable(found: Sequence[SoakVerdict]) -> str:
     most = max((one.growth() or Growth(0, 0, 0)).high for one in found)
-    bound = f" by more than {_per(most)}" if most > 0 else ""
+    bound = f" by more than {per(most)}" if most > 0 else ""
     return f"Stable under {_names(found)}: live memory does not grow{bound}."
 
 
@@ -220,34 +224,6 @@ def _size(number: float | None) -> Cell:
     return Cell(NOT_MEASURED if number is None else units.size(number))
 
 
-def rate(growth: Growth) -> str:
-    """Returns a growth with its interval, by the minute or the hour."""
-    per, word = (
-        (_MINUTE, "min")
-        if max(abs(growth.low), abs(growth.high)) * _MINUTE >= _LEAST_RATE
-        else (_HOUR, "h")
-    )
-    low, middle, high = (one * per for one in (growth.low, growth.per_s, growth.high))
-    largest = max(abs(low), abs(high))
-    power = min(3, max(0, int(math.log(max(largest, 1.0) / 1023.5 * 1024, 1024))))
-    scale, unit = 1024.0**power, ("B", "KiB", "MiB", "GiB")[power]
-    half = (high - low) / 2 / scale
-    digits = max(0, min(3, 1 - math.floor(math.log10(half)))) if half > 0 else 3 * (largest > 0)
-    digits = min(digits, max(0, 2 - math.floor(math.log10(max(largest / scale, 1e-9)))))
-    texts = [_signed(f"{one / scale:,.{digits}f}") for one in (middle, low, high)]
-    return f"{texts[0]} {unit}/{word} [{texts[1]}, {texts[2]}]"
-
-
-def _signed(text: str) -> str:
-    return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")
-
-
-def _per(per_s: float) -> str:
-    if per_s * _MINUTE >= _LEAST_RATE:
-        return f"{units.size(per_s * _MINUTE)} a minute"
-    return f"{units.size(per_s * _HOUR)} an hour"
-
-
 def _about(seconds: float) -> str:
     """A time in words with two digits: "40 s", "12 min", "3.5 h", "11 days"."""
     for limit, divisor, word in (
@@ -305,7 +281,10 @@ def _footer(
         )
     if any(_short(one, length) for each in found for one in each.runs):
         yield "The program ended by itself before the time was over."
-    yield f"Next: cairn report {name} -o memory.svg draws all runs; docs/soak.md has the rules."
+    yield (
+        f"Next: cairn report {name} -o memory.html draws the runs on a page; docs/soak.md has the "
+        "rules."
+    )
 
 
 def _short(one: JudgedRun, length: float) -> bool:

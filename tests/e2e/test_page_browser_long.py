@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from support import pages
 from support.probes import busy
+from support.soaks import a_soak
 
 from cairn.page import profile as profile_pages
 from cairn.page.results import ListedPage
@@ -34,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; apt-get install chromium"),
 ]
 WIDTHS = (360, 800, 1600)
-NAMES = ("compare", "long", "why", "suite", "plan", "profile", "hostile", "list")
+NAMES = ("compare", "long", "why", "suite", "plan", "profile", "soak", "hostile", "list")
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +73,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "plan": pages.page_of(pages.plan_run()),
         "large": pages.page_of(pages.plan_run(40, 11, 10)),
         "profile": a_profile(folder / "raw"),
+        "soak": pages.page_of(a_soak()),
         "hostile": pages.page_of(pages.hostile_run()),
         "list": list_of_pages([ListedPage("suite", "today", "Use fast.", "suite.html")]),
     }
@@ -309,7 +311,7 @@ def test_the_theme_is_that_of_the_system_until_the_reader_chooses(
         assert ground(page) == light, "paper is white"
 
 
-@pytest.mark.parametrize("name", ["compare", "why", "plan", "profile"])
+@pytest.mark.parametrize("name", ["compare", "why", "plan", "profile", "soak"])
 def test_a_page_is_printed_with_everything_that_is_folded_away(
     browser: sync_api.Browser, files: dict[str, str], name: str
 ) -> None:
@@ -324,7 +326,7 @@ def test_a_page_is_printed_with_everything_that_is_folded_away(
     assert paper.startswith(b"%PDF") and len(paper) > 20_000
 
 
-@pytest.mark.parametrize("name", ["compare", "why", "plan", "large", "profile"])
+@pytest.mark.parametrize("name", ["compare", "why", "plan", "large", "profile", "soak"])
 def test_everything_fits_on_paper(
     browser: sync_api.Browser, files: dict[str, str], name: str
 ) -> None:

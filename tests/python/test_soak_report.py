@@ -10,80 +10,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import jsonschema
-import numpy as np
 import pytest
 from rich.cells import cell_len
-from support.comparisons import EVIL, a_run, a_sample
-from support.memory_series import KIB, MIB, Simulated
+from support.comparisons import EVIL
+from support.memory_series import KIB, MIB
+from support.soaks import ALL, fragments, leaks, retains, soaked, stable
 
 from cairn.cli import cli, json_schema
 from cairn.errors import UsageError
-from cairn.memory import Memory, Series, Trim
-from cairn.model import Contender, Run, Sample
-from cairn.report import soak, soak_plot
+from cairn.memory import Memory, Series
+from cairn.model import Run, Sample
+from cairn.report import soak, soak_plot, soak_rules
 from cairn.report.view import View
 from cairn.soak.trend import Growth
-
-BASE = 20 * MIB
-
-
-def leaks(one: Simulated) -> Series:
-    return one.series(BASE + one.leak(64 * KIB))
-
-
-def stable(one: Simulated) -> Series:
-    return one.series(BASE + one.correlated(20 * KIB, 0.01), trim=Trim(BASE, BASE + MIB, BASE))
-
-
-def spare(one: Simulated, after: int) -> Series:
-    live = np.where(one.at < 0.2, 100.0 * MIB, 10.0 * MIB)
-    held = 105.0 * MIB + 0 * one.at
-    return one.series(live, held=held, trim=Trim(10 * MIB, 105 * MIB, after))
-
-
-def retains(one: Simulated) -> Series:
-    return spare(one, 12 * MIB)
-
-
-def fragments(one: Simulated) -> Series:
-    return spare(one, 100 * MIB)
-
-
-def cycles(one: Simulated) -> Series:
-    return one.series(BASE + one.cycles(BASE, 0.4))
-
-
-def noise(one: Simulated) -> Series:
-    return one.series(BASE + one.correlated(0.1 * BASE, 0.02))
-
-
-def soaked(**kinds: Callable[[Simulated], Series]) -> tuple[Run, list[Sample]]:
-    """A run of two rounds with a contender for each kind, and its samples."""
-    contenders = tuple(
-        Contender(name, "system", "glibc 2.36", probed=True, knobs=(("MALLOC_ARENA_MAX", "2"),))
-        for name in kinds
-    )
-    run = a_run(*contenders)
-    run = replace(
-        run, baseline=contenders[0].name,
-        settings=replace(run.settings, soak_s=30.0),
-        notes=("A note on the machine.",),
-    )  # fmt: skip
-    samples = [
-        a_sample(
-            number, name, 30_000,
-            memory=Memory("cgroup v1", BASE, BASE, 0, series=made(Simulated(number))),
-        )
-        for number in (1, 2)
-        for name, made in kinds.items()
-    ]  # fmt: skip
-    return run, samples
-
-
-ALL = {
-    "leaks": leaks, "fragments": fragments, "retains": retains, "cycles": cycles, "noise": noise,
-    "stable": stable,
-}  # fmt: skip
+from cairn.soak.verdict import verdicts
 
 
 def shown(run: Run, samples: list[Sample], view: View) -> str:
@@ -95,6 +35,10 @@ def test_every_sentence_is_as_in_the_golden_file(golden: Callable[[str, str], No
     texts = [
         f"== {width} columns\n{shown(run, samples, View(width=width))}" for width in (60, 80, 200)
     ]
+    rules = soak_rules.sentences(verdicts(run, samples))
+    texts.append("== the rules, with --full\n" + "".join(f"{one}\n" for one in rules))
+    full = " ".join(shown(run, samples, View(full=True, width=80)).split())
+    assert " ".join(rules) in full
     golden("soak", "\n".join(texts))
 
 
@@ -212,7 +156,7 @@ def test_a_plot_shows_what_is_live_held_and_resident() -> None:
     ],
 )
 def test_a_growth_is_as_precise_as_its_interval(growth: Growth, text: str) -> None:
-    assert soak.rate(growth) == text
+    assert soak_rules.rate(growth) == text
 
 
 @pytest.mark.parametrize(
