@@ -1,5 +1,5 @@
-// Sorts and filters the tables of a page, and switches between light and dark. Without this script
-// the page has the same drawings and tables.
+// Sorts and filters the tables of a page, enlarges parts of its flame graphs, and switches between
+// light and dark. Without this script the page has the same drawings and tables.
 "use strict";
 (() => {
   const made = (name, attributes, ...children) => {
@@ -94,6 +94,75 @@
     if (rows >= 8 && !("texts" in table.dataset)) filters.append(rowFilter(table));
     if (heads.length >= 6 && table.classList.contains("tight")) filters.append(columnFilter(table));
     if (filters.childNodes.length) table.closest(".scroll").before(filters);
+  }
+
+  // Flame graphs: a box that is chosen gets the whole width, with its callers above it. Arrow keys
+  // move between boxes, and a text marks the functions that have it in their names.
+  const everything = { x: 0, w: 1, d: -1 };
+  const tiny = 1e-9;
+  for (const figure of document.querySelectorAll("figure.flame")) {
+    const boxes = [...figure.querySelectorAll(".box")].map((element) => {
+      const { x, w, d, n } = element.dataset;
+      return { element, x: Number(x), w: Number(w), d: Number(d), name: n };
+    });
+    const isIn = (one, other) => one.x >= other.x - tiny && one.x + one.w <= other.x + other.w + tiny;
+    const zoom = (to) => {
+      for (const box of boxes) {
+        const above = box.d < to.d && isIn(to, box);
+        const inside = box.d >= to.d && isIn(box, to);
+        box.element.style.display = above || inside ? "" : "none";
+        box.element.classList.toggle("above", above);
+        box.element.setAttribute("x", above ? "0%" : `${(100 * (box.x - to.x)) / to.w}%`);
+        box.element.setAttribute("width", above ? "100%" : `${(100 * box.w) / to.w}%`);
+      }
+    };
+    const focus = (box) => {
+      for (const one of boxes) one.element.setAttribute("tabindex", one === box ? "0" : "-1");
+      box.element.focus();
+    };
+    const neighbour = (box, key) => {
+      const shown = boxes.filter((one) => one.element.style.display !== "none");
+      if (key === "ArrowUp") return shown.find((one) => one.d === box.d - 1 && isIn(box, one));
+      if (key === "ArrowDown") return shown.find((one) => one.d === box.d + 1 && isIn(one, box));
+      const row = shown.filter((one) => one.d === box.d);
+      return row[row.indexOf(box) + (key === "ArrowRight" ? 1 : -1)];
+    };
+    boxes.forEach((box, place) => {
+      const { element } = box;
+      element.setAttribute("role", "button");
+      element.setAttribute("aria-label", element.querySelector("title").textContent);
+      element.setAttribute("tabindex", place === 0 ? "0" : "-1");
+      element.addEventListener("click", () => zoom(box));
+      element.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") zoom(box);
+        else if (event.key === "Escape") zoom(everything);
+        else if (!event.key.startsWith("Arrow")) return;
+        else {
+          const next = neighbour(box, event.key);
+          if (next) focus(next);
+        }
+        event.preventDefault();
+      });
+    });
+    const found = made("span", { class: "found", role: "status" });
+    const search = filter("Functions with", (text) => {
+      let share = 0;
+      const counted = [];
+      for (const box of boxes) {
+        const hit = text !== "" && box.name.toLowerCase().includes(text);
+        box.element.classList.toggle("hit", hit);
+        if (hit && !counted.some((one) => isIn(box, one))) {
+          counted.push(box);
+          share += box.w;
+        }
+      }
+      found.textContent = text === "" ? "" : `${(100 * share).toFixed(1)} % of the bytes`;
+    });
+    const all = made("button", { type: "button" }, "Show all");
+    all.addEventListener("click", () => zoom(everything));
+    figure
+      .querySelector(".boxes")
+      .before(made("div", { class: "filters" }, search, all, found));
   }
 
   // Everything that is folded away is printed, too.

@@ -164,6 +164,35 @@ class Curves:
 
 
 @dataclass(frozen=True, slots=True)
+class FlameBox:
+    """A function in a flame graph, with all that it called."""
+
+    left: float
+    """Its left end and its width as shares of the whole picture."""
+    width: float
+    depth: int
+    name: str
+    says: str
+    """The whole name and its numbers."""
+    value: float
+    """The allocated bytes."""
+    color: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlameGraph:
+    """Call stacks as boxes: each function lies below its caller."""
+
+    kind: ClassVar[str] = "flame"
+    title: str
+    says: str
+    boxes: tuple[FlameBox, ...]
+    depth: int
+    """The number of rows."""
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
 class Sentences:
     """Sentences: as paragraphs, as a list, or as warnings."""
 
@@ -217,7 +246,18 @@ class Fold:
     is_open: bool = False
 
 
-Item = Tracks | TimeMemoryPlane | Curves | Sentences | Sheet | Download | Code | SideBySide | Fold
+Item = (
+    Tracks
+    | TimeMemoryPlane
+    | Curves
+    | FlameGraph
+    | Sentences
+    | Sheet
+    | Download
+    | Code
+    | SideBySide
+    | Fold
+)
 
 
 @dataclass(frozen=True, slots=True)

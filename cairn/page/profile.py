@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cairn.findings import find
-from cairn.page import scale
+from cairn.page import callers, scale
 from cairn.page.parts import (
     Code,
     Curve,
@@ -22,6 +22,7 @@ from cairn.page.parts import (
     Tracks,
 )
 from cairn.page.render import download, html
+from cairn.profile.callers import Stack
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.hot_functions import SHOWN, hot_functions
 from cairn.profile.tables import kernel_lines
@@ -59,6 +60,7 @@ def page(
     *,
     allocator: str | None,
     others: Sequence[Prediction] = (),
+    stacks: Sequence[Stack] = (),
     made_by: str = "",
 ) -> str:
     """Returns the page. The arguments are those of `report.profile.render`.
@@ -84,7 +86,7 @@ def page(
             title=title,
             origin=" · ".join(("cairn profile", *profile.title_parts(found, allocator))),
             answer=tuple(answer),
-            topics=(*_topics(found), *_sources(found, command_made)),
+            topics=(*_topics(found, stacks), *_sources(found, stacks, command_made)),
         )
     )
 
@@ -93,7 +95,7 @@ def _notes(texts: Sequence[str]) -> list[Item]:
     return [Sentences(tuple(texts), "notes")] if texts else []
 
 
-def _topics(found: Profile) -> Iterator[Topic]:
+def _topics(found: Profile, stacks: Sequence[Stack]) -> Iterator[Topic]:
     drawn: dict[str, tuple[Item | None, ...]] = {
         "time": (_where(found), _functions(found)),
         "kernel": (_kernel(found),),
@@ -111,6 +113,8 @@ def _topics(found: Profile) -> Iterator[Topic]:
             items.append(Fold(title, (sheet,)) if items and len(table.rows) > _LONG else sheet)
         if items:
             yield Topic(key, heading, tuple(items))
+        if key == "memory" and (allocating := callers.topic(found.stacks, stacks)) is not None:
+            yield allocating
     rest = tuple(Sheet(table, title) for title, table in tables.items())
     if rest:
         yield Topic("more", "More tables", rest)
@@ -264,7 +268,7 @@ def _band(across: scale.Scale, up: scale.Scale, moments: Sequence[Moment]) -> st
     return " ".join([*upper, *reversed(lower)])
 
 
-def _sources(found: Profile, made_by: str) -> Iterator[Topic]:
+def _sources(found: Profile, stacks: Sequence[Stack], made_by: str) -> Iterator[Topic]:
     told = tuple(printable(note) for note in notes(found))
     warnings = [one for one in told if one.startswith("▲")]
     methods = tuple(one for one in told if one not in warnings)
@@ -272,7 +276,7 @@ def _sources(found: Profile, made_by: str) -> Iterator[Topic]:
     if items:
         yield Topic("measured", "How it was measured", tuple(items))
     says = "has a line for each row of the tables."
-    csv = download("cairn-profile", profile_export.rows(found), says)
+    csv = download("cairn-profile", profile_export.rows(found, stacks), says)
     yield Topic("data", "Raw data", (csv,))
     yield Topic(
         "command",

@@ -82,6 +82,7 @@ def _environment() -> Environment:
     made.globals["sort_keys"] = sorting.keys
     made.globals["has_numbers"] = sorting.has_numbers
     made.globals["number"] = _number
+    made.globals["percent"] = lambda share: f"{100 * share:.4f}"
     return made
 
 

@@ -11,7 +11,7 @@ from cairn.model import INTERRUPTED, Run, Sample
 from cairn.page import scale
 from cairn.page.comparison import sentences_of, sheets_of
 from cairn.page.parts import (
-    Beside,
+    SideBySide,
     Curve,
     Curves,
     Dot,
@@ -72,7 +72,7 @@ def _topics(
         if one is not None
     ]
     if grown:
-        yield Topic("growth", "Growth", (Beside(tuple(grown)),))
+        yield Topic("growth", "Growth", (SideBySide(tuple(grown)),))
     rules = soak_rules.sentences(found)
     if rules:
         yield Topic("rules", "The rules", (Sentences(rules, "list"),))
@@ -97,9 +97,9 @@ def _over_time(found: Sequence[SoakVerdict], samples: Sequence[Sample]) -> Itera
         left += len(own) - len(made)
         last += made[-1:]
         earlier += made[:-1]
-    yield Beside(tuple(last))
+    yield SideBySide(tuple(last))
     if earlier:
-        yield Fold("The other runs", (Beside(tuple(earlier)),))
+        yield Fold("The other runs", (SideBySide(tuple(earlier)),))
     if left:
         runs = units.counted(left, "further run")
         yield Sentences((f"{runs} {'is' if left == 1 else 'are'} only in the raw data.",))

@@ -108,6 +108,31 @@ def _branches(branch: Branch, whole: float, depth: int, width: int) -> Iterator[
         yield from _branches(one, whole, min(depth + (not only), 20), width)
 
 
+def branches_table(found: Sequence[Stack]) -> Table:
+    """The callers as a table, without their small branches. A function follows its caller."""
+    root = tree(found)
+    whole = root.sums.allocated.bytes
+    rows = tuple(
+        (
+            Cell(name(one.frame, _NAME_MAX)),
+            Cell(str(depth)),
+            Cell(percent(one.sums.allocated.bytes / whole)),
+            Cell(units.size(round(one.sums.allocated.bytes))),
+            Cell(units.count(round(one.sums.allocated.blocks))),
+        )
+        for one, depth in _large(root, whole, 1)
+    )
+    return Table("", ("function", "depth", "share", "bytes", "blocks"), rows[:_LINES])
+
+
+def _large(branch: Branch, whole: float, depth: int) -> Iterator[tuple[Branch, int]]:
+    """Yields the branches with a large part, each with its depth below the root."""
+    for one in branch.ordered:
+        if whole and one.sums.allocated.bytes >= _SMALLEST * whole:
+            yield one, depth
+            yield from _large(one, whole, depth + 1)
+
+
 def callers_notes(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[str]:
     """The sentences below the table: first the warnings, which begin with ▲."""
     problems = dict.fromkeys(file.problem for file in files if file.problem)

@@ -16,6 +16,7 @@ import pytest
 from support import pages
 from support.probes import busy
 from support.soaks import a_soak
+from support.stacks import random_stacks
 
 from cairn.page import profile as profile_pages
 from cairn.page.results import ListedPage
@@ -58,7 +59,10 @@ def a_profile(folder: Path) -> str:
     from dataclasses import replace
 
     found = replace(reader.gather(folder), clock=KernelClock((clock,)))
-    return profile_pages.page(found, allocator="glibc 2.36", made_by="cairn profile -- prog")
+    stacks = random_stacks(1, 300, 4, 5)
+    return profile_pages.page(
+        found, allocator="glibc 2.36", stacks=stacks, made_by="cairn profile -- prog"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -396,3 +400,39 @@ def test_a_large_page_opens_within_a_second(
         with opened(browser, files["large"]) as page:
             took.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
     assert min(took) <= 1000
+
+
+SHOWN = """() => [...document.querySelectorAll('.box')].filter((box) => box.style.display !== 'none')
+    .map((box) => [box.dataset.n, Number(box.dataset.d), box.getBoundingClientRect().width])"""
+
+
+def test_a_flame_graph_zooms_and_searches_and_listens_to_keys(
+    browser: sync_api.Browser, files: dict[str, str]
+) -> None:
+    with opened(browser, files["profile"]) as page:
+        whole = page.evaluate(SHOWN)
+        widest = max(width for _, _, width in whole)
+        third = page.locator(".box[data-d='2']").first
+        third.click()
+        name = third.get_attribute("data-n")
+        zoomed = page.evaluate(SHOWN)
+        assert len(zoomed) < len(whole)
+        for depth, shown in ((0, "_start"), (1, "main"), (2, name)):
+            assert [one[0] for one in zoomed if one[1] == depth] == [shown]
+        assert all(abs(one[2] - widest) < 1 for one in zoomed if one[1] <= 2)
+        page.keyboard.press("Escape")
+        assert page.evaluate(SHOWN) == whole
+        page.keyboard.press("ArrowUp")
+        assert page.evaluate("document.activeElement.dataset.n") == "main"
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.dataset.d") == "2"
+        assert len(page.evaluate(SHOWN)) < len(whole)
+        page.get_by_role("button", name="Show all").click()
+        assert page.evaluate(SHOWN) == whole
+        page.get_by_label("Functions with").fill("MAIN")
+        assert page.locator(".box.hit").count() == 1
+        assert page.locator(".found").inner_text() == "100.0 % of the bytes"
+        page.get_by_label("Functions with").fill("")
+        assert page.locator(".box.hit").count() == 0
