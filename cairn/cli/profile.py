@@ -7,7 +7,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -64,7 +65,13 @@ if TYPE_CHECKING:
     "quarter of the live memory.",
 )  # fmt: skip
 @click.option(
-    "--live", type=click.Choice(["auto", "exact"]), default="auto", show_default=True,
+    "--live", "shows", is_flag=True,
+    help="Show a screen that is renewed each second while the program runs: share, rates, system "
+    "calls, memory, and with --stacks who allocates. The report follows.",
+)  # fmt: skip
+@click.option(
+    "--live-bytes", "live", type=click.Choice(["auto", "exact"]), default="auto", show_default=True,
+    metavar="HOW",
     help="Count live bytes where that costs 1 ns an operation (auto: glibc's malloc), or under any "
     "allocator (exact: 3 to 5 ns). Otherwise they are estimated.",
 )  # fmt: skip
@@ -181,7 +188,8 @@ if TYPE_CHECKING:
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
-    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, live: str,
+    command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, shows: bool,
+    live: str,
     layout: str, stacks: str, every: int | None, callers: bool, collapsed: str | None,
     speedscope: str | None, pprof: str | None, flame_graph: str | None, no_cpu_timers: bool,
     runs: int | None,
@@ -203,6 +211,7 @@ def profile(
       cairn profile -- ./prog                               the system's allocator
       cairn profile -a jemalloc --full -- ./prog
       cairn profile --delay 5s --duration 30s -- ./server   the server continues afterwards
+      cairn profile --live -- ./prog                        a screen while the program runs
       cairn profile --keep raw -- ./prog
       cairn profile --read raw --csv -
       cairn profile --read after --against before           which functions allocate more
@@ -241,6 +250,8 @@ def profile(
         raise UsageError(
             "which program? For example: cairn profile -a jemalloc -- ls -R /usr/share"
         )
+    if shows:
+        _check_live(command, alone=not (overhead or instructions or delay or duration or toggle))
     if instructions:
         from cairn.cli import path_instructions
 
@@ -293,9 +304,14 @@ def profile(
         ):
             samples, witness = scratch / "cpu_samples", scratch / "witness.jsonl"
             report = partial(_report, contender, outs, samples)
-            with Counting(span, folder, spare, witness, report) as counting:
+            with (
+                Counting(span, folder, spare, witness, report) as counting,
+                _screen(shows, contender, command, folder, spare, scratch, color) as output,
+            ):
                 probe = _probe_variables(folder, told, spare)
-                ended = _run(contender, command, probe, samples, counting.signals, witness)
+                ended = _run(
+                    contender, command, probe, samples, counting.signals, witness, output=output
+                )
             if ended.problem is None:
                 again = share_runs.Again(
                     contender,
@@ -320,6 +336,45 @@ def profile(
                     if keep is not None:
                         _keep(folder, tree, spare)
     end(ended)
+
+
+def _check_live(command: Sequence[str], *, alone: bool) -> None:
+    """Raises UsageError if there is no screen, or no ordinary report after it."""
+    from cairn.cli import live_screen
+
+    if command[0] in ("auto", "exact"):
+        raise UsageError(
+            f"--live shows a screen; to choose how live bytes are counted, use --live-bytes "
+            f"{command[0]}"
+        )
+    if not alone:
+        raise UsageError(
+            "--live shows a whole run; leave out --delay, --duration, --signal, --overhead and "
+            "--instructions"
+        )
+    live_screen.check()
+
+
+@contextlib.contextmanager
+def _screen(
+    shows: bool, contender: Contender, command: Sequence[str], folder: Path, spare: Spare | None,
+    scratch: Path, color: str,
+) -> Iterator[int | None]:  # fmt: skip
+    """Shows the counts while the program runs, if that is wanted.
+
+    Yields the descriptor for what the program writes to the terminal; None for the terminal.
+    """
+    if not shows:
+        yield None
+        return
+    from cairn.cli import live_screen
+    from cairn.cli.live_look import Looking
+    from cairn.report.live_screen import title
+
+    looking = Looking(contender, folder, spare, scratch / "cpu_samples", time.monotonic_ns())
+    head = title(shlex.join(command), contender.title)
+    with live_screen.LiveScreen(looking.look, head, scratch, color) as shown:
+        yield shown.output
 
 
 class _Outs:
@@ -472,6 +527,7 @@ def _run(
     ours: Mapping[signal.Signals, Callable[[], None]],
     witness: Path | None,
     quiet: bool = False,
+    output: int | None = None,
 ) -> Ended:
     from cairn.run import foreground
 
@@ -483,6 +539,7 @@ def _run(
         cpu_samples=samples,
         witness=witness,
         quiet=quiet,
+        output=output,
     )
 
 

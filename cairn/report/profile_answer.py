@@ -264,7 +264,7 @@ def _estimated(profile: Profile, live: Peak | None) -> str:
     if live is None or profile.largest.live_counted:
         return ""
     if any(one.live_usable_bytes is not None for one in profile.moments):
-        return " The peak of live blocks is an estimate; --live exact counts them."
+        return " The peak of live blocks is an estimate; --live-bytes exact counts them."
     return (
         " The peak of live blocks is an estimate. They cannot be counted, because the allocator "
         "has no malloc_usable_size()."

@@ -34,9 +34,13 @@ def drawn(profile: Profile, width: int) -> list[str]:
     end = max(moments, key=_time).ns
     lines = [f"memory over {units.time(end)}, from 0 to {units.size(most)}"]
     for name, of in known.items():
-        bars = "".join(_bar(value, most) for value in _columns(of, end, columns))
-        lines.append(f"  {name:<{margin - 4}}  {bars}")
+        lines.append(f"  {name:<{margin - 4}}  {bars(of, end, columns, most)}")
     return lines
+
+
+def bars(of: Sequence[tuple[int, int]], end: int, columns: int, most: int) -> str:
+    """Returns `columns` bars for numbers (time, number) until `end`. The highest bar is `most`."""
+    return "".join(_bar(value, most) for value in _columns(of, end, columns))
 
 
 def _time(moment: Moment) -> int:

@@ -70,6 +70,7 @@ def run(
     witness: Path | None = None,
     quiet: bool = False,
     between: Path | None = None,
+    output: int | None = None,
 ) -> Ended:
     """Runs `command` under `contender` until it ends.
 
@@ -80,6 +81,8 @@ def run(
         runs; None for a private one.
     quiet: gives the program no terminal, and drops its output.
     between: a library of cairn that is preloaded before the allocator, and calls it.
+    output: a descriptor for what the program would write to the terminal, while cairn draws there.
+        The program then reads nothing from the terminal.
 
     Raises ProgramMissing or ProgramNotExecutable if the command cannot be executed, and CairnError
     if the launcher fails.
@@ -93,7 +96,8 @@ def run(
         ) | dict(probe or {})
         reading, writing = os.pipe()
         # In a pipeline such as `cairn run -- prog | less`, other programs use the terminal as well.
-        alone = os.isatty(0) and os.isatty(1) and not quiet
+        alone = os.isatty(0) and os.isatty(1) and not quiet and output is None
+        taken = [output is not None and os.isatty(stream) for stream in range(3)]
         options = [
             *(["--terminal"] if alone else []),
             "--memory",
@@ -119,6 +123,9 @@ def run(
                 [native.launcher(), *options, "--", *command],
                 close_fds=False,
                 process_group=None if alone else 0,
+                stdin=subprocess.DEVNULL if taken[0] else None,
+                stdout=output if taken[1] else None,
+                stderr=output if taken[2] else None,
             )
             pass_to(process)
             os.close(writing)

@@ -1,0 +1,117 @@
+"""Tests of 'cairn profile --live' in a real terminal: tmux shows what a reader sees."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TMUX = shutil.which("tmux")
+pytestmark = pytest.mark.skipif(TMUX is None, reason="no tmux; apt-get install tmux")
+PROGRAM = """
+import sys, time
+end = time.monotonic() + float(sys.argv[1])
+print("begins", flush=True)
+while time.monotonic() < end:
+    kept = [bytes(1000) for _ in range(20_000)]
+    print("a round", file=sys.stderr)
+    time.sleep(0.05)
+print("ends")
+"""
+CAIRN = Path(sys.executable).parent / "cairn"
+
+
+class Terminal:
+    """A terminal of 80 columns and 24 lines in which a command runs."""
+
+    def __init__(self, folder: Path, words: list[str]) -> None:
+        self.socket = str(folder / "tmux")
+        line = f"{shlex.join(words)}; echo the code is $?; sleep 600"
+        self("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", line)
+
+    def __call__(self, *words: str) -> str:
+        assert TMUX is not None
+        done = subprocess.run(
+            [TMUX, "-S", self.socket, *words], capture_output=True, text=True, check=False,
+            env=os.environ | {"TERM": "xterm-256color"},
+        )  # fmt: skip
+        return done.stdout
+
+    def screen(self) -> str:
+        return self("capture-pane", "-p")
+
+    def all(self) -> str:
+        return self("capture-pane", "-p", "-S", "-500")
+
+    def wait(self, holds: Callable[[str], bool], seconds: float = 60.0) -> str:
+        """Returns the first screen that holds."""
+        end = time.monotonic() + seconds
+        while not holds(found := self.screen()):
+            assert time.monotonic() < end, found
+            time.sleep(0.1)
+        return found
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def made(*words: str, seconds: float) -> Terminal:
+        script = tmp_path / "prog.py"
+        script.write_text(PROGRAM, encoding="utf-8")
+        program = ["--", sys.executable, str(script), str(seconds)]
+        opened.append(Terminal(tmp_path, [str(CAIRN), "profile", "--live", *words, *program]))
+        return opened[-1]
+
+    yield made
+    for one in opened:
+        one("kill-server")
+
+
+def operations(screen: str) -> str:
+    found = re.search(r"^  operations .*  ([\d.,]+(?: [MG])?)$", screen, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def test_the_screen_is_renewed_and_its_end_is_the_report(
+    terminal: Callable[..., Terminal],
+) -> None:
+    shown = terminal("--stacks", "--runs", "1", seconds=3600)
+    first = shown.wait(lambda text: "who allocates" in text and "a round" in text)
+    lines = first.rstrip("\n").splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    for word in ("cairn profile --live", "operations", "live", "held", "resident", "Ctrl-C"):
+        assert word in first
+    shown.wait(lambda text: operations(text) not in ("", operations(first)))
+    for width, height in ((60, 12), (120, 40)):
+        shown("resize-window", "-x", str(width), "-y", str(height))
+        before = operations(shown.screen())
+        smaller = shown.wait(lambda text, was=before: operations(text) not in ("", was))
+        lines = smaller.rstrip("\n").splitlines()
+        assert lines[0].startswith("cairn profile --live")
+        assert (
+            "Ctrl-C ends the program, and the report follows." in lines[-1:] + lines[height - 1 :]
+        )
+    shown("send-keys", "C-c")
+    shown.wait(lambda text: "the code is" in text)
+    text = shown.all()
+    assert "cairn profile --live" not in text, "the screen is gone"
+    assert re.search(r"^begins$", text, re.MULTILINE) and "a round" in text
+    assert text.index("a round") < text.index("profile  ")
+    assert "who allocates" in text and "the code is 130" in text
+
+
+def test_the_end_of_the_program_ends_the_screen(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal("--runs", "1", seconds=1)
+    shown.wait(lambda text: "the code is 0" in text)
+    text = shown.all()
+    assert re.search(r"^ends$", text, re.MULTILINE)
+    assert "profile  " in text and "cairn profile --live" not in text
