@@ -180,7 +180,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "matrix": {"ground", "binary", "allocators", "doctor", "run"},
     "soak": {"ground"},
     "report": {"ground", "compare", "profile", "findings", "why", "soak"},
-    "page": {"ground", "compare", "profile", "findings", "why", "report"},
+    "page": {"ground", "compare", "profile", "findings", "why", "soak", "report"},
     "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "matrix", "report"},
     "cli": {
         "ground",
