@@ -11,14 +11,14 @@ from cairn.model import INTERRUPTED, Run, Sample
 from cairn.page import scale
 from cairn.page.comparison import sentences_of, sheets_of
 from cairn.page.parts import (
-    SideBySide,
     Curve,
     Curves,
     Dot,
     Fold,
+    IntervalLine,
     Item,
-    Reach,
     Sentences,
+    SideBySide,
     Topic,
     Track,
     Tracks,
@@ -200,7 +200,7 @@ def _growths(found: Sequence[SoakVerdict], key: str, what: str) -> Tracks | None
                 name, text,
                 is_proven=each.low > 0 or each.high < 0,
                 dots=(Dot(axis.at(each.per_s), growth.per_s, "estimate"),),
-                reach=Reach(axis.at(each.low), axis.at(each.high), growth.low, growth.high),
+                reach=IntervalLine(axis.at(each.low), axis.at(each.high), growth.low, growth.high),
             )
         )  # fmt: skip
     made = scale.axis(axis, "bytes a minute", "bytes")

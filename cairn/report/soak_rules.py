@@ -1,4 +1,4 @@
-"""The rule that gave each run of 'cairn soak' its name, with the numbers that fulfilled it."""
+"""The rule that gave each run of 'cairn soak' its verdict, with the numbers that fulfilled it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_RATE = 1024.0
 
 
 def sentences(found: Sequence[SoakVerdict]) -> tuple[str, ...]:
-    """Returns a sentence for each run: its contender, its round, its name, and the rule."""
+    """Returns a sentence for each run: its contender, its round, its verdict, and the rule."""
     return tuple(
         f"{printable(one.contender)}, round {place}: {run.kind.value}. {' '.join(_rules(run))}"
         for one in found
@@ -26,7 +26,7 @@ def sentences(found: Sequence[SoakVerdict]) -> tuple[str, ...]:
 
 
 def _rules(run: JudgedRun) -> Iterator[str]:
-    """Yields why a run has its name, and its second name if it has one."""
+    """Yields why a run has its verdict, and its second one if there is one."""
     growth = run.growth
     if run.kind is Kind.UNKNOWN and run.reason is not None:
         yield f"No rule is fulfilled: {run.reason.value}."

@@ -17,7 +17,7 @@ from support.pages import Element, page_of, parsed
 
 from cairn.cli import cli
 from cairn.page import soak as soak_pages
-from cairn.report import remake, soak, soak_rules
+from cairn.report import repeat_command, soak, soak_rules
 from cairn.report.formatting import printable
 from cairn.report.run import Measured, rendered
 from cairn.report.view import View
@@ -129,7 +129,7 @@ def test_the_raw_data_has_each_moment_and_the_command_repeats_the_run() -> None:
     if link.attributes["download"].endswith(".gz"):
         content = gzip.decompress(content)
     assert content.decode() == soak.rows(measured.samples)
-    line = remake.command(measured.run)
+    line = repeat_command.command(measured.run)
     assert printable(line) in page.first("section", id="command").text
     assert line.startswith("cairn soak -a leaks,") and " --for 30s -r 12 -- prog " in line
     for option in ("--seed", "--warmup"):
