@@ -608,8 +608,7 @@ void call_stacks_remove_late(const void *block)
 
 /* --- sparse spans ----------------------------------------------------------------------------- */
 
-/* Adds the blocks that hold sparse spans of one kind to their sites. Returns false if it cannot be
- * known. */
+/* Adds the blocks that hold sparse spans to their sites. Returns false if they are not known. */
 static bool find_sparse(enum call_stacks_span kind, enum pinned_span shift)
 {
     if (!pinned_begin(shift, block_count))
