@@ -79,10 +79,11 @@ def cli(context: click.Context) -> None:
       cairn compare -- ninja -C build       which allocator is best for this build?
       cairn run -a jemalloc -- ./server     use one, with proof that it is loaded
       cairn allocators                      which allocators are installed
-      cairn doctor ./server                 can its allocator be swapped? can this machine measure?
+      cairn doctor ./server                 can its allocator be swapped?
       cairn report last --md                the last result again, as Markdown
       cairn check --fail-if 'time>3%' …     fail a pipeline if a build is slower
-      cairn profile -- ./server             what its allocator does, and how much could be saved
+      cairn profile -- ./server             what its allocator does
+      cairn soak --for 1h -- ./worker       does its memory leak?
     """
     if context.invoked_subcommand in _READ_ONLY or {"-h", "--help"} & set(sys.argv):
         return
