@@ -11,6 +11,7 @@ from cairn.profile.callers import Branch, Stack, tree
 from cairn.profile.demangle import plain, without_arguments
 from cairn.report.callers_table import branches_table, callers_notes, callers_table
 from cairn.report.formatting import printable, shortened
+from cairn.report.pinned_table import pinned_answer, pinned_notes, pinned_table
 from cairn.report.profile_numbers import percent
 
 _BOXES_MOST = 2000
@@ -32,7 +33,11 @@ def topic(files: Sequence[StacksFile], found: Sequence[Stack]) -> Topic | None:
         graph = flame_graph(found)
         if graph is not None:
             items.append(graph)
-    told = list(map(printable, callers_notes(files, found)))
+        if answer := pinned_answer(files, found):
+            items.append(Sentences((printable(answer),)))
+            items.append(Sheet(pinned_table(files, found), "nearly empty memory"))
+    noted = [*callers_notes(files, found), *(pinned_notes(files) if found else ())]
+    told = list(map(printable, noted))
     warnings = tuple(one for one in told if one.startswith("▲"))
     if warnings:
         items.append(Sentences(warnings, "notes"))
