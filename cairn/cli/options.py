@@ -242,7 +242,8 @@ NOT_N = click.option(
 OUT = click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
     help="Write the report to FILE. Its ending (.html .json .csv .md .txt) chooses the form; .html "
-    "is one page with drawings, tables and raw data.",
+    "is one page with drawings, tables and raw data. 'compare', 'report' and 'soak' also write a "
+    "picture, .svg.",
 )  # fmt: skip
 FORCE = click.option("--force", is_flag=True, help="Let -o replace an existing file.")
 

@@ -299,7 +299,7 @@ static __attribute__((noinline)) void free_large(struct slab *slab)
  * Such a block must not stay there. */
 static inline bool may_be_destroyed(const struct heap *owner)
 {
-    return owner != thread_heap && __atomic_load_n(&owner->shared, __ATOMIC_RELAXED);
+    return owner != thread_heap && atomic_load_explicit(&owner->shared, memory_order_relaxed);
 }
 
 /* Checks a small block that is no longer live, and makes it a free one. */
