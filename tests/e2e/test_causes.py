@@ -107,6 +107,7 @@ def test_an_allocator_that_guards_its_pages_changes_protection(profiled: Profile
     assert not others
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not CLOCK, reason="without clock samples of short runs, nothing is concluded")
 def test_an_allocator_that_searches_one_list_is_slow_in_reuse(compared: Compared) -> None:
     """Nothing was found."""

@@ -488,7 +488,7 @@ def test_a_budget_that_is_too_short_for_a_round_ends_after_one_run(cairn, forwar
     assert len(stored.read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize("seconds", [0.05, 1.0])
+@pytest.mark.parametrize("seconds", [pytest.param(0.05, marks=pytest.mark.long), 1.0])
 def test_a_budget_is_exceeded_by_one_run_at_most(cairn, forward: Path, seconds: float) -> None:
     """The runs of the baseline become longer by a factor of four after the warm-up."""
     slower = f"[ -e warm ] && sleep {4 * seconds} || sleep {seconds}; [ $CAIRN_LAST ] && > warm; :"

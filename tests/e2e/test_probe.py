@@ -409,7 +409,7 @@ def test_cpu_time_in_the_allocator_is_found_by_timers(
     apart = []
     for _ in range(4):
         probed(sizes, 2, 1000, 20_000, 0, 400, allocator=paths, PATHS_NS="20000")
-        assert probed.only.tally.cpu_samples_probe < 10
+        assert probed.only.tally.cpu_samples_probe < 20
         found = cpu_share(probed.profile)
         assert found.scope == "timers" and found.samples > 100
         if found.share is not None:
