@@ -278,8 +278,8 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 static inline void free_large(struct slab *slab, struct heap *heap)
 {
     struct run_cache *runs = &heap->runs; /* heap_none and heap_gone take no runs */
-    bool kept =
-        PEEK(slab->owner) == NULL && (run_cache_put(runs, slab) || run_cache_put_long(runs, slab));
+    bool kept = atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
+                (run_cache_put(runs, slab) || run_cache_put_long(runs, slab));
     if (UNLIKELY(!kept))
         free_large_slowly(slab);
 }
