@@ -228,9 +228,9 @@ def test_the_same_program_in_another_cache_is_the_same() -> None:
             own=OwnSettings(shell=True, prepare=f"rm -rf {shlex.quote(work)}", timeout_s=len(home)),
         )  # fmt: skip
 
-    first = workload("/home/a/.cache", "run-1")
-    assert difference(first, workload("/home/b c/cache", "run-2")) is None
-    assert difference(first, workload("/home/a/.cache", "run-1", "k2")) == "command"
+    first = workload("/homes/a/.cache", "run-1")
+    assert difference(first, workload("/homes/b c/cache", "run-2")) is None
+    assert difference(first, workload("/homes/a/.cache", "run-1", "k2")) == "command"
 
 
 def test_a_merged_table_says_what_it_left_out() -> None:

@@ -229,10 +229,10 @@ def test_without_a_home_directory_the_error_asks_for_a_results_folder(
 
 
 def test_runs_are_kept_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setenv("HOME", "/homes/ann")
     for data, kept in (
-        (None, "/home/ann/.local/share/cairn/results"),
-        ("not/absolute", "/home/ann/.local/share/cairn/results"),
+        (None, "/homes/ann/.local/share/cairn/results"),
+        ("not/absolute", "/homes/ann/.local/share/cairn/results"),
         ("/data", "/data/cairn/results"),
     ):
         monkeypatch.delenv("CAIRN_RESULTS", raising=False)
