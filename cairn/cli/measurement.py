@@ -30,7 +30,7 @@ from cairn.model import (
 )
 from cairn.report.formatting import shortened
 from cairn.report.view import View
-from cairn.run import store
+from cairn.run import stop_request, store
 from cairn.run.run_archive import packed
 from cairn.run.stored_run import INSTRUCTIONS, StoredRun, encoded
 
@@ -347,6 +347,8 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     sizes = (console, run.rule, per_round, per_round * run.settings.warmup)
     observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
     end_like_ctrl_c()
+    with stop_request.postponed():
+        import numpy  # noqa: F401 - loaded whole, for the report of a run that is interrupted
     try:
         with private_folder() as scratch, observer:
             if run.gate is None or run.gate.timed:

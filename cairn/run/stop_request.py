@@ -8,16 +8,35 @@ functions.
 
 from __future__ import annotations
 
-from typing import NoReturn
+import contextlib
+from collections.abc import Iterator
 
 _received: list[int] = []
 """The numbers of the signals that asked to stop."""
 
+_postponing: list[None] = []
+"""While this holds an entry, `on_signal` only remembers the signal."""
 
-def on_signal(number: int, _: object) -> NoReturn:
+
+def on_signal(number: int, _: object) -> None:
     """Signal handler that acts like ctrl-C."""
     _received.append(number)
-    raise KeyboardInterrupt(number)
+    if not _postponing:
+        raise KeyboardInterrupt(number)
+
+
+@contextlib.contextmanager
+def postponed() -> Iterator[None]:
+    """Postpones KeyboardInterrupt to the end of the block, for work that must not be cut short.
+
+    Loading numpy is such work: if an exception ends it, the process cannot load numpy again.
+    """
+    _postponing.append(None)
+    try:
+        yield
+    finally:
+        _postponing.pop()
+    check()
 
 
 def check() -> None:

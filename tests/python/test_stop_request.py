@@ -29,3 +29,23 @@ def test_a_signal_in_a_destructor_stops_the_next_long_step() -> None:
     )
     assert done.stdout == "goes on\n" and done.returncode != 0
     assert "KeyboardInterrupt" in done.stderr.splitlines()[-1]
+
+
+POSTPONED = """
+import signal
+from cairn.run import stop_request
+
+signal.signal(signal.SIGINT, stop_request.on_signal)
+with stop_request.postponed():
+    signal.raise_signal(signal.SIGINT)
+    print("the block ends")
+print("was forgotten")
+"""
+
+
+def test_a_signal_is_postponed_to_the_end_of_work_that_must_not_be_cut_short() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", POSTPONED], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "the block ends\n" and done.returncode != 0
+    assert "KeyboardInterrupt" in done.stderr.splitlines()[-1]
