@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,8 +117,12 @@ def test_survivors_are_named_in_the_report(
     assert result.code == 0, result.err
     told = " ".join(result.err.split())
     assert "who keeps memory" in result.err
-    assert (
-        "of 96 bytes on average from pins_3: at the end these blocks lie in chunks of 2 MiB" in told
+    # Where the heap begins decides which of two functions has more memory in its chunks.
+    first = re.search(
+        r"of (\d+) bytes on average from (pins_\d): at the end these blocks lie in chunks of 2 MiB",
+        told,
     )
+    assert first is not None, told
+    assert first.groups() in {("96", "pins_3"), ("112", "pins_4")}
     head = result.err.index("who keeps memory")
     assert all(len(line) <= 80 for line in result.err[head:].splitlines())

@@ -93,18 +93,23 @@ def test_user_and_system_time_share_the_exact_time_by_their_ticks() -> None:
 
 
 def test_time_without_a_cpu_is_counted_for_all_threads() -> None:
-    """Four threads of one CPU wait for each other three quarters of their time."""
+    """Four threads of one CPU wait for each other three quarters of their time.
+
+    They live until they are measured, because the kernel forgets how long an ended thread waited.
+    """
     program = (
         "import hashlib, os, threading\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "def work():\n"
+        "together = threading.Barrier(4)\nworked = threading.Barrier(5)\n"
+        "def work():\n    together.wait()\n"
         "    end = time.thread_time() + .05\n"
         "    while time.thread_time() < end: hashlib.sha256(bytes(1 << 20))\n"
-        "input()\n"
-        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
-        "ready = [thread.start() for thread in threads]\n"
-        "time.sleep(.15)\nprint(flush=True)\n[t.join() for t in threads]\ninput()"
+        "    worked.wait()\n    input()\n"
+        "input()\nprint(flush=True)\ninput()\n"
+        "for _ in range(4): threading.Thread(target=work).start()\n"
+        "worked.wait()\nprint(flush=True)\ninput()"
     )
     with python(program) as process:
+        asked(process)
         before = process_usage.of_descendants(os.getpid())
         asked(process)
         used = process_usage.of_descendants(os.getpid()).since(before)
