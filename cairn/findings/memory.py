@@ -148,7 +148,7 @@ def not_reused(profile: Profile) -> Finding | None:
     if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
         return None
     share = min(1.0, beyond / most.resident_bytes)
-    remote = remote_share(profile.tally)
+    remote = remote_share(profile)
     by_others = remote is not None and remote.value >= 0.1
     return Finding(
         name="not-reused",

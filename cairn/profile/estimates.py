@@ -434,12 +434,14 @@ def wilson(successes: float, trials: float) -> Interval:
     return Interval(max(0.0, middle - half), min(1.0, middle + half), LEVEL)
 
 
-def remote_share(tally: Tally) -> Estimate | None:
+def remote_share(profile: Profile) -> Estimate | None:
     """The share of frees by another thread than the allocating one; None if no free was timed.
 
-    The share is exact if every free was counted as local or remote. Otherwise the interval ends of
-    the strata are added up, which makes the interval a little too wide.
+    The share is exact if every free was counted as local or remote, or if no process had a second
+    thread. Otherwise the interval ends of the strata are added up, which makes the interval
+    a little too wide.
     """
+    tally = profile.tally
     value = low = high = whole = 0.0
     if known := int(tally.frees.sum()):
         share = int(tally.frees[FREED.index("free, remote")].sum()) / known
@@ -456,4 +458,6 @@ def remote_share(tally: Tally) -> Estimate | None:
         value += operations * k / n
         low += operations * ends.low
         high += operations * ends.high
+    if value == 0 and all(one.threads == 1 and not one.threads_lost for one in profile.processes):
+        high = 0
     return Estimate(value, Interval(low, high, LEVEL)).over(whole) if whole else None

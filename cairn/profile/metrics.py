@@ -145,7 +145,7 @@ def _memory(profile: Profile) -> Iterator[tuple[str, Number]]:
     fresh = new_share(tally)
     if fresh is not None:
         yield "fresh", _exact(fresh)
-    remote = remote_share(tally)
+    remote = remote_share(profile)
     if remote is not None:
         yield "remote", (remote.value, remote.interval.low, remote.interval.high)
     most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)

@@ -114,7 +114,7 @@ def document(
             call_name(number, profile.machine): count for number, count in tally.other_calls.items()
         },
         "new_share": new_share(tally),
-        "remote_share": remote_share(tally),
+        "remote_share": remote_share(profile),
         "faults_inside": faults_inside(profile),
         "counted": [
             {

@@ -19,8 +19,10 @@ def short_time(ns: float | None, shortest: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Returns a share of exact counts, with one decimal, and as "< 0.1 %" if it is less."""
-    return f"{100 * share:.1f} %" if share == 0 or share >= _TENTH else "< 0.1 %"
+    """Returns a share of exact counts, with one decimal, "0 %", or "< 0.1 %" if it is less."""
+    if share == 0:
+        return "0 %"
+    return f"{100 * share:.1f} %" if share >= _TENTH else "< 0.1 %"
 
 
 _TENTH = 0.0005

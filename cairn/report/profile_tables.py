@@ -313,7 +313,7 @@ def _memory(profile: Profile) -> list[Table]:
     if new is not None:
         totals.append(("malloc and new with fresh memory", percent(new)))
     if tally.released.sum():
-        totals.append(("freed by another thread", share_of(remote_share(tally))))
+        totals.append(("freed by another thread", share_of(remote_share(profile))))
     if len(alive) == 1:
         return [_table(MEMORY, ("",), [*rows, *totals])]
     return [

@@ -454,7 +454,7 @@ def test_every_free_is_classified_with_exact_paths(probed: Probed, known: Path) 
     )
     assert remote == [4_500, 0, 500]
     assert (local[0], local[2]) == (13_500, 1_500 + 1)
-    share = remote_share(probed.profile.tally)
+    share = remote_share(probed.profile)
     assert share is not None
     assert share.value == pytest.approx(5_000 / int(frees.sum()))
     assert share.interval.low == share.interval.high

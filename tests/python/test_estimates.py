@@ -245,7 +245,7 @@ def test_large_blocks_that_were_too_many_to_be_watched_stand_for_the_others(tmp_
 
 def test_remote_frees_are_a_share_with_wilsons_interval(tmp_path: Path) -> None:
     found = gathered(tmp_path, busy())
-    share = estimates.remote_share(found.tally)
+    share = estimates.remote_share(found)
     assert share is not None
     ends = estimates.wilson(110, 1100)
     assert share.value == pytest.approx(7_040 / 70_410)
@@ -354,7 +354,7 @@ def test_the_number_of_remote_frees_has_no_error_if_every_free_was_classified(
     total = line(found, TOTAL)
     assert total.operations == found.operations
     assert total.untimed == 100  # operations on blocks without a known owner
-    share = estimates.remote_share(found.tally)
+    share = estimates.remote_share(found)
     assert share == Estimate(300 / 70_310, Interval(300 / 70_310, 300 / 70_310, 0.95))
 
 
