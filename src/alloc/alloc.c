@@ -110,13 +110,14 @@ static void *reuse_any(size_t size, size_t alignment)
         return alignment <= SLICE_BYTES ? heap_reuse_long(heap, size) : NULL;
     if (alignment != 1)
         return NULL;
-    uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices);
+    struct slab *run;
+    uint32_t index = run_cache_take(&heap->runs, (uint32_t)slices, &run);
     if (index == 0) {
         if (heap->runs.filled != 0)
             heap->runs.slack_shift = SLACK_QUARTER;
         return NULL;
     }
-    atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
+    atomic_store_explicit(&run->kind, RUN_LARGE, memory_order_release);
     return region_address(index);
 }
 
@@ -333,7 +334,7 @@ void alloc_free_other(void *p, struct slab *slab, struct heap *heap, uintptr_t l
 {
     struct block *block = p;
     size_t offset = (uintptr_t)p % SLICE_BYTES;
-    if (UNLIKELY(PEEK(slab->kind) == RUN_LARGE && offset == 0)) {
+    if (UNLIKELY(offset == 0 && PEEK(slab->kind) == RUN_LARGE)) {
         free_large(slab, heap);
         return;
     }

@@ -52,10 +52,11 @@ static inline void *alloc_reuse_large(size_t size)
     size_t last = (size - 1) >> SLICE_SHIFT; /* number of the last slice */
     if (UNLIKELY(last >= RUN_CACHE_RUN_MAX || site_is_counted()))
         return NULL;
-    uint32_t index = run_cache_take(&heap->runs, (uint32_t)last + 1); /* heap_none has no runs */
+    struct slab *run;
+    uint32_t index = run_cache_take(&heap->runs, (uint32_t)last + 1, &run); /* heap_none has none */
     if (UNLIKELY(index == 0))
         return NULL;
-    atomic_store_explicit(&slab_at(index)->kind, RUN_LARGE, memory_order_release);
+    atomic_store_explicit(&run->kind, RUN_LARGE, memory_order_release);
     void *p = region_address(index);
     ASSUME(p != NULL);
     return p;
@@ -69,7 +70,7 @@ static inline __attribute__((always_inline)) void *alloc_malloc_quick(size_t siz
     struct heap *heap = thread_heap;
     unsigned class;
     if (LIKELY(size <= SIZE_CLASS_TABLE_MAX))
-        class = size_class(size);
+        class = heap->class_table[(size + 15) / 16];
     else if (LIKELY(size <= SIZE_CLASS_BYTES_MAX))
         class = size_class_above_table(size);
     else

@@ -654,6 +654,7 @@ struct heap *heap_acquire(bool empty)
     else
         heap = take_idle(empty);
     if (heap == NULL && (heap = cut_heap()) != NULL) {
+        __builtin_memcpy(heap->class_table, size_class_table, sizeof size_class_table);
         heap->next = atomic_load_explicit(&heaps, memory_order_relaxed);
         atomic_store_explicit(&heaps, heap, memory_order_release);
     }

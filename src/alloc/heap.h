@@ -65,6 +65,8 @@ struct heap_statistics {
 struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* (owner only) malloc pops from here */
     int32_t room[SIZE_CLASS_COUNT];       /* (owner only) > 0: free pushes to the list */
+    /* A copy of size_class_table, whose address malloc has at hand. All zero in heap_none. */
+    uint8_t class_table[sizeof size_class_table];
     struct slab *current[SIZE_CLASS_COUNT];
     struct site_turn site_turn; /* (owner only) */
     struct run_cache runs;      /* (owner only) */

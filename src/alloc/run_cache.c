@@ -26,7 +26,9 @@ struct slab *run_cache_evict(struct run_cache *cache)
     uint64_t longer =
         cache->evicted < RUN_CACHE_RUN_MAX ? cache->filled >> cache->evicted << cache->evicted : 0;
     cache->evicted = 1 + (uint32_t)__builtin_ctzll(longer != 0 ? longer : cache->filled);
-    return slab_at(run_cache_pop(cache, cache->evicted));
+    struct slab *run;
+    (void)run_cache_pop(cache, cache->evicted, &run);
+    return run;
 }
 
 void run_cache_check(const struct run_cache *cache)

@@ -60,12 +60,13 @@ struct run_cache {
     uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* first[n]: first run of n slices, by index */
 };
 
-/* Takes the run that arrived last from list `count`, which is not empty. Returns its slice
- * index. */
-static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
+/* Takes the run that arrived last from list `count`, which is not empty. Returns its slice index,
+ * and sets `*run` to its record. */
+static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count, struct slab **run)
 {
     uint32_t index = cache->first[count];
-    uint32_t next = slab_at(index)->next;
+    *run = slab_at(index);
+    uint32_t next = (*run)->next;
     ASSUME(index != 0);
     /* Computed without a branch, which the processor would mispredict half of the time. */
     cache->filled ^= (uint64_t)(next == 0) << (count - 1);
@@ -77,9 +78,9 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count)
 }
 
 /* Takes a run of at least `slices` slices that is longer by at most `slices >> slack_shift`.
- * `slices` is 1 to RUN_CACHE_RUN_MAX. Returns the run's slice index, or 0 if no run fits. The run's
- * record still has the kind RUN_CACHED and the length of the run. */
-static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
+ * `slices` is 1 to RUN_CACHE_RUN_MAX. Returns the run's slice index and sets `*run` to its record,
+ * which still has the kind RUN_CACHED and the length of the run. Returns 0 if no run fits. */
+static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices, struct slab **run)
 {
     uint64_t fits = cache->filled >> (slices - 1);
     if (fits == 0)
@@ -87,13 +88,14 @@ static inline uint32_t run_cache_take(struct run_cache *cache, uint32_t slices)
     uint32_t more = (uint32_t)__builtin_ctzll(fits);
     if (more > slices >> cache->slack_shift)
         return 0;
-    return run_cache_pop(cache, slices + more);
+    return run_cache_pop(cache, slices + more, run);
 }
 
 /* Like run_cache_take(), but only takes a run of exactly `slices` slices. */
-static inline uint32_t run_cache_take_equal(struct run_cache *cache, uint32_t slices)
+static inline uint32_t run_cache_take_equal(struct run_cache *cache, uint32_t slices,
+                                            struct slab **run)
 {
-    return (cache->filled >> (slices - 1) & 1) == 0 ? 0 : run_cache_pop(cache, slices);
+    return (cache->filled >> (slices - 1) & 1) == 0 ? 0 : run_cache_pop(cache, slices, run);
 }
 
 /* Returns how many slices each of `threads` threads may keep on its lists. */

@@ -40,13 +40,15 @@ void run_cache_policy_free(struct run_cache *cache, struct slab *run, uint32_t m
 
 size_t run_cache_policy_take(struct run_cache *cache, size_t slices)
 {
-    uint32_t index = run_cache_take_equal(cache, (uint32_t)slices);
-    if (index != 0 && !slab_at(index)->moved) {
+    struct slab *run = NULL;
+    uint32_t index = run_cache_take_equal(cache, (uint32_t)slices, &run);
+    if (index != 0 && !run->moved) {
         if (CAIRN_HARDENED)
-            large_guard_open(slab_at(index));
+            large_guard_open(run);
         return index;
     }
-    struct slab *run = index != 0 ? slab_at(index) : run_cache_take_long(cache);
+    if (index == 0)
+        run = run_cache_take_long(cache);
     if (run == NULL)
         run = run_cache_evict(cache);
     if (run != NULL)
