@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from support.witnessing import Bench, Seen, text
 
 from cairn import native
@@ -175,6 +176,34 @@ def test_a_program_that_takes_the_address_of_malloc_does_not_own_it(
         int main(int argc, char **argv) { give[argc - 1](take(10)); return 0; }
     """
     record = only_start(bench.run(bench.build("takes-address", source, *flags)))
+    assert Path(record["malloc"]["path"]).name.startswith("libc.so")
+    assert "split" not in record
+
+
+def test_a_jump_in_a_program_that_is_position_independent_is_not_an_allocator(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Debian's pigz is such a program. The linker of this system makes none.
+
+    So the test takes a program with functions that pass each call on, as such a jump does, and
+    marks their symbols as undefined.
+    """
+    made = bench.build("passes-on", FORWARDING_MALLOC + CHILD, "-fPIE", "-pie", "-rdynamic")
+    program = tmp_path / "jumps"
+    content = bytearray(made.read_bytes())
+    with made.open("rb") as file:
+        elf = ELFFile(file)
+        assert elf["e_type"] == "ET_DYN"
+        symbols = elf.get_section_by_name(".dynsym")
+        section_of = 6 if elf.elfclass == 64 else 14
+        for place, symbol in enumerate(symbols.iter_symbols()):
+            if symbol.name in {"malloc", "calloc", "realloc", "free"}:
+                at = symbols["sh_offset"] + place * symbols["sh_entsize"]
+                struct.pack_into("<H", content, at + section_of, 0)
+    program.write_bytes(content)
+    program.chmod(0o755)
+    assert only_start(bench.run(made))["malloc"]["path"] == str(made)
+    record = only_start(bench.run(program))
     assert Path(record["malloc"]["path"]).name.startswith("libc.so")
     assert "split" not in record
 
