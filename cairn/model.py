@@ -333,14 +333,14 @@ class Sample:
     """Why clock samples were requested but are missing, as the end of a sentence."""
     output_digest: str | None = None
     failure: str | None = None
-    """Why this run is no result; None if it is a result.
+    """Why this run is not a result; None if it is a result.
 
     The text is the rest of a sentence that begins with the contender.
     """
 
     @property
     def counts(self) -> bool:
-        """Whether this run may enter a comparison: it did not fail and is no warm-up."""
+        """Whether this run may enter a comparison: it did not fail and is not a warm-up."""
         return self.failure is None and self.trial.round > 0
 
 

@@ -140,7 +140,7 @@ class Advice(Enum):
 POSSIBLE = 0.05
 """Advice to keep the baseline needs intervals that leave less than this saving possible.
 
-A larger saving is a reason to change the allocator, so a wider interval is no answer.
+A larger saving is a reason to change the allocator, so a wider interval is not an answer.
 """
 
 

@@ -447,7 +447,7 @@ def _exchanged(one: Path, other: Path) -> bool:
 def remove_folder(folder: Path) -> None:
     """Removes a folder. A rename hides the folder from other processes before it is deleted.
 
-    A missing folder is no error.
+    A missing folder is not an error.
     """
     gone = Path(tempfile.mkdtemp(prefix=".gone-", dir=folder.parent))
     with contextlib.suppress(FileNotFoundError):

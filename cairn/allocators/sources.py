@@ -130,5 +130,5 @@ def _read_source(table: Any) -> Source:
     if source.kind not in KINDS or not re.fullmatch(r"[0-9a-f]{64}", source.sha256):
         raise CairnError(f"{where}: kind or sha256 has an unknown value; install cairn again")
     if "/" in source.archive or (source.kind == "wheel" and not source.file):
-        raise CairnError(f"{where}: file is missing or is no file name; install cairn again")
+        raise CairnError(f"{where}: file is missing or is not a file name; install cairn again")
     return source

@@ -93,7 +93,7 @@ def _table(found: _File, path: Path) -> ProfileTable:
             for name, of in row.items():
                 low, high = min(of, default=-1.0), max(of, default=-1.0)
                 if len(of) not in (1, 3) or low < 0 or not low <= of[0] <= high < float("inf"):
-                    raise CairnError(f"{path} is damaged: {key} of {name} is no number")
+                    raise CairnError(f"{path} is damaged: {key} of {name} is not a number")
                 if name not in found.titles or program not in found.programs:
                     raise CairnError(f"{path} is damaged: it does not list {name} or {program}")
                 number = (of[0], of[1], of[2]) if len(of) == 3 else (of[0], of[0], of[0])

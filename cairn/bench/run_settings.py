@@ -442,7 +442,7 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
 
 
 def _plan_of(run: Run) -> str:
-    """The name of the plan of a run; empty if it is no run of a plan."""
+    """The name of the plan of a run; empty if it is not a run of a plan."""
     kind, _, name = (run.experiment or "").partition(" ")
     return name if kind == EXPERIMENT else ""
 

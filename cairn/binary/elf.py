@@ -167,7 +167,7 @@ class Image:
     def sections(self) -> tuple[Section, ...]:
         """All sections except those without content.
 
-        The result is empty if the table was stripped or is invalid. That is no error, since a
+        The result is empty if the table was stripped or is invalid. That is not an error, since a
         program works without sections.
         """
         at, entry_bytes, count, names_index = self._sections

@@ -127,7 +127,7 @@ NOTHING = Inside()
 
 
 def look_inside(path: str) -> Inside:
-    """The facts about the executable at `path`; NOTHING if it cannot be read or is no valid ELF."""
+    """The facts about the executable at `path`; NOTHING if it is not a readable, valid ELF file."""
     try:
         descriptor = elf.open_regular(path)
     except OSError:

@@ -277,7 +277,7 @@ def behind_env(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]
     sets = [
         word.partition("=") for kind, word in words if kind == "option" and not word.startswith("-")
     ]
-    # If the target is within the text of -S, it is no separate word of `command`.
+    # If the target is within the text of -S, it is not a separate word of `command`.
     behind = tuple(command[command.index(target) :]) if target in command else (target,)
     return {name: value for name, _, value in sets}, behind
 

@@ -73,7 +73,7 @@ def judge(
     output = output_of(form, full, color, out, force)
     check_out(out, force)
     if output.packs:
-        raise UsageError("a judgement is no run; write .txt, .md, .csv or .json with -o")
+        raise UsageError("a judgement is not a run; write .txt, .md, .csv or .json with -o")
     if (library is None) == (read is None):
         raise UsageError(
             "name one library, such as 'cairn judge ./libmine.so', or a run with --read"

@@ -56,7 +56,7 @@ def ranges(
     if keep is not None:
         check_out(keep, force)
     if output.packs:
-        raise UsageError("ranges are no run; write .txt, .md, .csv or .json with -o")
+        raise UsageError("ranges are not a run; write .txt, .md, .csv or .json with -o")
     where = results or store.root()
     found = [profiled(where, name) for name in names or ("last",)]
     table = gathered([(one.run, one.samples) for one in found], found[0].groups, _ill(found))
@@ -88,7 +88,7 @@ def profiled(where: Path, name: str) -> Measured:
     """Returns a run of a plan that has trials with the probe. Raises UsageError for another."""
     one = making.measured(store.find(where, name))
     if one.kind != "matrix":
-        raise UsageError(f"{name} is no run of a plan; 'cairn report {name}' shows it")
+        raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
     if not one.run.settings.why:
         raise UsageError(
             f"{name} has no trials with the probe; measure again with 'cairn matrix run --profile'"

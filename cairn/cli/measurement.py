@@ -92,7 +92,7 @@ def raise_unanswered(run: Run, comparisons: Sequence[Comparison]) -> None:
 def _failures(row: Row, counting: bool) -> list[str]:
     """Returns the contender's failures.
 
-    If instructions are counted, limits of valgrind are no failures.
+    If instructions are counted, limits of valgrind are not failures.
     """
     return [
         failure for failure in row.failures if not counting or instructions.works_wrongly(failure)

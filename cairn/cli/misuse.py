@@ -26,7 +26,7 @@ def bench(
     """Measures the table and writes it. Raises UsageError for options that it does not have."""
     if set(names) != {benching.NAME}:
         raise UsageError(
-            f"{benching.NAME} measures no time and is no part of a run; name it by itself"
+            f"{benching.NAME} measures no time and is not part of a run; name it by itself"
         )
     for option in given(_TAKEN):
         raise UsageError(f"'cairn bench {benching.NAME}' measures no time; leave out {option}")

@@ -91,8 +91,8 @@ def compare(
     named here.
     run_name: the name by which 'cairn report' finds the run again.
     beside: pairs (contender, other contender) whose CPU times are compared as well.
-    bench: the arguments of 'cairn bench' that repeat this run; None if the run is no built-in
-    experiment.
+    bench: the arguments of 'cairn bench' that repeat this run; None if the run is not a
+    built-in experiment.
 
     unsuited: see `Comparison.unsuited`.
     aim: the question that the verdict answers first.

@@ -9,7 +9,7 @@ all processes are compared with those under the baseline, by program. A contende
   run of the baseline, or less often there (see `_more`), and chance hardly explains this (see
   CHANCE).
 
-"exit 0" is no failure. A process that its parent kills under the baseline may well have finished
+"exit 0" is not a failure. A process that its parent kills under the baseline may well have finished
 before that under a faster allocator. The number of processes is not compared either, since a parent
 that polls starts more of them when it waits longer.
 

@@ -234,7 +234,7 @@ class _Judge:
             return replace(self._use(aim, fair), too_dear=dear, price_open=unclear)
         if unclear:
             return Recommendation(aim, Advice.OPEN, too_dear=dear, price_open=unclear)
-        # A contender that costs too much is no choice, however much it may save.
+        # A contender that costs too much cannot be chosen, however much it may save.
         effects = {
             name: of for name, of in effects.items() if prices.get(name) is not _Price.TOO_HIGH
         }
@@ -243,7 +243,7 @@ class _Judge:
         return replace(self._without_better(aim, effects), too_dear=dear)
 
     def _without_better(self, aim: Measure, effects: Mapping[str, Effect]) -> Recommendation:
-        """The advice if none of the contenders that are a choice is shown to be better."""
+        """The advice if none of the contenders that can be chosen is shown to be better."""
         if all(of.outcome is Outcome.NOT_KNOWN for of in effects.values()):
             return Recommendation(aim, Advice.NOT_MEASURED)
         unknown = [name for name, of in effects.items() if of.outcome is Outcome.NOT_KNOWN]

@@ -10,7 +10,7 @@ Always true here:
 
 - Rounds are compared only within a workload. Workloads may have different numbers of rounds; each
   workload has the same weight in a mean.
-- A contender that failed on a workload is no reference there. Its failure costs the other
+- A contender that failed on a workload is not a reference there. Its failure costs the other
   contenders neither a round nor a workload.
 - The means of all contenders are over the same workloads. They leave out workloads that fewer than
   two contenders completed. Means of memory also leave out workloads on which a contender's memory

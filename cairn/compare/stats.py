@@ -120,7 +120,7 @@ def mean_half_width(values: Sequence[float]) -> float:
 def outliers(values: Sequence[float]) -> tuple[int, ...]:
     """The indices of values far above the others, by the modified z-score.
 
-    Values far below are no outliers: a disturbance makes a run slower, and the exit code reveals a
+    Values far below are not outliers: a disturbance makes a run slower, and the exit code reveals a
     run that ended too soon. With two contenders, a low outlier would be the quiet contender in the
     round in which the other one was disturbed. The caller must have subtracted the pace of each
     round, because a slow round could hide an outlier or look like one.

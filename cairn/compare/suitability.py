@@ -104,7 +104,7 @@ def sentences(
 ) -> tuple[str, ...]:
     """The sentences at the beginning of the report on one workload.
 
-    A program that waits is no part of them: the verdict begins with it (`cairn.verdict`).
+    A program that waits is not one of them: the verdict begins with it (`cairn.verdict`).
     """
     counted = [sample for sample in samples if sample.counts]
     return tuple(one.sentence for one in before_rounds(counted, baseline, settings, workload))
@@ -220,7 +220,7 @@ def machine_is_busy(samples: Sequence[Sample], baseline: str) -> bool:
 def cpu_share(samples: Sequence[Sample]) -> float | None:
     """CPU time by the wall time in which the program could have had a CPU, as a median.
 
-    The time in which other programs had the CPUs is no waiting: a program that is always ready to
+    The time in which other programs had the CPUs is not waiting: a program that is always ready to
     run gets 16 % of the time of a busy machine, and does not wait. None without samples.
     """
     shares = [

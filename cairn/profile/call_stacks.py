@@ -242,7 +242,7 @@ def _table(
 
 
 def _check(path: Path, nodes: Records, sites: Records, objects: Records) -> None:
-    """Raises CairnError if a number points nowhere, or a sum is no number."""
+    """Raises CairnError if a number points nowhere, or a sum is not a number."""
     order = np.arange(1, len(nodes))
     if (
         not len(nodes)

@@ -95,7 +95,7 @@ def _standings_say(found: Standings) -> Iterator[str]:
 def _may_be_best(mean: Ratio | None) -> bool:
     """Returns whether the contender may be as good as the best of every workload.
 
-    The first row of the table is no fair reference, because the same data put it first: if all
+    The first row of the table is not a fair reference, because the same data put it first: if all
     contenders were alike, most runs would call some of them slower than the first. The intervals of
     means account for the choice of the best.
     """

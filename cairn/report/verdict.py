@@ -258,7 +258,7 @@ def _price_open(names: Sequence[str], verdict: Verdict) -> str:
 
 
 def _other_aims(verdict: Verdict) -> Iterator[str]:
-    """Yields what to use by the aims besides the goal, and why better ones are no choice.
+    """Yields what to use by the aims besides the goal, and why better ones cannot be chosen.
 
     An aim is left out if its best are those of the goal, or if it decides nothing: the price of the
     choice is part of the evidence.

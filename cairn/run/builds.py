@@ -183,7 +183,7 @@ class Watch:
     def refuse_changed(self) -> None:
         """Raises ProgramFailed, or ContenderFailed for a contender, if a file is another one now.
 
-        A file with a new date and the same build is no other file.
+        A file with a new date and the same build is not another file.
         """
         for one, before in self._signatures.items():
             now = _signature(one.path)

@@ -1,7 +1,7 @@
 """Recognises a server that waits for clients, and whose run would therefore never end.
 
-It reads /proc, so it works only for processes of the same user. A process that cannot be read is no
-server here.
+It reads /proc, so it works only for processes of the same user. A process that cannot be read is
+not a server here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class IdleServer:
 
         Looks at the processes once a second at most. A server is idle if its whole tree uses no CPU
         for several seconds. Only the command itself and a chain of single children count: a script
-        that starts a server and a client is no server.
+        that starts a server and a client is not a server.
         """
         now = time.monotonic()
         if now - self.began < _FROM_S or now - self._looked < _EVERY_S:

@@ -112,7 +112,7 @@ def without_proof(problem: str) -> str:
 
 
 def unproven(sample: Sample) -> str | None:
-    """The problem of the proof if it is the only reason why this run is no result; else None."""
+    """The problem of the proof if it is the only reason why this run is not a result; else None."""
     problem = sample.proof.problem
     return problem if problem is not None and sample.failure == without_proof(problem) else None
 

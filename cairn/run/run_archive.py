@@ -25,7 +25,7 @@ _PARTS = (RUN, SAMPLES, STOPPED, INSTRUCTIONS)
 class RunArchive(StoredRun):
     """A file made by `packed`. Reading it writes nothing to the disk.
 
-    Members of the archive that are no part of a run are ignored.
+    Members of the archive that are not part of a run are ignored.
     """
 
     def __init__(self, path: Path) -> None:

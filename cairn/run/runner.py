@@ -580,7 +580,7 @@ class Runner:
     def _failure(
         self, launched: Launched, trial: Trial, problem: str | None, errors: str
     ) -> str | None:
-        """Why this trial is no result; None if it is a result.
+        """Why this trial is not a result; None if it is a result.
 
         problem: the sentence that says why the proof is missing; None if there is a proof.
 

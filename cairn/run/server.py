@@ -161,7 +161,7 @@ class Session:
         ok_exit: Sequence[int],
         last_line: str,
     ) -> str | None:
-        """Returns why this trial is no result, given how the server ended; None if it is a result.
+        """Returns why this trial is not a result, given how the server ended; else None.
 
         last_line: the last line that the server printed; may be empty. The text is the rest of a
         sentence that begins with the program.

@@ -62,7 +62,7 @@ def decoded(content: bytes) -> object:
 
 
 def _no_number(text: str) -> object:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 class StoredRun(ABC):

@@ -78,7 +78,7 @@ def _alone(why: Why, contender: str) -> Iterator[Cause]:
 def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
     """Yields the program's own part of the gap in CPU time, and the unexplained part.
 
-    If a part was not measured, the unexplained part contains it, so it is no cause of its own.
+    If a part was not measured, the unexplained part contains it, so it is not a cause of its own.
     """
     if why.time is None or why.time.unmeasured:
         return

@@ -74,7 +74,7 @@ class Gap:
     """In a fixed order; the unexplained part is the last. All measured parts add up to the
     whole."""
     waiting: Part | None = None
-    """Waiting time takes no CPU time, so it is no part of the whole."""
+    """Waiting time takes no CPU time, so it is not part of the whole."""
     by: By = "probe"
     """What separated allocator and program: clock samples, or the probe's CPU timers."""
     because: str = ""

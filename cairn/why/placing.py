@@ -3,7 +3,7 @@
 On each program, the range of a metric ends at the worst value of the healthy contenders, without
 the one that `ranges.worst_of` leaves out. A value within it is inside, one that is at most WIDENED
 times as bad as its end is at the edge, and a value beyond that is outside if its whole interval is.
-A value on the better side is inside: it is no illness to make fewer system calls than all others.
+A value on the better side is inside: making fewer system calls than all others is not an illness.
 The metric has the verdict of the program on which it is worst.
 """
 

@@ -24,7 +24,7 @@ from cairn.why.prediction_error import AllocatorChange, changes, ends
 CALIBRATING = "calibration: "
 """The names of the calibration's workloads begin with this."""
 PROGRAMS = "programs"
-"""The group of the programs that are no workloads of the suite."""
+"""The group of the programs that are not workloads of the suite."""
 TOLD_FROM = 0.05
 """The least saving that `cairn profile` reports."""
 
@@ -41,7 +41,7 @@ class JudgedChange:
     high: float
     """The interval of the saving."""
     is_program: bool
-    """Whether the program is no workload of the suite."""
+    """Whether the program is not a workload of the suite."""
 
     @property
     def covered(self) -> bool:

@@ -13,7 +13,7 @@ void *names_calloc_slow(size_t count, size_t size)
     return or_enomem(front_calloc_slow(count, size, __builtin_return_address(0)));
 }
 
-/* As in glibc, realloc(p, 0) frees the block and returns NULL, which is no failure. */
+/* As in glibc, realloc(p, 0) frees the block and returns NULL, which is not a failure. */
 void *names_realloc_slow(void *p, size_t size)
 {
     if (size > 0)

@@ -230,7 +230,7 @@ void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
 /* --- freeing ---------------------------------------------------------------------------------- */
 
 /* Returns the record of the run in use that `p` lies in. Returns NULL if `p` is a block of
- * emergency.h or guarded_block.h. Ends the program if `p` is no block. */
+ * emergency.h or guarded_block.h. Ends the program if `p` is not a block. */
 static struct slab *run_of(const void *p)
 {
     size_t index = region_index(p);

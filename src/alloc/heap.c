@@ -28,7 +28,7 @@ static uint32_t *list_of(struct heap *owner, struct slab *slab)
     return remote_state(slab) == REMOTE_FULL ? &owner->full : &owner->partial[slab->class];
 }
 
-/* Ends the slab: from now on its run is no slab. Counts the posted blocks that were not
+/* Ends the slab: from now on its run is not a slab. Counts the posted blocks that were not
  * collected. */
 static void end_slab(struct slab *slab)
 {

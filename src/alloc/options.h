@@ -38,8 +38,8 @@ enum options_statistics options_statistics(void);
 
 enum options_limit { OPTIONS_LIMIT_NONE, OPTIONS_LIMIT_GIVEN, OPTIONS_LIMIT_WRONG };
 
-/* Sets `*bytes` to the limit if one is given. A value that is no size, is 0 or is above SIZE_MAX is
- * wrong. `environment` is the environment that the loader passes to a constructor, because the C
+/* Sets `*bytes` to the limit if one is given. A value that is not a size, is 0 or is above SIZE_MAX
+ * is wrong. `environment` is the environment that the loader passes to a constructor, because the C
  * library may not have set `environ` yet when our constructor runs. */
 enum options_limit options_limit(char **environment, size_t *bytes);
 
@@ -53,7 +53,8 @@ bool options_purge_lazily(char **environment);
 bool options_policy_frozen(char **environment);
 bool options_trace(char **environment);
 
-/* Sets `*every` to the number that is given. A value that is no number from 1 to 10^9 is wrong. */
+/* Sets `*every` to the number that is given. A value that is not a number from 1 to 10^9 is
+ * wrong. */
 enum options_limit options_guarded(char **environment, uint32_t *every);
 bool options_hardened_full(char **environment);
 enum options_move { OPTIONS_MOVE_AUTO, OPTIONS_MOVE_NEVER, OPTIONS_MOVE_ALWAYS };

@@ -20,11 +20,11 @@ _Static_assert(SITE_MOST < SITE_SLOTS, "every search ends at an empty row");
 /* The field `site` of a block's record: number of the row << DOUBLING_BITS | log2 of the weight.
  *
  * The field shares its bytes with the `inverse` of a slab. The last assertion makes sure that an
- * inverse which a slab left behind is no valid row number. */
+ * inverse which a slab left behind is not a valid row number. */
 enum { DOUBLING_BITS = 4 };
 _Static_assert(SITE_DOUBLINGS < 1 << DOUBLING_BITS, "the number of doublings fits its bits");
 _Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > (OTHERS + 1) << DOUBLING_BITS,
-               "an inverse that a slab left is no row number");
+               "an inverse that a slab left is not a row number");
 
 /* The table has OTHERS rows. The last row is for the blocks of all other sites. The record of a
  * block holds n + 1 for row n. */

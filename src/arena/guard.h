@@ -44,7 +44,7 @@ void guard_adopt(enum guard guard, void *start, size_t bytes);
 void guard_abandon(enum guard guard, void *start, size_t bytes);
 
 /* Returns the first byte that does not hold the pattern. Returns NULL if all bytes do, or if there
- * is no pattern. */
+ * is not a pattern. */
 const void *guard_disturbed(enum guard guard, const void *start, size_t bytes);
 
 /* Writes "cairn: NOUN OWNER: WHAT at WHERE" to stderr, with OWNER and WHERE as addresses, and

@@ -202,7 +202,7 @@ void *hardened_heap_allocate(struct heap *heap, size_t size, size_t alignment, c
 
 /* --- checking --------------------------------------------------------------------------------- */
 
-/* Ends the program: `p`, in state `state`, is no live block. */
+/* Ends the program: `p`, in state `state`, is not a live block. */
 static _Noreturn __attribute__((noinline, cold)) void not_live(const void *p,
                                                                enum block_state state)
 {

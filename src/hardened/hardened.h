@@ -4,7 +4,7 @@
  * little more than the program requests. alloc/hardening.h says what lies behind a block. What is
  * noticed, and when:
  *
- *     free, realloc, usable size    a pointer that is no live block (block_map.h)
+ *     free, realloc, usable size    a pointer that is not a live block (block_map.h)
  *     free, realloc                 a write beyond the end of the block, or before its start
  *     hand-out of a block           a write to the block after it was freed
  *     end of the quarantine         a write to the first 16 bytes meanwhile

@@ -2,8 +2,8 @@
  * calls the allocator's function of the same name through path_call().
  *
  * An allocator may call a public function within an operation. Such a nested call is a part of the
- * outer operation, and has no path of its own. An operator of the C++ runtime is no function of the
- * allocator: it calls malloc, and that call is the operation.
+ * outer operation, and has no path of its own. An operator of the C++ runtime is not a function of
+ * the allocator: it calls malloc, and that call is the operation.
  */
 #include "instructions/blocks.h"
 #include "instructions/history.h"

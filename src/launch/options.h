@@ -65,8 +65,8 @@ struct options {
  * front of argv, in the places of arguments that it has already parsed. */
 enum options_task options_parse(struct options *options, char **argv);
 
-/* Parses a decimal number of seconds: "1.5" gives 1500000000. Returns false if the text is no such
- * number, if the number is larger than 10^9, or if it has more than nine decimals. */
+/* Parses a decimal number of seconds: "1.5" gives 1500000000. Returns false if the text is not such
+ * a number, if the number is larger than 10^9, or if it has more than nine decimals. */
 bool options_parse_seconds(const char *text, uint64_t *ns);
 
 /* Parses a list such as "0,2-3". Returns false if the text is not such a list. */

@@ -120,7 +120,8 @@ void os_wake(_Atomic uint32_t *word);
 
 void os_sleep_ms(unsigned ms);
 
-/* Writes one line, which includes its newline, to stderr. The function is no cancellation point. */
+/* Writes one line, which includes its newline, to stderr. The function is not a cancellation
+ * point. */
 void os_say(const char *line, size_t length);
 
 /* Writes one line to stderr and calls abort(), because the heap is corrupt. */

@@ -325,7 +325,7 @@ static void change_live(const struct block *block, int sign)
 }
 
 /* Notes whether there are more live bytes than ever before. Counted bytes do not depend on which
- * blocks were sampled, so that the peak is no moment at which the estimate is high by chance. */
+ * blocks were sampled, so that the peak is not a moment at which the estimate is high by chance. */
 static void look_for_peak(void)
 {
     bool counted = live_way != LIVE_ESTIMATED && call_stacks_way == CALL_STACKS_SAMPLED;

@@ -1,7 +1,7 @@
 /* direct_syscall.h - system calls for the probe itself. They bypass libc and the probe's dispatch.
  *
  * The kernel does not dispatch a call whose instruction lies between direct_begin and direct_end
- * (kernel_calls.h). The functions here allocate nothing and take no lock. They are no cancellation
+ * (kernel_calls.h). The functions here allocate nothing and take no lock. They are not cancellation
  * points and do not change errno. They work in a signal handler and in a child of vfork.
  */
 #ifndef CAIRN_PROBE_DIRECT_SYSCALL_H

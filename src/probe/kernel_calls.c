@@ -196,7 +196,7 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
         note_other(number);
     if (kind == PROFILE_FUTEX_WAIT || kind == PROFILE_FUTEX_WAKE)
         lock_table_futex((uintptr_t)arguments[0], kind == PROFILE_FUTEX_WAIT, ticks);
-    /* brk() reports a failure by returning the old end. EAGAIN of a futex call is no failure. It
+    /* brk() reports a failure by returning the old end. EAGAIN of a futex call is not a failure. It
      * means that the value of the futex had changed. */
     bool refused = number == SYS_brk && arguments[0] != 0 && result != arguments[0];
     if (refused || (direct_failed(result) && result != -EAGAIN))
@@ -370,7 +370,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     uint64_t ticks = ticks_after() - before;
     thread_state.calling = false;
     uint64_t cpu_ns = waiting ? cpu_since(cpu_before_ns) : 0;
-    /* Reading the CPU clock is no part of the operation. So the operation's beginning is moved
+    /* Reading the CPU clock is not part of the operation. So the operation's beginning is moved
      * forward by the time that the readings took. */
     if (waiting)
         thread_state.began_ticks += ticks_now() - begin - ticks;

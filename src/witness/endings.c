@@ -178,7 +178,7 @@ INTERPOSED pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage
 }
 
 /* Returns the status that wait(2) would give for the child that waitid(2) describes. A stopped
- * child gives a status that is no end. */
+ * child gives a status that is not an end. */
 static int status_of_info(const siginfo_t *info)
 {
     switch (info->si_code) {

@@ -7,9 +7,9 @@
  * - An interposed function does exactly what the real one does, and leaves errno as the real one
  *   left it. A wait that returns no ended child writes nothing, nor does one that leaves the child
  *   to be waited for again (WNOWAIT).
- * - It may run in a vfork child, in a signal handler, and on a small stack.
- * - It uses only system calls and its own stack frame, which is less than 1 KiB.
- * - It takes no lock, allocates nothing, and is no cancellation point beyond the real function.
+ * - It may run in a vfork child, in a signal handler, and on a small stack. - It uses only system
+ * calls and its own stack frame, which is less than 1 KiB. - It takes no lock, allocates nothing,
+ * and is not a cancellation point beyond the real function.
  *
  * Some ends are not seen here: libc itself waits in fclose() and ends processes in daemon(), and a
  * program may make the system calls directly. A static program marks nothing. A process that gives
