@@ -13,12 +13,12 @@
  *
  * So a thread that sleeps keeps at most BATCHES × BATCH_BYTES bytes of freed blocks, and at most
  * BATCHES slabs, each of one slice. Blocks of longer slabs and of shared heaps are posted at once.
- * heap_destroy() could free the latter while they are in a batch.
+ * If a block of a shared heap were in a batch, heap_destroy() could free its slab meanwhile.
  *
- * The word of a batch, from the lowest bits up: the offset of the first block in the slab, the
- * offset of the last block, the number of blocks, and a number that becomes negative with the block
- * that makes the batch full. The word changes in one store, so that a signal handler never
- * finds half of a change.
+ * The word of a batch has four parts, from the lowest bits up: the offset of the first block in the
+ * slab, the offset of the last block, the number of blocks, and a number that becomes negative when
+ * the batch is full. The word changes in one store, so that a signal handler never finds half of a
+ * change.
  */
 #ifndef CAIRN_ALLOC_BATCH_H
 #define CAIRN_ALLOC_BATCH_H

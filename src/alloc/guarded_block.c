@@ -305,7 +305,7 @@ void guarded_free(void *p)
     slot->freed = stack;
     slot->state = SLOT_FREED;
     if (os_guard(page_of(number), os_page_bytes()))
-        put_slot(number); /* else the page is not used again */
+        put_slot(number); /* a page without a guard is not used again */
     lock_drop(&lock);
 }
 

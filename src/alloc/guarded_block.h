@@ -5,7 +5,7 @@
  * Memory-Safety Bugs in Production", 2023): it is cheap enough for programs in production, and many
  * runs together find the bugs that a test would find. An access beyond the page, or to a block that
  * was freed, is a segmentation fault. Its report names the block, and the stacks of its allocation
- * and of its free. After the report, the fault takes its usual course.
+ * and of its free. After the report, the program's own handler or the kernel deals with the fault.
  *
  * There are GUARDED_BLOCKS pages. If all are in use, no block is guarded. A page that was freed is
  * used again as late as possible. The block lies at the end of its page or at its start, at random.
@@ -16,9 +16,9 @@
  *
  * Before guarded_begin(), a call costs nothing: the fast paths do not know of guarded blocks, and a
  * slow path reads one variable. Afterwards, the lists of a heap keep no freed blocks (`warm` in
- * heap.h), so that each list is soon used up. Malloc then takes its slow path, which decides
- * whether the next block is guarded. In the hardened build, which has no fast path, every call
- * decides.
+ * heap.h), so that each list is soon empty. Malloc then takes its slow path, which decides whether
+ * the next block is guarded. In the hardened build, every call decides, because each one goes
+ * through its checks.
  *
  * Any thread may call any function. The lock of this module is taken after any other.
  */

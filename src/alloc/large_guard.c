@@ -10,7 +10,7 @@ enum {
     FILLED_MOST = 64,
     EMPTIED_SLICES = 256, /* longer runs are never kept */
     LOOK_EVERY = 16,      /* calls between looks at the clock */
-    FAULTS = 4,           /* change and later faults, per time of change */
+    FAULTS = 4,           /* time with later page faults ÷ time of the change */
 };
 
 /* --- the budget ------------------------------------------------------------------------------- */

@@ -16,18 +16,18 @@
  * Runs keep their state while run_cache.h keeps them. The runs of slabs, and those of the page
  * heap, are open.
  *
- * A change of state takes a system call, and page faults later. This is a thousand times as long as
- * the reuse of a freed block. So each thread has a budget of time. While it lasts, a new block gets
- * a guard close to its end, and a freed block is sealed. When it is used up, a new block has the
- * guards that its run already has, and a freed block is not sealed. CAIRN_HARDENED=full sets no
+ * A change of state takes a system call, and later page faults. That takes a thousand times as long
+ * as the reuse of a freed block. So each thread has a budget of time. While it lasts, a new block
+ * gets a guard close to its end, and a freed block is sealed. When it is used up, a new block has
+ * the guards that its run already has, and a freed block is not sealed. CAIRN_HARDENED=full sets no
  * limit.
  *
- * Three fields of the run's record, which only slabs need otherwise, describe the block and its
- * guards: `posted` is the number of requested bytes, `until` the distance of the block from the
- * start of its run, and `end` the number of OS pages before the guard behind the block, or one of
- * the numbers below.
+ * Three fields of the run's record that otherwise only slabs use describe the block and its guards.
+ * `posted` is the number of requested bytes. `until` is the distance of the block from the start of
+ * its run. `end` is the number of OS pages from the start of the run to the guard behind the block,
+ * or one of the numbers below.
  *
- * The block belongs to the caller of every function.
+ * The caller of a function must own the block.
  */
 #ifndef CAIRN_ALLOC_LARGE_GUARD_H
 #define CAIRN_ALLOC_LARGE_GUARD_H

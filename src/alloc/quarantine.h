@@ -1,11 +1,12 @@
-/* quarantine.h - keeps blocks that the program has freed for a while, before they are handed out
- * again. Only the hardened build has quarantines (hardening.h).
+/* quarantine.h - keeps blocks for a while after the program has freed them, before they are handed
+ * out again. Only the hardened build has quarantines (hardening.h).
  *
  * The quarantine of a heap lies behind the heap. Only the heap's owner uses it (heap.h). Small
  * blocks wait in QUARANTINE_PLACES places: 32 places for blocks of up to 512 bytes, 8 for blocks of
- * up to 4 KiB, and 4 for larger ones. So they have at most 176 KiB. A new block takes a random
- * place of its kind, and the block that was there goes back to its slab. So the program cannot
- * foresee when a block is handed out again. Large blocks wait in a queue. Between calls, always:
+ * up to 4 KiB, and 4 for larger ones. Together these blocks have at most 176 KiB. A new block takes
+ * a random place of its kind, and the block that was there goes back to its slab. So the program
+ * cannot foresee when a block is handed out again. Large blocks wait in a queue. Between calls,
+ * always:
  *
  *     large_slices == sum of the lengths of the large blocks, and at most QUARANTINE_LARGE_SLICES
  *     every block here is BLOCK_QUARANTINED in block_map.h

@@ -41,7 +41,8 @@ _Static_assert(HARDENING_ZONE_BYTES - CANARY_BYTES >= sizeof(hardening_word),
 
 /* --- handing out ------------------------------------------------------------------------------ */
 
-/* Ends the program, or returns a block of emergency.h: no free block begins at `block`. */
+/* Called if no free block begins at `block`. Returns a block of emergency.h; for anything else,
+ * ends the program. */
 static __attribute__((noinline, cold)) void *issue_other(void *block)
 {
     if (emergency_owns(block))
@@ -397,7 +398,7 @@ static bool resize_large(struct slab *slab, size_t have, size_t size)
     if (large_slices(room) != slab->slices)
         large_guard_open(slab);
     bool done = large_resize(slab, room); /* true if the block shrinks */
-    bool zero = true;                     /* of no concern, and so that the block is not emptied */
+    bool zero = true;                     /* so that large_guard_set() keeps the contents */
     large_guard_set(slab, done ? size : have, alignment, &zero, budget());
     return done;
 }
@@ -433,7 +434,7 @@ static void *move_large(struct slab *slab, size_t have, size_t size)
     block_map_set(large_guard_block(slab), BLOCK_FREE);
     void *there = large_move(slab, large_guard_room(size, alignment));
     struct slab *now = there != NULL ? slab_at(region_index(there)) : slab;
-    bool zero = true; /* of no concern, and so that the block is not emptied */
+    bool zero = true; /* so that large_guard_set() keeps the contents */
     void *block = large_guard_set(now, there != NULL ? size : have, alignment, &zero, budget());
     block_map_set(block, BLOCK_LIVE);
     return there != NULL ? block : NULL;

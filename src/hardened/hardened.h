@@ -1,17 +1,17 @@
 /* hardened.h - the functions of alloc/alloc.h with the checks of the hardened build.
  *
  * They stand between the public names (src/abi) and the allocator (src/alloc), which allocates a
- * little more than the program requests. alloc/hardening.h says what lies behind a block. What is
- * noticed, and when:
+ * little more than the program requests. alloc/hardening.h says what lies behind a block. A misuse
+ * is noticed by one of these calls:
  *
  *     free, realloc, usable size    a pointer that is not a live block (block_map.h)
  *     free, realloc                 a write beyond the end of the block, or before its start
  *     hand-out of a block           a write to the block after it was freed
- *     end of the quarantine         a write to the first 16 bytes meanwhile
+ *     end of the quarantine         a write to the first 16 bytes after the free
  *
- * Each ends the program with one line on stderr and abort(). Every function may be called by any
- * thread. `caller` is the return address of the program's call. Blocks read as zero when they are
- * handed out.
+ * Each misuse ends the program with one line on stderr and abort(). Every function may be called by
+ * any thread. `caller` is the return address of the program's call. Blocks read as zero when they
+ * are handed out.
  */
 #ifndef CAIRN_HARDENED_HARDENED_H
 #define CAIRN_HARDENED_HARDENED_H

@@ -57,8 +57,9 @@ void live_unchecked(const unsigned char *p);
 bool live_overlaps(const unsigned char *p, size_t size);
 
 /* Returns the live block of `size` bytes that has another one closest behind it (`behind` true) or
- * before it, and stores that other block in `*other`. Of several, it returns that with the lowest
- * address, or with `behind` false the highest, so that a long overrun stays within the heap. */
+ * before it, and stores that other block in `*other`. If several blocks are equally close, it
+ * returns the one with the lowest address, or with the highest if `behind` is false. A long overrun
+ * then stays within the heap. */
 unsigned char *live_pair(size_t size, bool behind, unsigned char **other);
 
 /* Returns the end of the live block with the highest address. */

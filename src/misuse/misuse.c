@@ -11,7 +11,7 @@
  *     "exploitable HOW"          two live blocks overlap, malloc returned memory of the attacker, a
  *                                live block changed, or data of another block could be read
  *     "neutral"                  the program went on, and no damage could be shown
- *     SIGALRM after "ready"      the program stood still
+ *     SIGALRM after "ready"      the program made no progress
  *     "impossible WHY"           the misuse could not be set up
  */
 #include "misuse/scenarios.h"

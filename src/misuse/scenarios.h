@@ -2,8 +2,8 @@
  * process is still alive and no damage was shown.
  *
  * A scenario has one or more attacks: ways to do the same misuse, for example with other bytes. The
- * attacker knows addresses, the format of glibc's headers and links, and no secret of the
- * allocator. */
+ * attacker knows addresses, and the formats of glibc's headers and links and of cairn's links. A
+ * secret of the allocator is known only if the attack has read it. */
 #ifndef CAIRN_MISUSE_SCENARIOS_H
 #define CAIRN_MISUSE_SCENARIOS_H
 

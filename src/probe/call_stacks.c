@@ -47,7 +47,7 @@ static uint64_t samples_of_every;
 static struct {
     uint64_t samples;
     uint64_t spent_ticks; /* in samples, of all threads */
-    uint64_t begin_ticks; /* the time when it began, by three clocks */
+    uint64_t begin_ticks; /* when the window began, by three clocks */
     uint64_t begin_ns;
     uint64_t begin_cpu_ns;
 } window;
@@ -310,7 +310,7 @@ static void add_to(struct call_stacks_sum *sum, const struct block *block, doubl
     sum->bytes_variance += variance * bytes * bytes;
 }
 
-/* Adds a block to the live ones of its site, or subtracts it. */
+/* Adds a block to the live ones of its site, or subtracts it if `sign` is -1. */
 static void change_live(const struct block *block, int sign)
 {
     struct call_stacks_site *site = site_at(block->site);
@@ -324,8 +324,9 @@ static void change_live(const struct block *block, int sign)
     site->changed = ++head->moment;
 }
 
-/* Notes whether there are more live bytes than ever before. Counted bytes do not depend on which
- * blocks were sampled, so that the peak is not a moment at which the estimate is high by chance. */
+/* Notes the peak if there are more live bytes than ever before. Counted bytes do not depend on
+ * which blocks were sampled, so that the peak is not a moment at which the estimate is high by
+ * chance. */
 static void look_for_peak(void)
 {
     bool counted = live_way != LIVE_ESTIMATED && call_stacks_way == CALL_STACKS_SAMPLED;
@@ -342,7 +343,7 @@ static void look_for_peak(void)
     head->peak_ticks = ticks_now();
 }
 
-/* Adds the end of a block's life to its site, or takes it back. */
+/* Counts the end of a block's life at its site, or undoes that if `sign` is -1. */
 static void note_end(const struct block *block, const struct thread_state *me, uint32_t allocations,
                      int sign)
 {
@@ -379,8 +380,8 @@ static void forget_block(size_t slot)
     drop_block(slot);
 }
 
-/* Doubles the mean distance of samples, and drops each block with the probability with which it
- * would not have been sampled then. */
+/* Doubles the mean distance of samples until a quarter of the table is free. Drops blocks at random
+ * so that those that stay are a sample with the new distance. */
 static void thin(void)
 {
     while (block_count > blocks_most / 4 * 3) {
@@ -457,8 +458,8 @@ void call_stacks_thread_begin(struct thread_state *me)
     me->special &= (uint8_t)~THREAD_STACK;
 }
 
-/* Begins a window. Returns true if the last one was too expensive. The measure is CPU time, because
- * a process does not run all the time on a busy machine. */
+/* Begins a window. Returns true if the samples of the last one took too much of the CPU time. Wall
+ * time would not do, because a process does not run all the time on a busy machine. */
 static bool begin_window(void)
 {
     struct timespec cpu = {.tv_sec = 0};
@@ -608,7 +609,7 @@ void call_stacks_remove_late(const void *block)
 
 /* --- sparse spans ----------------------------------------------------------------------------- */
 
-/* Adds the blocks that hold sparse spans to their sites. Returns false if they are not known. */
+/* Adds the blocks that hold sparse spans to their sites. Returns false if they cannot be known. */
 static bool find_sparse(enum call_stacks_span kind, enum pinned_span shift)
 {
     if (!pinned_begin(shift, block_count))

@@ -10,9 +10,10 @@
  *
  * A sampled block is counted in watched_filter until it is freed. So the frees of other blocks cost
  * nothing. The table of these blocks has a limit. When it is full, the mean distance of samples is
- * doubled, and each block stays with the probability that it would have had with this distance.
+ * doubled, and each block stays with such a probability that the blocks are a sample with the new
+ * distance.
  *
- * account.c and thread.c call these functions from any thread, with another guard than
+ * account.c and thread.c call these functions from any thread, with a guard other than
  * THREAD_OUTSIDE (thread_state.h). A child of fork begins with no stacks and without the blocks of
  * its parent. If there is no memory or no room for the file, there are no stacks.
  */
@@ -46,13 +47,13 @@ void call_stacks_choose(struct thread_state *me);
 /* Adds the block that the chosen allocation got, with the stack of the caller. */
 void call_stacks_add(struct thread_state *me, const void *block, size_t bytes);
 
-/* Ends the life of a block that the thread is about to give back, if it was sampled. Signals
- * are blocked: a handler that left the operation by longjmp() would leave the lock taken.
- * call_stacks_restore() takes this back, because realloc failed. */
+/* Ends the life of a block that the thread is about to give back, if it was sampled. Signals are
+ * blocked: a handler that left the operation by longjmp() would leave the lock taken.
+ * call_stacks_restore() undoes it after a realloc that failed. */
 void call_stacks_remove(struct thread_state *me, const void *block);
 void call_stacks_restore(struct thread_state *me, const void *block);
 
-/* The same for a thread that has ended. Signals may arrive. */
+/* The same for a block that a thread frees after it has ended. Signals may arrive. */
 void call_stacks_remove_late(const void *block);
 
 /* Finds the live blocks that hold sparse spans, if all blocks were recorded. Called at the end of

@@ -10,8 +10,9 @@
  *
  *     sum of pinned_part() over all blocks  ==  pinned_judge().held
  *
- * A span that one block covers as a whole is not noted. So there are at most two spans for each
- * block. One thread at a time may call these functions. They need some 100 bytes of stack.
+ * The table has no entry for a span that one block covers completely. So there are at most two
+ * entries for each block. Only one thread at a time may call these functions. They take about 100
+ * bytes of stack.
  */
 #ifndef CAIRN_PROBE_PINNED_H
 #define CAIRN_PROBE_PINNED_H

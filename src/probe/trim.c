@@ -65,11 +65,13 @@ static bool add_moment(void)
     return false;
 }
 
-/* Runs in the handler of SIGSYS, on the probe's signal stack. Everything happens on this stack: on
- * another one, the next signal would begin at the top of the signal stack and overwrite the frames
- * of this handler. A signal stack of the program may be too small, so nothing happens there.
+/* Runs in the handler of SIGSYS, on the probe's signal stack. All of it happens on this stack. If
+ * the handler changed to another stack, the next signal would begin at the top of the signal stack
+ * and overwrite the frames of this handler. If the program has a signal stack of its own, which may
+ * be too small, nothing happens.
  *
- * The interrupted operation may have set `frame` and `function`, and be about to set the guard. */
+ * The interrupted operation may have set `frame` and `function` and be about to set the guard, so
+ * this function restores both. */
 static void on_request(void)
 {
     struct thread_state *me = &thread_state;

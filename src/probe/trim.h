@@ -13,7 +13,7 @@
  *
  * Nothing happens if the thread is inside the allocator or in fork(), if there is no such function,
  * or if the program has signal stacks of its own. Cairn sees from the count whether the call was
- * made, and asks again.
+ * made, and asks again if it was not.
  */
 #ifndef CAIRN_PROBE_TRIM_H
 #define CAIRN_PROBE_TRIM_H

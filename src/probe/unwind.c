@@ -233,7 +233,8 @@ static bool expression(struct cursor *cursor, int64_t *offset, bool *is_word)
     uint64_t bytes = get_unsigned(cursor);
     *offset = 0;
     *is_word = false;
-    /* Else the end might lie before the beginning, and the instructions would never end. */
+    /* Otherwise the end could lie before the beginning, and the loop over instructions would never
+     * end. */
     if (cursor->bad || bytes > cursor->end - cursor->at) {
         cursor->bad = true;
         return false;
@@ -532,8 +533,8 @@ static struct rule rule_of(struct peek *peek, uintptr_t address, uint32_t object
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-/* Goes on to where the signal interrupted the thread: the stack pointer points to the ucontext_t
- * that the kernel passed to the handler. */
+/* Goes on to the place where the signal interrupted the thread. The stack pointer points to the
+ * ucontext_t that the kernel passed to the handler. */
 static bool step_over_signal(struct peek *peek, struct unwind_start *now)
 {
     enum { REGISTERS = 40, FRAME = 10, STACK = 15, INSTRUCTION = 16, COUNT = 17 };
@@ -595,7 +596,7 @@ void unwind(const struct unwind_start *start, struct unwind_stack *found)
      * the byte before it, because a call can be the last instruction of its function. */
     bool is_return = false;
     /* An object with a frame of this thread cannot be unloaded. After a step by frame pointers, an
-     * address may be no return address. */
+     * address may not be a return address. */
     bool is_sure = true;
     found->count = 0;
     found->deeper = false;

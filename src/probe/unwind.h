@@ -2,11 +2,11 @@
  *
  * The tables that compilers make for exceptions (.eh_frame, DWARF 5, 6.4) say how to go from a
  * function to its caller. The rule for each return address is kept in a table of the process, so
- * that a second stack with the same frames is quick. Code without such tables, as interpreters
- * generate it, is passed by its frame pointers. Each step has to lead up the stack, except from a
- * signal handler. Memory is read by peek.h, and the loader is asked by objects.h, so that nothing
- * here allocates or crashes on a damaged stack. With glibc 2.35 and newer, nothing takes a lock of
- * the loader. Any thread may call these functions.
+ * that a second stack with the same frames is quick. In code without such tables, which
+ * interpreters generate, the frame pointers lead to the caller. Each step has to lead to a higher
+ * address of the stack, except from a signal handler. Memory is read by peek.h, and the loader is
+ * asked by objects.h, so that nothing here allocates or crashes on a damaged stack. With glibc 2.35
+ * and newer, nothing takes a lock of the loader. Any thread may call these functions.
  */
 #ifndef CAIRN_PROBE_UNWIND_H
 #define CAIRN_PROBE_UNWIND_H

@@ -9,7 +9,7 @@
  * entries of all its chunks, in the order of the chunks. Always:
  *
  *     nodes[0] is the root, and nodes[i].parent < i for all others
- *     sites[0] has the samples whose stacks found no room
+ *     sites[0] has the samples for whose stacks there was no room
  *     number of used entries  ==  node_count, site_count, object_count
  *
  * A stack is a path of nodes. The last node of the path is its innermost frame. A site is a stack
@@ -21,12 +21,12 @@
  * process runs. The sums of live blocks at the peak are those of the moment with the most live
  * bytes:
  *
- *     site.changed <= peak_moment  =>  `peak` of this site was not brought up to date: it equals
- *                                      `live`
+ *     site.changed <= peak_moment  =>  `peak` of this site is out of date; its true value is `live`
  *
  * A span is an OS page or a chunk of 2 MiB. It is sparse if live blocks take less than one part in
- * CALL_STACKS_SPARSE of its bytes and of its resident bytes. Resident are the pages that belong
- * neither to a file nor to the probe. The live blocks of a sparse span hold equal parts of these:
+ * CALL_STACKS_SPARSE of its bytes and of its resident bytes. The resident bytes are those of pages
+ * that belong neither to a file nor to the probe. The live blocks of a sparse span hold equal parts
+ * of its resident bytes:
  *
  *     sum of the sites' pinned[k].held  ==  head.pinned_held[k]
  *
@@ -123,8 +123,8 @@ struct call_stacks_site {
     struct call_stacks_sum temporary; /* temporary blocks */
     double freed;                     /* blocks whose free was seen */
     double freed_elsewhere;           /* the same, by another thread than the one that got them */
-    /* Blocks that lived for less than 2^(CALL_STACKS_LIFE_SHIFT (i + 1)) ticks and are in no
-     * earlier entry. */
+    /* Entry i counts the blocks that lived for less than 2^(CALL_STACKS_LIFE_SHIFT (i + 1)) ticks
+     * and are not in an earlier entry. */
     float lives[CALL_STACKS_LIVES];
     struct call_stacks_pinned pinned[CALL_STACKS_SPANS]; /* at the end of the process */
 };
@@ -156,7 +156,7 @@ struct call_stacks_head {
     uint64_t every;       /* now */
     uint64_t samples;
     uint64_t without_room; /* samples in sites[0] */
-    uint64_t unread;       /* samples of which no frame of the program could be read */
+    uint64_t unread;       /* samples without any readable frame of the program */
     /* Sampled blocks that are in no `live`: their table was full. */
     uint64_t unwatched;
     uint64_t moment;      /* number of changes of live blocks so far */
