@@ -1,4 +1,4 @@
-"""cairn soak: runs a program for minutes or hours and says what its memory does over time."""
+"""cairn soak: runs a program for minutes or hours and says how its memory changes."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def soak(
     form: Form | None, full: bool, out: Path | None, force: bool, results: Path | None,
     color: str,
 ) -> None:  # fmt: skip
-    """Say what the memory of a program does over time: leak, fragmentation, retention, or stable.
+    """Say whether a program leaks memory, and whether its memory is fragmented, kept, or stable.
 
-    The program runs for a fixed time under each contender. The probe counts its live memory and
-    what the allocator holds. At the end of each run the allocator is asked to give back what it
-    does not need. Runs are kept; 'cairn report' shows them again.
+    The program runs for a fixed time under each contender. The probe counts its live memory and the
+    memory that the allocator holds. At the end of each run, the allocator is asked to give back the
+    memory that it does not need. Runs are kept; 'cairn report' shows them again.
 
     \b
       cairn soak --for 10min -- ./worker

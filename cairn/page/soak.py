@@ -33,17 +33,18 @@ from cairn.soak.verdict import SoakVerdict, verdicts
 rows = soak.rows
 _KINDS = ("live", "held", "resident")
 _FURTHER_MOST = 4
-"""So many runs of a contender are drawn besides its last one."""
+"""The most runs of a contender that are drawn besides its last one."""
 _BINS = 120
-"""A line has the least and the greatest value of each of so many parts of the time."""
+"""The number of parts into which a line divides the time. It has the least and the greatest value
+of each part."""
 _ROWS = 32
-"""The table behind a drawing has at most so many moments."""
+"""The most moments in the table behind a drawing."""
 
 
 def parts(
     run: Run, samples: Sequence[Sample], name: str, stopped: Sequence[str]
 ) -> tuple[tuple[Item, ...], tuple[Topic, ...]]:
-    """Returns the first screen and the sections that are only those of such a run.
+    """Returns the first screen, and the sections that only the page of a soak has.
 
     name: the run's name in a command. stopped: the reasons of `report.run.Measured`.
     """
@@ -207,8 +208,8 @@ def _growths(found: Sequence[SoakVerdict], key: str, what: str) -> Tracks | None
     return Tracks(
         of=key,
         title=f"Growth of the {what}",
-        says="A dot is the mean growth of the runs, and a line is the 95 % interval, which holds "
-        "that of each run. A filled dot is a proven growth or decline.",
+        says="A dot is the mean growth of the runs, and a line is the 95 % interval, which "
+        "contains the interval of each run. A filled dot is a proven growth or decline.",
         axis=replace(made, reference=axis.at(0.0)),
         tracks=tuple(tracks),
         table=Table("", ("", "growth [95 %]"), tuple(rows_of)),

@@ -1,4 +1,4 @@
-"""The report of 'cairn soak': a sentence for each kind of memory, a table, and plots over time."""
+"""The report of 'cairn soak': a sentence for each verdict, a table, and plots over time."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def board(
 
 
 def _says(found: Sequence[SoakVerdict]) -> Iterator[str]:
-    """Yields a sentence for each kind, with all contenders of this kind."""
+    """Yields the sentences on the verdicts. Contenders with one verdict may share a sentence."""
     for kind in _ORDER:
         of = [one for one in found if one.kind is kind and one.failure is None]
         if kind is Kind.LEAK and of:
@@ -154,12 +154,12 @@ def _spare(one: SoakVerdict, *, also: bool = False) -> str:
 
 
 def _advice(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
-    """Yields what helps, of the contenders that were tried in this run."""
+    """Yields the remedies: what to do about the verdicts, and which contender holds less memory."""
     kinds = {one.kind for one in found if one.failure is None}
     if Kind.LEAK in kinds:
         yield (
-            "No allocator and no knob ends a leak: the program must free these blocks. A cache "
-            "that still fills, or a cycle longer than the runs, looks the same."
+            "No allocator and no setting ends a leak: the program must free these blocks. A cache "
+            "that is still being filled, or a cycle longer than the runs, looks the same."
         )
     better = {one.other: one for one in tried(found)}
     bad = [
@@ -270,8 +270,8 @@ def _footer(
     series = [one.memory.series for one in samples if one.memory.series is not None]
     if any(not one.counted for one in series):
         yield (
-            "Live memory is an estimate, because one of the allocators does not tell the size of "
-            "its blocks."
+            "Live memory is an estimate, because one of the allocators has no function that "
+            "returns the size of a block."
         )
     most = max((one.processes for one in series), default=1)
     if most > 1:

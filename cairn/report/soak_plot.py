@@ -19,8 +19,8 @@ _COLORS = {"live": "#332288", "held": "#cc6677", "resident": "#999999"}
 def drawn(series: Series, width: int) -> list[str]:
     """Returns the memory of one run as lines of at most `width` columns.
 
-    Each column is a part of the time. Live memory is drawn from below, then what is held beyond it,
-    then what is resident beyond that.
+    Each column is a part of the time. Its lowest cells are live memory. Above them is the memory
+    that is held but not live, and then the memory that is resident but not held.
     """
     most = max(*series.live, *series.held, *series.resident, 1)
     labels = [units.size(most), units.size(most / 2), "0 B"]

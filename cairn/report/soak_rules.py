@@ -26,14 +26,14 @@ def sentences(found: Sequence[SoakVerdict]) -> tuple[str, ...]:
 
 
 def _rules(run: JudgedRun) -> Iterator[str]:
-    """Yields why a run has its verdict, and its second one if there is one."""
+    """Yields why a run has its verdict, and why it has a second one, if it has."""
     growth = run.growth
     if run.kind is Kind.UNKNOWN and run.reason is not None:
         yield f"No rule is fulfilled: {run.reason.value}."
     if run.kind is Kind.LEAK and growth is not None:
         yield (
-            f"The lower edge of live memory ascends by {rate(growth)}, and in the second half of "
-            "the run not more slowly."
+            f"The lower edge of live memory rises by {rate(growth)}, and about as fast in the "
+            "second half of the time as in the first."
         )
     if run.kind is Kind.STABLE:
         most = growth.high if growth is not None else 0.0

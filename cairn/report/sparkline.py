@@ -16,7 +16,7 @@ _NAMES = ("live", "resident")
 def drawn(profile: Profile, width: int) -> list[str]:
     """Returns the lines, of at most `width` columns; empty with too few moments.
 
-    Both lines have the same scale, from 0 to the most that either reached.
+    Both lines have the same scale, from 0 to the larger of their maxima.
     """
     moments = profile.moments
     by_name = {
@@ -50,7 +50,8 @@ def _time(moment: Moment) -> int:
 def _columns(of: Sequence[tuple[int, int]], end: int, count: int) -> list[int | None]:
     """Returns the most in each of `count` equal times.
 
-    A time without a moment has the last number, and before the first moment there is none.
+    A time without a moment has the number of the moment before. Before the first moment, the number
+    is None.
     """
     found: list[int | None] = []
     last: int | None = None

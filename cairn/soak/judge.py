@@ -1,8 +1,8 @@
 """The rules that give the memory of one run over time its verdict.
 
-docs/soak.md has these rules and their thresholds in words. Memory counts from SETTLED of the run
-on, because a program fills its caches at first. Every rule prefers "not known yet" to a wrong
-verdict.
+docs/soak.md has these rules and their thresholds in words. The part of the run before SETTLED is
+not judged, because a program fills its caches at first. Every rule prefers "not known yet" to a
+wrong verdict.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ SWING, SWING_COUNTS = 0.2, 0.33
 """Memory swings if its largest fall is more than this share of its rise. A swing is a fall of at
 least the second share of the largest one."""
 SPARE_SHARE, SPARE_BYTES = 0.5, 4 * MIB
-"""Held memory is too much if it exceeds live memory by both: this share of it, and these bytes."""
+"""Held memory is too much if its excess over live memory is at least each of these: a share of live
+memory, and bytes."""
 SPARE_RISE_BYTES, SPARE_RISE_SHARE = MIB, 0.1
-"""Spare memory grows if it rises by both: these bytes, and this share of live memory."""
+"""Spare memory grows if its rise is at least each of these: bytes, and a share of live memory."""
 RETURNED = 0.5
 """Spare memory is idle if a trim returns at least this share of it."""
 FELL = 1.5
-"""Live memory fell if it once was this multiple of the most in the last half, or more."""
+"""Live memory fell if it once was at least this multiple of the most in the last half."""
 
 
 class Kind(Enum):
@@ -84,7 +85,7 @@ class JudgedRun:
     seconds: float
     """The length of the run."""
     live: float
-    """The median in the last half of the run, as for the next two."""
+    """Median of live memory in the last half of the run. The next two fields are medians, too."""
     held: float
     resident: float
     live_most: float
@@ -92,7 +93,7 @@ class JudgedRun:
     spare: float
     """Held memory beyond `live_most`; not below 0."""
     growth: Growth | None
-    """Of the lower edge of live memory; None if there were too few swings or readings."""
+    """Growth of the lower edge of live memory; None if there were too few swings or readings."""
     held_growth: Growth | None
     trim: Trim | None = None
     returned: float | None = None
@@ -167,9 +168,10 @@ def _too_little(series: Series, seconds: float) -> JudgedRun:
 def _live(whole: Stretch, parts: list[Stretch], seconds: float) -> _Live:
     """Returns whether live memory grows.
 
-    The second part is judged if memory swung once in the first one. It can show that a program has
-    become stable, but not that it leaks: in a short time, a program that fills its memory more and
-    more slowly seems to grow steadily.
+    Live memory is judged from the first of SETTLED on, and if that gives no answer, from the second
+    one on. The shorter time can show that a program has become stable. It shows a leak only if the
+    longer one had too few swings, because in a short time even a slow warm-up seems to grow
+    steadily.
     """
     first = _of_part(whole, parts[0], seconds)
     if first.kind is not Kind.UNKNOWN:
@@ -196,7 +198,7 @@ def _of_part(whole: Stretch, found: Stretch, seconds: float) -> _Live:
     answer = _named(edge, trend.growth(found), level, seconds)
     before = trend.fall(whole)
     if answer.kind is Kind.LEAK and max(edge.rise / 3, 1.5 * fall) <= before <= 5 * edge.rise:
-        # The rise may be that of the next cycle.
+        # The rise may be the beginning of another cycle.
         return _Live(Kind.UNKNOWN, edge, Reason.CYCLES, seconds * 1.5 * CYCLES_LEAST)
     return answer
 
@@ -228,8 +230,8 @@ def _named(edge: Envelope, mean: Growth, level: float, seconds: float) -> _Live:
 def _settles(edge: Envelope, seconds: float) -> float:
     """The length of a run in which a program probably finishes its warm-up.
 
-    The growth is taken for an exponential, which falls to the share `later` from the middle of the
-    first half to that of the second. After four time constants, it has done 98 % of its rise.
+    The growth is assumed to decay exponentially: from the middle of the first half to the middle of
+    the second, it falls to the share `later`. After four time constants, 98 % of the rise is over.
     """
     if not 0 < edge.later < STEADY:
         return 4 * seconds
@@ -242,7 +244,7 @@ def _beyond(
 ) -> tuple[Kind, Reason | None, float | None]:
     """Returns the verdict on the memory that is held beyond the live blocks.
 
-    The third value is the share of it that a trim returned.
+    The third value is the share of this memory that a trim returned.
     """
     trim = series.trim
     returned = None
@@ -268,8 +270,8 @@ def _beyond(
 def _rises(live: Stretch, held: Stretch, most: float) -> bool:
     """Whether the memory beyond live memory grows steadily.
 
-    In each block it is the held memory less the most live memory of the last three blocks, so that
-    memory which waits for the next cycle does not count.
+    In each block of time, this is the held memory less the most live memory of the last three
+    blocks. So memory that waits for the next cycle does not count.
     """
     edges = np.linspace(0, trend.BINS, BLOCKS_MOST + 1).astype(int)
     pairs = list(itertools.pairwise(edges))

@@ -101,8 +101,8 @@ def growth(found: Stretch, level: float = 0.95) -> Growth:
 
     The error is that of Newey and West with prewhitening (Andrews and Monahan 1992). The
     correlation of neighbours is removed from the residuals. The long-run variance of the rest is
-    summed over lags up to a quarter of the readings. The effect of the correlation is then added to
-    it again.
+    summed over lags up to a quarter of the readings. The error is then increased by the effect of
+    the correlation.
     """
     slope, rest, times = _residuals(found.means)
     rho, count = _rho(rest), len(rest)
@@ -129,8 +129,8 @@ class Envelope:
     surely: Growth
     """The same with an interval of 99 %."""
     ordered: float
-    """The probability that so many of the blocks would be in ascending order by chance, if their
-    order were random (Mann and Kendall)."""
+    """The probability that blocks in a random order have at least as many ascending pairs (Mann and
+    Kendall)."""
     later: float
     """The growth in the second half of the blocks as a multiple of that in the first half; NaN if
     the first half does not grow."""
@@ -144,8 +144,9 @@ class Envelope:
 def envelope(found: Stretch, blocks: int) -> Envelope:
     """Returns the lower edge in this number of blocks, from 5 to 8.
 
-    The least value of a block may lie at its beginning or at its end. So growth is first estimated,
-    then subtracted from the values, and added again in the middle of the blocks.
+    The least value of a block may lie at its beginning or at its end. So the growth is estimated
+    and subtracted from the values, and the growth until the middle of the block is added to its
+    least value.
     """
     edges = np.linspace(0, BINS, blocks + 1).astype(int)
     pairs = list(itertools.pairwise(edges))
@@ -162,8 +163,8 @@ def envelope(found: Stretch, blocks: int) -> Envelope:
 def over_blocks(least: Numbers, block_s: float, rho: float = 0.0) -> Envelope:
     """Returns the envelope with these least values.
 
-    rho: the correlation of neighbouring readings, BINS for all blocks together. It also makes
-    blocks correlate, so the interval is widened.
+    rho: the correlation of neighbouring readings, of which all blocks together have BINS. Because
+    of it, neighbouring blocks are also correlated, so the interval is widened.
     """
     count = len(least)
     slope, rest, times = _residuals(least)
@@ -184,7 +185,8 @@ def over_blocks(least: Numbers, block_s: float, rho: float = 0.0) -> Envelope:
 def _widened(rho: float, size: int) -> float:
     """The factor by which correlation widens the interval of a line through blocks of this size.
 
-    It follows from the correlation of the means of neighbouring blocks of a first-order process.
+    The factor follows from the correlation between the means of neighbouring blocks in a
+    first-order autoregressive process.
     """
     if rho <= 0:
         return 1.0
@@ -195,7 +197,7 @@ def _widened(rho: float, size: int) -> float:
 
 
 def _chance(values: Numbers) -> float:
-    """The probability of at least so many ascending pairs in a random order."""
+    """The probability that a random order of the values has at least as many ascending pairs."""
     count = len(values)
     ascending = sum(
         bool(values[later] > values[earlier])
@@ -225,9 +227,10 @@ def fall(found: Stretch) -> float:
 
 
 def swings(found: Stretch, least: float) -> int:
-    """Returns how often the quantity fell by at least this much and rose again or the time ended.
+    """Returns the number of falls of at least `least`.
 
-    A fall counts from the highest value since the last one that was counted.
+    A fall begins at the highest value since the fall that was counted before. A new fall begins
+    only after the quantity has risen again by `least`.
     """
     count, top, bottom, falling = 0, float(found.maxima[0]), float(found.minima[0]), False
     for low, high in zip(found.minima, found.maxima, strict=True):

@@ -17,7 +17,7 @@ the other."""
 
 @dataclass(frozen=True, slots=True)
 class SoakVerdict:
-    """The answer for one contender. Numbers are means over its runs, and None without a run."""
+    """The answer for one contender. A number is the mean over its runs, or None without a run."""
 
     contender: str
     kind: Kind
@@ -25,15 +25,16 @@ class SoakVerdict:
     """By round. Failed runs are left out."""
     also: Kind | None = None
     reason: Reason | None = None
-    """Only of UNKNOWN; None if no run succeeded."""
+    """Given for UNKNOWN alone, if a run succeeded."""
     needed_s: float | None = None
     failure: str | None = None
     """Why the contender has failed."""
     no_trim: str | None = None
-    """Why the allocator gave nothing back in any run, if it was not asked."""
+    """Why the allocator could not be asked to give memory back in a run; None if it always was
+    asked."""
 
     def mean(self, name: str) -> float | None:
-        """The mean of this number of `JudgedRun`; None if a run lacks it or there is none."""
+        """The mean of a field of the runs; None if a run lacks it, or if there is no run."""
         values = [getattr(one, name) for one in self.runs]
         return fmean(values) if values and None not in values else None
 
@@ -110,7 +111,7 @@ def joined(runs: Sequence[JudgedRun]) -> tuple[Kind, Reason | None]:
 
 
 def tried(found: Sequence[SoakVerdict]) -> tuple[Tried, ...]:
-    """Returns for each contender the one that holds the least memory, if it surely holds less."""
+    """Returns for each contender the leanest of those that hold less memory, if there are any."""
     healthy = [one for one in found if one.runs and one.failure is None]
     answers = []
     for other in healthy:

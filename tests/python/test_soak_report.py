@@ -65,7 +65,7 @@ def test_the_answer_comes_first_and_names_what_was_tried() -> None:
 def test_a_leak_says_that_no_allocator_helps() -> None:
     text = shown(*soaked(system=leaks, cairn=leaks), View(width=300))
     assert text.startswith("Leak: live memory grows by 3.75 MiB/min [3.75, 3.75] under system and")
-    assert "No allocator and no knob ends a leak" in text
+    assert "No allocator and no setting ends a leak" in text
 
 
 def test_a_failed_contender_has_no_name() -> None:
