@@ -94,7 +94,7 @@ def absolute(path: str) -> str:
 
 
 def inspect_library(path: str) -> Library:
-    """Reads the library at `path`. Raises ContenderFailed unless it is a readable, valid ELF file."""
+    """Reads the library at `path`. Raises ContenderFailed if it is not a valid ELF file."""
     again = "Build it, or install its package, again."
     try:
         if "\0" in path or not path:

@@ -16,9 +16,10 @@ from cairn.report.view import View
 def report(
     after: Path, before: Path, as_json: str | None, as_csv: str | None, force: bool, color: str
 ) -> None:
-    """Writes the report on standard output, or on standard error if a file is to be there.
+    """Writes the report on standard output, or on standard error if JSON or CSV goes there.
 
-    Raises UsageError for other options, and CairnError if a profile has no call stacks.
+    Raises UsageError for options that do not go with --against, and CairnError if a profile has no
+    call stacks.
     """
     for one in given({"read", "against", "as_json", "as_csv", "force", "color"}):
         raise UsageError(f"--against compares two kept profiles; leave out {one}")

@@ -56,10 +56,11 @@ def judge(
 ) -> None:  # fmt: skip
     """Say in which metrics an allocator lies outside the ranges of others.
 
-    LIB is a path, or any contender as written for -a of 'cairn compare'. It runs a few small
-    programs with the probe, beside the system's allocator, for about half a minute. The ranges are
-    those of healthy allocators; cairn brings them along. For each metric in which LIB is outside,
-    cairn names what such allocators cost in the runs that made the ranges. docs/judge.md says how.
+    LIB is a path, or any contender as written for -a of 'cairn compare'. A few small programs run
+    with the probe, under LIB and under the system's allocator, for about half a minute. The ranges
+    are those of healthy allocators, and come with cairn. For each metric in which LIB is outside,
+    the report says how much CPU time and memory other allocators took that were outside there.
+    docs/judge.md explains the method.
 
     \b
       cairn judge ./libmine.so

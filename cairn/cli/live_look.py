@@ -1,4 +1,4 @@
-"""Reads what is counted of a program that still runs, for the screen of 'cairn profile --live'."""
+"""Reads the counts of a program that still runs, for the screen of 'cairn profile --live'."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Looking:
     names: Names = field(default_factory=Names)
 
     def look(self) -> Seen:
-        """Returns all that is counted until now. Raises CairnError if a file cannot be read."""
+        """Returns all counts until now. Raises CairnError if a file cannot be read."""
         at_ns = time.monotonic_ns()
         begin = window.Snapshot(self.started_ns, {}, frozenset(), {}, {})
         try:

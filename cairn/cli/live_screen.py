@@ -28,8 +28,8 @@ def check() -> None:
     """Raises UsageError if there is no terminal to draw on."""
     if not sys.stderr.isatty():
         raise UsageError(
-            "--live draws on the terminal, and standard error is not one; leave out --live, or do "
-            "not redirect standard error"
+            "--live draws on the terminal, but standard error is not a terminal; leave out --live, "
+            "or do not redirect standard error"
         )
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         raise UsageError(
@@ -40,18 +40,18 @@ def check() -> None:
 class LiveScreen:
     """Context manager around the run of a program: shows the counts of its probe each second.
 
-    A thread of its own reads and draws. What the program writes to the terminal waits in a file,
-    and is written when the screen is left.
+    A thread of its own reads and draws. The program's output for the terminal waits in a file. It
+    is written to the terminal when the screen ends.
     """
 
     def __init__(self, read: Callable[[], Seen], title: str, folder: Path, color: str) -> None:
-        """read: reads what is counted so far. folder: a private one, for the program's output."""
+        """read: returns the counts so far. folder: a private one, for the program's output."""
         self._read, self._title = read, title
         self._file = folder / "output"
         self.output = os.open(
             self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
-        """The descriptor for what the program writes to the terminal."""
+        """The descriptor of the file for the program's output."""
         self._over = threading.Event()
         self._failure: Exception | None = None
         # rich would take the size from these variables, and not see that it changes.
@@ -99,7 +99,7 @@ class LiveScreen:
         while not self._over.wait(max(_EACH_S - took, took)):
             began = time.monotonic()
             with contextlib.suppress(CairnError):
-                # A file may be incomplete for a moment. The numbers before then stay.
+                # A file may be incomplete for a moment. The screen then keeps its numbers.
                 before, now = now, self._read()
             self._draw(before, now)
             took = time.monotonic() - began
@@ -117,7 +117,7 @@ class LiveScreen:
         return text.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
 
     def _write_output(self) -> None:
-        """Writes what the program wrote meanwhile to the terminal."""
+        """Writes the program's output, which waits in the file, to the terminal."""
         stream = sys.stdout if os.isatty(1) else sys.stderr
         stream.flush()
         with self._file.open("rb") as file, contextlib.suppress(OSError):

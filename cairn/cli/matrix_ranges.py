@@ -40,8 +40,8 @@ def ranges(
 ) -> None:  # fmt: skip
     """Show the ranges of profile metrics: mean, least and greatest over the contenders.
 
-    RUN was made with 'cairn matrix run --profile'. The worst contender of a metric is left out of a
-    second range if it lies far from the others. Dramatic differences are marked.
+    RUN was made with 'cairn matrix run --profile'. A second range leaves out the worst contender of
+    a metric if it lies far from the others. Dramatic differences are marked.
 
     \b
       cairn matrix run suite --profile

@@ -38,7 +38,7 @@ class GivenInput:
     """The program's standard input, and whether a further run can read the same."""
 
     offset: int | None
-    """Where a file is read from; None if standard input is not a file."""
+    """The place in the file before the first run; None if standard input is not a file."""
     is_read_once: bool
     """Whether standard input is a pipe or a socket."""
 
@@ -140,7 +140,7 @@ class Again:
         return ran < RUNS_MOST and not share.is_narrow and share.may_narrow
 
     def _once(self, first: ClockRun, before: Ended) -> ClockRun | None:
-        """One further run; None if the program did something else than in its profiled run.
+        """One further run; None if the program did not do the same as in its profiled run.
 
         The run has 0 as its number of samples if it took none.
         """

@@ -131,7 +131,7 @@ class Checked:
 
 
 def whole(checked: Sequence[Checked]) -> GateState:
-    """Returns the answer of the check: worse if any bound is, and pass if all bounds are kept."""
+    """Returns the answer of the check: worse if one bound is exceeded, pass if all are kept."""
     states = {one.state for one in checked}
     for state in (GateState.WORSE, GateState.UNKNOWN, GateState.OPEN):
         if state in states:

@@ -18,7 +18,7 @@ VERDICTS = (CAUGHT, NEUTRAL, EXPLOITABLE)
 
 - caught: the process was ended before damage could be shown, or the call with the wrong pointer
   failed as the standards say.
-- neutral: the program went on or stood still, and no damage could be shown.
+- neutral: the program went on or made no progress, and no damage could be shown.
 - exploitable: the program has shown damage.
 """
 BLOCKS = (24, 100, 1000, 5000, 40_000, 300_000)
@@ -70,7 +70,7 @@ class MisuseTable:
 
 
 class NotJudged(Exception):
-    """The process did not carry out the misuse, so that it says nothing about the allocator."""
+    """The process did not carry out the misuse, so its end says nothing about the allocator."""
 
 
 def judge(output: str, errors: str, code: int) -> tuple[str, str]:
@@ -96,7 +96,7 @@ def judge(output: str, errors: str, code: int) -> tuple[str, str]:
     if last == "neutral" and code == 0:
         return NEUTRAL, ""
     if ending == _STOOD_STILL:  # the allocator was damaged, but stopped nothing
-        return NEUTRAL, "the process stood still"
+        return NEUTRAL, "the process made no progress"
     return CAUGHT, _first_line(errors) or ending
 
 

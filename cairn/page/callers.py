@@ -15,7 +15,7 @@ from cairn.report.pinned_table import pinned_answer, pinned_notes, pinned_table
 from cairn.report.profile_numbers import percent
 
 _BOXES_MOST = 2000
-"""The widest boxes are drawn."""
+"""The most boxes that are drawn; these are the widest ones."""
 _DEPTH_MOST = 128
 _NAME_MOST, _FULL_MOST = 120, 300
 """The most characters of a name in its box, and of the whole name with its arguments."""

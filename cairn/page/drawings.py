@@ -207,7 +207,7 @@ def _table(
 
 
 def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:
-    """Returns the parts of a gap as bars that continue each other; None if it is not known."""
+    """Returns the parts of a gap as bars, each at the end of the one before; None if not known."""
     if gap.whole.change is None:
         return None
     places, at = [], 0.0
@@ -246,7 +246,7 @@ def waterfall(found: Why, gap: Gap, workload: int) -> Tracks | None:
         of="parts",
         title=f"From {base} to {own}: {what}",
         says=f"Each bar begins where the bar above it ends. The last bar is the whole difference. "
-        f"Lines are 95 % intervals, and pale bars are not proven. A bar to the left: "
+        f"Lines are 95 % intervals, and pale bars are not proven. A bar to the left means that "
         f"{own} takes less.",
         axis=scale.axis(axis, f"difference in {what}", "ns" if gap.of == "time" else "bytes"),
         tracks=tuple(tracks),
@@ -262,7 +262,7 @@ def _way(change: float) -> str:
 
 
 def comparison_plane(run: Run, comparison: Comparison, workload: int) -> TimeMemoryPlane | None:
-    """Returns the plane of a comparison; None with less than two contenders in it."""
+    """Returns the plane of a comparison; None with fewer than two contenders in it."""
     shown = plane.points(comparison)
     if len(shown) < 2:
         return None

@@ -87,7 +87,7 @@ class Tracks:
 
     kind: ClassVar[str] = "tracks"
     of: str
-    """What the marks are, for tests: "runs", "paired", "means", "ratios", "parts" and so on."""
+    """The kind of the marks, for tests: "runs", "paired", "means", "ratios", "parts" and so on."""
     title: str
     says: str
     axis: Axis

@@ -152,7 +152,7 @@ def _where(found: Profile) -> Tracks | None:
     )
 
 
-_UNKNOWN = "not known whose"
+_UNKNOWN = "not attributed"
 _KINDS = {
     "its system calls": "calls",
     "page faults in it": "faults",
@@ -212,7 +212,7 @@ _CURVES = (("live", "live_bytes"), ("held", "held_bytes"), ("resident", "residen
 
 
 def _curves(found: Profile) -> Curves | None:
-    """Returns live, held and resident memory over time; None with less than two moments."""
+    """Returns live, held and resident memory over time; None with fewer than two moments."""
     moments = found.moments
     table = _table(found, "over time")
     if len(moments) < 2 or table is None:

@@ -12,13 +12,14 @@ from cairn.report import plane
 _EDGE = 4.0
 """The part of the width between an end of the axis and the outermost number, in percent."""
 _TICKS = 5
-"""About this many labels stand on an axis."""
+"""The approximate number of labels on an axis."""
 _LABEL = 9.0
 """The least distance between two labels, in percent of the width."""
 _WIDEST = 12.0
 """An axis is logarithmic if its largest number is at least this multiple of its smallest."""
 _STRAY = 4.0
-"""Runs that would make the axis longer than this multiple of the others lie beyond its end."""
+"""Runs lie beyond the end of an axis if they would make it longer than this multiple of the others'
+range."""
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _SIZES = (
     (float(1 << 40), "TiB"), (float(1 << 30), "GiB"), (float(1 << 20), "MiB"),
@@ -134,7 +135,7 @@ def ratio_axis(scale: Scale, title: str) -> Axis:
 
 
 def _apart(scale: Scale, values: Sequence[float]) -> list[float]:
-    """Returns those of the values whose labels do not touch: 1, and then outwards from it."""
+    """Returns values whose labels do not touch each other: 1, and then others outwards from 1."""
     kept: list[float] = []
     for one in sorted(values, key=lambda value: abs(math.log(value))):
         if all(abs(scale.at(one) - scale.at(other)) >= _LABEL for other in kept):

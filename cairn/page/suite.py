@@ -22,7 +22,7 @@ from cairn.report.tables import Cell, Table, name_of
 
 _LINES = "A dot is the estimate, and the line is its 95 % interval."
 _OPEN_MOST = 2
-"""With at most this many contenders, the drawings of all are open; else that of the first."""
+"""With at most this many contenders, the drawings of all are open. With more, only the first is."""
 
 _Row = tuple[str, float | None, Interval | None, bool | None, str]
 

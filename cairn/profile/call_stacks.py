@@ -38,7 +38,7 @@ _HEAD_BYTES, _CHUNK_BYTES, _CHUNKS = 4096, 32 << 10, 512
 _NODES, _SITES, _OBJECTS = range(3)
 
 _LARGEST = 2.0**200
-"""No sum of a file is larger. Squares of greater ones would be no numbers."""
+"""The largest sum that a file may have. The square of a larger one could be infinite."""
 
 Records = NDArray[np.void]
 
@@ -60,7 +60,7 @@ class StacksFile:
     without_room: int
     """Samples whose stack found no room in the file."""
     unread: int
-    """Samples of which the stack could not be read."""
+    """Samples whose stack could not be read."""
     unwatched: int
     """Sampled blocks whose free was not noticed, because the table of live blocks was full."""
     problem: str
@@ -68,10 +68,10 @@ class StacksFile:
     has_peak: bool
     sparse: dict[str, tuple[int, int]] | None
     """The sparse spans of each of SPANS at the end: their number and their resident bytes. None if
-    they are not known, as they are only if all blocks were recorded."""
+    they are not known. They are known only if all blocks were recorded."""
     nodes: Records
     sites: Records
-    """`peak` is complete."""
+    """In contrast to those of the file, `peak` is up to date in every site."""
     paths: tuple[str, ...]
     """Path of each object."""
     build_ids: tuple[str, ...]

@@ -3,7 +3,7 @@
 The function that allocates is the first frame that is neither the allocator's nor an operator new.
 A sum over sampled blocks has an interval. Its samples are independent, so the variances of sums
 add. The interval is that of a weighted sum of Poisson numbers (Fay and Feuer 1997), so that it is
-right for few samples, too. It has no width if all were recorded.
+right for few samples, too. It has no width if all allocations were recorded.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Sums:
     temporary: Sum = field(default_factory=Sum)
     freed: float = 0.0
     freed_elsewhere: float = 0.0
-    """Blocks that another thread freed than the one that got them."""
+    """Blocks that were freed by another thread than the one that got them."""
     lives: list[float] = field(default_factory=lambda: [0.0] * LIVES)
     pages: Held = field(default_factory=Held)
     """The sparse pages that its blocks hold at the end."""

@@ -21,8 +21,8 @@ from cairn.profile.tally import CALLS, KINDS, Moment, Profile
 Kind = Literal["kernel", "locks", "memory", "layout", "time"]
 """The group of a metric in tables."""
 Worse = Literal["more", "less", "neither"]
-"""The side on which a value is worse. A value of "neither" kind belongs to the program, or may lie
-on any side, so it is shown and not judged."""
+"""The side on which a value is worse. A value of kind "neither" depends on the program, or may lie
+on either side. It is shown, and not judged."""
 Number = tuple[float, float, float]
 """A value and the ends of its interval."""
 
@@ -36,7 +36,7 @@ class ProfileMetric:
     """As in a table, with its unit. "per 1,000" is short for "per 1,000 operations"."""
     kind: Kind
     least: float
-    """Values below this one are as good as it: they have no effect that could be measured."""
+    """The least value that can have an effect. Smaller values are as good as this one."""
     worse: Worse = "more"
     relative: bool = False
     """Whether it is a time, which depends on the machine. It is divided by that of the baseline."""
@@ -64,13 +64,13 @@ METRICS = (
     ProfileMetric("locks.waits", "waits for locks per 1,000", "locks", 0.2),
     ProfileMetric("held", "held ÷ live memory", "memory", 1.0, "neither"),
     ProfileMetric("resident", "resident ÷ live memory", "memory", 1.0),
-    ProfileMetric("untouched", "resident of no block ÷ live", "memory", 0.05),
+    ProfileMetric("untouched", "resident, never used ÷ live", "memory", 0.05),
     ProfileMetric("slack", "usable ÷ requested bytes", "memory", 1.0),
     ProfileMetric("page_use", "page use", "layout", 0.01, "less"),
     ProfileMetric("line_use", "cache line use", "layout", 0.01, "less"),
     ProfileMetric("distance", "bytes to the next block", "layout", 256.0),
     ProfileMetric("further", "next block on another page", "layout", 0.05),
-    ProfileMetric("straddling", "blocks on a line too many", "layout", 0.05),
+    ProfileMetric("straddling", "blocks on extra cache lines", "layout", 0.05),
     ProfileMetric("conflicts", "lines of several threads", "layout", 0.02),
     ProfileMetric("reuse", "operations until reuse", "layout", 16.0, "neither"),
     ProfileMetric("reuse.slow", "share of slow reuse", "layout", 0.05, "neither"),
@@ -98,7 +98,7 @@ _GROUPS = {
 }  # fmt: skip
 _FREES = tuple(kind for kind in KINDS if kind.startswith("free"))
 _TIMED_LEAST = 30
-"""Timed operations below which a mean time is not given."""
+"""With fewer timed operations, a mean time is not given."""
 
 
 def measured(profile: Profile) -> dict[str, Number]:
@@ -162,7 +162,7 @@ def _memory(profile: Profile) -> Iterator[tuple[str, Number]]:
 
 
 def _over_live(part: int, moment: Moment) -> Number:
-    """The part by the live bytes, whose error is the only one."""
+    """The part divided by the live bytes. Only the live bytes have an error."""
     live, away = moment.live_bytes, Z * moment.live_error_bytes
     most = part / (live - away) if away < live else math.inf
     return part / live, part / (live + away), most

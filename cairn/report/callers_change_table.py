@@ -19,7 +19,7 @@ from cairn.report.terminal import Screen
 from cairn.report.view import View
 
 SHOWN = 10
-"""The functions that the table shows."""
+"""The most functions in the table."""
 _FORMS: dict[str, Callable[[float], str]] = {"bytes": units.size, "blocks": units.count}
 
 

@@ -15,7 +15,7 @@ from cairn.report.profile_numbers import percent
 from cairn.report.tables import Cell, Table
 
 SHOWN = 10
-"""The functions that the table shows."""
+"""The most functions in the table."""
 _NAME_MAX = 40
 Form = Callable[[float], str]
 _SMALLEST = 0.01
@@ -98,7 +98,7 @@ def callers_tree(found: Sequence[Stack], width: int) -> list[str]:
 
 
 def _branches(branch: Branch, whole: float, depth: int, width: int) -> Iterator[str]:
-    """Yields a line for each callee with a large part. An only callee is not indented."""
+    """Yields a line for each callee with a large part. A single callee is not indented."""
     shown = [one for one in branch.ordered if one.sums.allocated.bytes >= _SMALLEST * whole]
     for one in shown:
         part = percent(one.sums.allocated.bytes / whole)

@@ -144,7 +144,10 @@ def _wanted(one: Checked, stored: bool) -> str:
         return "The counts differ from run to run by more than the distance to the bound."
     were = "round was run" if one.rounds == 1 else "rounds were run"
     if stored:
-        return "Two builds side by side tell more than stored numbers: name the base's with -p."
+        return (
+            "Two builds that run side by side tell more than stored numbers: name the program of "
+            "the base with -p."
+        )
     if one.rounds_needed is None:
         return (
             f"{units.count(one.rounds)} {were}, and more than {units.count(ROUNDS_MOST)} "

@@ -44,9 +44,9 @@ def board(told: Sequence[Told]) -> Board:
         says=says,
         tables=tuple(table for table in tables if table.rows),
         footer=(
-            "a case: one allocator on one program · false: without the cause the program gains "
-            "less than half of the effect · ill allocators are compared with the system's, over "
-            "which they run; healthy ones with the best of them",
+            "a case: one allocator on one program · false: without the cause, the program gains "
+            "less than half of the effect · ill allocators are compared with the system's, on "
+            "which they are built, and healthy ones with the best healthy one",
         ),
         failures=tuple(
             printable(f"{one.allocator}, {one.program}: {one.why_not}")

@@ -29,8 +29,8 @@ def drawn(
 ) -> list[str]:
     """Returns the lines of the picture, of at most `width` columns.
 
-    names: the printed names by contender. The result is empty if there is no room, or less than two
-    intervals: a single one says no more as a picture than as numbers.
+    names: the printed names by contender. The result is empty if there is no room, or if there are
+    fewer than two intervals: a picture of a single interval says no more than its numbers.
     """
     rows = [row for row in comparison.rows if not row.failures and _ends(row, metric) is not None]
     if len(rows) < _ROWS_LEAST:

@@ -17,7 +17,7 @@ TITLE = "where blocks lie"
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of the blocks in each of GROUPS."""
 _PEAK_LEAST = 0.9
-"""A snapshot with a smaller part of the peak of live bytes is not called the peak."""
+"""The least live bytes of a snapshot that is called the peak, as a share of their true peak."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ def rows(layout: Layout) -> Iterator[LayoutRow]:
     found: list[tuple[str, str, str, Figure | None, bool]] = [
         ("page_use", "live bytes on the OS pages they touch", "share", layout.page_use, True),
         ("line_use", "live bytes on the cache lines they touch", "share", layout.line_use, True),
-        ("pages_per_mib", "pages for each MiB of them", "pages", layout.pages_per_mib, True),
-        ("lines_per_mib", "cache lines for each MiB of them", "lines", layout.lines_per_mib, False),
+        ("pages_per_mib", "OS pages per live MiB", "pages", layout.pages_per_mib, True),
+        ("lines_per_mib", "cache lines per live MiB", "lines", layout.lines_per_mib, False),
         ("active_conflicts", f"{several}, as handed out", "share", layout.active_conflicts, True),
         (
             "passive_conflicts",
-            f"{several}, after a free by another",
+            f"{several}, after remote frees",
             "share",
             layout.passive_conflicts,
             True,
@@ -59,7 +59,7 @@ def rows(layout: Layout) -> Iterator[LayoutRow]:
         ),
         ("quick_reuse", "reused within 16 operations", "share", layout.quick_reuse, False),
         ("slow_reuse", "reused after more than 1,000", "share", layout.slow_reuse, False),
-        ("other_reuse", "reused after a free by another", "share", layout.other_reuse, True),
+        ("other_reuse", "reused after a remote free", "share", layout.other_reuse, True),
         ("set_share", "≥ 4 KiB in the fullest cache set", "share", layout.set_share, True),
     ]
     for key, text, unit, figure, is_first in found:

@@ -19,10 +19,10 @@ from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.profile_numbers import about, percent
 
 _NAME, _NAME_LEAST, _NUMBER = 26, 16, 14
-"""The widths of the first column, at most and at least, and of the columns of numbers."""
+"""The largest and the smallest width of the first column, and the width of the others."""
 _CALLS_MOST, _CALLS_LEAST, _CALLERS_MOST = 6, 2, 10
 _FIXED = 17
-"""The lines without system calls by kind, callers and the program's output."""
+"""The number of lines besides those of system calls by kind, callers and the program's output."""
 Form = Callable[[float], str]
 _NOTHING_YET = "Nothing is counted yet: the program has not allocated anything."
 LEAVE = "Ctrl-C ends the program, and the report follows."

@@ -37,7 +37,7 @@ class MatrixReport:
     run: Run
     """The newest of the runs."""
     unsuited: tuple[str, ...] = ()
-    """Programs whose measuring ended before the first round, because no run can be compared."""
+    """Programs that were not measured in rounds, because no run of them can be compared."""
     cut: str | None = None
     """Why there are fewer rounds than planned, as a sentence without a full stop; else None."""
     notes: tuple[str, ...] = field(default=())
@@ -142,7 +142,7 @@ def _refuse_other_programs(runs: Sequence[Run], programs: Sequence[str] | None) 
 
 
 def _left_out(runs: Sequence[Run], found: PlanResult) -> Iterator[str]:
-    """Yields what a merged table does not have from each run, as sentences."""
+    """Yields sentences on what a merged table lacks of each run."""
     if len(runs) < 2:
         return
     shown = (found.baseline, *found.contenders)
@@ -158,8 +158,8 @@ def _left_out(runs: Sequence[Run], found: PlanResult) -> Iterator[str]:
         if few:
             verb = "is" if len(few) == 1 else "are"
             yield (
-                f"{', '.join(few)} of {run.id} {verb} left out, because it has fewer than "
-                f"{matrix.ROUNDS_LEAST} complete rounds"
+                f"{', '.join(few)} of {run.id} {verb} left out, because this run has "
+                f"fewer than {matrix.ROUNDS_LEAST} complete rounds"
             )
     for name in found.contenders:
         if len(having[name]) < len(runs):
@@ -171,10 +171,10 @@ def _left_out(runs: Sequence[Run], found: PlanResult) -> Iterator[str]:
         absent = [name for name in measured if found.cells[program, name].time is None]
         if absent:
             names = ", ".join(absent)
-            yield f"{program} is in no mean, because it was not measured under {names}"
+            yield f"no mean contains {program}, because it was not measured under {names}"
         elif found.over["time"]:
             yield (
-                f"{program} is in no mean, because no run has {matrix.ROUNDS_LEAST} complete "
+                f"no mean contains {program}, because no run has {matrix.ROUNDS_LEAST} complete "
                 "rounds of it"
             )
 
@@ -246,11 +246,11 @@ def _says(report: MatrixReport) -> Iterator[str]:
         if others:
             names = formatting.printable(", ".join(others))
             behind = "slower" if measure == "time" else "to take more"
-            yield f"Not proven {behind} than it: {names}."
+            yield f"Not proven {behind} than {formatting.printable(first)}: {names}."
     without = [name for name in found.contenders if _failed(found, name)]
     if without:
         names = formatting.printable(", ".join(without))
-        yield f"Without a mean, because a program failed under it: {names}."
+        yield f"These have no mean, because a program failed under them: {names}."
 
 
 def _failed(found: PlanResult, name: str) -> bool:
@@ -408,12 +408,14 @@ def _failures(report: MatrixReport) -> Iterator[str]:
     found = report.result
     for program in report.unsuited:
         yield formatting.printable(
-            f"{program} is in no mean: it goes on in the background after its command ended"
+            f"no mean contains {program}: it goes on in the background after its command ended"
         )
     for program in found.programs:
         own = found.cells[program, found.baseline].failure
         if own is not None:
-            yield formatting.printable(f"{program} is in no mean: under {found.baseline} it {own}")
+            yield formatting.printable(
+                f"no mean contains {program}: under {found.baseline} it {own}"
+            )
             continue
         for name in found.contenders:
             failure = found.cells[program, name].failure

@@ -184,7 +184,7 @@ def plane(report: MatrixReport, *, title: str, form: str) -> bytes:
 
 
 def pareto(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The names of which no other is at most as large in both numbers, by the first number."""
+    """The names for which no other is as small in both numbers, ordered by the first number."""
     front: list[str] = []
     for name in sorted(points, key=lambda name: (points[name], name)):
         if not front or points[name][1] < points[front[-1]][1]:
@@ -231,7 +231,7 @@ def heat(report: MatrixReport, *, title: str, form: str) -> bytes:
     panels[0].set_yticks(range(len(labels)), labels, fontsize=7, parse_math=False)
     framed(
         figure, report.run, title,
-        f"violet: less, orange: more; full colour from {_HOTTEST:g} times, or half, on",
+        f"violet: less, orange: more; full colour from {_HOTTEST:g} times or half on",
     )  # fmt: skip
     return drawn_as(figure, form)
 

@@ -34,11 +34,11 @@ def board(found: MisuseTable, *, full: bool) -> Board:
         says=tuple(_says(found)),
         tables=tuple(tables),
         footer=(
-            f"One sign for each size of block, which are {listed} bytes: "
+            f"A scenario has a sign for each size of block: {listed} bytes. "
             f"{_SIGNS[CAUGHT]} caught (the process was stopped, or the call failed), "
-            f"{_SIGNS[NEUTRAL]} neutral (it went on, or stood still, without damage), "
+            f"{_SIGNS[NEUTRAL]} neutral (it went on, or made no progress, without damage), "
             f"{_SIGNS[EXPLOITABLE]} exploitable (damage was shown).",
-            "A cell has the worst verdict of all its attacks. Another attack may do damage where "
+            "A sign is the worst verdict of all attacks. Another attack may do damage where "
             "these do none.",
         ),
         failures=(),

@@ -117,7 +117,10 @@ def proof(run: Run, samples: Sequence[Sample]) -> Table:
 def aim(of: Aim) -> str:
     """Returns the question that a verdict answers, as a sentence."""
     if of.pareto:
-        return "Time and memory are judged together: no other contender may beat it in both."
+        return (
+            "Time and memory are judged together: the best contenders are those that no other "
+            "beats in both."
+        )
     if of.goal is None:
         return "Time, CPU time and memory are judged, each by itself."
     bounds = [f"{100 * one.most:.6g} % more {one.measure.value}" for one in of.may_cost]

@@ -12,9 +12,9 @@ from cairn.report.callers_table import name
 from cairn.report.tables import Cell, Table
 
 SHOWN = 10
-"""The functions that the table shows."""
+"""The most functions in the table."""
 _LEAST = 256 << 10
-"""The fewest held bytes of which the report speaks. Each heap has some at its ends."""
+"""The least held bytes that the report mentions. Each heap has some at its ends."""
 _SHARE_LEAST = 0.01
 """The least share of the held bytes for which a function is shown."""
 _SPAN = {"chunks": "in chunks of 2 MiB", "pages": "on pages"}
@@ -80,9 +80,9 @@ def pinned_answer(files: Sequence[StacksFile], found: Sequence[Stack]) -> str:
     each = units.counted(round(one.bytes / one.blocks), "byte")
     average = " on average" if one.blocks > 1 else ""
     return (
-        f"{units.size(round(one.held))} are held by {blocks} of {each}{average} from "
-        f"{name(frame, 40)}: at the end these blocks lie {_SPAN[main]} that are less than 10 % "
-        "used."
+        f"{blocks} of {each}{average}, allocated by {name(frame, 40)}, hold "
+        f"{units.size(round(one.held))}: at the end they lie {_SPAN[main]} that are less than "
+        "10 % used."
     )
 
 
@@ -110,14 +110,14 @@ def pinned_notes(files: Sequence[StacksFile]) -> list[str]:
         notes.append(
             f"At the end, {units.counted(chunks, 'chunk')} of 2 MiB and "
             f"{units.counted(pages, 'page')} had live blocks on less than 10 % of their bytes. "
-            "The blocks of a chunk or page hold equal parts of its resident bytes. The pages may "
-            "be those of the chunks."
+            "The blocks of a chunk or page hold equal parts of its resident bytes. These pages may "
+            "lie in these chunks."
         )
     return notes
 
 
 def pinned_document(files: Sequence[StacksFile], found: Sequence[Stack]) -> dict[str, Any] | None:
-    """The same for the JSON document; None if it is known of no process."""
+    """The same numbers for the JSON document; None if they are not known of any process."""
     known = [file for file in files if file.sparse is not None]
     if not known:
         return None

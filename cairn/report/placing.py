@@ -32,7 +32,7 @@ class RangeJudgement:
     """The healthy contenders that make the ranges."""
     baseline: str
     about: str
-    """What is said about the runs that made the ranges."""
+    """The sentences on the runs that made the ranges."""
     failures: tuple[str, ...] = ()
     """The programs on which it failed, as sentences."""
     missing: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def _unit(one: Placed, value: float) -> str:
 
 
 def _costs(one: Placed, baseline: str) -> str:
-    """What such outliers cost in the run that made the ranges, as a sentence."""
+    """The cost of such outliers in the runs that made the ranges, as a sentence."""
     if not one.outliers:
         return "No allocator of the kept runs is outside there, so the cost is not known."
     names = list(dict.fromkeys(each.contender for each in one.outliers))
@@ -111,8 +111,11 @@ def _costs(one: Placed, baseline: str) -> str:
     if memory is not None:
         parts.append(f"{_range(memory)} times the memory")
     if not parts:
-        return f"Outside there, too: {shown}{others}; their cost is not known."
-    return f"Those outside there ({shown}{others}) took {' and '.join(parts)} of {baseline}."
+        return f"In the kept runs, {shown}{others} were outside there; their cost is not known."
+    return (
+        f"In the kept runs, the allocators that were outside there ({shown}{others}) took "
+        f"{' and '.join(parts)} of {baseline}."
+    )
 
 
 def _range(of: tuple[float, float, float]) -> str:
@@ -152,19 +155,20 @@ def _table(shown: Sequence[Placed]) -> Table:
 def _footer(found: RangeJudgement, *, full: bool) -> Iterator[str]:
     yield (
         f"The range of a metric is that of {len(found.contenders)} healthy allocators on the same "
-        "program. It ends at the worst of them, without one that lies far from the others. At the "
-        f"edge is a value up to {_widened()} as bad as that. The table has the program on which "
-        "the value is worst. Times are multiples of the system allocator's."
+        "program. It ends at the worst of them, but one that lies far from the others is left out. "
+        f"A value is at the edge if it, or its interval, is at most {_widened()} as bad as this "
+        "end. The table has the program on which the value is worst. Times are multiples of the "
+        "system allocator's."
     )
     if found.left_out:
         names = ", ".join(map(printable, found.left_out))
-        yield f"The ranges are without {names}, which is the same allocator."
+        yield f"The ranges do not contain {names}, which is the same allocator."
     if found.missing:
         names = ", ".join(map(printable, found.missing))
-        yield f"▲ It was not measured on {names}, which the ranges have."
+        yield f"▲ {printable(found.title)} was not measured on {names}, which the ranges contain."
     yield found.about
     if not full and found.of("inside"):
-        yield "--full also shows the metrics in which it is inside."
+        yield f"--full also shows the metrics in which {printable(found.title)} is inside."
 
 
 def as_json(found: RangeJudgement) -> str:

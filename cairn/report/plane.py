@@ -65,7 +65,7 @@ def _ratios(change: Change) -> Interval | None:
 
 
 def drawn(comparison: Comparison, width: int) -> list[str]:
-    """Returns the plane as lines of at most `width` columns; empty with less than two points."""
+    """Returns the plane as lines of at most `width` columns; empty with fewer than two points."""
     shown = points(comparison)
     if len(shown) < 2:
         return []

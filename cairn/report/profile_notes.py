@@ -239,7 +239,7 @@ def _clocks(found: CpuShare) -> Iterator[str]:
             f"CPU time: from {units.counted(found.samples, 'clock sample')} {runs}, "
             f"{_CLOCKS[found.scope or 'timers']} · 95 %: sampling ± {points(found.sampling)}, "
             f"instructions that overlap ± {points(found.overlap)}"
-            + (f", not known whose {points(found.unknown)}" if found.unknown >= 0.0005 else "")
+            + (f", not attributed {points(found.unknown)}" if found.unknown >= 0.0005 else "")
         )
         if found.interrupts_unseen and found.scope != "timers":
             yield f"interrupts: {NOT_MEASURED} ({found.interrupts_unseen})"

@@ -112,7 +112,7 @@ def cpu_parts(profile: Profile) -> tuple[tuple[str, float], ...]:
     found = cpu_share(profile)
     if found.share is None:
         return ()
-    parts = [("not known whose", found.unknown)] if found.unknown >= _UNKNOWN_LEAST else []
+    parts = [("not attributed", found.unknown)] if found.unknown >= _UNKNOWN_LEAST else []
     if found.scope == "timers":
         return tuple(parts)
     kernel = [("page faults and interrupts in it", found.faults)]

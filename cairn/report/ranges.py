@@ -18,7 +18,7 @@ from cairn.why.ranges import DRAMATIC, LEFT_OUT, ProfileTable, Range, Spread, ra
 
 _SPREAD = ("mean", "least", "greatest")
 _DRAMATIC_MOST = 5
-"""Sentences about dramatic differences on the first screen."""
+"""The most sentences about dramatic differences on the first screen."""
 
 
 def number(value: float) -> str:
@@ -65,7 +65,7 @@ def _says(table: ProfileTable, over: Sequence[Range]) -> Iterator[str]:
             f"{number(times)} times as bad as the median of the others."
             if one.metric.worse != "neither"
             else f"{printable(name)}: {one.metric.words} is {number(one.values[name][0])}, "
-            f"{number(times)} times away from the median of the others."
+            f"which differs from the median of the others by a factor of {number(times)}."
         )
     if len(marked) > _DRAMATIC_MOST:
         yield f"{len(marked) - _DRAMATIC_MOST} more are marked with ! in the table."
@@ -121,10 +121,10 @@ def _spread(found: Spread | None) -> str:
 
 def _footer(over: Sequence[Range]) -> Iterator[str]:
     yield (
-        "* Without the worst contender of the metric. It is left out if its value is at least "
-        f"{LEFT_OUT:g} times as bad as the next one, and their intervals are apart. ! marks a "
-        f"value at least {DRAMATIC:g} times as bad as the median of the others, with its interval "
-        "beyond it."
+        "* These columns leave out the worst contender if its value is at least "
+        f"{LEFT_OUT:g} times as bad as the next one, and the intervals of both do not overlap. "
+        f"! marks a metric with a value that is at least {DRAMATIC:g} times as bad as the median "
+        "of the others, if its interval does not reach this median."
     )
     if any(one.metric.relative for one in over):
         yield "Times are divided by those of the baseline."

@@ -386,7 +386,7 @@ def special_board(measured: Measured, whys: Sequence[Why]) -> Board | None:
 def _special(
     measured: Measured, board: Board, found: Sequence[Comparison], whys: Sequence[Why], view: View
 ) -> str:
-    """Returns such a board. The full view also has a part for each workload, and the gaps."""
+    """Returns the report of a special board. The full view also has each workload, and the gaps."""
     from cairn.report import markdown, terminal
 
     run = measured.run

@@ -40,9 +40,9 @@ class Says:
     """The sentences of a verdict, in the order in which a report prints them."""
 
     advice: tuple[str, ...]
-    """What to do; at least one sentence."""
+    """The advice; at least one sentence."""
     evidence: tuple[str, ...] = ()
-    """What is proven of the contenders."""
+    """The proven differences of the contenders."""
     failures: tuple[str, ...] = ()
     """The contenders that failed."""
 
@@ -141,7 +141,7 @@ def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
 
 
 def _advice(verdict: Verdict) -> str:
-    """What to do by each aim. Aims with the same advice share a sentence."""
+    """The advice for each aim. Aims with the same advice share a sentence."""
     base = formatting.printable(verdict.baseline)
     measured = verdict.measured
     if verdict.aim.pareto:
@@ -471,7 +471,7 @@ def _only_level(group: Sequence[Judgement]) -> bool:
 
 
 def _sentence(group: Sequence[Judgement], base: str, margin: float) -> str:
-    """What is proven of contenders of which the same is proven."""
+    """The sentence on contenders that have the same proven differences."""
     names = _listed([formatting.printable(one.contender) for one in group], "and")
     takes = "takes" if len(group) == 1 else "take"
     text = _takes(names, takes, list(_parts(group, margin)), base)

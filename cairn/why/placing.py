@@ -28,7 +28,7 @@ WIDENED: Mapping[Kind, float] = {
 }
 """A value at the edge is at most this many times as bad as the end of the range."""
 _LEAST = 3
-"""Contenders that a range needs."""
+"""The fewest contenders that make a range."""
 
 Verdict = Literal["inside", "edge", "outside"]
 VERDICTS: tuple[Verdict, ...] = ("inside", "edge", "outside")
@@ -60,7 +60,7 @@ class Placed:
     programs: tuple[str, ...]
     """The programs on which it has this verdict, the worst first."""
     outliers: tuple[Outlier, ...]
-    """Who was outside there; empty unless this one is outside."""
+    """The contenders that were outside there; empty unless this allocator is outside."""
 
     def cost(self, of: Literal["cpu", "memory"]) -> tuple[float, float, float] | None:
         """The least, the median and the greatest cost of `outliers`; None if not known."""

@@ -33,7 +33,7 @@ Values = Mapping[str, Number]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a contender took on a program, divided by the baseline of the same run."""
+    """CPU time and memory of a contender on a program, as multiples of the baseline's."""
 
     cpu: float | None
     memory: float | None
@@ -136,7 +136,7 @@ def _values(samples: Sequence[Sample], name: str) -> dict[str, Number]:
     if not found:
         return {}
     found["share"] = [share for sample in plain if (share := _share(sample)) is not None]
-    # The probe causes page faults of its own. So they are those of the runs without it.
+    # The probe causes page faults of its own, so they are counted in the runs without it.
     for requested, _, _ in found.get("requested", ())[:1]:
         faults = [(one.minor_faults + one.major_faults) / requested for one in plain]
         found["faults.mib"] = [(each, each, each) for each in faults]
@@ -207,7 +207,7 @@ def _ends(metric: ProfileMetric, number: Number) -> tuple[float, float]:
 def worst_of(metric: ProfileMetric, values: Mapping[str, Number]) -> str | None:
     """The contender to leave out; None if there is none.
 
-    On the side that counts as worse, or on either side if neither is.
+    The worst contender lies on the side that counts as worse, or on either side if neither does.
     """
     if len(values) <= _OTHERS_LEAST:
         return None
@@ -234,7 +234,7 @@ def _apart(metric: ProfileMetric, values: Mapping[str, Number], name: str, side:
 
 
 def dramatic(metric: ProfileMetric, values: Mapping[str, Number]) -> tuple[tuple[str, float], ...]:
-    """The contenders that differ dramatically from the others, each with its multiple of them."""
+    """The contenders that differ dramatically, each with its multiple of the others' median."""
     found = []
     for name, number in values.items():
         others = [one for other, one in values.items() if other != name]

@@ -87,7 +87,7 @@ def test_a_process_that_stands_still_is_neutral_after_20_ticks(
         if process.poll() is not None:
             break
     _, errors = process.communicate(timeout=60)
-    assert judge("ready\n", errors, process.returncode) == (NEUTRAL, "the process stood still")
+    assert judge("ready\n", errors, process.returncode) == (NEUTRAL, "the process made no progress")
 
 
 @pytest.mark.long

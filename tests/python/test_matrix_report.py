@@ -241,9 +241,9 @@ def test_a_merged_table_says_what_it_left_out() -> None:
     runs = [(run, noisy(run, {}, seed=place), ()) for place, run in enumerate((one, other, last))]
     found = of_runs(runs)
     assert found.notes == (
-        f"a, b of {other.id} are left out, because it has fewer than 2 complete rounds",
+        f"a, b of {other.id} are left out, because this run has fewer than 2 complete rounds",
         f"y was measured in {one.id} alone",
-        "c is in no mean, because it was not measured under y",
+        "no mean contains c, because it was not measured under y",
     )
     text = " ".join(matrix_report.rendered(found, View(width=80)).split())
     assert all(note in text for note in found.notes)

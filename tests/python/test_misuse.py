@@ -35,7 +35,7 @@ from cairn.report import misuse, terminal
         ("ready\n", "cairn: a block is freed twice: 0x10\n", -6, CAUGHT,
          "cairn: a block is freed twice: 0x10"),
         ("ready\n", "", -11, CAUGHT, "SIGSEGV"),
-        ("ready\n", "", -14, NEUTRAL, "the process stood still"),
+        ("ready\n", "", -14, NEUTRAL, "the process made no progress"),
         ("ready\n", "==1==ERROR: AddressSanitizer\n", 1, CAUGHT, "==1==ERROR: AddressSanitizer"),
     ],
 )  # fmt: skip

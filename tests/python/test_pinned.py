@@ -86,8 +86,8 @@ def test_the_report_names_the_first_function_in_all_widths(
     probed(compiled("survivors.c"), 50, CAIRN_PROBE_STACKS="exact")
     profile, all_stacks = probed.profile, found(probed)
     answer = pinned.pinned_answer(profile.stacks, all_stacks)
-    assert " are held by " in answer
-    assert " from pins_" in answer
+    assert " hold " in answer
+    assert " allocated by pins_" in answer
     for width in (60, 80, 200):
         fitted = fit(pinned.pinned_table(profile.stacks, all_stacks), width)
         assert fitted.parts

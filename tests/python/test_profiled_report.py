@@ -172,7 +172,7 @@ def test_without_the_kernels_clock_the_few_samples_are_said_first(tmp_path: Path
         ),
         (RUN, {"is_unlike": True}, "So only its first run counts."),
         (replace(RUN, probed=False), {}, "of 1 run without the probe"),
-        (replace(RUN, unknown_ns=50e6), {}, "not known whose 4.8 %"),
+        (replace(RUN, unknown_ns=50e6), {}, "not attributed 4.8 %"),
     ],
 )
 def test_notes_say_what_is_wrong_with_the_clock_samples(
