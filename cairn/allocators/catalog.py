@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cairn.allocators.toml_table import values_of
 from cairn.errors import CairnError, UsageError
 
 
@@ -207,20 +208,7 @@ def _read_entry(table: Any) -> Allocator:
             "allocators.toml holds an allocator that is not a table; install cairn again"
         )
     where = f"allocators.toml, {table.get('name', 'an allocator without a name')}"
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if (
-            key in _LISTS
-            and isinstance(value, list)
-            and all(isinstance(item, str) and item for item in value)
-        ):
-            values[key] = tuple(value)
-        elif (key in _TEXTS and isinstance(value, str) and value) or (
-            key in _FLAGS and isinstance(value, bool)
-        ):
-            values[key] = value
-        else:
-            raise CairnError(f"{where}: {key} is unknown or has a wrong value; install cairn again")
+    values = values_of(table, where, lists=_LISTS, texts=_TEXTS, others=dict.fromkeys(_FLAGS, bool))
     if "name" not in values or "title" not in values:
         raise CairnError(f"{where}: name and title are needed; install cairn again")
     if values.get("layout") not in (None, *_LAYOUTS) or values.get("metadata") not in (

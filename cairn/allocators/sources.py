@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cairn.allocators.toml_table import values_of
 from cairn.errors import CairnError
 
 KINDS = ("crate", "wheel")
@@ -110,20 +111,9 @@ def _read_source(table: Any) -> Source:
     if not isinstance(table, dict):
         raise CairnError("sources.toml holds a source that is not a table; install cairn again")
     where = f"sources.toml, {table.get('allocator', 'a source without an allocator')}"
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if (
-            key in _LISTS
-            and isinstance(value, list)
-            and all(isinstance(item, str) and item for item in value)
-        ):
-            values[key] = tuple(value)
-        elif (key in (*_TEXTS, "file") and isinstance(value, str) and value) or (
-            key == "revision" and isinstance(value, int) and not isinstance(value, bool)
-        ):
-            values[key] = value
-        else:
-            raise CairnError(f"{where}: {key} is unknown or has a wrong value; install cairn again")
+    values = values_of(
+        table, where, lists=_LISTS, texts=(*_TEXTS, "file"), others={"revision": int}
+    )
     if missing := [key for key in _TEXTS if key not in values]:
         raise CairnError(f"{where}: {', '.join(missing)} is missing; install cairn again")
     source = Source(**values)

@@ -7,6 +7,7 @@ walks whole tables, which a damaged header can make billions of entries long.)
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -409,6 +410,19 @@ def open_regular(path: str) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file")
     return descriptor
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[Image]:
+    """The file as an Image, which can be read within the context.
+
+    Raises OSError if it cannot be read or is not a regular file, NotElf, and Damaged.
+    """
+    descriptor = open_regular(path)
+    try:
+        yield Image(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_musl_loader(loader: str | None) -> bool:

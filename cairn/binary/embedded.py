@@ -129,16 +129,10 @@ NOTHING = Inside()
 def look_inside(path: str) -> Inside:
     """The facts about the executable at `path`; NOTHING if it is not a readable, valid ELF file."""
     try:
-        descriptor = elf.open_regular(path)
-    except OSError:
-        return NOTHING
-    try:
-        image = elf.Image(descriptor)
-        return NOTHING if image.truncated else _inside(image)
+        with elf.opened(path) as image:
+            return NOTHING if image.truncated else _inside(image)
     except (elf.NotElf, elf.Damaged, OSError, struct.error):
         return NOTHING
-    finally:
-        os.close(descriptor)
 
 
 def _inside(image: elf.Image) -> Inside:
@@ -277,15 +271,9 @@ def owner_of_malloc(paths: tuple[str, ...]) -> str | None:
         if name.startswith(("libc.so", "libc.musl", "ld-", "ld64", *_SANITIZER_LIBRARIES)):
             continue
         try:
-            descriptor = elf.open_regular(path)
-        except OSError:
-            continue
-        try:
-            image = elf.Image(descriptor)
-            if not image.truncated and image.defines("malloc"):
-                return path
+            with elf.opened(path) as image:
+                if not image.truncated and image.defines("malloc"):
+                    return path
         except (elf.NotElf, elf.Damaged, OSError):
             continue
-        finally:
-            os.close(descriptor)
     return None

@@ -8,6 +8,7 @@ import sys
 import rich_click as click
 
 from cairn.allocators import catalog, discover
+from cairn.cli import options
 from cairn.cli.console import end_like_ctrl_c, output_of, say, stderr
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, UsageError
@@ -19,8 +20,8 @@ _PIPED = 1000
 
 
 @cli.group(invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
+@options.AS_JSON
+@options.ALL_COLUMNS
 @click.pass_context
 def allocators(context: click.Context, as_json: bool, full: bool) -> None:
     """List the allocators on this machine; fetch, add or remove some.
@@ -39,8 +40,8 @@ def allocators(context: click.Context, as_json: bool, full: bool) -> None:
 
 
 @allocators.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
+@options.AS_JSON
+@options.ALL_COLUMNS
 @click.pass_context
 def list_(context: click.Context, as_json: bool, full: bool) -> None:
     """List the allocators on this machine: version, layout, licence, checksum, origin, caveats."""
@@ -193,8 +194,8 @@ def add(
 
 
 @allocators.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
+@options.AS_JSON
+@options.ALL_COLUMNS
 def outdated(as_json: bool, full: bool) -> None:
     """List which pinned releases have a newer one in the registries or the distribution.
 

@@ -26,13 +26,8 @@ if TYPE_CHECKING:
 
 @cli.command()
 @click.argument("names", metavar="[NAME]…", nargs=-1)
-@click.option(
-    "-a",
-    "--allocator",
-    "specs",
-    multiple=True,
-    metavar="SPEC",
-    help="Use these contenders instead of the experiment's own; written as for 'cairn compare'.",
+@options.contenders(
+    "Use these contenders instead of the experiment's own; written as for 'cairn compare'."
 )
 @click.option(
     "--quick",
@@ -63,17 +58,8 @@ if TYPE_CHECKING:
     help="Also run every contender with the probe, and split each gap into its parts; as for "
     "'cairn compare'.",
 )  # fmt: skip
-@click.option(
-    "--resume",
-    metavar="RUN",
-    help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="N",
-    help="Seed of the random order of runs. Default: a random seed, which is printed.",
-)
+@options.RESUME
+@options.SEED
 @options.NOT_N
 @options.output_options
 def bench(

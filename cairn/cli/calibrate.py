@@ -13,11 +13,10 @@ from cairn.report.view import Form
 
 
 @cli.command()
-@click.option(
-    "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
-    help="Measure these allocators; written as for 'cairn compare'. Default: all that are "
-    "installed and not hardened.",
-)  # fmt: skip
+@options.contenders(
+    "Measure these allocators; written as for 'cairn compare'. Default: all that are installed and "
+    "not hardened."
+)
 @click.option("--quick", is_flag=True, help="Measure fewer allocators in fewer rounds.")
 @options.output_options
 def calibrate(

@@ -26,7 +26,7 @@ from cairn.cli.console import (
     stderr,
 )
 from cairn.cli.measurement import announce, carry_out, measured
-from cairn.cli.program_options import program_options
+from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, program_options
 from cairn.cli.root_command import cli
 from cairn.compare import gate
 from cairn.compare.gate import MEASURES, GateState
@@ -82,11 +82,10 @@ class _Check(click.RichCommand):
     help="Give this twice: the build to compare with, and the build to check. Their arguments "
     "follow '--'.",
 )  # fmt: skip
-@click.option(
-    "-a", "--allocator", "specs", multiple=True, metavar="SPEC",
-    help="With -p: the allocator of both builds. Default: the one that each is linked with. With "
-    "'-- PROG': give this twice, to check the second allocator against the first.",
-)  # fmt: skip
+@options.contenders(
+    "With -p: the allocator of both builds. Default: the one that each is linked with. With "
+    "'-- PROG': give this twice, to check the second allocator against the first."
+)
 @click.option(
     "--against", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Check against a base that --make-base made. If the program of the base is still there, "
@@ -110,30 +109,15 @@ class _Check(click.RichCommand):
     "--max-rounds", type=click.IntRange(2, ROUNDS_MOST), default=gate.ROUNDS_DEFAULT,
     show_default=True, metavar="N", help="Run at most N rounds.",
 )  # fmt: skip
-@click.option(
-    "--budget", type=options.SOME_TIME, default="10min", show_default=True,
-    help="Begin no round that would end after this time. With -r, there is no budget unless you "
-    "give one.",
-)  # fmt: skip
+@BUDGET
 @click.option(
     "-r", "--runs", type=click.IntRange(1, ROUNDS_MOST), metavar="N",
     help="Run exactly N rounds.",
 )  # fmt: skip
 @program_options
-@click.option(
-    "--memory", type=click.Choice(["auto", "cgroup", "sampled", "none"]), default="auto",
-    show_default=True, metavar="HOW",
-    help="How to measure the peak memory of the process tree: by a cgroup, sampled, none, or auto.",
-)  # fmt: skip
-@click.option(
-    "--warm-memory", type=options.WARM, default="auto", show_default=True,
-    help="Touch this much memory before each round. auto does so in a virtual machine, for "
-    "programs from 256 MiB.",
-)  # fmt: skip
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N",
-    help="Seed of the random order of runs. Default: a random seed, which is printed.",
-)  # fmt: skip
+@MEMORY
+@WARM_MEMORY
+@options.SEED
 @click.option(
     "--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Also write JUnit XML, with a test case for each bound. An existing file is replaced.",
@@ -144,12 +128,9 @@ class _Check(click.RichCommand):
     "the summary of the step.",
 )  # fmt: skip
 @options.NOT_N
-@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
-@click.option("--md", "form", flag_value="md", help="Print Markdown.")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write the report to FILE. Its ending (.json .md .txt) chooses the form.",
-)  # fmt: skip
+@options.JSON
+@options.MARKDOWN
+@options.OUT_DOCUMENT
 @options.FORCE
 @options.RESULTS
 @options.COLOR

@@ -16,7 +16,7 @@ from cairn.cli import load as loads
 from cairn.cli import options, standard_input
 from cairn.cli.console import output_of, stderr, was_given
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
-from cairn.cli.program_options import program_options
+from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, program_options
 from cairn.cli.root_command import cli
 from cairn.errors import UsageError
 from cairn.model import ROUNDS_MOST, Pattern, Settings, StopRule, Workload
@@ -37,14 +37,9 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
         "token_normalize_func": lambda name: _OLD_SPELLINGS.get(name, name),
     }
 )
-@click.option(
-    "-a",
-    "--allocator",
-    "specs",
-    multiple=True,
-    metavar="SPEC",
-    help="A contender. Repeatable; a,b,c gives several. Default: the system's, cairn's own, and "
-    "all installed ones that are not hardened.",
+@options.contenders(
+    "A contender. Repeatable; a,b,c gives several. Default: the system's, cairn's own, and all "
+    "installed ones that are not hardened."
 )
 @click.option(
     "-p", "--program", "programs", type=options.PROGRAM, multiple=True, metavar="[NAME=]PROG",
@@ -89,14 +84,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     metavar="N",
     help="Run at most N rounds.",
 )
-@click.option(
-    "--budget",
-    type=options.SOME_TIME,
-    default="10min",
-    show_default=True,
-    help="Begin no round that would end after this time. With -r, there is no budget unless you "
-    "give one.",
-)
+@BUDGET
 @click.option(
     "-r",
     "--runs",
@@ -104,11 +92,7 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     metavar="N",
     help="Run exactly N rounds, whatever the precision.",
 )
-@click.option(
-    "--resume",
-    metavar="RUN",
-    help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
-)
+@options.RESUME
 @click.option(
     "-c", "--command", "lines", multiple=True, metavar="LINE",
     help="A command as one line, instead of '-- PROG'. Repeatable: all commands run in one plan, "
@@ -145,28 +129,9 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
     "program, and memory into its parts. This takes clock samples of the plain runs, and also runs "
     "each contender with the probe, so it takes more than twice the time.",
 )  # fmt: skip
-@click.option(
-    "--memory",
-    type=click.Choice(["auto", "cgroup", "sampled", "none"]),
-    default="auto",
-    show_default=True,
-    metavar="HOW",
-    help="How to measure the peak memory of the process tree: by a cgroup, sampled, none, or auto.",
-)
-@click.option(
-    "--warm-memory",
-    type=options.WARM,
-    default="auto",
-    show_default=True,
-    help="Touch this much memory before each round. auto does so in a virtual machine, for "
-    "programs from 256 MiB.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="N",
-    help="Seed of the random order of runs. Default: a random seed, which is printed.",
-)
+@MEMORY
+@WARM_MEMORY
+@options.SEED
 @options.NOT_N
 @options.output_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")

@@ -15,7 +15,7 @@ from cairn.errors import ContenderFailed
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@options.AS_JSON
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] [PROG [ARG]…]")
 def doctor(command: tuple[str, ...], as_json: bool, color: str) -> None:

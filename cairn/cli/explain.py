@@ -19,13 +19,10 @@ from cairn.run import store
 @click.argument("name", metavar="[RUN", default="last")
 @click.argument("contender", metavar="[CONTENDER", required=False)
 @click.argument("other", metavar="[OTHER]]]", required=False)
-@click.option("--full", is_flag=True, help="Show all columns, whatever the width of the terminal.")
-@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
-@click.option("--md", "form", flag_value="md", help="Print Markdown.")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write the report to FILE. Its ending (.json .md .txt) chooses the form.",
-)  # fmt: skip
+@options.ALL_COLUMNS
+@options.JSON
+@options.MARKDOWN
+@options.OUT_DOCUMENT
 @options.FORCE
 @options.RESULTS
 @options.COLOR

@@ -40,13 +40,10 @@ _BASELINE = "system"
     help="Use these ranges, which 'cairn matrix ranges --keep' wrote, instead of cairn's own.",
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the metrics in which it is inside, too.")
-@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+@options.JSON
 @click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each metric.")
-@click.option("--md", "form", flag_value="md", help="Print Markdown.")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write to FILE. Its ending chooses the form: .txt .md .csv .json.",
-)  # fmt: skip
+@options.MARKDOWN
+@options.OUT_TABLE
 @options.FORCE
 @options.RESULTS
 @options.COLOR

@@ -20,13 +20,10 @@ from cairn.run import store
 @matrix.command()
 @click.argument("names", metavar="[RUN]…", nargs=-1)
 @click.option("--full", is_flag=True, help="Show the ranges on each program, too.")
-@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+@options.JSON
 @click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each value.")
-@click.option("--md", "form", flag_value="md", help="Print Markdown.")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write to FILE. Its ending chooses the form: .txt .md .csv .json.",
-)  # fmt: skip
+@options.MARKDOWN
+@options.OUT_TABLE
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="FILE",
     help="Write the ranges to FILE, compressed, for --ranges of 'cairn judge'.",

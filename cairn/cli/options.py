@@ -230,6 +230,11 @@ RESULTS = click.option(
 )  # fmt: skip
 
 
+def contenders(says: str) -> Callable[[F], F]:
+    """Returns the option -a of a command that takes several contenders, with this help text."""
+    return click.option("-a", "--allocator", "specs", multiple=True, metavar="SPEC", help=says)
+
+
 def _refuse_n(_: click.Context, __: click.Parameter, number: str | None) -> None:
     if number is not None:
         raise UsageError(f"the number of rounds is -r here; write -r {number}")
@@ -239,13 +244,35 @@ NOT_N = click.option(
     "-n", "not_n", metavar="N", hidden=True, expose_value=False, callback=_refuse_n
 )
 """Other tools call the number of runs -n."""
-OUT = click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write the report to FILE. Its ending (.html .json .csv .md .txt) chooses the form; .html "
+
+
+def _out(says: str) -> Callable[[F], F]:
+    """Returns the option -o with this help text."""
+    return click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help=says)
+
+
+OUT = _out(
+    "Write the report to FILE. Its ending (.html .json .csv .md .txt) chooses the form; .html "
     "is one page with drawings, tables and raw data. 'compare', 'report' and 'soak' also write a "
-    "picture, .svg.",
-)  # fmt: skip
+    "picture, .svg."
+)
+OUT_DOCUMENT = _out("Write the report to FILE. Its ending (.json .md .txt) chooses the form.")
+OUT_TABLE = _out("Write to FILE. Its ending chooses the form: .txt .md .csv .json.")
 FORCE = click.option("--force", is_flag=True, help="Let -o replace an existing file.")
+ALL_COLUMNS = click.option(
+    "--full", is_flag=True, help="Show all columns, whatever the width of the terminal."
+)
+JSON = click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+MARKDOWN = click.option("--md", "form", flag_value="md", help="Print Markdown.")
+RESUME = click.option(
+    "--resume", metavar="RUN",
+    help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
+)  # fmt: skip
+SEED = click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N",
+    help="Seed of the random order of runs. Default: a random seed, which is printed.",
+)  # fmt: skip
 
 
 def output_options(command: F) -> F:
@@ -258,8 +285,7 @@ def output_options(command: F) -> F:
             "--json", "form", flag_value="json",
             help="Print one JSON document with run, comparison and samples."),
         click.option("--csv", "form", flag_value="csv", help="Print CSV, one row per run."),
-        click.option("--md", "form", flag_value="md", help="Print Markdown."),
-        OUT, FORCE, RESULTS, COLOR,
+        MARKDOWN, OUT, FORCE, RESULTS, COLOR,
     )):  # fmt: skip
         command = option(command)
     return command

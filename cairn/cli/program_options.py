@@ -1,4 +1,4 @@
-"""The options of commands that measure a program: how it runs, and under which load."""
+"""The options of commands that measure a program: how it runs, under which load, for how long."""
 
 from __future__ import annotations
 
@@ -11,6 +11,45 @@ from cairn.cli import options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+READY = click.option(
+    "--ready", metavar="COMMAND",
+    help="The server is ready when this succeeds. Default: when it accepts a connection on "
+    "{port}.",
+)  # fmt: skip
+SHELL = click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line.")
+INPUT = click.option(
+    "--input", "stdin", type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE|-",
+    help="File for the program's standard input; - is a copy of cairn's own, the same for every "
+    "run. Default: - if that is a pipe or a file, else no input.",
+)  # fmt: skip
+OK_EXIT = click.option(
+    "--ok-exit", type=options.EXITS, default="0", show_default=True,
+    help="Exit codes that mean success.",
+)  # fmt: skip
+CPUS = click.option(
+    "--cpus", type=options.CPUS, help="Run the program on these CPUs only, such as 0,2-3."
+)
+PREPARE = click.option("--prepare", metavar="COMMAND", help="Run this before each run, unmeasured.")
+CONCLUDE = click.option(
+    "--conclude", metavar="COMMAND", help="Run this after each run, unmeasured."
+)
+BUDGET = click.option(
+    "--budget", type=options.SOME_TIME, default="10min", show_default=True,
+    help="Begin no round that would end after this time. With -r, there is no budget unless you "
+    "give one.",
+)  # fmt: skip
+MEMORY = click.option(
+    "--memory", type=click.Choice(["auto", "cgroup", "sampled", "none"]), default="auto",
+    show_default=True, metavar="HOW",
+    help="How to measure the peak memory of the process tree: by a cgroup, sampled, none, or auto.",
+)  # fmt: skip
+WARM_MEMORY = click.option(
+    "--warm-memory", type=options.WARM, default="auto", show_default=True,
+    help="Touch this much memory before each round. auto does so in a virtual machine, for "
+    "programs from 256 MiB.",
+)  # fmt: skip
+
 
 def program_options(command: F) -> F:
     """Adds the options to a command."""
@@ -22,25 +61,13 @@ def program_options(command: F) -> F:
             "allocator; its throughput and latencies become metrics. {port} is a free port, in "
             "PROG and in every COMMAND.",
         ),
-        click.option(
-            "--ready", metavar="COMMAND",
-            help="The server is ready when this succeeds. Default: when it accepts a connection on "
-            "{port}.",
-        ),
+        READY,
         click.option(
             "--idle", type=options.SOME_TIME, metavar="DURATION",
             help="After its load, leave the server alone for this time, such as 10s, and measure "
             "the memory that it then holds.",
         ),
-        click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line."),
-        click.option(
-            "--input",
-            "stdin",
-            type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-            metavar="FILE|-",
-            help="File for the program's standard input; - is a copy of cairn's own, the same for "
-            "every run. Default: - if that is a pipe or a file, else no input.",
-        ),
+        SHELL, INPUT,
         click.option(
             "--output",
             "stdout",
@@ -49,13 +76,7 @@ def program_options(command: F) -> F:
             help="File for the program's standard output; every run overwrites it. Default: "
             "discard the output.",
         ),
-        click.option(
-            "--ok-exit",
-            type=options.EXITS,
-            default="0",
-            show_default=True,
-            help="Exit codes that mean success.",
-        ),
+        OK_EXIT,
         click.option(
             "--verify",
             type=click.Choice(["same-output"]),
@@ -66,9 +87,7 @@ def program_options(command: F) -> F:
             type=options.SOME_TIME,
             help="Kill a run with all its processes after this time; the run counts as failed.",
         ),
-        click.option(
-            "--cpus", type=options.CPUS, help="Run the program on these CPUs only, such as 0,2-3."
-        ),
+        CPUS,
         click.option(
             "--warmup",
             type=click.IntRange(1, 1000),
@@ -88,8 +107,7 @@ def program_options(command: F) -> F:
             "auto chooses the number so that programs below 20 ms run for 20 ms together.",
         ),
         click.option("--setup", metavar="COMMAND", help="Run this once before everything else."),
-        click.option("--prepare", metavar="COMMAND", help="Run this before each run, unmeasured."),
-        click.option("--conclude", metavar="COMMAND", help="Run this after each run, unmeasured."),
+        PREPARE, CONCLUDE,
         click.option("--cleanup", metavar="COMMAND", help="Run this once at the end."),
     )):  # fmt: skip
         command = option(command)

@@ -12,6 +12,7 @@ from cairn.cli import load as loads
 from cairn.cli import options, standard_input
 from cairn.cli.console import output_of, stderr
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
+from cairn.cli.program_options import CONCLUDE, CPUS, INPUT, OK_EXIT, PREPARE, READY, SHELL
 from cairn.cli.root_command import cli
 from cairn.errors import UsageError
 from cairn.model import Settings, StopRule, Workload
@@ -26,14 +27,9 @@ _ROUNDS_MOST = 100
 
 
 @cli.command(context_settings={"allow_interspersed_args": False})
-@click.option(
-    "-a",
-    "--allocator",
-    "specs",
-    multiple=True,
-    metavar="SPEC",
-    help="A contender, as for 'cairn compare'. Repeatable; a,b,c gives several. Default: system; "
-    "tuned, which is system with two variables that keep it small (docs/soak.md); and cairn.",
+@options.contenders(
+    "A contender, as for 'cairn compare'. Repeatable; a,b,c gives several. Default: system; tuned, "
+    "which is system with two variables that keep it small (docs/soak.md); and cairn."
 )
 @click.option(
     "--for", "length", type=options.SOME_TIME, default="2min", show_default=True,
@@ -49,35 +45,14 @@ _ROUNDS_MOST = 100
     help="PROG is a server: start it, wait until it is ready, and run this load until the time is "
     "over, again and again if it ends earlier. {port} is a free port, in PROG and in COMMAND.",
 )  # fmt: skip
-@click.option(
-    "--ready", metavar="COMMAND",
-    help="The server is ready when this succeeds. Default: when it accepts a connection on {port}.",
-)  # fmt: skip
-@click.option("--shell", is_flag=True, help="Give the command to /bin/sh as one line.")
-@click.option(
-    "--input",
-    "stdin",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    metavar="FILE|-",
-    help="File for the program's standard input, as for 'cairn compare'.",
-)
-@click.option(
-    "--ok-exit",
-    type=options.EXITS,
-    default="0",
-    show_default=True,
-    help="Exit codes that mean success.",
-)
-@click.option(
-    "--cpus", type=options.CPUS, help="Run the program on these CPUs only, such as 0,2-3."
-)
-@click.option("--prepare", metavar="COMMAND", help="Run this before each run.")
-@click.option("--conclude", metavar="COMMAND", help="Run this after each run.")
-@click.option(
-    "--resume",
-    metavar="RUN",
-    help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
-)
+@READY
+@SHELL
+@INPUT
+@OK_EXIT
+@CPUS
+@PREPARE
+@CONCLUDE
+@options.RESUME
 @options.output_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def soak(

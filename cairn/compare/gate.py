@@ -268,13 +268,7 @@ def _needed(ratios: Sequence[float], bound: GateBound, error: float, bounds: int
         spare = _POWER * rounds_needed.PSEUDO_MEDIAN / math.sqrt(rounds)
         return reach is not None and (reach + spare) * scale <= distance
 
-    if not enough(ROUNDS_MOST):
-        return None
-    low, high = 1, ROUNDS_MOST
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return high
+    return rounds_needed.least_rounds(enough, ROUNDS_MOST)
 
 
 def judge(

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -154,13 +154,21 @@ class Noise:
             width = self.half_width(rounds, alpha)
             return width is not None and width <= half_width
 
-        if not enough(most):
-            return None
-        low, high = 1, most
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if enough(middle) else (middle + 1, high)
-        return high
+        return least_rounds(enough, most)
+
+
+def least_rounds(enough: Callable[[int], bool], most: int) -> int | None:
+    """Returns the least number of rounds that is enough; None if even `most` rounds are not.
+
+    enough: whether this many rounds are enough. If it holds for a number, it holds for larger ones.
+    """
+    if not enough(most):
+        return None
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return high
 
 
 def noise(ratios: Mapping[str, Sequence[float]]) -> Noise | None:

@@ -6,6 +6,7 @@ sequence for a seed is fixed.
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import struct
@@ -119,34 +120,37 @@ def _lines(rng: random.Random) -> Iterator[bytes]:
         yield "".join(f"{rng.getrandbits(64):016x}\n" for _ in range(1_000)).encode()
 
 
+def _numbered(row: Callable[[int], str], count: int) -> Iterator[bytes]:
+    """Yields lines without end, `count` at a time. `row` makes a line from its number."""
+    for first in itertools.count(1, count):
+        rows = [row(number) for number in range(first, first + count)]
+        yield ("\n".join(rows) + "\n").encode()
+
+
 def _csv(rng: random.Random) -> Iterator[bytes]:
     words = _vocabulary(rng)
-    number = 0
+
+    def row(number: int) -> str:
+        return (
+            f"{number},{rng.choice(words)},{rng.choice(words[:50])},"
+            f"{rng.random() * 1000:.2f},2024-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+        )
+
     yield b"id,name,group,amount,day\n"
-    while True:
-        rows = []
-        for _ in range(40):
-            number += 1
-            rows.append(
-                f"{number},{rng.choice(words)},{rng.choice(words[:50])},"
-                f"{rng.random() * 1000:.2f},2024-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
-            )
-        yield ("\n".join(rows) + "\n").encode()
+    yield from _numbered(row, 40)
 
 
 def _jsonl(rng: random.Random) -> Iterator[bytes]:
     words = _vocabulary(rng)
-    number = 0
-    while True:
-        rows = []
-        for _ in range(20):
-            number += 1
-            tags = ",".join(f'"{word}"' for word in rng.choices(words, k=rng.randint(0, 6)))
-            rows.append(
-                f'{{"id":{number},"name":"{rng.choice(words)}","value":{rng.random():.6f},'
-                f'"tags":[{tags}],"place":{{"x":{rng.randint(0, 999)},"y":{rng.randint(0, 999)}}}}}'
-            )
-        yield ("\n".join(rows) + "\n").encode()
+
+    def row(number: int) -> str:
+        tags = ",".join(f'"{word}"' for word in rng.choices(words, k=rng.randint(0, 6)))
+        return (
+            f'{{"id":{number},"name":"{rng.choice(words)}","value":{rng.random():.6f},'
+            f'"tags":[{tags}],"place":{{"x":{rng.randint(0, 999)},"y":{rng.randint(0, 999)}}}}}'
+        )
+
+    yield from _numbered(row, 20)
 
 
 def _c(rng: random.Random) -> Iterator[bytes]:
@@ -169,16 +173,14 @@ def _c(rng: random.Random) -> Iterator[bytes]:
 
 def _sql(rng: random.Random) -> Iterator[bytes]:
     words = _vocabulary(rng)
-    number = 0
-    while True:
-        rows = []
-        for _ in range(20):
-            number += 1
-            rows.append(
-                f"INSERT INTO item VALUES({number},'{rng.choice(words)}','{rng.choice(words)}',"
-                f"{rng.random() * 1000:.3f});"
-            )
-        yield ("\n".join(rows) + "\n").encode()
+
+    def row(number: int) -> str:
+        return (
+            f"INSERT INTO item VALUES({number},'{rng.choice(words)}','{rng.choice(words)}',"
+            f"{rng.random() * 1000:.3f});"
+        )
+
+    yield from _numbered(row, 20)
 
 
 def _markdown(rng: random.Random) -> Iterator[bytes]:

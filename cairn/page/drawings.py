@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from cairn import units
 from cairn.compare.comparison import RoundNumbers
@@ -158,8 +159,24 @@ def _dots(axis: Scale, values: Sequence[float]) -> tuple[Dot, ...]:
     )
 
 
+class Estimated(Protocol):
+    """A ratio with its interval: a Ratio, a PairedRatio or a GeometricMean."""
+
+    @property
+    def estimate(self) -> float:
+        """The ratio."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval; None if it is not known."""
+
+
+RatioRow = tuple[str, Estimated | None, bool | None, str]
+"""A name, its ratio if it is known, whether the ratio is proven good or bad, and a text."""
+
+
 def ratios(
-    rows: Sequence[tuple[str, float | None, Interval | None, bool | None, str]],
+    rows: Sequence[RatioRow],
     *,
     of: str,
     title: str,
@@ -169,22 +186,22 @@ def ratios(
     contender: str = "",
     table: Table | None = None,
 ) -> Tracks | None:
-    """Returns ratios with their intervals, given as (name, estimate, interval, good, text).
+    """Returns ratios with their intervals; None if no ratio is known.
 
     table: the same numbers; None makes a table of the names and the texts.
-
-    None if no ratio is known. `good` is None where nothing is proven.
     """
-    known = [(estimate, interval) for _, estimate, interval, _, _ in rows if estimate is not None]
+    known = [ratio for _, ratio, _, _ in rows if ratio is not None]
     if not known:
         return None
-    ends = [end for _, one in known if one is not None for end in (one.low, one.high)]
-    axis = scale.of_ratios(ends, [estimate for estimate, _ in known])
+    intervals = [one.interval for one in known if one.interval is not None]
+    ends = [end for one in intervals for end in (one.low, one.high)]
+    axis = scale.of_ratios(ends, [one.estimate for one in known])
     tracks = []
-    for name, estimate, interval, good, text in rows:
-        if estimate is None:
+    for name, ratio, good, text in rows:
+        if ratio is None:
             tracks.append(Track(printable(name), text))
             continue
+        estimate, interval = ratio.estimate, ratio.interval
         reach = axis.reach(interval.low, interval.high) if interval is not None else None
         tracks.append(
             Track(
@@ -199,10 +216,8 @@ def ratios(
     )  # fmt: skip
 
 
-def _table(
-    rows: Sequence[tuple[str, float | None, Interval | None, bool | None, str]],
-) -> Table:
-    cells = tuple((Cell(printable(name)), Cell(text, good)) for name, _, _, good, text in rows)
+def _table(rows: Sequence[RatioRow]) -> Table:
+    cells = tuple((Cell(printable(name)), Cell(text, good)) for name, _, good, text in rows)
     return Table("", ("", "ratio [95 %]"), cells)
 
 

@@ -81,15 +81,22 @@ class Track:
     bars: tuple[Rectangle, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tracks:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """The texts of each kind of drawing."""
+
+    title: str
+    says: str
+    """The sentences below the title: how to read the drawing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracks(Drawing):
     """A drawing with a row for each contender, program or part."""
 
     kind: ClassVar[str] = "tracks"
     of: str
     """The kind of the marks, for tests: "runs", "paired", "means", "ratios", "parts" and so on."""
-    title: str
-    says: str
     axis: Axis
     tracks: tuple[Track, ...]
     table: Table | None = None
@@ -122,20 +129,25 @@ class PlanePoint:
     """The side on which the name stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeMemoryPlane:
-    """The plane of time and memory. The best corner is at the lower left."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area(Drawing):
+    """A drawing with two axes."""
 
-    kind: ClassVar[str] = "plane"
-    title: str
-    says: str
     across: Axis
     up: Axis
     """Places are measured from the upper edge."""
+    table: Table
+    """The same numbers as a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeMemoryPlane(Area):
+    """The plane of time and memory. The best corner is at the lower left."""
+
+    kind: ClassVar[str] = "plane"
     points: tuple[PlanePoint, ...]
     front: str
     """The line that joins the contenders of the front, as points of a polyline; may be empty."""
-    table: Table
     workload: int = 0
 
 
@@ -150,17 +162,12 @@ class Curve:
     """The polygon of its interval; may be empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curves:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves(Area):
     """Numbers over time."""
 
     kind: ClassVar[str] = "curves"
-    title: str
-    says: str
-    across: Axis
-    up: Axis
     curves: tuple[Curve, ...]
-    table: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +186,11 @@ class FlameBox:
     color: int
 
 
-@dataclass(frozen=True, slots=True)
-class FlameGraph:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlameGraph(Drawing):
     """Call stacks as boxes: each function lies below its caller."""
 
     kind: ClassVar[str] = "flame"
-    title: str
-    says: str
     boxes: tuple[FlameBox, ...]
     depth: int
     """The number of rows."""

@@ -12,6 +12,7 @@ from cairn.compare.standings import Place, Standings, WorkloadResult
 from cairn.model import Interval
 from cairn.page import drawings
 from cairn.page.comparison import sheets_of
+from cairn.page.drawings import RatioRow
 from cairn.page.parts import Fold, Item, SideBySide, TimeMemoryPlane, Topic, Tracks
 from cairn.report import formatting
 from cairn.report.formatting import printable
@@ -23,8 +24,6 @@ from cairn.report.tables import Cell, Table, name_of
 _LINES = "A dot is the estimate, and the line is its 95 % interval."
 _OPEN_MOST = 2
 """With at most this many contenders, the drawings of all are open. With more, only the first is."""
-
-_Row = tuple[str, float | None, Interval | None, bool | None, str]
 
 
 def standings(found: Standings, board: Board) -> Iterator[Topic]:
@@ -80,14 +79,11 @@ def _worse(ratio: Ratio | None) -> bool | None:
 
 
 def _place_means(found: Standings, noun: str, of: Callable[[Place], Ratio | None]) -> Tracks | None:
-    rows: list[_Row] = []
+    rows: list[RatioRow] = []
     for place in found.places:
         ratio = of(place)
         text = "failed" if place.failed_on else _text(ratio)
-        rows.append((
-            name_of(place.title, place.contender), ratio.estimate if ratio else None,
-            ratio.interval if ratio else None, _worse(ratio), text,
-        ))  # fmt: skip
+        rows.append((name_of(place.title, place.contender), ratio, _worse(ratio), text))
     return drawings.ratios(
         rows, of="means", title=f"Mean {noun}, compared with the best of each workload",
         says=f"{_LINES} It is filled where the contender is shown to be worse than the best.",
@@ -98,15 +94,12 @@ def _place_means(found: Standings, noun: str, of: Callable[[Place], Ratio | None
 def _place_ratios(
     found: Standings, place: Place, noun: str, of: Callable[[WorkloadResult], Ratio | None]
 ) -> Tracks | None:
-    rows: list[_Row] = []
+    rows: list[RatioRow] = []
     for contest in found.contests:
         cell = found.cells[contest.workload, place.contender]
         ratio = of(cell)
         text = f"{FAILED} failed" if cell.failure is not None else _text(ratio)
-        rows.append((
-            contest.name, ratio.estimate if ratio else None, ratio.interval if ratio else None,
-            _worse(ratio), text,
-        ))  # fmt: skip
+        rows.append((contest.name, ratio, _worse(ratio), text))
     name = printable(place.contender)
     return drawings.ratios(
         rows, of="ratios", title=f"{name}: {noun}, compared with the best of each workload",
@@ -143,10 +136,9 @@ def _place_plane(found: Standings) -> TimeMemoryPlane | None:
 
 def scenarios(found: Ranking, board: Board) -> Iterator[Topic]:
     """Yields the sections of scenarios: the means, each scenario, the tables."""
-    rows: list[_Row] = [
+    rows: list[RatioRow] = [
         (
-            name_of(rank.title, rank.contender), rank.ratio.estimate if rank.ratio else None,
-            rank.ratio.interval if rank.ratio else None, _worse(rank.ratio),
+            name_of(rank.title, rank.contender), rank.ratio, _worse(rank.ratio),
             "failed" if rank.failed_on else _text(rank.ratio),
         )
         for rank in found.ranks
@@ -159,11 +151,10 @@ def scenarios(found: Ranking, board: Board) -> Iterator[Topic]:
         yield Topic("proof", "Means over all scenarios", (drawn,))
     folds = []
     for scenario in found.scenarios:
-        entries: list[_Row] = [
+        entries: list[RatioRow] = [
             (
                 entry.contender,
-                entry.median_ratio.estimate if entry.median_ratio else None,
-                entry.median_ratio.interval if entry.median_ratio else None,
+                entry.median_ratio,
                 _worse(entry.median_ratio),
                 f"{FAILED} failed" if entry.failure else _text(entry.median_ratio),
             )
@@ -188,14 +179,11 @@ def plan(report: MatrixReport, board: Board) -> Iterator[Topic]:
     names = ordered(found)
 
     def means(measure: matrix.Measure) -> Tracks | None:
-        rows: list[_Row] = []
+        rows: list[RatioRow] = []
         for name in names:
             mean = found.means.get((measure, name))
             text = UNKNOWN if mean is None else _about(mean.estimate, mean.interval)
-            rows.append((
-                report.title(name), mean.estimate if mean else None,
-                mean.interval if mean else None, good_mean(found, measure, name), text,
-            ))  # fmt: skip
+            rows.append((report.title(name), mean, good_mean(found, measure, name), text))
         return drawings.ratios(
             rows, of="means", title=f"Mean {NOUNS[measure]}, compared with {base}",
             says=f"{_LINES} It is filled where a difference is proven.",
@@ -223,15 +211,12 @@ def _program_ratios(
     report: MatrixReport, name: str, measure: matrix.Measure, base: str
 ) -> Tracks | None:
     found = report.result
-    rows: list[_Row] = []
+    rows: list[RatioRow] = []
     for program in found.programs:
         cell = found.cells[program, name]
         ratio = cell.of(measure)
-        rows.append((
-            report.label(program), ratio.estimate if ratio else None,
-            ratio.interval if ratio else None, good_ratio(ratio) if ratio else None,
-            f"{FAILED} failed" if cell.failure is not None else _paired(ratio),
-        ))  # fmt: skip
+        text = f"{FAILED} failed" if cell.failure is not None else _paired(ratio)
+        rows.append((report.label(program), ratio, good_ratio(ratio) if ratio else None, text))
     return drawings.ratios(
         rows, of="ratios", title=f"{printable(name)}: {NOUNS[measure]}, compared with {base}",
         says=f"{_LINES} It is filled where a difference is proven.",

@@ -175,16 +175,11 @@ def compiler_of(run: Run) -> str | None:
     if program is None:
         return None
     try:
-        descriptor = elf.open_regular(program.path)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb"):
-        try:
-            image = elf.Image(descriptor)
+        with elf.opened(program.path) as image:
             section = next(one for one in image.sections() if one.name == ".comment")
             content = image.content(section, _COMPILER_BYTES)
-        except (elf.NotElf, elf.Damaged, OSError, StopIteration):
-            return None
+    except (elf.NotElf, elf.Damaged, OSError, StopIteration):
+        return None
     names = [one.decode("utf-8", "replace") for one in content.split(b"\0") if one]
     return "; ".join(sorted(set(names))) or None
 

@@ -3,6 +3,7 @@
 #include "alloc/heap.h"
 #include "alloc/page_heap.h"
 #include "alloc/purge.h"
+#include "base/loaded.h"
 
 #include <errno.h>
 #include <link.h>
@@ -58,12 +59,7 @@ void background_want(void)
 static int look_into_program(struct dl_phdr_info *object, size_t bytes, void *found)
 {
     (void)bytes;
-    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-        if (part->p_type == PT_LOAD &&
-            (uintptr_t)body - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
-            *(bool *)found = true;
-    }
+    *(bool *)found = loaded_contains(object, (uintptr_t)body);
     return 1;
 }
 

@@ -1,5 +1,7 @@
 #include "alloc/call_site.h"
 
+#include "base/loaded.h"
+
 #include <link.h>
 #include <string.h>
 
@@ -15,19 +17,14 @@ static int add_if_inside(struct dl_phdr_info *object, size_t bytes, void *contex
 {
     (void)bytes;
     const struct site_text *site = context;
-    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &object->dlpi_phdr[i];
-        if (part->p_type != PT_LOAD ||
-            site->address - (object->dlpi_addr + part->p_vaddr) >= part->p_memsz)
-            continue;
-        const char *slash = strrchr(object->dlpi_name, '/');
-        const char *name = slash != NULL ? slash + 1 : object->dlpi_name;
-        text_add(site->text, *name != '\0' ? name : "the program");
-        text_add_char(site->text, '+');
-        text_add_hex(site->text, site->address - object->dlpi_addr);
-        return 1;
-    }
-    return 0;
+    if (!loaded_contains(object, site->address))
+        return 0;
+    const char *slash = strrchr(object->dlpi_name, '/');
+    const char *name = slash != NULL ? slash + 1 : object->dlpi_name;
+    text_add(site->text, *name != '\0' ? name : "the program");
+    text_add_char(site->text, '+');
+    text_add_hex(site->text, site->address - object->dlpi_addr);
+    return 1;
 }
 
 void call_site_add(struct text *text, const void *address)

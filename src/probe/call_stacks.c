@@ -324,9 +324,8 @@ static void change_live(const struct block *block, int sign)
     site->changed = ++head->moment;
 }
 
-/* Notes the peak if there are more live bytes than ever before. Counted bytes do not depend on
- * which blocks were sampled, so that the peak is not a moment at which the estimate is high by
- * chance. */
+/* Notes the peak if there are more live bytes than ever before. Counted bytes do not depend on the
+ * sample, so that the peak is not a moment at which the estimate is high by chance. */
 static void look_for_peak(void)
 {
     bool counted = live_way != LIVE_ESTIMATED && call_stacks_way == CALL_STACKS_SAMPLED;
@@ -381,7 +380,7 @@ static void forget_block(size_t slot)
 }
 
 /* Doubles the mean distance of samples until a quarter of the table is free. Drops blocks at random
- * so that those that stay are a sample with the new distance. */
+ * so that those that stay are a sample with this distance. */
 static void thin(void)
 {
     while (block_count > blocks_most / 4 * 3) {

@@ -1,5 +1,6 @@
 #include "probe/session.h"
 
+#include "base/loaded.h"
 #include "base/text.h"
 #include "base/ticks.h"
 #include "probe/futex_lock.h"
@@ -260,17 +261,6 @@ static void copy_path(char to[PROFILE_PATH_BYTES], const char *from)
     to[length] = '\0';
 }
 
-static bool lies_in(const struct dl_phdr_info *object, uintptr_t address)
-{
-    for (size_t i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
-        if (segment->p_type == PT_LOAD &&
-            address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
-            return true;
-    }
-    return false;
-}
-
 /* Path of the library that owns malloc. Empty if the program itself owns malloc, or if the owner is
  * not known. */
 static char allocator[PROFILE_PATH_BYTES];
@@ -280,7 +270,7 @@ static int find_library(struct dl_phdr_info *object, size_t size, void *nothing)
 {
     (void)size;
     (void)nothing;
-    if (!lies_in(object, (uintptr_t)&session))
+    if (!loaded_contains(object, (uintptr_t)&session))
         return 0;
     library = object->dlpi_name;
     return 1;
@@ -293,15 +283,17 @@ static int find_allocator(struct dl_phdr_info *object, size_t size, void *nothin
 {
     (void)size;
     (void)nothing;
-    if (!lies_in(object, (uintptr_t)next.malloc))
+    if (!loaded_contains(object, (uintptr_t)next.malloc))
         return 0;
-    session.measures = lies_in(object, (uintptr_t)next.malloc_usable_size);
-    session.foreign[PROFILE_ALIGNED_ALLOC] = !lies_in(object, (uintptr_t)next.aligned_alloc);
-    session.foreign[PROFILE_POSIX_MEMALIGN] = !lies_in(object, (uintptr_t)next.posix_memalign);
-    session.foreign[PROFILE_MEMALIGN] = !lies_in(object, (uintptr_t)next.memalign);
-    session.foreign[PROFILE_VALLOC] = !lies_in(object, (uintptr_t)next.valloc);
-    session.foreign[PROFILE_PVALLOC] = !lies_in(object, (uintptr_t)next.pvalloc);
-    session.of_glibc = lies_in(object, (uintptr_t)gnu_get_libc_version);
+    session.measures = loaded_contains(object, (uintptr_t)next.malloc_usable_size);
+    session.foreign[PROFILE_ALIGNED_ALLOC] =
+        !loaded_contains(object, (uintptr_t)next.aligned_alloc);
+    session.foreign[PROFILE_POSIX_MEMALIGN] =
+        !loaded_contains(object, (uintptr_t)next.posix_memalign);
+    session.foreign[PROFILE_MEMALIGN] = !loaded_contains(object, (uintptr_t)next.memalign);
+    session.foreign[PROFILE_VALLOC] = !loaded_contains(object, (uintptr_t)next.valloc);
+    session.foreign[PROFILE_PVALLOC] = !loaded_contains(object, (uintptr_t)next.pvalloc);
+    session.of_glibc = loaded_contains(object, (uintptr_t)gnu_get_libc_version);
     copy_path(allocator, object->dlpi_name);
     return 1;
 }

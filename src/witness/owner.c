@@ -1,6 +1,8 @@
 #define _GNU_SOURCE 1
 #include "witness/owner.h"
 
+#include "base/loaded.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -10,17 +12,6 @@ struct search {
     uintptr_t address;
     struct owner owner;
 };
-
-static bool contains(const struct dl_phdr_info *object, uintptr_t address)
-{
-    for (size_t i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
-        if (segment->p_type == PT_LOAD &&
-            address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
-            return true;
-    }
-    return false;
-}
 
 /* Finds the build id in a PT_NOTE segment. A note is a header, a name and a description. The name
  * and the description are padded to the segment's alignment. */
@@ -53,7 +44,7 @@ static int look_at_object(struct dl_phdr_info *object, size_t size, void *argume
 {
     struct search *search = argument;
     (void)size;
-    if (!contains(object, search->address))
+    if (!loaded_contains(object, search->address))
         return 0;
     search->owner.path = object->dlpi_name;
     for (size_t i = 0; i < object->dlpi_phnum && search->owner.build_id == NULL; i++)
