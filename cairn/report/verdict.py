@@ -226,34 +226,38 @@ def _choice(group: Sequence[Recommendation], margin: float) -> str:
 
 def _bounds(verdict: Verdict) -> str:
     """The bounds of the aim, such as " with at most 5 % more time"; empty without bounds."""
-    bounds = [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
-    return f" with at most {_listed(bounds, 'and')}" if bounds else ""
+    prices = _prices(verdict)
+    return f" with at most {_listed(prices, 'and')}" if prices else ""
 
 
 def _most(share: float) -> str:
     return f"{100 * share:.6g} %"
 
 
-def _too_dear(names: Sequence[str], verdict: Verdict) -> str:
-    """The rest of a sentence: contenders are better by the goal, and exceed a bound."""
-    bounds = [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
+def _prices(verdict: Verdict) -> list[str]:
+    """The bounds of the aim, such as "5 % more memory"."""
+    return [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
+
+
+def _better_but(names: Sequence[str], verdict: Verdict) -> str:
+    """The beginning of a sentence on contenders that are better by the goal."""
     goal = verdict.aim.goal
     takes = "takes" if len(names) == 1 else "take"
-    return (
-        f"{_listed([formatting.printable(name) for name in names], 'and')} {takes} less "
-        f"{goal.value if goal else ''}, but more than {_listed(bounds, 'or')}"
-    )
+    listed = _listed([formatting.printable(name) for name in names], "and")
+    return f"{listed} {takes} less {goal.value if goal else ''}, but"
+
+
+def _too_dear(names: Sequence[str], verdict: Verdict) -> str:
+    """The rest of a sentence: contenders are better by the goal, and exceed a bound."""
+    return f"{_better_but(names, verdict)} more than {_listed(_prices(verdict), 'or')}"
 
 
 def _price_open(names: Sequence[str], verdict: Verdict) -> str:
     """The rest of a sentence: contenders are better by the goal, and may exceed a bound."""
-    bounds = [f"{_most(one.most)} more {one.measure.value}" for one in verdict.aim.may_cost]
-    goal = verdict.aim.goal
-    takes = "takes" if len(names) == 1 else "take"
+    they = "it takes" if len(names) == 1 else "they take"
     return (
-        f"{_listed([formatting.printable(name) for name in names], 'and')} {takes} less "
-        f"{goal.value if goal else ''}, but it is not shown that "
-        f"{'it takes' if len(names) == 1 else 'they take'} at most {_listed(bounds, 'and')}"
+        f"{_better_but(names, verdict)} it is not shown that {they} at most "
+        f"{_listed(_prices(verdict), 'and')}"
     )
 
 
