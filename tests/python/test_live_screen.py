@@ -100,7 +100,7 @@ def test_before_the_first_allocation_the_screen_says_so() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--live", "--", "true"], "standard error is not one"),
+        (["--live", "--", "true"], "standard error is not a terminal"),
         (["--live", "--duration", "5s", "--", "true"], "--live shows a whole run"),
         (["--live", "--overhead", "--", "true"], "--live shows a whole run"),
         (["--live", "--instructions", "--", "true"], "--live shows a whole run"),
