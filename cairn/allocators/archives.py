@@ -43,7 +43,7 @@ def unpack(place: str, target: Path) -> None:
             _unpack_zip(place, target)
         else:
             with archive:
-                _unpack_tar(archive, target)
+                _unpack_tar(place, archive, target)
     except UsageError:
         raise
     except OSError as error:
@@ -61,13 +61,41 @@ def _cannot(place: str, error: Exception) -> UsageError:
     return UsageError(f"{place} cannot be unpacked ({reason}); give a folder, or pack it again.")
 
 
-def _unpack_tar(archive: tarfile.TarFile, target: Path) -> None:
+def _unpack_tar(place: str, archive: tarfile.TarFile, target: Path) -> None:
     if hasattr(tarfile, "data_filter"):
         archive.extraction_filter = tarfile.data_filter
-    archive.extractall(target)
+        archive.extractall(target)
+    else:
+        _unpack_members(place, archive, target)
     # tarfile stops at the end mark. The checksum of a compressed stream lies behind it.
     while archive.fileobj is not None and archive.fileobj.read(_AT_ONCE):
         pass
+
+
+def _unpack_members(place: str, archive: tarfile.TarFile, target: Path) -> None:
+    """Unpacks each member that stays in the folder. Python lacks data_filter before 3.11.4.
+
+    A name is followed through the links that are already unpacked. Raises UsageError for a member
+    or a link that leads outside, and for a device.
+    """
+    root = os.path.realpath(target)
+    for member in archive:
+        path = os.path.join(root, member.name.lstrip("/"))
+        ends = [path]
+        if member.issym():
+            ends.append(os.path.join(os.path.dirname(path), member.linkname))
+        elif member.islnk():
+            ends.append(os.path.join(root, member.linkname))
+        elif not (member.isfile() or member.isdir()):
+            raise UsageError(f"{place} cannot be unpacked ({member.name} is a device).")
+        if any(not Path(os.path.realpath(end)).is_relative_to(root) for end in ends):
+            raise UsageError(
+                f"{place} cannot be unpacked ({member.name} leads outside); give a folder, "
+                "or pack it again."
+            )
+        member.name = member.name.lstrip("/")
+        member.mode = member.mode & 0o755 | 0o600 | (0o100 if member.isdir() else 0)
+        archive.extract(member, root)
 
 
 def _unpack_zip(place: str, target: Path) -> None:

@@ -115,6 +115,8 @@ def _check(checked: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(definition: dict[str, Any], described: dict[str, str]) -> None:
     """Makes all fields required, since every document has them all, and describes them."""
+    if "description" in definition:  # Python takes away the indentation from version 3.13 on
+        definition["description"] = inspect.cleandoc(definition["description"])
     properties = definition.get("properties")
     if properties is None:
         return

@@ -11,6 +11,7 @@ import junitparser
 import pytest
 
 BOTH = ("-p", "old=./old", "-p", "new=./new")
+WITH_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def builds(compiled: Callable[..., Path], cairn) -> Callable[..., None]:
 def test_builds_are_compared_under_each_allocator(cairn, builds) -> None:
     builds(new=("-DMEMORY=300",), third=("-DCRASHES=1",))
     programs = (*BOTH, "-p", "third=./third")
-    done = cairn("compare", *programs, "-a", "system,cairn", "-r", 3, "--json", "--", 1)
+    done = cairn("compare", *programs, "-a", "system,cairn", "-r", 3, "--json", "--", 20)
     assert done.code == 4, "the child of the third build crashes"
     found = done.json
     names = ["old/system", "old/cairn", "new/system", "new/cairn", "third/system", "third/cairn"]
@@ -42,6 +43,7 @@ def test_builds_are_compared_under_each_allocator(cairn, builds) -> None:
     assert peak["new/cairn"] > 2 * peak["old/cairn"] and peak["new/system"] > 2 * peak["old/system"]
 
 
+@WITH_VALGRIND
 @pytest.mark.long
 def test_instructions_are_exact_numbers_beside_times(cairn, builds) -> None:
     builds(new=("-DWORK=105",))
@@ -58,6 +60,7 @@ def test_instructions_are_exact_numbers_beside_times(cairn, builds) -> None:
     assert "counted by callgrind, 2 times with the same result" in done.out
 
 
+@WITH_VALGRIND
 def test_a_check_fails_on_instructions_and_writes_every_form(cairn, builds, tmp_path: Path) -> None:
     builds(new=("-DWORK=101",))
     junit, step = tmp_path / "junit.xml", tmp_path / "step.md"

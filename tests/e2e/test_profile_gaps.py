@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -233,7 +234,7 @@ def test_a_window_names_the_processes_that_are_missing_in_it(
     static = compiled("probe_rights.c", "-static")
     shutil.copy(static, tmp_path / "early")
     shutil.copy(static, tmp_path / "unseen")
-    allocates = f"{sys.executable} -S -c 'x = [str(i) for i in range(9999)]'"
+    allocates = f"{shlex.quote(sys.executable)} -S -c 'x = [str(i) for i in range(9999)]'"
     line = (
         f"{tmp_path}/early nothing 0; sleep 1; {tmp_path}/unseen nothing 0; "
         f"{rights} fsize 70 sweep; {allocates}{after}"

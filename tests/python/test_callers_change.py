@@ -88,7 +88,7 @@ def test_intervals_of_a_program_with_a_formula_hold_together(
     pairs: int, compiled: Callable[..., Path], tmp_path: Path
 ) -> None:
     program = compiled("known_stacks.c", "-O2", "-pthread", "-fno-builtin")
-    probed, names, missed = Probed(tmp_path), Names(), 0
+    probed, names, missed, in_all = Probed(tmp_path), Names(), 0, 0
 
     def profiled(rounds: int, seed: int) -> Profiled:
         probed(
@@ -112,7 +112,10 @@ def test_intervals_of_a_program_with_a_formula_hold_together(
                 true = new[f"{part}.{unit}"] - old[f"{part}.{unit}"]
                 wrong += not one.low <= true <= one.high
         missed += wrong > 0
-    assert missed <= 0.07 * pairs
+        in_all += wrong
+    # The intervals of a pair hold together in 95 of 100 cases. When one is missed, few are.
+    assert missed <= 1 + 0.07 * pairs
+    assert in_all <= 3 * (1 + 0.07 * pairs)
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -221,7 +221,7 @@ def test_annotations_are_one_line_with_escapes() -> None:
         (("--fail-if", "idle-memory>3%", *BOTH), "needs a server and --idle"),
         (("--against", "no.json", "--", "/bin/true"), "there is no base no.json"),
         (("--fail-if", "time>3%", "--trust-base", *BOTH), "name it with --against"),
-        (("--make-base", "/bin/true", "--", "/bin/true"), "exists and is not a base"),
+        (("--make-base", "other", "--", "/bin/true"), "exists and is not a base"),
         (("--make-base", "b.json", *BOTH), "leave out -p"),
         (("--fail-if", "time>3%", "-p", "a=/bin/true", "-p", "b=./nothing"), "b is missing"),
         (("--fail-if", "time>3%", "-p", "a=/bin/true", "-p", "b=/"), "b cannot be executed: /"),
@@ -235,12 +235,14 @@ def test_a_wrong_check_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CAIRN_RESULTS", str(tmp_path / "results"))
+    (tmp_path / "other").write_text("a text\n")
     with pytest.raises(Exception) as raised:
         cli.main(["check", *words], standalone_mode=False)
     told = getattr(raised.value, "message", str(raised.value))
     assert says in " ".join(told.split())
     assert getattr(raised.value, "exit_code", None) in (1, 2)
     assert not (tmp_path / "results").exists()
+    assert (tmp_path / "other").read_text() == "a text\n"
 
 
 @pytest.mark.parametrize("option", [("--why",), ("--shell",), ("-c", "x"), ("--baseline", "old")])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.allocators import catalog, contenders, discover, register
+from cairn.allocators import archives, catalog, contenders, discover, register
 from cairn.allocators.own_source import OwnSource, add_from_source
 from cairn.errors import CairnError, ContenderFailed, UsageError
 
@@ -239,13 +241,63 @@ def test_a_source_that_is_missing_or_no_archive_is_a_sentence(
     assert left(cache) == []
 
 
-def test_an_archive_cannot_write_outside_of_the_cache(cache: Path, tmp_path: Path) -> None:
+def link(name: str, to: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.mode = kind, to, 0o6755
+    return member
+
+
+HOSTILE = {
+    "name": [tarfile.TarInfo("../../../../evil.c")],
+    "below a folder": [tarfile.TarInfo("a/../../../../../evil.c")],
+    "through a link": [link("out", "../../../.."), tarfile.TarInfo("out/evil.c")],
+    "link to a link": [link("a", "."), link("b", "a/../../../.."), tarfile.TarInfo("b/evil.c")],
+    "hard link": [link("evil.c", "../../../../../victim", tarfile.LNKTYPE)],
+}
+"""Members of archives that would write or read outside of the folder."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("filtered", [True, False], ids=["filter", "older Python"])
+def test_an_archive_cannot_write_outside_of_the_cache(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, filtered: bool
+) -> None:
+    """Python 3.11.2, which Debian 12 has, lacks the filter of tarfile."""
+    if not filtered:
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    elif not hasattr(tarfile, "data_filter"):
+        pytest.skip("this Python has no data_filter")
+    (tmp_path / "victim").write_text("secret")
     archive = tmp_path / "evil.tar"
     with tarfile.open(archive, "w") as packed:
-        packed.addfile(tarfile.TarInfo("../../../../evil.c"))
+        for member in HOSTILE[name]:
+            packed.addfile(member)
     with pytest.raises((UsageError, CairnError)):
         add(archive)
     assert not list(tmp_path.rglob("evil.c"))
+    assert left(cache) == []
+
+
+def test_an_archive_is_unpacked_the_same_without_the_filter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "good.tar"
+    with tarfile.open(archive, "w") as packed:
+        folder = tarfile.TarInfo("src")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+        script = tarfile.TarInfo("src/configure")
+        script.mode, script.size = 0o6755, 2
+        packed.addfile(folder)
+        packed.addfile(script, io.BytesIO(b"x\n"))
+        packed.addfile(link("src/again", "configure"))
+        packed.addfile(link("src/same", "src/configure", tarfile.LNKTYPE))
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    archives.unpack(str(archive), tmp_path / "out")
+    made = tmp_path / "out" / "src"
+    assert (made / "configure").read_bytes() == (made / "again").read_bytes() == b"x\n"
+    assert (made / "same").read_bytes() == b"x\n"
+    assert stat.S_IMODE((made / "configure").stat().st_mode) == 0o755
+    assert os.readlink(made / "again") == "configure"
 
 
 def test_an_interrupted_build_registers_nothing_and_ends_its_processes(

@@ -21,8 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
-from support.witnessing import Bench, Seen, text
+from support.witnessing import FORWARDING_MALLOC, Bench, only_start, text
 
 from cairn import native
 
@@ -36,18 +35,6 @@ EXPORTED = {
 }
 
 CHILD = "int main(void) { return 0; }"
-
-FORWARDING_MALLOC = """
-#include <stddef.h>
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
-extern void __libc_free(void *);
-void *malloc(size_t n) { return __libc_malloc(n); }
-#ifndef ONLY_MALLOC
-void free(void *p) { __libc_free(p); }
-void *calloc(size_t n, size_t m) { return __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
-#endif
-"""
 
 
 @pytest.fixture(scope="session")
@@ -90,12 +77,6 @@ def told_by(*command: str | Path) -> str:
 def build_id(path: Path) -> str:
     notes = told_by("readelf", "-n", path)
     return re.search(r"Build ID: (\w+)", notes).group(1)
-
-
-def only_start(seen: Seen) -> dict:
-    assert seen.code == 0, seen.err
-    (record,) = seen.events("start")
-    return record
 
 
 # The owner of malloc
@@ -156,55 +137,6 @@ def test_a_program_with_its_own_allocator_owns_malloc(bench: Bench) -> None:
     library = bench.library("libforward.so", FORWARDING_MALLOC)
     record = only_start(bench.run(program, preload=(library,)))
     assert record["malloc"]["path"] == record["exe"] == str(program)
-    assert "split" not in record
-
-
-@pytest.mark.parametrize(
-    "flags", [("-fno-pie", "-no-pie"), ("-fPIE", "-pie")], ids=["fixed", "pie"]
-)
-def test_a_program_that_takes_the_address_of_malloc_does_not_own_it(
-    bench: Bench, flags: tuple[str, ...]
-) -> None:
-    """A program at a fixed address that takes the address of malloc has an undefined symbol.
-
-    This symbol "malloc" has a value, and dlsym finds it before the definition.
-    """
-    source = """
-        #include <stdlib.h>
-        void *(*volatile take)(size_t) = malloc;
-        void (*const give[])(void *) = {free};
-        int main(int argc, char **argv) { give[argc - 1](take(10)); return 0; }
-    """
-    record = only_start(bench.run(bench.build("takes-address", source, *flags)))
-    assert Path(record["malloc"]["path"]).name.startswith("libc.so")
-    assert "split" not in record
-
-
-def test_a_jump_in_a_program_that_is_position_independent_is_not_an_allocator(
-    bench: Bench, tmp_path: Path
-) -> None:
-    """Debian's pigz is such a program. The linker of this system makes none.
-
-    So the test takes a program with functions that pass each call on, as such a jump does, and
-    marks their symbols as undefined.
-    """
-    made = bench.build("passes-on", FORWARDING_MALLOC + CHILD, "-fPIE", "-pie", "-rdynamic")
-    program = tmp_path / "jumps"
-    content = bytearray(made.read_bytes())
-    with made.open("rb") as file:
-        elf = ELFFile(file)
-        assert elf["e_type"] == "ET_DYN"
-        symbols = elf.get_section_by_name(".dynsym")
-        section_of = 6 if elf.elfclass == 64 else 14
-        for place, symbol in enumerate(symbols.iter_symbols()):
-            if symbol.name in {"malloc", "calloc", "realloc", "free"}:
-                at = symbols["sh_offset"] + place * symbols["sh_entsize"]
-                struct.pack_into("<H", content, at + section_of, 0)
-    program.write_bytes(content)
-    program.chmod(0o755)
-    assert only_start(bench.run(made))["malloc"]["path"] == str(made)
-    record = only_start(bench.run(program))
-    assert Path(record["malloc"]["path"]).name.startswith("libc.so")
     assert "split" not in record
 
 

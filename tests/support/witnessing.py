@@ -152,3 +152,23 @@ class Bench:
         return Seen(
             done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr), records, written
         )
+
+
+FORWARDING_MALLOC = """
+#include <stddef.h>
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+void *malloc(size_t n) { return __libc_malloc(n); }
+#ifndef ONLY_MALLOC
+void free(void *p) { __libc_free(p); }
+void *calloc(size_t n, size_t m) { return __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { return __libc_realloc(p, n); }
+#endif
+"""
+"""A malloc, or all four functions, that pass each call on to glibc."""
+
+
+def only_start(seen: Seen) -> dict:
+    assert seen.code == 0, seen.err
+    (record,) = seen.events("start")
+    return record
