@@ -29,9 +29,9 @@ from cairn.allocators.catalog import Allocator, Catalog, Found, is_typable, load
 from cairn.binary.library import (
     Library,
     absolute,
+    found_by_loader,
     inspect_library,
     is_native,
-    loader_problem,
     refuse_library,
 )
 from cairn.errors import CairnError, ContenderFailed
@@ -276,10 +276,19 @@ def is_usable_here(path: str | os.PathLike[str]) -> bool:
 
 
 def companion_folders(library: Library, companions: Sequence[str]) -> tuple[str, ...]:
-    """The library's own folder if a companion lies there that the loader does not find, else ()."""
+    """The library's own folder if a companion lies there that the loader does not take, else ().
+
+    The loader may find another version of the companion in a folder of the system.
+    """
     folder = os.path.dirname(library.realpath)
-    beside = any(os.path.lexists(os.path.join(folder, name)) for name in companions)
-    return (folder,) if beside and loader_problem(library) is not None else ()
+    beside = {name: os.path.join(folder, name) for name in companions}
+    beside = {name: path for name, path in beside.items() if os.path.lexists(path)}
+    found = found_by_loader(library) if beside else {}
+    taken = all(
+        os.path.realpath(found.get(name, "")) == os.path.realpath(path)
+        for name, path in beside.items()
+    )
+    return () if taken else (folder,)
 
 
 def _with_packages(found: Sequence[Found]) -> Iterable[Found]:

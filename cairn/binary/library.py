@@ -236,13 +236,28 @@ def _refuse_machine(library: Library, program: Program | None) -> None:
         )
 
 
-@functools.lru_cache(maxsize=256)
 def loader_problem(library: Library, library_path: tuple[str, ...] = ()) -> str | None:
     """Why the dynamic loader refuses the library, as the end of a sentence; None if it accepts it.
 
-    The listing mode maps files and runs none of their code. Without a known loader for the machine
-    the answer is None. The answer is cached, since a file that hangs the loader costs the whole
-    timeout.
+    Without a known loader for the machine the answer is None.
+    """
+    listed = _listed(library, library_path)
+    return None if listed is None else _read_listing(*listed)
+
+
+def found_by_loader(library: Library) -> dict[str, str]:
+    """Returns the path of each library that the loader maps for this one, by its name."""
+    listing, _ = _listed(library) or ("", 0)
+    pairs = (line.strip().rpartition(" (")[0].partition(" => ") for line in listing.splitlines())
+    return {name: path for name, _, path in pairs if os.path.isabs(path)}
+
+
+@functools.lru_cache(maxsize=256)
+def _listed(library: Library, library_path: tuple[str, ...] = ()) -> tuple[str, int] | None:
+    """The loader's list of the libraries that it maps for this one, and its exit status.
+
+    The listing mode maps files and runs none of their code. None without a known loader for the
+    machine. The answer is cached, since a file that hangs the loader costs the whole timeout.
     """
     loader = _LOADERS.get((library.machine, library.elf_class))
     if loader is None or not os.access(loader, os.X_OK):
@@ -271,12 +286,14 @@ def loader_problem(library: Library, library_path: tuple[str, ...] = ()) -> str 
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return (
-                "hangs the dynamic loader: it is damaged. Build it, or install its package, again."
-            )
+            return "", _HANGS
         except (OSError, ValueError):
             return None
-    return _read_listing(os.fsdecode(answer.stdout[: elf.READ_MAX]), answer.returncode)
+    return os.fsdecode(answer.stdout[: elf.READ_MAX]), answer.returncode
+
+
+_HANGS = -1000
+"""Stands for the exit status of a loader that did not end."""
 
 
 def loaded_with(program: Program) -> tuple[str, ...]:
@@ -330,6 +347,8 @@ def _read_listing(listing: str, status: int) -> str | None:
                 f"needs {version} of a library, but this machine has an older one. "
                 "Build the allocator on this machine, or update that library."
             )
+    if status == _HANGS:
+        return "hangs the dynamic loader: it is damaged. Build it, or install its package, again."
     if status < 0:
         return "crashes the dynamic loader: it is damaged. Build it, or install its package, again."
     if status != 0:

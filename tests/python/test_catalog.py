@@ -20,7 +20,7 @@ from support.widths import at_all_widths
 from cairn.allocators import catalog, contenders, discover
 from cairn.allocators.catalog import Found
 from cairn.allocators.contenders import ContenderSpec
-from cairn.binary.library import carries
+from cairn.binary.library import carries, inspect_library
 from cairn.binary.program import inspect_program
 from cairn.cli import allocator_list
 from cairn.errors import CairnError, ContenderFailed, UsageError
@@ -568,6 +568,30 @@ def test_a_library_by_path_keeps_its_link_and_expects_the_real_file_as_owner(
     assert contender.build_id == "abcdef"
     with pytest.raises(ContenderFailed, match="LD_PRELOAD cannot carry"):
         contenders.resolve(contenders.parse_contender(f"mine={real}"), ())
+
+
+@needs_gcc
+def test_a_companion_of_another_version_that_the_loader_finds_is_not_taken(
+    compile_to: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Debian's TBB installed, the newer library of the cache once got Debian's companion."""
+    home, other = tmp_path / "mine" / "own", tmp_path / "system"
+    for folder in (home, other):
+        compile_to(
+            folder / "libhelp.so.1",
+            "int companion(void) { return 1; }\n",
+            "-Wl,-soname,libhelp.so.1",
+        )
+    library = home / "libmine.so"
+    compile_to(library, MALLOC, "-Wl,--no-as-needed", f"-L{home}", "-l:libhelp.so.1")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(other))
+    facts = inspect_library(str(library))
+    assert discover.companion_folders(facts, facts.needs) == (str(home.resolve()),)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(home))
+    twin = home / "libtwin.so"
+    shutil.copy(library, twin)
+    facts = inspect_library(str(twin))
+    assert discover.companion_folders(facts, facts.needs) == ()
 
 
 @needs_gcc
