@@ -34,6 +34,7 @@ from cairn.cli import (
     run,
     sites,
     soak,
+    symbolize,
 )
 from cairn.cli.console import NOTHING_YET, fail
 from cairn.cli.root_command import cli
@@ -61,6 +62,7 @@ __all__ = [
     "run",
     "sites",
     "soak",
+    "symbolize",
 ]
 
 _MEASURING = {"compare", "bench", "calibrate", "check", "judge", "matrix", "soak"}

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import rich_click as click
 
 import cairn
 from cairn.cli.console import check_out, emit, given, wants_color, width_of
+from cairn.cli.stack_outputs import names_of
 from cairn.errors import CairnError, UsageError
 from cairn.report.view import View
 
 
 def report(
-    after: Path, before: Path, as_json: str | None, as_csv: str | None, force: bool, color: str
+    after: Path,
+    before: Path,
+    debug_path: Sequence[str],
+    as_json: str | None,
+    as_csv: str | None,
+    force: bool,
+    color: str,
 ) -> None:
     """Writes the report on standard output, or on standard error if JSON or CSV goes there.
 
     Raises UsageError for options that do not go with --against, and CairnError if a profile has no
     call stacks.
     """
-    for one in given({"read", "against", "as_json", "as_csv", "force", "color"}):
+    for one in given({"read", "against", "debug_path", "as_json", "as_csv", "force", "color"}):
         raise UsageError(f"--against compares two kept profiles; leave out {one}")
     if as_json == as_csv == "-":
         raise UsageError(
             "--json - and --csv - would be mixed on standard output; give one of them a file"
         )
-    from cairn.profile.callers import stacks
+    from cairn.profile.callers import by_function, stacks
     from cairn.profile.callers_change import difference
-    from cairn.profile.function_names import Names
     from cairn.profile.reader import gather
     from cairn.report import callers_change_table as table
 
     outs = [None if out in (None, "-") else Path(str(out)) for out in (as_json, as_csv)]
     for out in outs:
         check_out(out, force)
-    names = Names()
     both = []
     for folder in (before, after):
         profile = gather(folder)
@@ -45,7 +51,8 @@ def report(
                 profile.stacks_problem
                 or f"there are no call stacks in {folder}; record it with --stacks"
             )
-        both.append((profile.stacks, stacks(profile.stacks, names.function_at)))
+        found_here = stacks(profile.stacks, names_of(profile, folder, debug_path).at)
+        both.append((profile.stacks, by_function(found_here)))
     found = difference(*both)
     first, last = str(before), str(after)
     if as_json:

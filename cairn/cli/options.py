@@ -223,6 +223,12 @@ COLOR = click.option(
     metavar="WHEN",
     help="Use colour: always, never, or auto (on a terminal, unless NO_COLOR is set).",
 )  # fmt: skip
+DEBUG_PATH = click.option(
+    "--debug-path", multiple=True, metavar="FOLDER",
+    type=click.Path(exists=True, path_type=str),
+    help="Also look for programs, libraries and their debug files in this folder and below, by "
+    "build ID. It can be given several times. /usr/lib/debug is always searched.",
+)  # fmt: skip
 RESULTS = click.option(
     "--results", type=click.Path(path_type=Path), metavar="FOLDER",
     help="Folder that keeps the runs. Default: $CAIRN_RESULTS, else cairn/results in your data "

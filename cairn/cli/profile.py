@@ -99,6 +99,13 @@ if TYPE_CHECKING:
     help="Add the tree of the functions that call the allocator.",
 )  # fmt: skip
 @click.option(
+    "--by", type=click.Choice(["function", "line"]), default="function", show_default=True,
+    metavar="WHAT",
+    help="Report who allocates by function, or by source line (line), if there is debug "
+    "information (-g).",
+)  # fmt: skip
+@options.DEBUG_PATH
+@click.option(
     "--collapsed", metavar="FILE|-",
     help="Write the call stacks and their bytes as lines for flame graphs.",
 )  # fmt: skip
@@ -190,7 +197,8 @@ if TYPE_CHECKING:
 def profile(
     command: tuple[str, ...], spec: str, kernel_calls: str, gap: int, paths: str, shows: bool,
     live: str,
-    layout: str, stacks: str, every: int | None, callers: bool, collapsed: str | None,
+    layout: str, stacks: str, every: int | None, callers: bool, by: str,
+    debug_path: tuple[str, ...], collapsed: str | None,
     speedscope: str | None, pprof: str | None, flame_graph: str | None, no_cpu_timers: bool,
     runs: int | None,
     counters: tuple[str, ...] | None,
@@ -226,7 +234,9 @@ def profile(
             "--while belongs to 'cairn compare'; here, start the server with --signal USR2, and "
             "send USR2 to cairn before and after the load"
         )
-    forms = StackOutputs(callers, collapsed, speedscope, pprof, flame_graph)
+    forms = StackOutputs(
+        callers, collapsed, speedscope, pprof, flame_graph, by == "line", debug_path
+    )
     if read is not None:
         if command or keep or delay or duration or toggle:
             raise UsageError(
@@ -234,15 +244,17 @@ def profile(
                 "--duration and --signal"
             )
         if against is not None:
-            callers_change.report(read, against, as_json, as_csv, force, color)
+            callers_change.report(read, against, debug_path, as_json, as_csv, force, color)
             return
-        written = {"callers", "collapsed", "speedscope", "pprof", "flame_graph"}
+        written = {
+            *("callers", "by", "debug_path", "collapsed", "speedscope", "pprof", "flame_graph")
+        }
         for name in given({"read", "full", "as_json", "as_csv", "out", "force", "color"} | written):
             raise UsageError(f"--read reports a profile as it was counted; leave out {name}")
         from cairn.profile.reader import gather
 
         outs = _Outs(full, as_json, as_csv, out, force, color, forms)
-        outs.report(gather(read), None, sys.stderr if outs.to_stdout else sys.stdout)
+        outs.report(gather(read), None, sys.stderr if outs.to_stdout else sys.stdout, read)
         return
     if against is not None:
         raise UsageError("--against compares profiles that exist; name the other one with --read")
@@ -408,12 +420,18 @@ class _Outs:
         """Whether one of the files is standard output."""
         return "-" in (self._json, self._csv, *self._forms.files)
 
-    def report(self, found: Profile, title: str | None, stream: TextIO) -> None:
-        """Writes the report in all forms that were asked for. `title` is the allocator's name."""
+    def report(
+        self, found: Profile, title: str | None, stream: TextIO, folder: Path | None = None
+    ) -> None:
+        """Writes the report in all forms that were asked for.
+
+        title: the allocator's name. folder: that of a kept profile, which may have names.
+        """
         from cairn.report import profile, profile_export
 
         others = _predicted(found)
-        stacks = self._forms.stacks(found)
+        callers = self._forms.stacks(found, folder)
+        stacks = callers.shown
         if self._json:
             text = profile_export.document(
                 found, allocator=title, cairn=cairn.__version__, others=others, stacks=stacks
@@ -427,11 +445,17 @@ class _Outs:
             made_by = shlex.join(["cairn", *sys.argv[1:]])
             text = pages.page(found, allocator=title, others=others, stacks=stacks, made_by=made_by)
             emit(text, self._page, self._force)
-        self._forms.write(stacks, profile.program_of(found), self._force)
+        self._forms.write(callers, profile.program_of(found), self._force)
         colored = wants_color(self._color, stream)
         view = View("text", self._full, colored, width_of(stream))
         text = profile.render(
-            found, view, allocator=title, others=others, stacks=stacks, tree=self._forms.tree
+            found,
+            view,
+            allocator=title,
+            others=others,
+            stacks=stacks,
+            tree=self._forms.tree,
+            stacks_note=callers.note,
         )
         click.echo(text, nl=False, err=stream is sys.stderr, color=True)
 

@@ -59,7 +59,7 @@ click.rich_click.OPTION_GROUPS = {
 }  # fmt: skip
 
 
-_READ_ONLY = frozenset({"clean", "completion", "explain", "report", "sites"})
+_READ_ONLY = frozenset({"clean", "completion", "explain", "report", "sites", "symbolize"})
 """The commands that start no program and search for no file in the working directory."""
 _AS_ENV = frozenset({"run", "profile"})
 """The commands with the exit codes of env(1), which returns 125 if it fails itself."""

@@ -12,7 +12,34 @@ from cairn.errors import CairnError, UsageError
 
 if TYPE_CHECKING:
     from cairn.profile.callers import Stack
+    from cairn.profile.frame_names import FrameNames
     from cairn.profile.tally import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStacks:
+    """The stacks of a profile."""
+
+    finest: tuple[Stack, ...]
+    """Those with their source lines, as far as they are known."""
+    shown: tuple[Stack, ...]
+    """Those of the report: with source lines, or added up by function."""
+    note: str
+    """The sentence that says why lines are missing; "" if there is nothing to say."""
+
+
+def names_of(profile: Profile, folder: Path | None, debug_path: Sequence[str] = ()) -> FrameNames:
+    """The names of the frames of a profile.
+
+    folder: where the profile was kept, with names of 'cairn symbolize'. None if it is not kept.
+    """
+    from cairn.binary.build_ids import FilesByBuildId
+    from cairn.profile import kept_names
+    from cairn.profile.frame_names import FrameNames
+
+    ended = max((one.ended_unix_ns for one in profile.processes), default=0)
+    kept = kept_names.read(folder) if folder is not None else None
+    return FrameNames(FilesByBuildId(debug_path, ended or None), kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +51,10 @@ class StackOutputs:
     speedscope: str | None
     pprof: str | None
     flame_graph: str | None
+    by_line: bool = False
+    """Whether the source lines of a function are told apart."""
+    debug_path: tuple[str, ...] = ()
+    """Folders with programs, libraries and debug files."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -37,7 +68,7 @@ class StackOutputs:
     @property
     def wanted(self) -> bool:
         """Whether any form was asked for."""
-        return self.tree or bool(self.files)
+        return self.tree or self.by_line or bool(self.files)
 
     def check(self, others: Sequence[str | None], force: bool) -> None:
         """Raises UsageError if a file cannot be written, or if two outputs share one."""
@@ -48,27 +79,43 @@ class StackOutputs:
         for file in self.files:
             check_out(_path(file), force)
 
-    def stacks(self, profile: Profile) -> tuple[Stack, ...]:
-        """The stacks of the profile. Raises CairnError if a form needs some and there are none."""
-        from cairn.profile.callers import stacks
-        from cairn.profile.function_names import Names
+    def stacks(self, profile: Profile, folder: Path | None) -> FoundStacks:
+        """The stacks of the profile, which was kept in this folder.
+
+        Raises CairnError if a form needs some and there are none.
+        """
+        from cairn.profile.callers import by_function, has_lines, stacks
+        from cairn.report.naming_table import LINES_MISSING, NO_LINES
 
         if self.wanted and not profile.stacks:
             raise CairnError(
                 profile.stacks_problem
                 or "there are no call stacks in this profile; record it with --stacks"
             )
-        return stacks(profile.stacks, Names().function_at)
+        if not profile.stacks:
+            return FoundStacks((), (), "")
+        names = names_of(profile, folder, self.debug_path)
+        finest = stacks(profile.stacks, names.at)
+        note = ""
+        if names.lines_missing:
+            note = LINES_MISSING
+        elif self.by_line and not has_lines(finest):
+            note = NO_LINES
+        return FoundStacks(finest, finest if self.by_line else by_function(finest), note)
 
-    def write(self, stacks: Sequence[Stack], title: str, force: bool) -> None:
+    def write(self, found: FoundStacks, title: str, force: bool) -> None:
         """Writes all forms."""
         from cairn.report import flame_graph, stack_forms
 
+        finest, shown, by_line = found.finest, found.shown, self.by_line
         forms: tuple[tuple[str | None, Callable[[], str | bytes]], ...] = (
-            (self.collapsed, lambda: stack_forms.collapsed(stacks)),
-            (self.speedscope, lambda: stack_forms.speedscope(stacks, title)),
-            (self.pprof, lambda: stack_forms.pprof(stacks)),
-            (self.flame_graph, lambda: flame_graph.flame_graph(stacks, title)),
+            (self.collapsed, lambda: stack_forms.collapsed(shown)),
+            (self.speedscope, lambda: stack_forms.speedscope(shown, title)),
+            (self.pprof, lambda: stack_forms.pprof(finest)),
+            (
+                self.flame_graph,
+                lambda: flame_graph.flame_graph(finest, title, by_line=by_line),
+            ),
         )
         for file, content in forms:
             if file is not None:

@@ -88,14 +88,15 @@ def _placed(
 
 
 def _box(branch: Branch, left: float, depth: int, width: float) -> FlameBox:
+    line = f" ({branch.frame.place})" if branch.frame.line else ""
     full, sums = branch.frame.function, branch.sums
     says = (
-        f"{printable(shortened(full, _FULL_MOST))}: {percent(width)}, "
+        f"{printable(shortened(full, _FULL_MOST) + line)}: {percent(width)}, "
         f"{units.size(round(sums.allocated.bytes))} in "
         f"{units.count(round(sums.allocated.blocks))} blocks; "
         f"{units.size(round(sums.peak.bytes))} at the peak, "
         f"{units.size(round(sums.live.bytes))} at the end"
     )
-    name = printable(shortened(without_arguments(plain(full)), _NAME_MOST))
+    name = printable(shortened(without_arguments(plain(full)), _NAME_MOST) + line)
     color = sum(full.encode("utf-8", "replace")) % _COLORS
     return FlameBox(left, width, depth, name, says, sums.allocated.bytes, color)

@@ -76,6 +76,8 @@ class StacksFile:
     """Path of each object."""
     build_ids: tuple[str, ...]
     """Build ID of each object in hexadecimal; "" if it has none."""
+    name: str
+    """The name of the file in its folder."""
 
 
 def head_type(order: str) -> np.dtype[np.void]:
@@ -207,6 +209,7 @@ def _read(path: Path, programs: Mapping[tuple[int, int], str]) -> StacksFile | N
         sites=sites,
         paths=tuple(os.fsdecode(bytes(one["path"]).partition(b"\0")[0]) for one in objects),
         build_ids=tuple(bytes(one["id"][: int(one["id_bytes"])]).hex() for one in objects),
+        name=path.name,
     )
 
 

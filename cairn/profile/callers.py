@@ -1,6 +1,7 @@
 """Who allocates: the functions and stacks of a profile, with their sums. All data is in memory.
 
-The function that allocates is the first frame that is neither the allocator's nor an operator new.
+The function that allocates is the first frame that is neither the allocator's nor that of the
+standard library (`library_code`).
 A sum over sampled blocks has an interval. Its samples are independent, so the variances of sums
 add. The interval is that of a weighted sum of Poisson numbers (Fay and Feuer 1997), so that it is
 right for few samples, too. It has no width if all allocations were recorded.
@@ -9,8 +10,9 @@ right for few samples, too. It has no width if all allocations were recorded.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -24,9 +26,7 @@ from cairn.profile.call_stacks import (
     Records,
     StacksFile,
 )
-
-Name = Callable[[str, int, str], str]
-"""Returns the name of the function at an address of a file with this build ID."""
+from cairn.profile.library_code import is_library_code
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +36,27 @@ class Frame:
     function: str
     library: str
     """The path of its file; "" if it has none."""
+    file: str = ""
+    """The source file of `line`; "" if it is not known."""
+    line: int = 0
+    """The line of the call to the next frame, or of the allocation."""
+    is_inlined: bool = False
+    """Whether the function is inlined into the frame before it."""
 
+    @property
+    def plain(self) -> Frame:
+        """The function alone, without its line."""
+        return Frame(self.function, self.library)
+
+    @property
+    def place(self) -> str:
+        """The line with the name of its file, "parser.c:12"; "" if it is not known."""
+        return f"{os.path.basename(self.file)}:{self.line}" if self.line else ""
+
+
+Name = Callable[[str, int, str], str | tuple[Frame, ...]]
+"""Returns the name of the function at an address of a file with this build ID, or the frames at
+this address: the function, and then those that are inlined into it."""
 
 GENERATED = Frame("(generated code)", "")
 CUT = Frame("(further callers)", "")
@@ -45,7 +65,6 @@ NO_ROOM = Frame("(no room)", "")
 
 Z_95 = 1.959963984540054
 """The quantile of the normal distribution at the upper end of a 95 % interval."""
-_NEW = ("operator new", "_Znwm", "_Znam")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +163,7 @@ class Stack:
     def function(self) -> Frame:
         """The function that allocates."""
         for frame in reversed(self.frames):
-            if not frame.function.startswith(_NEW):
+            if not is_library_code(frame.function):
                 return frame
         return self.frames[-1]
 
@@ -178,10 +197,10 @@ def _quantile(mean: float, variance: float, z: float) -> float:
 
 
 def stacks(files: Sequence[StacksFile], name: Name) -> tuple[Stack, ...]:
-    """The stacks of all processes by their functions, those with the most bytes first."""
+    """The stacks of all processes by their frames, those with the most bytes first."""
     found: dict[tuple[Frame, ...], Sums] = {}
     for file in files:
-        frames = [_frame(file, node, name) for node in file.nodes]
+        frames = [_frames(file, node, name) for node in file.nodes]
         parents = file.nodes["parent"].tolist()
         heaviest = float(file.every) if file.way == "sampled" else 0.0
         for place, site in enumerate(file.sites):
@@ -189,15 +208,35 @@ def stacks(files: Sequence[StacksFile], name: Name) -> tuple[Stack, ...]:
                 continue
             path = _path(int(site["node"]), frames, parents) if place else (NO_ROOM,)
             found.setdefault(path or (UNKNOWN,), Sums()).add(_sums(site, heaviest))
+    return _ordered(found)
+
+
+def by_function(found: Iterable[Stack]) -> tuple[Stack, ...]:
+    """The stacks without source lines: those that differ in a line only are added up."""
+    merged: dict[tuple[Frame, ...], Sums] = {}
+    for stack in found:
+        merged.setdefault(tuple(one.plain for one in stack.frames), Sums()).add(stack.sums)
+    return _ordered(merged)
+
+
+def _ordered(found: Mapping[tuple[Frame, ...], Sums]) -> tuple[Stack, ...]:
     rows = [Stack(frames, sums) for frames, sums in found.items()]
     return tuple(sorted(rows, key=lambda one: (-one.sums.allocated.bytes, one.frames)))
 
 
+def has_lines(found: Iterable[Stack]) -> bool:
+    """Whether a source line is known."""
+    return any(frame.line for stack in found for frame in stack.frames)
+
+
 def functions(found: Iterable[Stack]) -> tuple[tuple[Frame, Sums], ...]:
-    """The functions that allocate, those with the most bytes first."""
+    """The functions that allocate, those with the most bytes first.
+
+    If the stacks have source lines, each line is by itself.
+    """
     sums: dict[Frame, Sums] = {}
     for stack in found:
-        sums.setdefault(stack.function, Sums()).add(stack.sums)
+        sums.setdefault(replace(stack.function, is_inlined=False), Sums()).add(stack.sums)
     return tuple(sorted(sums.items(), key=lambda one: (-one[1].allocated.bytes, one[0])))
 
 
@@ -216,6 +255,8 @@ class Branch:
     frame: Frame
     sums: Sums
     callees: dict[Frame, Branch] = field(default_factory=dict)
+    lines: dict[str, float] = field(default_factory=dict)
+    """The allocated bytes of each line of the function, if lines are known."""
 
     @property
     def ordered(self) -> list[Branch]:
@@ -223,34 +264,43 @@ class Branch:
         return sorted(self.callees.values(), key=lambda one: (-one.sums.allocated.bytes, one.frame))
 
 
-def tree(found: Iterable[Stack]) -> Branch:
-    """The tree of callers. The root stands for all stacks."""
+def tree(found: Iterable[Stack], *, by_line: bool = True) -> Branch:
+    """The tree of callers. The root stands for all stacks.
+
+    by_line: whether the lines of a function are branches of their own, if they are known.
+    """
     root = Branch(Frame("", ""), Sums())
     for stack in found:
         branch = root
         branch.sums.add(stack.sums)
         for frame in stack.frames:
-            branch = branch.callees.setdefault(frame, Branch(frame, Sums()))
+            key = frame if by_line else frame.plain
+            branch = branch.callees.setdefault(key, Branch(key, Sums()))
             branch.sums.add(stack.sums)
+            if frame.line:
+                most = branch.lines.get(frame.place, 0.0) + stack.sums.allocated.bytes
+                branch.lines[frame.place] = most
     return root
 
 
-def _frame(file: StacksFile, node: np.void, name: Name) -> Frame:
+def _frames(file: StacksFile, node: np.void, name: Name) -> tuple[Frame, ...]:
+    """The frames of a node, the outermost first."""
     number = int(node["object"])
     if number == NO_OBJECT:
-        return GENERATED
+        return (GENERATED,)
     if number == DEEPER:
-        return CUT
+        return (CUT,)
     place = number - FIRST_OBJECT
     path = file.paths[place] or file.program
-    return Frame(name(path, int(node["place"]), file.build_ids[place]), path)
+    found = name(path, int(node["place"]), file.build_ids[place])
+    return (Frame(found, path),) if isinstance(found, str) else found
 
 
-def _path(node: int, frames: list[Frame], parents: list[int]) -> tuple[Frame, ...]:
+def _path(node: int, frames: list[tuple[Frame, ...]], parents: list[int]) -> tuple[Frame, ...]:
     """The frames from the outermost one to a node. Nodes come after their parents."""
-    path = []
+    path: list[Frame] = []
     while node:
-        path.append(frames[node])
+        path.extend(reversed(frames[node]))
         node = parents[node]
     return tuple(reversed(path))
 

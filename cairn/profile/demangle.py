@@ -1,19 +1,19 @@
 """C++ and Rust names of functions, for symbols as compilers write them into files.
 
-The C++ runtime of the system translates a symbol (__cxa_demangle of libstdc++). On a system without
-this library, symbols are shortened by `function_names.readable`. Symbols of Rust's newer form (_R…)
-stay as they are.
+The C++ runtime of the system translates symbols of C++ (__cxa_demangle of libstdc++). On a system
+without this library, they are shortened by `function_names.readable`. `rust_names` translates those
+of Rust.
 """
 
 from __future__ import annotations
 
 import ctypes
-import re
 from functools import cache
+
+from cairn.profile.rust_names import rust_name
 
 _SYMBOL_MAX = 2048
 """Longer symbols are not translated: their names would be of no use."""
-_RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 
 
 @cache
@@ -30,10 +30,14 @@ def _runtime() -> tuple[ctypes.CDLL, ctypes.CDLL] | None:
 
 def demangled(symbol: str) -> str | None:
     """The name with its parameters; None if it is not known. Other symbols stay as they are."""
-    if not symbol.startswith("_Z"):
+    if not symbol.startswith(("_Z", "_R")):
         return symbol
+    if len(symbol) > _SYMBOL_MAX or not symbol.isascii():
+        return None
+    if (name := rust_name(symbol)) is not None:
+        return name
     found = _runtime()
-    if found is None or len(symbol) > _SYMBOL_MAX or not symbol.isascii():
+    if found is None or symbol.startswith("_R"):
         return None
     runtime, libc = found
     status = ctypes.c_int(0)
@@ -41,10 +45,9 @@ def demangled(symbol: str) -> str | None:
     if not text:
         return None
     try:
-        name = ctypes.string_at(text).decode("utf-8", "replace")
+        return ctypes.string_at(text).decode("utf-8", "replace")
     finally:
         libc.free(text)
-    return _RUST_HASH.sub("", name)
 
 
 def plain(name: str) -> str:

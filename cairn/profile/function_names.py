@@ -3,7 +3,7 @@
 The first of these that knows the address gives the name:
 
     .symtab      the library's own symbol table
-    debug file   the symbol table of the separate debug file with the library's build ID
+    debug file   the symbol table of a debug file with the library's build ID
     .dynsym      the names that the library exports
     .eh_frame    where the function begins, for the unwinder. It has no names, so the function is
                  called "library+offset", with the offset of its first byte
@@ -25,14 +25,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cairn.binary import elf
+from cairn.binary.build_ids import FilesByBuildId
 from cairn.profile.demangle import demangled
 from cairn.profile.symbols import FUNCTIONS, TABLE_BYTES, Functions
 
-DEBUG_FOLDER = "/usr/lib/debug/.build-id"
-"""The folder of separate debug files by build ID, as all distributions have it."""
 _SYMBOLS = ((".symtab", ".strtab"),)
 _EXPORTED = ((".dynsym", ".dynstr"),)
-_BUILD_ID = re.compile("[0-9a-f]{4,128}")
 _NAME_MAX = 120
 """The most characters of a name. Mangled names of templates may have thousands."""
 _NESTED = re.compile(r"_ZN[rVKRO]*")
@@ -49,15 +47,16 @@ class _Library:
     tables: list[Functions] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """The addresses at which functions begin, by .eh_frame."""
-    build_id: str = ""
 
 
 class Names:
     """The functions of libraries, or their variables (`kinds`). Each file is read once."""
 
-    def __init__(self, debug_folder: str = DEBUG_FOLDER, kinds: Sequence[int] = FUNCTIONS) -> None:
-        self._debug_folder, self._kinds = debug_folder, kinds
-        self._known: dict[str, _Library] = {}
+    def __init__(
+        self, files: FilesByBuildId | None = None, kinds: Sequence[int] = FUNCTIONS
+    ) -> None:
+        self._files, self._kinds = files or FilesByBuildId(), kinds
+        self._known: dict[tuple[str, str | None], _Library] = {}
 
     def function(self, path: str, offset: int) -> str:
         """The name of the function that contains the byte at an offset of a file."""
@@ -68,18 +67,21 @@ class Names:
         if library.image is not None:
             with contextlib.suppress(elf.Damaged):
                 address = library.image.address_of(offset)
-        return readable(_symbol_at(library, path, address))
+        return readable(_symbol_at(library, address) or _address_in(library, path, address))
 
     def function_at(self, path: str, address: int, build_id: str) -> str:
         """The name of the function at an address of a file, with its parameters if it is of C++.
 
-        If the file has another build ID by now, the name is "library+address".
+        If no file with this build ID is here, the name is "library+address".
         """
-        library = self._library(path)
-        if build_id and library.build_id not in (build_id, ""):
-            library = _Library()
-        symbol = _CLONE.sub("", _symbol_at(library, path, address).partition("@")[0])
-        return demangled(symbol) or readable(symbol)
+        library = self._library(path, build_id)
+        symbol = _symbol_at(library, address)
+        return _address_in(library, path, address) if symbol is None else title(symbol)
+
+    def known_at(self, path: str, address: int, build_id: str) -> str | None:
+        """The same; None if no symbol is known."""
+        symbol = _symbol_at(self._library(path, build_id), address)
+        return None if symbol is None else title(symbol)
 
     def variable(self, path: str, address: int) -> str:
         """The name of the variable at an address of a file, and the offset in it if it is not 0."""
@@ -90,23 +92,37 @@ class Names:
                 return f"{name}+{offset:#x}" if offset else name
         return f"{os.path.basename(path)}+{address:#x}"
 
-    def _library(self, path: str) -> _Library:
-        if path not in self._known:
-            self._known[path] = self._read(path)
-        return self._known[path]
+    def _library(self, path: str, build_id: str | None = None) -> _Library:
+        """The library with this build ID; without one, the file that is now at this path."""
+        key = path, build_id
+        if key not in self._known:
+            if build_id is None or self._files.is_same(path, build_id):
+                self._known[key] = self._read(path)
+            else:
+                self._known[key] = self._elsewhere(build_id)
+        return self._known[key]
+
+    def _elsewhere(self, build_id: str) -> _Library:
+        """The library in another file with this build ID."""
+        found = _Library()
+        for path in self._files.others(build_id):
+            library = self._read(path)
+            found.image = found.image or library.image
+            found.tables += [table for table in library.tables if not table.is_empty]
+            found.starts = found.starts or library.starts
+        return found
 
     def _read(self, path: str) -> _Library:
         library = _Library()
         try:
             descriptor = elf.open_regular(path)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a forged path with a zero byte
             return library
         try:
             library.image = image = elf.Image(descriptor)
-            library.build_id = image.build_id or ""
             library.tables = [Functions(image, _SYMBOLS, self._kinds)]
             if library.tables[0].is_empty:
-                library.tables = self._separate(image)
+                library.tables = self._separate(image.build_id or "")
             library.tables.append(Functions(image, _EXPORTED, self._kinds))
             library.starts = image.function_starts(TABLE_BYTES)
         except (elf.NotElf, elf.Damaged, OSError, struct.error):
@@ -115,32 +131,43 @@ class Names:
             os.close(descriptor)
         return library
 
-    def _separate(self, image: elf.Image) -> list[Functions]:
+    def _separate(self, build_id: str) -> list[Functions]:
         """The symbol table of the separate debug file; empty if there is none."""
-        build_id = image.build_id or ""
-        if not _BUILD_ID.fullmatch(build_id):
-            return []
-        path = os.path.join(self._debug_folder, build_id[:2], f"{build_id[2:]}.debug")
-        try:
-            descriptor = elf.open_regular(path)
-        except OSError:
-            return []
-        try:
-            return [Functions(elf.Image(descriptor), _SYMBOLS, self._kinds)]
-        except (elf.NotElf, elf.Damaged, OSError, struct.error):
-            return []
-        finally:
-            os.close(descriptor)
+        for path in self._files.others(build_id):
+            try:
+                descriptor = elf.open_regular(path)
+            except OSError:
+                continue
+            try:
+                table = Functions(elf.Image(descriptor), _SYMBOLS, self._kinds)
+            except (elf.NotElf, elf.Damaged, OSError, struct.error):
+                continue
+            finally:
+                os.close(descriptor)
+            if not table.is_empty:
+                return [table]
+        return []
 
 
-def _symbol_at(library: _Library, path: str, address: int) -> str:
-    """The symbol of a function, or "library+offset"."""
+def _symbol_at(library: _Library, address: int) -> str | None:
+    """The symbol of a function; None if there is none."""
     for table in library.tables:
         if (found := table.names_at(address)) is not None:
             return min(found[1], key=_plainness)
+    return None
+
+
+def _address_in(library: _Library, path: str, address: int) -> str:
+    """The name of a function without a symbol: "library+offset"."""
     index = bisect_right(library.starts, address) - 1
     begin = library.starts[index] if index >= 0 else address
     return f"{os.path.basename(path)}+{begin:#x}"
+
+
+def title(symbol: str) -> str:
+    """The name for a symbol, with its parameters if it is of C++."""
+    short = _CLONE.sub("", symbol.partition("@")[0])
+    return demangled(short) or readable(short)
 
 
 def _plainness(name: str) -> tuple[int, int, str]:

@@ -645,6 +645,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         timers_refused=number["timers_refused"],
         begin_ns=number["ns_begin"],
         end_ns=number["ns_last"],
+        ended_unix_ns=number["began_unix_ns"] + number["ns_last"] - number["ns_begin"],
         threads=number["threads_started"],
         threads_most=number["threads_most"],
         threads_lost=number["threads_lost"],

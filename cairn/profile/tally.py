@@ -417,6 +417,8 @@ class Process:
     peak_usable: Peak | None
     """The usable bytes of the live blocks at their peak. None if they were not counted."""
     locks: tuple[LockCount, ...] = ()
+    ended_unix_ns: int = 0
+    """`end_ns` by the clock of the calendar; 0 if it is not known."""
 
     @property
     def peak_live_bytes(self) -> int:

@@ -50,11 +50,12 @@ def callers_table(found: Sequence[Stack]) -> Table:
 
 
 def name(frame: Frame, most: int) -> str:
-    """The name of a function for a table."""
+    """The name of a function for a table, with its line if that is known."""
+    line = f" ({shortened(frame.place, max(8, most // 2))})" if frame.line else ""
     text = plain(frame.function)
-    if len(text) > most:
+    if len(text) + len(line) > most:
         text = without_arguments(text)
-    return printable(shortened(text, most))
+    return printable(shortened(text, max(4, most - len(line))) + line)
 
 
 def _told_apart(frame: Frame, twice: Collection[str]) -> str:

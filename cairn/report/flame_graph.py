@@ -21,6 +21,8 @@ _TOP = 60
 _SMALLEST = 0.0005
 """The least share of a box that is drawn."""
 _DEPTH_MOST = 128
+_LINES_MOST = 5
+"""The most lines of a function in the text of its box."""
 _CHARACTER = 6.6
 """The width of a character of the font."""
 _COLORS = ("#e8a06c", "#e9b872", "#dd8f5f", "#efc58a", "#e3a97f", "#d99a55")
@@ -72,9 +74,12 @@ document.getElementById('search').addEventListener('input', e => search(e.target
 """
 
 
-def flame_graph(stacks: Sequence[Stack], title: str) -> str:
-    """The picture of the allocated bytes. Boxes of less than a 2,000th are left out."""
-    root = tree(stacks)
+def flame_graph(stacks: Sequence[Stack], title: str, *, by_line: bool = False) -> str:
+    """The picture of the allocated bytes. Boxes of less than a 2,000th are left out.
+
+    by_line: whether each line of a function has its own box. Else the text of a box has its lines.
+    """
+    root = tree(stacks, by_line=by_line)
     whole = root.sums.allocated.bytes
     boxes = list(_boxes(root, whole, 0.0, 0)) if whole else []
     depth = max((box[2] for box in boxes), default=0) + 1
@@ -118,11 +123,12 @@ def _boxes(branch: Branch, whole: float, left: float, depth: int) -> Iterator[Bo
 def _box(box: Box) -> str:
     branch, left, depth, width = box
     full = printable(branch.frame.function)
-    name = without_arguments(plain(full))
+    line = f" ({printable(branch.frame.place)})" if branch.frame.line else ""
+    name = without_arguments(plain(full)) + line
     sums = branch.sums
     part = f"{100 * width:.2f} %"
     told = (
-        f"{full}\n{part}, {units.size(round(sums.allocated.bytes))} in "
+        f"{full}{_lines(branch)}\n{part}, {units.size(round(sums.allocated.bytes))} in "
         f"{units.count(round(sums.allocated.blocks))} blocks; "
         f"{units.size(round(sums.peak.bytes))} at the peak, "
         f"{units.size(round(sums.live.bytes))} at the end"
@@ -137,6 +143,14 @@ def _box(box: Box) -> str:
         f'<rect x="{x:.2f}" y="{y}" width="{max(wide - 0.5, 0.2):.2f}" height="{ROW - 1}" '
         f'fill="{color}"/><text x="{x + 3:.2f}" y="{y + 13}">{_text(shown)}</text></g>\n'
     )
+
+
+def _lines(branch: Branch) -> str:
+    """The lines of the function with the most bytes; "" if they are not known."""
+    most = sorted(branch.lines.items(), key=lambda one: (-one[1], one[0]))
+    shown = [printable(line) for line, _ in most[:_LINES_MOST]]
+    more = f" and {len(most) - _LINES_MOST} more lines" if len(most) > _LINES_MOST else ""
+    return f"\nat {', '.join(shown)}{more}" if shown else ""
 
 
 def _text(text: str) -> str:

@@ -34,12 +34,14 @@ def render(
     others: Sequence[Prediction] = (),
     stacks: Sequence[Stack] = (),
     tree: bool = False,
+    stacks_note: str = "",
 ) -> str:
     """Returns the report as text: the answer, the tables, and the rest of the sentences.
 
     `allocator` is the user's name of the allocator; None takes the name of its file. `others` are
-    the predicted savings of other allocators. `stacks` are those that allocated, and `tree` adds
-    the tree of their callers. Without `view.full`, the notes are only warnings.
+    the predicted savings of other allocators. `stacks` are those that allocated, `tree` adds the
+    tree of their callers, and `stacks_note` says what is not known of them. Without `view.full`,
+    the notes are only warnings.
     """
     screen = Screen(view)
     found = answer(profile, _title(profile, allocator, view.width), view.width, others=others)
@@ -57,6 +59,8 @@ def render(
             screen.line()
         screen.table(table)
     _callers(screen, profile, stacks, view, tree)
+    if stacks_note:
+        screen.line(stacks_note, "yellow", indent=2)
     if found.left:
         screen.line()
     for sentence in found.left:

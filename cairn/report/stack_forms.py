@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cairn.profile.call_stacks import StacksFile
-from cairn.profile.callers import Frame, Stack, Sum, Sums, functions
+from cairn.profile.callers import Frame, Stack, Sum, Sums, by_function, functions, has_lines
 from cairn.report.pinned_table import pinned_document
 
 
@@ -27,13 +27,20 @@ def _values(sums: Sums) -> tuple[int, ...]:
 
 
 def collapsed(stacks: Sequence[Stack]) -> str:
-    """A line for each stack: its functions, outermost first, and its allocated bytes."""
+    """A line for each stack: its functions, outermost first, and its allocated bytes.
+
+    The source line of a function follows in parentheses, if it is known.
+    """
     lines = []
     for stack in stacks:
         if count := round(stack.sums.allocated.bytes):
-            names = (_plain(frame.function).replace(";", ":") for frame in stack.frames)
+            names = (_plain(_with_place(frame)).replace(";", ":") for frame in stack.frames)
             lines.append(f"{';'.join(names)} {count}\n")
     return "".join(lines)
+
+
+def _with_place(frame: Frame) -> str:
+    return f"{frame.function} ({frame.place})" if frame.line else frame.function
 
 
 def _plain(text: str) -> str:
@@ -47,7 +54,12 @@ def speedscope(stacks: Sequence[Stack], title: str) -> str:
     paths = [
         [numbers.setdefault(frame, len(numbers)) for frame in stack.frames] for stack in stacks
     ]
-    frames = [{"name": _plain(one.function), "file": _plain(one.library)} for one in numbers]
+    frames = [
+        {"name": _plain(one.function), "file": _plain(one.file), "line": one.line}
+        if one.line
+        else {"name": _plain(one.function), "file": _plain(one.library)}
+        for one in numbers
+    ]
     kinds = (
         ("bytes allocated", "bytes"),
         ("blocks allocated", "none"),
@@ -85,6 +97,7 @@ def stacks_document(files: Sequence[StacksFile], stacks: Sequence[Stack]) -> dic
     """The stacks for the JSON document of a profile; None if they were not recorded."""
     if not files:
         return None
+    by_line = has_lines(stacks)
     return {
         "ways": sorted({file.way for file in files}),
         "every_bytes": [min(file.every_first for file in files), max(file.every for file in files)],
@@ -93,21 +106,49 @@ def stacks_document(files: Sequence[StacksFile], stacks: Sequence[Stack]) -> dic
         "unread": sum(file.unread for file in files),
         "unwatched": sum(file.unwatched for file in files),
         "problems": sorted({file.problem for file in files if file.problem}),
+        "by": "line" if by_line else "function",
         "functions": [
             {"function": frame.function, "library": frame.library, **_sums(sums)}
-            for frame, sums in functions(stacks)
+            for frame, sums in functions(by_function(stacks))
+        ],
+        "lines": [
+            {
+                **{"function": frame.function, "library": frame.library},
+                **{"file": frame.file or None, "line": frame.line or None},
+                **_sums(sums),
+            }
+            for frame, sums in (functions(stacks) if by_line else ())
         ],
         "stacks": [
-            {"frames": [frame.function for frame in stack.frames], **_sums(stack.sums)}
+            {
+                "frames": [frame.function for frame in stack.frames],
+                **({"places": [_place(frame) for frame in stack.frames]} if by_line else {}),
+                **_sums(stack.sums),
+            }
             for stack in stacks
         ],
         "pinned": pinned_document(files, stacks),
     }
 
 
+def _place(frame: Frame) -> str | None:
+    """The source line of a frame with the path of its file; None if it is not known."""
+    return f"{frame.file}:{frame.line}" if frame.line else None
+
+
 def stack_rows(stacks: Sequence[Stack]) -> Iterator[dict[str, Any]]:
-    """Yields the rows of the table `who allocates` for CSV."""
+    """Yields the rows of the table `who allocates` for CSV.
+
+    If lines are known, the table `which line allocates` follows.
+    """
+    yield from _rows("who allocates", by_function(stacks))
+    if has_lines(stacks):
+        yield from _rows("which line allocates", stacks)
+
+
+def _rows(table: str, stacks: Sequence[Stack]) -> Iterator[dict[str, Any]]:
     for frame, sums in functions(stacks):
+        place = f" at {frame.file}:{frame.line}" if frame.line else ""
         parts = (
             *(("allocated", sums.allocated), ("at the peak", sums.peak)),
             *(("at the end", sums.live), ("temporary", sums.temporary)),
@@ -118,8 +159,8 @@ def stack_rows(stacks: Sequence[Stack]) -> Iterator[dict[str, Any]]:
                 ("blocks", one.blocks, one.blocks_interval),
             ):
                 yield {
-                    "table": "who allocates",
-                    "name": f"{frame.function} in {frame.library}",
+                    "table": table,
+                    "name": f"{frame.function}{place} in {frame.library}",
                     "group": group,
                     "timed": sums.samples,
                     "unit": unit,
@@ -176,26 +217,55 @@ def pprof(stacks: Sequence[Stack]) -> bytes:
         return _number(1, text(pair[0])) + _number(2, text(pair[1]))
 
     parts = [_bytes(1, value_type(pair)) for pair in _SAMPLE_TYPES]
-    numbers: dict[Frame, int] = {}
-    libraries: dict[str, int] = {}
+    locations: dict[tuple[Frame, ...], int] = {}
     for stack in stacks:
-        path = [numbers.setdefault(frame, len(numbers) + 1) for frame in reversed(stack.frames)]
+        path = [
+            locations.setdefault(one, len(locations) + 1) for one in reversed(_calls(stack.frames))
+        ]
         space, objects, peak, end, temporary = _values(stack.sums)
         values = (objects, space, peak, end, temporary)
         parts.append(_bytes(2, _packed(1, path) + _packed(2, values)))
-    for frame in numbers:
-        libraries.setdefault(frame.library, len(libraries) + 1)
-    for library, number in libraries.items():
-        parts.append(_bytes(3, _number(1, number) + _number(5, text(library)) + _number(7, 1)))
-    for frame, number in numbers.items():
-        line = _bytes(4, _number(1, number))
-        parts.append(_bytes(4, _number(1, number) + _number(2, libraries[frame.library]) + line))
-        names = _number(2, text(frame.function)) + _number(3, text(frame.function))
-        file = _number(4, text(os.path.basename(frame.library)))
-        parts.append(_bytes(5, _number(1, number) + names + file))
+    libraries: dict[str, int] = {}
+    named: dict[tuple[str, str], int] = {}
+    for frames, number in locations.items():
+        library = libraries.setdefault(frames[0].library, len(libraries) + 1)
+        # The innermost of inlined functions comes first.
+        lines = b"".join(
+            _bytes(4, _number(1, named.setdefault(_source(one), len(named) + 1)) + _line(one))
+            for one in reversed(frames)
+        )
+        parts.append(_bytes(4, _number(1, number) + _number(2, library) + lines))
+    # What is known of the functions: names, and with lines also files, lines and inlined functions.
+    known = (7, 8, 9, 10) if has_lines(stacks) else (7,)
+    has = b"".join(_number(field, 1) for field in known)
+    for library, number in ((text(path), number) for path, number in libraries.items()):
+        parts.append(_bytes(3, _number(1, number) + _number(5, library) + has))
+    for (function, file), number in named.items():
+        names = _number(2, text(function)) + _number(3, text(function))
+        parts.append(_bytes(5, _number(1, number) + names + _number(4, text(file))))
     default = _number(14, text("alloc_space"))
     parts += [_bytes(6, one.encode("utf-8", "replace")) for one in texts]
     return b"".join((*parts, default))
+
+
+def _calls(frames: Sequence[Frame]) -> list[tuple[Frame, ...]]:
+    """The frames in groups: a function, and those that are inlined into it at this place."""
+    groups: list[tuple[Frame, ...]] = []
+    for frame in frames:
+        if frame.is_inlined and groups:
+            groups[-1] += (frame,)
+        else:
+            groups.append((frame,))
+    return groups
+
+
+def _source(frame: Frame) -> tuple[str, str]:
+    """A function and its source file; without one, the name of its library."""
+    return frame.function, frame.file or os.path.basename(frame.library)
+
+
+def _line(frame: Frame) -> bytes:
+    return _number(2, frame.line) if frame.line else b""
 
 
 def _varint(value: int) -> Iterator[int]:

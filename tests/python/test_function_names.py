@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.binary.build_ids import FilesByBuildId
 from cairn.profile.function_names import Names, readable
 
 
@@ -29,10 +30,10 @@ def test_a_separate_debug_file_gives_the_names(
     at = {
         words[-1]: int(words[0], 16) for line in table.splitlines() if (words := line.split())[2:]
     }
-    names = Names(str(tmp_path / "debug"))
+    names = Names(FilesByBuildId((str(tmp_path / "debug"),)))
     for name in ("burns_5", "burns_45"):
         assert names.function(str(stripped), at[name] + 9) == name
-        assert Names(str(tmp_path)).function(str(stripped), at[name] + 9) != name
+        assert Names().function(str(stripped), at[name] + 9) != name
 
 
 def test_a_file_that_is_no_library_gives_offsets(tmp_path: Path) -> None:

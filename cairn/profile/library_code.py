@@ -1,0 +1,45 @@
+"""Recognises the functions of the C++ and Rust standard libraries that allocate for others.
+
+A vector that grows calls `operator new` through functions of the library, which compilers inline or
+not. The function that allocates is the one that uses the vector. So containers, strings, smart
+pointers and allocators of these libraries are passed over, and so is what Rust's compiler calls
+to allocate.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from cairn.profile.demangle import plain
+
+_CXX = re.compile(
+    r"(operator new(\[\])?$"
+    r"|_Znwm|_Znam|std::operator\+"
+    r"|__gnu_cxx::(new_allocator|__alloc_traits|__allocated_ptr)\b"
+    r"|std::(__cxx11::|__1::|__debug::)?("
+    r"(__new_|polymorphic_)?allocator(_traits)?|__allocated_ptr|__allocate_guarded"
+    r"|_?(Vector|Bvector|Deque|List|Fwd_list)_(base|impl)|vector|deque|list|forward_list|array"
+    r"|_Rb_tree|map|multimap|set|multiset"
+    r"|_Hashtable|__detail::_\w+|unordered_\w+|_Prime_rehash_policy|stack|queue|priority_queue"
+    r"|basic_string|basic_stringbuf|to_string"
+    r"|function|_Function_base|make_unique|make_shared|allocate_shared|unique_ptr"
+    r"|(__)?(shared|weak)_(ptr|count)\w*|_Sp_\w+"
+    r"|__uninitialized_\w+|uninitialized_\w+|_Construct|__?construct_at|construct_at|__do_uninit\w*"
+    r"|back_insert_iterator|pmr::(polymorphic_allocator|memory_resource)"
+    r")\b)"
+)
+_RUST = re.compile(
+    r"(__rust_(alloc|realloc|alloc_zeroed)|__rdl_(alloc|realloc|alloc_zeroed)|__rg_(alloc|realloc)"
+    r"|__rustc::__r(ust|dl)_\w+|_RNvC\w*___rustc\w*"
+    r"|<*&?(mut )?(alloc|hashbrown|std::collections|std::alloc|std::sys::alloc"
+    r"|core::(alloc|iter|ptr|clone|default|convert|ops::try_trait))::"
+    r"|<[\w:\[\] <>,&]+ as alloc::)"
+)
+
+
+@cache
+def is_library_code(function: str) -> bool:
+    """Whether the function allocates for its caller. `function` has its parameters."""
+    name = plain(function)
+    return bool(_CXX.match(name) or _RUST.match(name))

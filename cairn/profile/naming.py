@@ -1,0 +1,77 @@
+"""Names all frames of a profile, so that the names can be kept beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn.binary.build_ids import FilesByBuildId
+from cairn.profile.call_stacks import FIRST_OBJECT, StacksFile
+from cairn.profile.frame_names import FrameNames
+from cairn.profile.kept_names import KeptNames, NamedFile
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How many frames of one program or library have a name."""
+
+    file: NamedFile
+    """Its build ID is "" if the profile does not know it. Then nothing is named."""
+    addresses: int
+
+    functions: int
+    """The addresses whose function is known."""
+    lines: int
+    """The addresses whose source line is known."""
+
+
+def named(
+    stacks: Sequence[StacksFile], files: FilesByBuildId, before: KeptNames
+) -> tuple[tuple[Naming, ...], bool]:
+    """Names the frames of each file with code, those with the most addresses first.
+
+    before: the names that are kept already. They stay where no file is found now, or fewer facts.
+    Also returns whether lines are missing because their package is not installed.
+    """
+    names = FrameNames(files)
+    wanted: dict[tuple[str, str], set[int]] = {}
+    paths: dict[tuple[str, str], str] = {}
+    for stack in stacks:
+        for node in stack.nodes:
+            place = int(node["object"]) - FIRST_OBJECT
+            if place >= 0:
+                path, build_id = stack.paths[place] or stack.program, stack.build_ids[place]
+                key = build_id, "" if build_id else path
+                wanted.setdefault(key, set()).add(int(node["place"]))
+                paths.setdefault(key, path)
+    found = [
+        _named(names, files, build_id, paths[build_id, path], addresses, before)
+        for (build_id, path), addresses in wanted.items()
+    ]
+    found.sort(key=lambda one: (-one.addresses, one.file.path))
+    return tuple(found), names.lines_missing
+
+
+def _named(
+    names: FrameNames,
+    files: FilesByBuildId,
+    build_id: str,
+    path: str,
+    addresses: set[int],
+    before: KeptNames,
+) -> Naming:
+    known = before.files.get(build_id) if build_id else None
+    frames = dict(known.frames) if known is not None else {}
+    for address in addresses if build_id else ():
+        now = tuple(
+            (one.function, one.file, one.line) for one in names.found(path, address, build_id)
+        )
+        kept = frames.get(f"{address:x}", ())
+        if now and (now[-1][2] or not kept or not kept[-1][2]):
+            frames[f"{address:x}"] = now
+    sources = tuple(files.candidates(path, build_id)) if build_id else ()
+    if known is not None:
+        sources = sources or known.found
+    file = NamedFile(build_id, path, sources, dict(sorted(frames.items())))
+    here = [frames[one] for address in addresses if (one := f"{address:x}") in frames]
+    return Naming(file, len(addresses), len(here), sum(one[-1][2] > 0 for one in here))

@@ -1,0 +1,93 @@
+"""What 'cairn symbolize' found: the answer, a table of the files, and what is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn import units
+from cairn.profile.kept_names import NAME
+from cairn.profile.naming import Naming
+from cairn.report.formatting import printable, shortened
+from cairn.report.tables import Cell, Table
+from cairn.report.terminal import Screen
+from cairn.report.view import View
+
+_NAME_MAX, _ID_MAX = 32, 12
+INSTALL = "pip install 'cairn-malloc[lines]'"
+LINES_MISSING = (
+    "▲ Source lines and inlined functions are left out, because the Python package symbolic is "
+    f"missing: {INSTALL}"
+)
+
+NO_LINES = (
+    "▲ No source line is known: the program and its libraries have no debug information here. "
+    "Compile with -g, or name the folder of the debug files with --debug-path."
+)
+
+
+def render(
+    namings: Sequence[Naming], folder: Path, view: View, *, lines_missing: bool = False
+) -> str:
+    """Returns the report. `folder` is that of the profile."""
+    screen = Screen(view)
+    screen.line(answer(namings, folder), "bold")
+    screen.line()
+    screen.table(naming_table(namings))
+    screen.line()
+    for note in notes(namings, lines_missing):
+        screen.line(note, "yellow" if note.startswith("▲") else "dim", indent=2)
+    return screen.text()
+
+
+def answer(namings: Sequence[Naming], folder: Path) -> str:
+    """The sentence about all files."""
+    addresses = sum(one.addresses for one in namings)
+    functions, lines = (sum(getattr(one, key) for one in namings) for key in ("functions", "lines"))
+    found = sum(one.functions > 0 for one in namings)
+    return (
+        f"{printable(str(folder / NAME))} has the functions of {functions:,} of "
+        f"{units.counted(addresses, 'address', 'addresses')}, and the lines of {lines:,}. "
+        f"{found} of {units.counted(len(namings), 'file')} {_was(found)} found."
+    )
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def naming_table(namings: Sequence[Naming]) -> Table:
+    """The files with code on the recorded stacks."""
+    rows = tuple(
+        (
+            Cell("  " + printable(shortened(os.path.basename(one.file.path), _NAME_MAX))),
+            Cell(one.file.build_id[:_ID_MAX] or "none"),
+            Cell(f"{one.addresses:,}"),
+            Cell(f"{one.functions:,}"),
+            Cell(f"{one.lines:,}"),
+        )
+        for one in namings
+    )
+    return Table("", ("file", "build ID", "addresses", "functions", "lines"), rows, optional=(0,))
+
+
+def notes(namings: Sequence[Naming], lines_missing: bool) -> list[str]:
+    """The sentences below the table."""
+    told = []
+    if gone := [one for one in namings if one.file.build_id and not one.functions]:
+        names = ", ".join(printable(os.path.basename(one.file.path)) for one in gone[:3])
+        more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+        told.append(
+            f"▲ No function of {names}{more} is known: no file with the same build ID and with "
+            "symbols is here. --debug-path names a folder to search."
+        )
+    if bare := sum(not one.file.build_id for one in namings):
+        told.append(
+            f"▲ {units.counted(bare, 'file')} {'has' if bare == 1 else 'have'} no build ID, so it "
+            "is not known whether a file here is the same. Link with -Wl,--build-id."
+        )
+    if lines_missing:
+        told.append(LINES_MISSING)
+    told.append("'cairn profile --read' shows these names on any machine.")
+    return told
