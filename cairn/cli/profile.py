@@ -220,6 +220,7 @@ def profile(
       cairn profile -a jemalloc --full -- ./prog
       cairn profile --delay 5s --duration 30s -- ./server   the server continues afterwards
       cairn profile --live -- ./prog                        a screen while the program runs
+      cairn profile --stacks --by line -- ./prog            which lines allocate most
       cairn profile --keep raw -- ./prog
       cairn profile --read raw --csv -
       cairn profile --read after --against before           which functions allocate more

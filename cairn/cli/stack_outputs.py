@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cairn.cli.console import check_out, emit, refuse_one_file
 from cairn.errors import CairnError, UsageError
+from cairn.profile.source_lines import PACKAGE
 
 if TYPE_CHECKING:
     from cairn.profile.callers import Stack
@@ -26,6 +30,13 @@ class FoundStacks:
     """Those of the report: with source lines, or added up by function."""
     note: str
     """The sentence that says why lines are missing; "" if there is nothing to say."""
+
+
+def install_line() -> str:
+    """The command that installs the package for source lines into the environment of cairn."""
+    here = importlib.util.find_spec("pip") is not None
+    pip = [sys.executable, "-m", "pip"] if here else ["pip", "--python", sys.executable]
+    return shlex.join([*pip, "install", PACKAGE])
 
 
 def names_of(profile: Profile, folder: Path | None, debug_path: Sequence[str] = ()) -> FrameNames:
@@ -85,7 +96,7 @@ class StackOutputs:
         Raises CairnError if a form needs some and there are none.
         """
         from cairn.profile.callers import by_function, has_lines, stacks
-        from cairn.report.naming_table import LINES_MISSING, NO_LINES
+        from cairn.report.naming_table import NO_LINES, lines_missing
 
         if self.wanted and not profile.stacks:
             raise CairnError(
@@ -98,7 +109,7 @@ class StackOutputs:
         finest = stacks(profile.stacks, names.at)
         note = ""
         if names.lines_missing:
-            note = LINES_MISSING
+            note = lines_missing(install_line())
         elif self.by_line and not has_lines(finest):
             note = NO_LINES
         return FoundStacks(finest, finest if self.by_line else by_function(finest), note)

@@ -10,6 +10,7 @@ import rich_click as click
 from cairn.cli import options
 from cairn.cli.console import wants_color, width_of
 from cairn.cli.root_command import cli
+from cairn.cli.stack_outputs import install_line
 from cairn.errors import CairnError, UsageError
 from cairn.report.view import View
 
@@ -51,7 +52,7 @@ def symbolize(profile: Path, debug_path: tuple[str, ...], color: str) -> None:
     if not chosen:
         raise CairnError(f"{profile} belongs to no process of the profile in {folder}")
     before = kept_names.read(folder) or kept_names.KeptNames()
-    namings, lines_missing = named(chosen, FilesByBuildId(debug_path), before)
+    namings, is_missing = named(chosen, FilesByBuildId(debug_path), before)
     if not any(one.functions for one in namings):
         raise CairnError(
             f"no file with the build IDs of the profile in {folder} is here; name the folder of "
@@ -60,5 +61,6 @@ def symbolize(profile: Path, debug_path: tuple[str, ...], color: str) -> None:
     files = before.files | {one.file.build_id: one.file for one in namings if one.file.build_id}
     kept_names.write(folder, files.values())
     view = View("text", False, wants_color(color, sys.stdout), width_of(sys.stdout))
-    text = naming_table.render(namings, folder, view, lines_missing=lines_missing)
+    warning = naming_table.lines_missing(install_line()) if is_missing else ""
+    text = naming_table.render(namings, folder, view, warning)
     click.echo(text, nl=False, color=True)

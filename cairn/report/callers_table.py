@@ -51,11 +51,24 @@ def callers_table(found: Sequence[Stack]) -> Table:
 
 def name(frame: Frame, most: int) -> str:
     """The name of a function for a table, with its line if that is known."""
-    line = f" ({shortened(frame.place, max(8, most // 2))})" if frame.line else ""
     text = plain(frame.function)
-    if len(text) + len(line) > most:
+    if frame.line:
+        return printable(_with_line(text, frame.place, most))
+    if len(text) > most:
         text = without_arguments(text)
-    return printable(shortened(text, max(4, most - len(line))) + line)
+    return printable(shortened(text, most))
+
+
+def _with_line(text: str, place: str, most: int) -> str:
+    """The name of a function and its line. The ends of both say the most."""
+    if len(text) + len(place) + 3 > most:
+        text = without_arguments(text).replace("(anonymous namespace)::", "")
+    line = f" ({_ending(place, max(most // 2, most - len(text) - 3))})"
+    return _ending(text, max(4, most - len(line))) + line
+
+
+def _ending(text: str, most: int) -> str:
+    return text if len(text) <= most else f"…{text[len(text) - most + 1 :]}"
 
 
 def _told_apart(frame: Frame, twice: Collection[str]) -> str:

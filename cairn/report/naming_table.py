@@ -15,28 +15,28 @@ from cairn.report.terminal import Screen
 from cairn.report.view import View
 
 _NAME_MAX, _ID_MAX = 32, 12
-INSTALL = "pip install 'cairn-malloc[lines]'"
-LINES_MISSING = (
-    "▲ Source lines and inlined functions are left out, because the Python package symbolic is "
-    f"missing: {INSTALL}"
-)
-
 NO_LINES = (
     "▲ No source line is known: the program and its libraries have no debug information here. "
     "Compile with -g, or name the folder of the debug files with --debug-path."
 )
 
 
-def render(
-    namings: Sequence[Naming], folder: Path, view: View, *, lines_missing: bool = False
-) -> str:
-    """Returns the report. `folder` is that of the profile."""
+def lines_missing(install: str) -> str:
+    """The sentence that says why there are no lines. `install` is the command that helps."""
+    return (
+        "▲ Source lines and inlined functions are left out, because the Python package symbolic "
+        f"is missing. To install it: {install}"
+    )
+
+
+def render(namings: Sequence[Naming], folder: Path, view: View, warning: str = "") -> str:
+    """Returns the report. `folder` is that of the profile, and `warning` is one more sentence."""
     screen = Screen(view)
     screen.line(answer(namings, folder), "bold")
     screen.line()
     screen.table(naming_table(namings))
     screen.line()
-    for note in notes(namings, lines_missing):
+    for note in notes(namings, warning):
         screen.line(note, "yellow" if note.startswith("▲") else "dim", indent=2)
     return screen.text()
 
@@ -69,10 +69,16 @@ def naming_table(namings: Sequence[Naming]) -> Table:
         )
         for one in namings
     )
-    return Table("", ("file", "build ID", "addresses", "functions", "lines"), rows, optional=(0,))
+    return Table(
+        "",
+        ("file", "build ID", "addresses", "functions", "lines"),
+        rows,
+        optional=(0,),
+        names_missing=False,
+    )
 
 
-def notes(namings: Sequence[Naming], lines_missing: bool) -> list[str]:
+def notes(namings: Sequence[Naming], warning: str) -> list[str]:
     """The sentences below the table."""
     told = []
     if gone := [one for one in namings if one.file.build_id and not one.functions]:
@@ -87,7 +93,7 @@ def notes(namings: Sequence[Naming], lines_missing: bool) -> list[str]:
             f"▲ {units.counted(bare, 'file')} {'has' if bare == 1 else 'have'} no build ID, so it "
             "is not known whether a file here is the same. Link with -Wl,--build-id."
         )
-    if lines_missing:
-        told.append(LINES_MISSING)
+    if warning:
+        told.append(warning)
     told.append("'cairn profile --read' shows these names on any machine.")
     return told

@@ -303,8 +303,9 @@ def rows(profile: Profile, stacks: Sequence[Stack] = ()) -> str:
     timed critical sections, and times are waiting times. The row `different locks` counts contended
     locks. In `single locks`, `group` is the kind, `total_ns` the waiting time, and `share` its
     share of the life times of all threads. In `counters`, `timed` counts the operations whose
-    events were read. The last three tables alone have `unit`, `value` and the ends of the value's
-    interval; the last one is exact. In `who allocates`, `timed` is the number of recorded stacks.
+    events were read. The last four tables alone have `unit`, `value` and the ends of the value's
+    interval; the last one is exact. In `who allocates` and `which line allocates`, `timed` is the
+    number of recorded stacks.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support import known_stacks
 from support.probing import Probed
+from support.protobuf import fields
 
 from cairn.errors import CairnError
 from cairn.profile.call_stacks import head_type, stacks_of, table_types
@@ -378,7 +379,7 @@ def some_stacks() -> tuple[Stack, ...]:
         return Stack(tuple(Frame(name, f"/lib/{name[:1]}.so") for name in names), sums)
 
     return (
-        stack(9_000_000, "main", "parse", "std::vector<std::pair<int, long>>::_M_grow(unsigned)"),
+        stack(9_000_000, "main", "parse", "ns::Table<std::pair<int, long>>::grow(unsigned)"),
         stack(4_000_000, "main", "parse", "node"),
         stack(2_000_000, "main", "read\nline", "operator new(unsigned long)"),
         stack(1_000, "main"),
@@ -401,33 +402,6 @@ def test_speedscope_gets_a_profile_for_each_kind_of_number() -> None:
     assert [names[place] for place in allocated["samples"][1]] == ["main", "parse", "node"]
     assert [one["name"] for one in content["profiles"]][3] == "bytes live at the end"
     assert sum(content["profiles"][3]["weights"]) == 7_500_500
-
-
-def fields(message: bytes) -> list[tuple[int, int | bytes]]:
-    """The fields of a protobuf message: numbers, and bytes."""
-    found, at = [], 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            found.append((key >> 3, varint()))
-        else:
-            assert key & 7 == 2
-            length = varint()
-            found.append((key >> 3, message[at : at + length]))
-            at += length
-    return found
 
 
 def test_pprof_gets_samples_with_five_values() -> None:
@@ -544,5 +518,5 @@ def test_the_table_and_the_tree_fit_the_screen(width: int) -> None:
     # An only callee stands below its caller without indent.
     assert [line.split("  ")[-1] for line in lines][:2] == ["main", "parse"]
     names = [row[0].text.strip() for _, part in fitted.parts for row in part.rows]
-    assert names[0] == "std::vector<…>::_M_grow"
+    assert names[0] == "ns::Table<…>::grow"
     assert "read\\nline" in names

@@ -212,6 +212,7 @@ READERS = {
         "spare",
         "cpu_samples",
         "kernel_entries",
+        "kept_names",
     )
 }
 IMPURE_MODULES = {
