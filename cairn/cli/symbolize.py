@@ -62,5 +62,5 @@ def symbolize(profile: Path, debug_path: tuple[str, ...], color: str) -> None:
     kept_names.write(folder, files.values())
     view = View("text", False, wants_color(color, sys.stdout), width_of(sys.stdout))
     warning = naming_table.lines_missing(install_line()) if is_missing else ""
-    text = naming_table.render(namings, folder, view, warning)
+    text = naming_table.render(namings, str(folder / kept_names.NAME), view, warning)
     click.echo(text, nl=False, color=True)

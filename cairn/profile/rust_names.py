@@ -86,7 +86,7 @@ def _of_v0(symbol: str) -> str | None:
     text = symbol[2:]
     if not text or not text[0].isupper() or not text.isascii():
         return None
-    reader = _Reader(text)
+    reader = _SymbolReader(text)
     try:
         name = reader.path(in_value=True)
     except (_Bad, IndexError, ValueError, OverflowError):
@@ -94,7 +94,7 @@ def _of_v0(symbol: str) -> str | None:
     return name if reader.ended() else None
 
 
-class _Reader:
+class _SymbolReader:
     """Reads a symbol from its start to its end. `at` is the place of the next character."""
 
     def __init__(self, text: str) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from cairn import units
-from cairn.profile.kept_names import NAME
 from cairn.profile.naming import Naming
 from cairn.report.formatting import printable, shortened
 from cairn.report.tables import Cell, Table
@@ -29,10 +27,10 @@ def lines_missing(install: str) -> str:
     )
 
 
-def render(namings: Sequence[Naming], folder: Path, view: View, warning: str = "") -> str:
-    """Returns the report. `folder` is that of the profile, and `warning` is one more sentence."""
+def render(namings: Sequence[Naming], kept: str, view: View, warning: str = "") -> str:
+    """Returns the report. `kept` is the written file, and `warning` is one more sentence."""
     screen = Screen(view)
-    screen.line(answer(namings, folder), "bold")
+    screen.line(answer(namings, kept), "bold")
     screen.line()
     screen.table(naming_table(namings))
     screen.line()
@@ -41,13 +39,13 @@ def render(namings: Sequence[Naming], folder: Path, view: View, warning: str = "
     return screen.text()
 
 
-def answer(namings: Sequence[Naming], folder: Path) -> str:
+def answer(namings: Sequence[Naming], kept: str) -> str:
     """The sentence about all files."""
     addresses = sum(one.addresses for one in namings)
     functions, lines = (sum(getattr(one, key) for one in namings) for key in ("functions", "lines"))
     found = sum(one.functions > 0 for one in namings)
     return (
-        f"{printable(str(folder / NAME))} has the functions of {functions:,} of "
+        f"{printable(kept)} has the functions of {functions:,} of "
         f"{units.counted(addresses, 'address', 'addresses')}, and the lines of {lines:,}. "
         f"{found} of {units.counted(len(namings), 'file')} {_was(found)} found."
     )
