@@ -80,6 +80,7 @@ def test_names_are_those_of_the_build_that_was_profiled(
     assert "  several " not in cairn("profile", "--read", folder).out
 
 
+@pytest.mark.long  # it starts the command four times
 def test_one_file_of_a_profile_is_symbolized(cairn: Any, kept: tuple[Path, Path]) -> None:
     folder, builds = kept
     (file,) = folder.glob("*.stacks")

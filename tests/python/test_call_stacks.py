@@ -379,7 +379,7 @@ def some_stacks() -> tuple[Stack, ...]:
         return Stack(tuple(Frame(name, f"/lib/{name[:1]}.so") for name in names), sums)
 
     return (
-        stack(9_000_000, "main", "parse", "ns::Table<std::pair<int, long>>::grow(unsigned)"),
+        stack(9_000_000, "main", "parse", "ns::SortedTable<std::pair<int, long>>::_M_grow(unsigned)"),
         stack(4_000_000, "main", "parse", "node"),
         stack(2_000_000, "main", "read\nline", "operator new(unsigned long)"),
         stack(1_000, "main"),
@@ -518,5 +518,5 @@ def test_the_table_and_the_tree_fit_the_screen(width: int) -> None:
     # An only callee stands below its caller without indent.
     assert [line.split("  ")[-1] for line in lines][:2] == ["main", "parse"]
     names = [row[0].text.strip() for _, part in fitted.parts for row in part.rows]
-    assert names[0] == "ns::Table<…>::grow"
+    assert names[0] == "ns::SortedTable<…>::_M_grow"
     assert "read\\nline" in names
