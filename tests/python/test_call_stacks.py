@@ -379,7 +379,9 @@ def some_stacks() -> tuple[Stack, ...]:
         return Stack(tuple(Frame(name, f"/lib/{name[:1]}.so") for name in names), sums)
 
     return (
-        stack(9_000_000, "main", "parse", "ns::SortedTable<std::pair<int, long>>::_M_grow(unsigned)"),
+        stack(
+            9_000_000, "main", "parse", "ns::SortedTable<std::pair<int, long>>::_M_grow(unsigned)"
+        ),
         stack(4_000_000, "main", "parse", "node"),
         stack(2_000_000, "main", "read\nline", "operator new(unsigned long)"),
         stack(1_000, "main"),
