@@ -12,6 +12,7 @@ from functools import cache
 
 from cairn.profile.rust_names import rust_name
 
+_NESTED_MOST = 16
 _SYMBOL_MAX = 2048
 """Longer symbols are not translated: their names would be of no use."""
 
@@ -81,10 +82,18 @@ def _without_type(text: str) -> str:
     return text[start:] or text
 
 
-def without_arguments(name: str) -> str:
-    """The name with "<…>" in place of template arguments."""
+def without_arguments(name: str, depth: int = 0) -> str:
+    """The name with "<…>" in place of template arguments. `depth` counts calls of itself."""
     if "operator<" in name or "operator>" in name or "operator-" in name:
         return name
+    if name.startswith("<") and depth < _NESTED_MOST:
+        # Rust's "<Vec<u8> as Write>::flush": a type, and not arguments
+        end = _closing(name)
+        own, rest = name[1:end], name[end + 1 :]
+        return (
+            f"<{without_arguments(own, depth + 1)}{name[end : end + 1]}"
+            f"{without_arguments(rest, depth + 1)}"
+        )
     text, depth = [], 0
     for character in name:
         if character == "<":
@@ -96,3 +105,15 @@ def without_arguments(name: str) -> str:
         elif depth == 0:
             text.append(character)
     return "".join(text)
+
+
+def _closing(name: str) -> int:
+    """The place of the bracket that ends the one at the start; the end of a name without it."""
+    depth = 0
+    for place, character in enumerate(name):
+        if character == ">" and name[place - 1] == "-":  # "->" of a function's type
+            continue
+        depth += {"<": 1, ">": -1}.get(character, 0)
+        if depth == 0:
+            return place
+    return len(name)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cairn.profile.demangle import demangled
+from cairn.profile.demangle import demangled, without_arguments
 from cairn.profile.rust_names import rust_name
 
 KNOWN = {
@@ -65,6 +65,27 @@ def test_symbols_of_rust_have_their_names(symbol: str, name: str) -> None:
 )
 def test_other_symbols_are_refused(symbol: str) -> None:
     assert rust_name(symbol) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("<prog::Tree<u64>>::grow", "<prog::Tree<…>>::grow"),
+        ("<alloc::vec::Vec<u8> as std::io::Write>::flush",) * 2,
+        ("<a::B<C> as d::E<F>>::g::<H>", "<a::B<…> as d::E<…>>::g::<…>"),
+        ("<<a::B<C>>::d as e>::f", "<<a::B<…>>::d as e>::f"),
+        ("<a", "<a"),
+    ],
+)
+def test_the_type_of_a_method_stays_in_a_short_name(name: str, short: str) -> None:
+    if short == name:
+        short = name.replace("<u8>", "<…>")
+    assert without_arguments(name) == short
+
+
+def test_a_forged_name_of_many_brackets_is_shortened() -> None:
+    for name in ("<" * 5000, "<a>" * 2000, "<" * 2000 + ">" * 2000):
+        assert len(without_arguments(name)) <= len(name)
 
 
 def test_a_short_symbol_cannot_make_an_endless_name() -> None:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from support import known_lines, known_stacks
+from support.isolation import users_environment, users_tool
 from support.places import PROGRAMS
 from support.probing import Probed
 from support.protobuf import fields, numbers
@@ -141,12 +142,14 @@ def test_an_inlined_function_of_cxx_has_its_own_sums(probed: Probed, compiled: C
 @pytest.mark.long  # rustc takes seconds
 @pytest.mark.parametrize("mangling", ["", "-Csymbol-mangling-version=v0"])
 def test_functions_and_lines_of_rust_are_named(mangling: str, probed: Probed) -> None:
-    rustc = shutil.which("rustc", path=f"{os.environ['PATH']}:{Path.home()}/.cargo/bin")
-    if rustc is None:
-        pytest.skip("rustc is not installed")
+    rustc = users_tool("rustc")
     program = probed.folder / "known_stacks"
     options = ["-O", "-g", *([mangling] if mangling else [])]
-    subprocess.run([rustc, *options, PROGRAMS / "known_stacks.rs", "-o", program], check=True)
+    subprocess.run(
+        [rustc, *options, PROGRAMS / "known_stacks.rs", "-o", program],
+        env=users_environment(),
+        check=True,
+    )
     probed(program, ROUNDS, CAIRN_PROBE_STACKS="exact")
     by_line = lines_of(found(probed), "known_stacks.rs")
     for text, blocks, size in (
