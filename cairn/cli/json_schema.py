@@ -1,7 +1,7 @@
-"""Writes the JSON Schema of --json into a folder: `python -m cairn.cli.json_schema FOLDER`.
+"""Writes the JSON Schemas of --json into a folder: `python -m cairn.cli.json_schema FOLDER`.
 
-The schema is made from the data types, so that it cannot differ from the documents. The texts below
-the fields become their descriptions.
+There is one for runs, and one for 'cairn inspect'. A schema is made from the data types, so that it
+cannot differ from the documents. The texts below the fields become their descriptions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ import msgspec
 
 from cairn.compare.gate import Checked
 from cairn.gate import InstructionCount
+from cairn.inspect import facts
 from cairn.model import SCHEMA, Comparison, Run, Sample
 from cairn.soak.verdict import SoakVerdict, Tried
 from cairn.why.gap import Why
 
 NAME = f"run-{SCHEMA}.json"
 """The name of the schema. The number is the value of "schema" in the documents."""
+INSPECT_NAME = f"inspect-{facts.SCHEMA}.json"
+"""The name of the schema of 'cairn inspect'."""
 FOLDER = Path(__file__).resolve().parents[1] / "report" / "schema"
 _TYPES = (Run, Comparison, Sample, InstructionCount, Checked, Why, SoakVerdict, Tried)
 _CHECK = {
@@ -49,6 +52,15 @@ _DOCUMENT = {
     "verdict": "The sentences of 'cairn soak'.",
     "standings": "The means over all workloads of a suite.",
     "scenarios": "The points of 'cairn bench scenarios'.",
+}
+
+
+_INSPECT = {
+    "schema": "The version of this format.",
+    "cairn": "The version of Cairn that wrote the document.",
+    "inspection": "Everything that is known about the process.",
+    "says": "The sentences of the answer.",
+    "advice": "The sentences that follow from the facts, the most urgent first.",
 }
 
 
@@ -159,10 +171,42 @@ def _texts(tree: ast.ClassDef) -> dict[str, str]:
     return texts
 
 
-def text() -> str:
-    """Returns the content of the file."""
-    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+def inspect_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the document of 'cairn inspect'."""
+    references, definitions = msgspec.json.schema_components(
+        (facts.Inspection,), ref_template="#/$defs/{name}"
+    )
+    described = _descriptions(definitions)
+    for name, definition in definitions.items():
+        _complete(definition, described.get(name, {}))
+    sentences = {"type": "array", "items": {"type": "string"}}
+    properties: dict[str, Any] = {
+        "schema": {"const": facts.SCHEMA},
+        "cairn": {"type": "string"},
+        "inspection": references[0],
+        "says": sentences,
+        "advice": sentences,
+    }
+    for name, description in _INSPECT.items():
+        properties[name] = {**properties[name], "description": description}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:cairn:{INSPECT_NAME}",
+        "title": "A look at a process",
+        "description": "The document of 'cairn inspect --json'.",
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "$defs": definitions,
+    }
+
+
+def text(of: dict[str, Any] | None = None) -> str:
+    """Returns the content of the file of a schema, by default of that of runs."""
+    return json.dumps(schema() if of is None else of, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    (Path(sys.argv[1]) / NAME).write_text(text(), encoding="utf-8")
+    folder = Path(sys.argv[1])
+    (folder / NAME).write_text(text(), encoding="utf-8")
+    (folder / INSPECT_NAME).write_text(text(inspect_schema()), encoding="utf-8")

@@ -205,6 +205,18 @@ def parse_every(text: str) -> int:
     return every
 
 
+_PID_MOST = 1 << 22
+"""The kernel's process ids are less than this."""
+
+
+def parse_pid(text: str) -> int:
+    """Parses the number of a process."""
+    if not text.isdecimal() or not 0 < int(text) < _PID_MOST:
+        raise ValueError(f"{text!r} is not the number of a process; 'ps' or 'pgrep NAME' shows it")
+    return int(text)
+
+
+PID = Parsed("PID", parse_pid)
 EVERY = Parsed("SIZE", parse_every)
 DURATION = Parsed("DURATION", units.parse_duration)
 SOME_TIME = Parsed("DURATION", parse_some_time)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 import rich_click as click
 
 import cairn
-from cairn.cli import callers_change, options
+from cairn.cli import attach, callers_change, options
 from cairn.cli.console import (
     check_out,
     emit,
@@ -107,7 +107,7 @@ if TYPE_CHECKING:
 @options.DEBUG_PATH
 @click.option(
     "--collapsed", metavar="FILE|-",
-    help="Write the call stacks and their bytes as lines for flame graphs.",
+    help="Write the call stacks and their bytes (with --pid: samples) as lines for flame graphs.",
 )  # fmt: skip
 @click.option("--speedscope", metavar="FILE|-", help="Write the call stacks for speedscope.")
 @click.option("--pprof", metavar="FILE|-", help="Write the call stacks for 'go tool pprof'.")
@@ -192,6 +192,14 @@ if TYPE_CHECKING:
     help="With --read: report how the functions that allocate differ from those of the profile "
     "kept in this FOLDER.",
 )  # fmt: skip
+@click.option(
+    "--pid", type=options.PID,
+    help="Run nothing; watch this running process by clock samples. Nothing is loaded into it.",
+)  # fmt: skip
+@click.option(
+    "--for", "length", type=options.SOME_TIME, default=None, metavar="DURATION",
+    help="With --pid: watch for this long. Default: 10s.",
+)  # fmt: skip
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def profile(
@@ -205,7 +213,7 @@ def profile(
     delay: float | None, duration: float | None, toggle: str | None, load: str | None,
     overhead: bool, instructions: bool, full: bool, as_json: str | None, as_csv: str | None,
     out: Path | None, force: bool, keep: Path | None, read: Path | None, against: Path | None,
-    color: str,
+    pid: int | None, length: float | None, color: str,
 ) -> None:  # fmt: skip
     """Say what an allocator does inside a program, and how much CPU time it takes.
 
@@ -226,6 +234,7 @@ def profile(
       cairn profile --read after --against before           which functions allocate more
       cairn profile -a jemalloc -o page.html -- ./prog
       cairn profile -a jemalloc --instructions -- ./prog
+      cairn profile --pid 1234 --for 30s                    a process that runs already
 
     Exit codes: those of 'cairn run'; without a program 0, 1 and 2; with --overhead those of 'cairn
     compare'.
@@ -235,6 +244,11 @@ def profile(
             "--while belongs to 'cairn compare'; here, start the server with --signal USR2, and "
             "send USR2 to cairn before and after the load"
         )
+    if pid is not None:
+        attach.report(pid, length, full, as_json, as_csv, collapsed, force, color)
+        return
+    if length is not None:
+        raise UsageError("--for belongs to --pid; --duration says how long to count in a program")
     forms = StackOutputs(
         callers, collapsed, speedscope, pprof, flame_graph, by == "line", debug_path
     )

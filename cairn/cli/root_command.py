@@ -54,12 +54,14 @@ click.rich_click.OPTION_GROUPS = {
         {"name": "When", "options": ["--delay", "--duration", "--signal"]},
         {"name": "Report", "options": [
             "--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},
-        {"name": "Instead", "options": ["--overhead", "--instructions"]},
+        {"name": "Instead", "options": ["--pid", "--for", "--overhead", "--instructions"]},
     ],
 }  # fmt: skip
 
 
-_READ_ONLY = frozenset({"clean", "completion", "explain", "report", "sites", "symbolize"})
+_READ_ONLY = frozenset(
+    {"clean", "completion", "explain", "inspect", "report", "sites", "symbolize"}
+)
 """The commands that start no program and search for no file in the working directory."""
 _AS_ENV = frozenset({"run", "profile"})
 """The commands with the exit codes of env(1), which returns 125 if it fails itself."""

@@ -47,7 +47,7 @@ import re
 import struct
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -64,7 +64,7 @@ MAGIC = 0x0474626172656877
 MARK, PERIOD = 1 << 16, (1 << 16) + 1
 """The kind of a mark. The launcher writes a mark each time it has written the new records of all
 processors. The records of different processors are not in order of their times. But every record
-after a mark is at least as new as all records before the previous mark. `_ordered` relies on
+after a mark is at least as new as all records before the previous mark. `ordered` relies on
 this."""
 _HEAD = struct.Struct("<QQIIII")
 _SCOPES: tuple[Scope, ...] = ("processors", "threads", "threads in user mode")
@@ -154,13 +154,19 @@ class AllocatorCode:
     @staticmethod
     def of(contender: Contender) -> AllocatorCode:
         """The libraries that the contender preloads or that own malloc, and their companions."""
+        paths = (*contender.preload, *contender.owners)
+        return AllocatorCode.of_libraries(map(os.path.realpath, paths), contender.library_path)
+
+    @staticmethod
+    def of_libraries(paths: Iterable[str], folders: tuple[str, ...] = ()) -> AllocatorCode:
+        """These libraries and their companions, some of which may lie in `folders`."""
         files: set[str] = set()
-        left = [os.path.realpath(path) for path in (*contender.preload, *contender.owners)]
+        left = list(paths)
         while left:
             path = left.pop()
             if path not in files:
                 files.add(path)
-                left += _companions(path, contender.library_path)
+                left += _companions(path, folders)
         return AllocatorCode(frozenset(files))
 
     def owner(self, path: str, offset: int) -> Owner:
@@ -250,14 +256,15 @@ def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Space:
+class Space:
     """The mappings of one process: sorted starts, and (end, file offset, file) for each start."""
 
     starts: list[int] = field(default_factory=list)
     mapped: list[tuple[int, int, str]] = field(default_factory=list)
 
-    def copy(self) -> _Space:
-        return _Space(self.starts[:], self.mapped[:])
+    def copy(self) -> Space:
+        """The same mappings, for a child of the process."""
+        return Space(self.starts[:], self.mapped[:])
 
     def put(self, start: int, size: int, offset: int, path: str) -> None:
         """Adds a mapping. It replaces the parts of older mappings that it covers."""
@@ -375,8 +382,11 @@ def clocked(
             found, why = _counted(file, allocator, dispatched, between)
     except OSError as error:
         return None, f"the clock samples cannot be read: {error.strerror}"
-    if found is None:
-        return None, why
+    return (None, why) if found is None else (run_of(found, probed=probed), "")
+
+
+def run_of(found: SampleCounts, *, probed: bool) -> ClockRun:
+    """The weighed parts of the CPU time that was counted."""
     unseen = found.interrupts_unseen
     came = dict.fromkeys(Spot, 0.0) if unseen else found.interrupts_ns
     ns = {place: found.ns[place] - came[place] for place in Spot}
@@ -397,7 +407,7 @@ def clocked(
         interrupts_ns=None if unseen else sum(came[place] for place in inside),
         interrupts_unseen=unseen,
         functions=found.functions(),
-    ), ""
+    )
 
 
 def _counted(
@@ -405,7 +415,7 @@ def _counted(
     allocator: AllocatorCode,
     dispatched: Collection[int] = (),
     between: tuple[int, int] | None = None,
-) -> tuple[_Counts | None, str]:
+) -> tuple[SampleCounts | None, str]:
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None, "there was no disk space for clock samples"
@@ -416,9 +426,9 @@ def _counted(
         return None, f"the kernel does not allow clock samples here: {os.strerror(error)}"
     if scope >= len(_SCOPES):
         return None, "the clock samples are damaged"
-    found = _Counts(allocator, pid, period_ns, _SCOPES[scope], frozenset(dispatched), between)
+    found = SampleCounts(allocator, pid, period_ns, _SCOPES[scope], frozenset(dispatched), between)
     try:
-        for kind, misc, body in _ordered(_records(file, growing=between is not None)):
+        for kind, misc, body in ordered(_records(file, growing=between is not None)):
             found.add(kind, misc, body)
     except NotKnown as why:
         return None, str(why)
@@ -428,7 +438,7 @@ def _counted(
 
 
 @dataclass(slots=True)
-class _Counts:
+class SampleCounts:
     """Counts the samples while the records are read in order of their times."""
 
     allocator: AllocatorCode
@@ -456,7 +466,7 @@ class _Counts:
     """Whether the period has changed."""
     loss: str = ""
     """Why there is such a time, as the end of a sentence."""
-    spaces: dict[int, _Space] = field(default_factory=dict)
+    spaces: dict[int, Space] = field(default_factory=dict)
     """The mappings of the program's processes, by process id. The file also has samples of other
     processes, which do not count."""
     code: dict[tuple[str, int], list[float]] = field(default_factory=dict)
@@ -484,7 +494,7 @@ class _Counts:
         elif kind == _COMM and misc & _EXECUTED:
             (pid,) = struct.unpack_from("<I", body)
             if pid == self.root or pid in self.spaces:
-                self.spaces[pid] = _Space()
+                self.spaces[pid] = Space()
         elif kind == _MMAP2:
             pid, _, start, size, offset, *_ = _MAPPED.unpack_from(body)
             if pid in self.spaces:
@@ -537,7 +547,7 @@ class _Counts:
         self.ns[place] += period_ns
         self.squares[place] += period_ns * period_ns
 
-    def _place(self, body: bytes, space: _Space, is_dispatched: bool, in_kernel: bool) -> Spot:
+    def _place(self, body: bytes, space: Space, is_dispatched: bool, in_kernel: bool) -> Spot:
         address, *_, length = _AT.unpack_from(body)
         at = _AT.size + length * _WORD_BYTES
         (width,) = _REST.unpack_from(body, at)
@@ -565,7 +575,7 @@ class _Counts:
         # The kernel replaces a dispatched call by a signal. The probe's handler makes the call.
         return Spot.PROBE if is_dispatched else Spot.CALLS
 
-    def _owner(self, space: _Space, address: int, words: tuple[int, ...]) -> Owner | None:
+    def _owner(self, space: Space, address: int, words: tuple[int, ...]) -> Owner | None:
         """The owner of the code at `address`.
 
         For a library's code, it is the owner of the library's caller, if `words` have the caller.
@@ -603,7 +613,7 @@ def _words(body: bytes, at: int, size: int, most: int) -> tuple[int, ...]:
     return struct.unpack_from(f"<{count}Q", body, at)
 
 
-def _ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
+def ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
     """The records in order of their times; records of the same time keep their order.
 
     The launcher repeatedly writes the new records of all processors, one processor after another,

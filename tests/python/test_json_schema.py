@@ -11,13 +11,14 @@ from typing import Any
 import jsonschema
 import pytest
 from support.comparisons import a_run, samples
+from support.invented_process import INSPECTION
 
 from cairn.cli import json_schema
 from cairn.cli.measurement import measured
 from cairn.compare import comparison
 from cairn.gate import InstructionCount
 from cairn.model import StopRule
-from cairn.report import run_json
+from cairn.report import inspection, run_json
 from cairn.report.run import comparisons, rendered
 from cairn.report.view import View
 from cairn.run.run_archive import RunArchive
@@ -92,3 +93,13 @@ def test_every_kept_run_is_valid(strict: jsonschema.Draft202012Validator, path: 
     if found.run.settings.instructions or found.kind == "matrix":
         pytest.skip("another document")
     strict.validate(json.loads(rendered(found, comparisons(found), View("json"))))
+
+
+def test_the_schema_of_a_look_is_that_of_the_data_types_and_of_the_document() -> None:
+    shipped = ROOT / "cairn" / "report" / "schema" / json_schema.INSPECT_NAME
+    assert shipped.read_text() == json_schema.text(json_schema.inspect_schema()), "'make man'"
+    schema = json.loads(shipped.read_text())
+    for one in (schema, *schema["$defs"].values()):
+        one["additionalProperties"] = False
+    document = json.loads(inspection.document(INSPECTION, cairn="1"))
+    jsonschema.Draft202012Validator(schema).validate(document)

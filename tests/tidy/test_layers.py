@@ -179,7 +179,8 @@ PYTHON_LAYERS: dict[str, set[str]] = {
     "run": {"ground", "binary", "compare", "profile", "allocators", "doctor", "why"},
     "matrix": {"ground", "binary", "allocators", "doctor", "run"},
     "soak": {"ground"},
-    "report": {"ground", "compare", "profile", "findings", "why", "soak"},
+    "inspect": {"ground", "binary", "profile", "allocators", "soak"},
+    "report": {"ground", "compare", "profile", "findings", "why", "soak", "inspect"},
     "page": {"ground", "compare", "profile", "findings", "why", "soak", "report"},
     "bench": {"ground", "compare", "allocators", "doctor", "why", "run", "matrix", "report"},
     "cli": {
@@ -193,6 +194,7 @@ PYTHON_LAYERS: dict[str, set[str]] = {
         "run",
         "matrix",
         "soak",
+        "inspect",
         "report",
         "page",
         "bench",

@@ -1,0 +1,61 @@
+"""The part of 'cairn profile' that watches a running process (--pid)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import rich_click as click
+
+import cairn
+from cairn.cli.console import check_out, emit, given, refuse_one_file, wants_color, width_of
+from cairn.errors import CairnError, UsageError
+from cairn.report.view import View
+
+PERMITTED = frozenset({"pid", "length", "full", "as_json", "as_csv", "collapsed", "force", "color"})
+"""The parameters of 'cairn profile' that have a meaning with --pid."""
+DEFAULT_S = 10.0
+_LONGEST_S = 600.0
+
+
+def report(
+    pid: int, length: float | None, full: bool, as_json: str | None, as_csv: str | None,
+    collapsed: str | None, force: bool, color: str,
+) -> None:  # fmt: skip
+    """Samples the process and prints the report.
+
+    Raises UsageError for other options, and CairnError if the kernel permits no samples.
+    """
+    for name in given(PERMITTED):
+        raise UsageError(
+            f"--pid watches a process that runs already, by clock samples; leave out {name}"
+        )
+    seconds = DEFAULT_S if length is None else length
+    if seconds > _LONGEST_S:
+        raise UsageError("--for is at most 10 minutes; a share of CPU time needs no more samples")
+    if (as_json, as_csv, collapsed).count("-") > 1:
+        raise UsageError("two outputs would be mixed on standard output; give one of them a file")
+    for out in (as_json, as_csv, collapsed):
+        check_out(_path(out), force)
+    refuse_one_file(*map(_path, (as_json, as_csv, collapsed)))
+    from cairn.inspect.attached import attached
+    from cairn.inspect.sampled import sample
+    from cairn.report import attached as reports
+
+    found = attached(sample(pid, seconds))
+    if as_json:
+        emit(reports.document(found, cairn=cairn.__version__), _path(as_json), force)
+    if as_csv:
+        emit(reports.rows(found), _path(as_csv), force)
+    if collapsed:
+        emit(reports.collapsed(found), _path(collapsed), force)
+    if found.scope is None:
+        raise CairnError(f"nothing is known of process {pid} ({found.name}). {found.why_not}")
+    is_screen = "-" not in (as_json, as_csv, collapsed)
+    stream = sys.stdout if is_screen else sys.stderr
+    view = View("text", full, wants_color(color, stream), width_of(stream))
+    click.echo(reports.render(found, view), nl=False, err=not is_screen, color=True)
+
+
+def _path(out: str | None) -> Path | None:
+    return None if out in (None, "-") else Path(str(out))

@@ -1,0 +1,180 @@
+"""Says what follows from the facts about a process, as whole sentences. All functions are pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cairn import units
+from cairn.inspect.facts import EnvironmentVariable, Inspection
+
+MIB = 1 << 20
+FREE_LEAST, FREE_SHARE = 32 * MIB, 0.25
+"""Free resident memory from this size on, and from this share of what the allocator holds on, is
+worth a sentence. Allocators keep a quarter for speed without harm."""
+ARENAS_MANY = 8
+"""From so many arenas on, a bound for them may save memory. glibc makes up to eight for each
+processor."""
+LAZY_LEAST, LAZY_SHARE = 16 * MIB, 0.10
+SWAPPED_LEAST = 8 * MIB
+HUGE_FROM = 512 * MIB
+"""From so much anonymous memory on, huge pages may save notable time: the second level of most
+processors' page tables caches reaches some megabytes."""
+MAPPINGS_SHARE, LIMIT_SHARE = 0.8, 0.9
+_SOON_S = 30 * 86400.0
+_OWN_HEAPS = {
+    "CPython": "CPython serves blocks up to 512 bytes by an allocator of its own in front of "
+    "malloc, so most of its objects are not malloc's blocks; PYTHONMALLOC=malloc changes that.",
+    "Java": "The Java heap does not come from malloc: malloc serves the virtual machine and native "
+    "libraries, and -Xmx bounds the heap.",
+    "Node.js": "The heap of JavaScript does not come from malloc: malloc serves Node.js itself and "
+    "buffers, and --max-old-space-size bounds the heap.",
+    "Go": "Go's heap does not come from malloc: GOGC and GOMEMLIMIT control it.",
+}
+
+
+def advice(found: Inspection) -> tuple[str, ...]:
+    """The sentences, the most urgent first. Empty if nothing follows from the facts."""
+    return (
+        *_limits(found),
+        *_growth(found),
+        *_memory(found),
+        *_settings(found),
+        *_allocator(found),
+    )
+
+
+def _limits(found: Inspection) -> Iterator[str]:
+    limits = found.limits
+    if limits.mappings_most and limits.mappings >= MAPPINGS_SHARE * limits.mappings_most:
+        yield (
+            f"The process has {limits.mappings:,} mappings, and the kernel permits "
+            f"{limits.mappings_most:,}: beyond that, allocations fail although memory is free. "
+            "Raise vm.max_map_count."
+        )
+    used, most = limits.cgroup_used, limits.cgroup_bytes
+    if used is not None and most is not None and used >= LIMIT_SHARE * most:
+        yield (
+            f"Its cgroup uses {units.size(used)} of the {units.size(most)} that it may have; at "
+            "the limit, the kernel ends a process of it."
+        )
+    swapped = found.sum_of("heap", "anonymous", "stacks", "shared memory").swapped
+    if swapped >= SWAPPED_LEAST:
+        yield (
+            f"{units.size(swapped)} of its memory are swapped out, and each access to such a page "
+            "waits for the disk: the machine has too little memory for its programs."
+        )
+
+
+def _growth(found: Inspection) -> Iterator[str]:
+    growth = found.growth
+    if growth is None or growth.per_s is None or growth.low is None or growth.low <= 0:
+        return
+    limits = found.limits
+    left = None
+    if limits.cgroup_bytes is not None and limits.cgroup_used is not None:
+        left = (limits.cgroup_bytes - limits.cgroup_used) / growth.per_s
+    if left is not None and 0 < left < _SOON_S:
+        yield (
+            f"At this rate, its cgroup reaches its limit of {units.size(limits.cgroup_bytes or 0)} "
+            f"in about {units.duration(left)}."
+        )
+    yield (
+        "A short look cannot tell a leak from a cache that fills: 'cairn soak -- PROG' can, and "
+        "'cairn profile --stacks -- PROG' names the functions that allocate."
+    )
+
+
+def _memory(found: Inspection) -> Iterator[str]:
+    heap = found.heap
+    lazy = found.sum_of("heap", "anonymous")
+    if lazy.lazily_freed >= max(LAZY_LEAST, LAZY_SHARE * lazy.resident):
+        yield (
+            f"{units.size(lazy.lazily_freed)} of its resident memory were freed already: the "
+            "kernel takes these pages when it needs them, so the process needs less than its "
+            "resident set."
+        )
+    if heap is None:
+        return
+    # Free blocks may have been given back: the addresses stay, and the pages are gone.
+    resident_free = min(heap.free, max(0, lazy.resident - lazy.lazily_freed - heap.live_most))
+    if resident_free >= max(FREE_LEAST, FREE_SHARE * heap.held):
+        share = resident_free / heap.held
+        text = (
+            f"{units.size(resident_free)} of the {units.size(heap.held)} that glibc holds are free "
+            f"and still resident ({share:.0%}): ".replace("%", " %")
+        )
+        if heap.arenas >= ARENAS_MANY:
+            yield text + (
+                f"it has {heap.arenas} arenas, and fewer of them share free memory better. Try "
+                "MALLOC_ARENA_MAX=2 by 'cairn compare -a system -a "
+                "few=system:MALLOC_ARENA_MAX=2 -- PROG'."
+            )
+        elif heap.top >= resident_free / 2:
+            yield text + (
+                "most of them are at the end of the heap, and malloc_trim(0) in the program "
+                "returns them."
+            )
+        else:
+            yield text + (
+                "they lie between live blocks. malloc_trim(0) in the program returns their whole "
+                "pages, and 'cairn compare -- PROG' says whether another allocator keeps less."
+            )
+
+
+def _settings(found: Inspection) -> Iterator[str]:
+    serving = found.allocator
+    for one in found.environment or ():
+        if one.is_read is False:
+            yield f"{one.name} is set, but {_owner(found)} does not read it."
+    if found.unused_preload:
+        reason = (
+            "the program is statically linked, so no library can be preloaded into it"
+            if found.process.is_static
+            else "the program has a malloc of its own, which comes first"
+            if serving.how == "in the program"
+            else "no preloaded library serves malloc: the loader ignores LD_PRELOAD in programs "
+            "that gain rights, and skips a file that it does not find"
+        )
+        yield f"LD_PRELOAD names {', '.join(found.unused_preload)}, but {reason}."
+    anonymous = found.sum_of("heap", "anonymous")
+    if (
+        serving.entry == "system"
+        and found.transparent_huge_pages == "madvise"
+        and anonymous.resident >= HUGE_FROM
+        and not anonymous.huge
+        and not any(one.name == "hugetlb_page_bytes" and one.value for one in found.in_use)
+    ):
+        yield (
+            f"None of its {units.size(anonymous.resident)} of private memory lie in huge pages. "
+            "glibc 2.35 and newer requests them with GLIBC_TUNABLES=glibc.malloc.hugetlb=1; try "
+            "'cairn compare -a system -a huge=system:GLIBC_TUNABLES=glibc.malloc.hugetlb=1 -- "
+            "PROG'."
+        )
+
+
+def _allocator(found: Inspection) -> Iterator[str]:
+    serving = found.allocator
+    if found.process.is_replaced:
+        yield (
+            "Its program or its allocator was replaced on disk since it started: it still runs the "
+            "old one until it is started anew."
+        )
+    if serving.beside is not None:
+        yield (
+            f"{serving.beside} is inside the program's file as well, and may serve a part of its "
+            "blocks: a Rust program calls such an allocator by other names than malloc."
+        )
+    if serving.runtime in _OWN_HEAPS:
+        changed = serving.runtime == "CPython" and _value(found, "PYTHONMALLOC") == "malloc"
+        if not changed:
+            yield _OWN_HEAPS[serving.runtime]
+
+
+def _owner(found: Inspection) -> str:
+    name = found.allocator.name
+    return "the allocator" if name == "not known" else name
+
+
+def _value(found: Inspection, name: str) -> str | None:
+    variables: tuple[EnvironmentVariable, ...] = found.environment or ()
+    return next((one.value for one in variables if one.name == name), None)

@@ -1,0 +1,186 @@
+"""The allocator's share of the CPU time of a running process, from its clock samples. All is pure.
+
+The share is that of `profile.cpu_share`, with one difference. A processor works on the allocator's
+and the program's instructions at once, so the time that the program would save without the
+allocator differs from that of the clock, by at most OVERLAP_NS for each operation
+(docs/decisions/0031-share-from-the-kernel-clock.md). From outside, nobody counts operations, and
+their time cannot tell their number. So the interval is that of the clock's share, and the report
+says what each million operations adds to it
+(docs/decisions/0047-overlap-for-each-million-calls.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn.inspect.facts import Serving
+from cairn.inspect.sampled import Sampled
+from cairn.model import Interval
+from cairn.profile.cpu_share import OVERLAP_NS, SAMPLES_LEAST, sampled
+from cairn.profile.estimates import LEVEL, Estimate, wilson
+from cairn.profile.hot_functions import HotFunction
+from cairn.profile.tally import ClockRun, Scope
+
+OVERLAP_OF_MILLION = OVERLAP_NS * 1e6 / 1e9
+"""The share that is uncertain for each million operations in a second of CPU time."""
+UNSAMPLED_MAX, UNSAMPLED_LEAST_NS = 0.02, 30e6
+"""The share of CPU time, and the time, that may have no samples. The kernel tells CPU time in ticks
+of 10 ms, and not at the moment of the last sample. If more has none, all of it is unknown."""
+NOT_KNOWN = ""
+"""The caller of samples whose stacks show none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledCaller:
+    """A function of the program that called the allocator."""
+
+    name: str
+    """NOT_KNOWN for samples whose caller is not known."""
+    share: Estimate
+    """Its share of the allocator's time."""
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStack:
+    """A call stack that led to the allocator."""
+
+    functions: tuple[str, ...]
+    """The innermost first."""
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedShare:
+    """The result of 'cairn profile --pid'. None means not known."""
+
+    pid: int
+    name: str
+    allocator: Serving
+    seconds: float
+    """How long the process was watched."""
+    cpu_s: float
+    """Its CPU time in that time."""
+    scope: Scope | None
+    samples: int
+    share: Estimate | None
+    why_not: str
+    """Why there is no share, as a whole sentence."""
+    own: float = 0.0
+    """The parts of the share: in the allocator's code, in its system calls, in page faults in it,
+    and in interrupts that came there."""
+    calls: float = 0.0
+    faults: float = 0.0
+    interrupts: float | None = None
+    interrupts_unseen: str = ""
+    unknown: float = 0.0
+    """The share of CPU time that cannot be attributed."""
+    overlap_of_million: float = OVERLAP_OF_MILLION
+    """How far the time that the program would save without the allocator may differ from the share,
+    for each million operations in a second of CPU time. The interval does not contain this."""
+    functions: tuple[HotFunction, ...] = ()
+    callers: tuple[SampledCaller, ...] = ()
+    stacks: tuple[SampledStack, ...] = ()
+    unwatched: int = 0
+    """Threads without a clock."""
+    is_ended: bool = False
+
+
+def attached(found: Sampled) -> AttachedShare:
+    """The share, with its interval, and its parts."""
+    target, serving = found.target, found.program.serving
+    run = found.run
+    plain = AttachedShare(
+        target.pid, target.name, serving, found.seconds, found.cpu_ns / 1e9, found.scope,
+        0 if run is None else run.samples, None, "", unwatched=found.unwatched,
+        is_ended=found.is_ended,
+    )  # fmt: skip
+    if run is None:
+        return _without(plain, f"The share is not known: {found.why_not}.")
+    known = run.inside_ns + run.program_ns
+    if run.samples < SAMPLES_LEAST or not known:
+        return _without(plain, _too_few(found, run.samples))
+    share = run.inside_ns / known
+    # The samples that the kernel lost may be those of any process. The CPU time of this one tells
+    # how many can be its own.
+    unknown = run.unknown_ns - found.lost_ns
+    unsampled = max(0.0, found.cpu_ns - (run.whole_ns - found.lost_ns))
+    # In user mode, all time in the kernel is unsampled. It may be the allocator's or not.
+    is_rounding = not found.lost_ns and found.scope != "threads in user mode"
+    if not is_rounding or unsampled > max(UNSAMPLED_LEAST_NS, UNSAMPLED_MAX * found.cpu_ns):
+        unknown += unsampled
+    whole = known + unknown
+    ends = sampled(share, [(run.inside_ns, run.inside_squares, known, run.squares)])
+    low = ends.low * known / whole
+    high = (ends.high * known + unknown) / whole
+    return AttachedShare(
+        target.pid, target.name, serving, found.seconds, found.cpu_ns / 1e9, found.scope,
+        run.samples, Estimate(share, Interval(min(low, share), max(high, share), LEVEL)), "",
+        own=run.own_ns / known,
+        calls=run.calls_ns / known,
+        faults=run.faults_ns / known,
+        interrupts=None if run.interrupts_ns is None else run.interrupts_ns / known,
+        interrupts_unseen=run.interrupts_unseen,
+        unknown=unknown / whole,
+        functions=_functions(run, known),
+        callers=_callers(found.stacks),
+        stacks=tuple(SampledStack(functions, count) for functions, count in found.stacks),
+        unwatched=found.unwatched,
+        is_ended=found.is_ended,
+    )  # fmt: skip
+
+
+def _without(plain: AttachedShare, why_not: str) -> AttachedShare:
+    return AttachedShare(
+        plain.pid, plain.name, plain.allocator, plain.seconds, plain.cpu_s, plain.scope,
+        plain.samples, None, why_not, unwatched=plain.unwatched, is_ended=plain.is_ended,
+    )  # fmt: skip
+
+
+def _too_few(found: Sampled, samples: int) -> str:
+    there = f"are only {samples:,} clock samples"
+    if samples <= 1:
+        there = "is only 1 clock sample" if samples else "is no clock sample"
+    text = f"The share is not known: there {there} of its CPU time, and {SAMPLES_LEAST} are needed."
+    if found.is_ended:
+        return f"{text} The process ended."
+    used_s = found.cpu_ns / 1e9
+    text += f" It used {used_s:.2g} s of CPU time in {found.seconds:.3g} s."
+    if not samples:
+        return f"{text} Watch it while it works."
+    longer = found.seconds * SAMPLES_LEAST / samples * 1.5
+    return f"{text} Watch it longer: --for {max(1, round(longer))}s."
+
+
+def _functions(run: ClockRun, known: float) -> tuple[HotFunction, ...]:
+    found = [
+        HotFunction(
+            one.name, one.library,
+            Estimate(
+                one.ns / known,
+                sampled(one.ns / known, [(one.ns, one.squares, known, run.squares)]),
+            ),
+            one.samples,
+        )
+        for one in run.functions
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: (-one.share.value, one.name)))
+
+
+def _callers(stacks: Sequence[tuple[tuple[str, ...], int]]) -> tuple[SampledCaller, ...]:
+    """The functions that called the allocator, those with the most of its time first."""
+    counts: Counter[str] = Counter()
+    for functions, count in stacks:
+        counts[functions[0] if functions else NOT_KNOWN] += count
+    whole = counts.total()
+    found = []
+    for name, count in counts.items():
+        ends = wilson(count, whole)
+        if name != NOT_KNOWN:
+            # Any of the samples without a caller may be this one's.
+            most = min(1.0, ends.high + counts[NOT_KNOWN] / whole)
+            ends = Interval(ends.low, most, ends.level)
+        found.append(SampledCaller(name, Estimate(count / whole, ends), count))
+    return tuple(sorted(found, key=lambda one: (one.name == NOT_KNOWN, -one.samples, one.name)))

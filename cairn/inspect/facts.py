@@ -1,0 +1,203 @@
+"""The facts about the memory of a running process, as frozen values. None means not known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SCHEMA = 1
+"""The version of the document of 'cairn inspect --json'."""
+
+How = Literal["preloaded", "linked", "in the program", "C library", "not known"]
+"""How the allocator came into the process: by LD_PRELOAD, as a library that the program is linked
+with, inside the program's own file, or as a part of the C library."""
+Kind = Literal["heap", "anonymous", "stacks", "files", "shared memory", "huge page files", "kernel"]
+"""The kinds of mappings. "heap" is the area that brk(2) moves; "anonymous" is all other private
+memory without a file, which most allocators use; "stacks" are those of all threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """The process itself."""
+
+    pid: int
+    name: str
+    """The name that the kernel has for it, of 15 characters at most."""
+    command: tuple[str, ...]
+    """Its command line. A process may have changed it."""
+    program: str
+    """The path of its executable file, as it sees it."""
+    bits: int | None
+    """32 or 64."""
+    is_static: bool
+    """Whether no dynamic loader works in it. No library can be preloaded into such a program."""
+    libc: str | None
+    """The C library: "glibc 2.36", "glibc" or "musl"."""
+    threads: int
+    running_s: float
+    """The time since its start."""
+    user_s: float
+    """CPU time in the program so far."""
+    system_s: float
+    """CPU time in the kernel so far."""
+    minor_faults: int
+    """Page faults without input so far."""
+    inner_pid: int | None
+    """Its process id in its own PID namespace, if that is not ours."""
+    is_replaced: bool
+    """Whether its executable file or its allocator was deleted or replaced after the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The allocator that serves malloc in the process."""
+
+    name: str
+    """The name for a reader, such as "glibc" or "jemalloc"; "not known" if it is not known."""
+    entry: str | None
+    """The name that 'cairn allocators' lists for it; None if it is not listed."""
+    version: str | None
+    how: How
+    path: str | None
+    """The file that contains it, as the process sees it."""
+    build_id: str | None
+    evidence: str
+    """What shows that, as a whole sentence."""
+    beside: str | None = None
+    """Another allocator inside the program's file, which may serve a part of its blocks, such as
+    that of a Rust program."""
+    runtime: str | None = None
+    """A language runtime that has an allocator or a heap of its own in front of malloc."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentVariable:
+    """A variable of the environment with which the process started."""
+
+    name: str
+    value: str
+    is_read: bool | None
+    """Whether the allocator reads it; None if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """A setting that the allocator uses now, read from its memory."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class MappingSum:
+    """All mappings of one kind, in bytes."""
+
+    kind: Kind
+    mappings: int
+    size: int
+    """Addresses. Most of them may never have been touched."""
+    resident: int
+    proportional: int
+    """Like `resident`, but a page that several processes share counts in parts."""
+    private_dirty: int
+    """Resident pages that belong to this process alone and were written."""
+    swapped: int
+    lazily_freed: int
+    """Resident pages that were freed by MADV_FREE, and that the kernel has not taken yet."""
+    huge: int
+    """Bytes of `resident` in transparent huge pages, and in reserved ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """Live and held memory by the allocator's own statistics. Bytes."""
+
+    held: int
+    """What the allocator has from the kernel."""
+    live_most: int
+    """At most this much of it is in blocks that the program has not freed, with their headers."""
+    live_least: int
+    """At least this much. The difference may lie in caches of threads, which cannot be read."""
+    free: int
+    """`held` less `live_most`: free blocks in the allocator's lists, and unused memory at the end
+    of its areas."""
+    top: int
+    """The part of `free` at the ends of the areas."""
+    mapped: int
+    """The part of `held` in blocks with a mapping of their own."""
+    mapped_blocks: int
+    """The number of such blocks."""
+    arenas: int
+    is_by_symbols: bool
+    """Whether debug symbols gave the place of the statistics. Otherwise their form was found in
+    the data of the library."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthOf:
+    """How private memory changed, in bytes: resident and swapped pages without files."""
+
+    seconds: float
+    readings: int
+    begin: int
+    end: int
+    per_s: float | None
+    """Bytes per second; None if that is not known."""
+    low: float | None
+    high: float | None
+    why_not: str = ""
+    """Why `per_s` is None, as a whole sentence."""
+    faults_per_s: float | None = None
+    """Page faults per second in that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the kernel that the process may reach."""
+
+    cgroup_bytes: int | None
+    """The least memory limit of its cgroups."""
+    cgroup_used: int | None
+    """The memory of the cgroup that has this limit."""
+    mappings: int
+    mappings_most: int | None
+    """vm.max_map_count."""
+    address_bytes: int | None
+    """RLIMIT_AS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything that 'cairn inspect' knows about a process."""
+
+    process: ProcessFacts
+    allocator: Serving
+    environment: tuple[EnvironmentVariable, ...] | None
+    """None if it cannot be read."""
+    unused_preload: tuple[str, ...]
+    """Allocators that LD_PRELOAD names, and of which none serves the process."""
+    in_use: tuple[InUse, ...]
+    """Settings that the allocator uses now; empty if they cannot be read."""
+    mappings: tuple[MappingSum, ...]
+    heap: Heap | None
+    heap_why_not: str
+    """Why `heap` is None, as a whole sentence; empty if it is known."""
+    growth: GrowthOf | None
+    """None without --for."""
+    limits: Limits
+    transparent_huge_pages: str | None
+    """The setting of the machine: "always", "madvise" or "never"."""
+
+    def sum_of(self, *kinds: Kind) -> MappingSum:
+        """All mappings of these kinds, as one."""
+        of = [one for one in self.mappings if one.kind in kinds]
+        return MappingSum(
+            kinds[0],
+            *(
+                sum(getattr(one, name) for one in of)
+                for name in (
+                    "mappings", "size", "resident", "proportional", "private_dirty", "swapped",
+                    "lazily_freed", "huge",
+                )
+            ),
+        )  # fmt: skip

@@ -1,0 +1,441 @@
+"""Reads the statistics of glibc's malloc from the memory of another process.
+
+glibc has one main arena in its data, and a ring of further arenas, each of which is led to by the
+one before. An arena has its size, the sizes of its free blocks through lists, and the block at its
+end (*top*). A second structure, `mp_`, has the blocks with mappings of their own, and the settings.
+So
+
+    held = sum of the arenas' sizes + mapped blocks
+    free = sum of the arenas' free blocks + their tops
+    live = held - free - blocks in the caches of threads (tcache)
+
+The caches count as live in an arena. The caches that can be found are read: the main thread's is
+the first block of the heap, and that of the thread that made an arena is its first block. Any other
+thread may have up to `MallocPar.cached_most()` bytes in its cache, so `live` is an interval.
+
+The places come from symbols, or from the form of the structures: an empty list of an arena points
+to itself, and there are 127 lists in a row. No debug symbols are needed for that.
+
+The process is not stopped. Each list is checked while it is walked, and all is read again if a list
+changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cairn.binary import elf
+from cairn.inspect.allocator import LoadedFile
+from cairn.inspect.facts import Heap, InUse
+from cairn.inspect.mappings import Mapping
+from cairn.inspect.memory import ProcessMemory, Unreadable
+from cairn.profile.function_names import DEBUG_FOLDER
+from cairn.profile.symbols import VARIABLES, Functions
+
+_BINS = 254
+"""The words of the lists in an arena: a first and a last block for each list."""
+_SELF_LEAST = 8
+"""The least number of empty lists by which an arena is recognised. 63 lists are for large blocks of
+different sizes, and even fragmented programs have few of those. The ring of arenas confirms it."""
+_BEFORE = {112: 16, 104: 8}
+"""By the offset of the lists: the offset of the lists for small free blocks (fastbins). The first
+row is that of glibc 2.27 and newer."""
+_FASTBINS = 10
+_ARENAS_MOST = 4096
+_BLOCKS_MOST = 1_000_000
+"""The most free blocks that are walked."""
+_TIME_MOST_S = 10.0
+"""The most CPU time of our own process for that."""
+_TRIES = 20
+_SCAN_MOST = 64 << 20
+_FLAGS = 7
+"""The lowest bits of a size, which say other things."""
+_MMAPS_MOST = 65536
+"""n_mmaps_max by default."""
+_CACHE_BINS = 64
+_CACHE_SIZES = {0x290: 2, 0x250: 1}
+"""The size of the block with a thread's cache, and the bytes of each counter in it: glibc 2.30 to
+2.41, and 2.26 to 2.29."""
+_CACHED_SUM = sum(32 + 16 * number for number in range(_CACHE_BINS))
+
+
+class Changed(Exception):
+    """A list changed while it was walked."""
+
+
+class NotFound(Exception):
+    """The statistics cannot be read; the text is a whole sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class MallocPar:
+    """The values of `mp_` that are needed here."""
+
+    trim_threshold: int
+    top_pad: int
+    mmap_threshold: int
+    arena_test: int
+    arena_max: int
+    mmaps: int
+    mmaps_most: int
+    mapped_bytes: int
+    heap_begin: int
+    cache_count: int
+    huge_page_bytes: int
+
+    def cached_most(self) -> int:
+        """The most bytes that the cache of one thread can hold."""
+        return self.cache_count * _CACHED_SUM
+
+    def settings(self) -> tuple[InUse, ...]:
+        """The settings that are in use, by the names of glibc's tunables."""
+        return (
+            InUse("mmap_threshold", self.mmap_threshold),
+            InUse("trim_threshold", self.trim_threshold),
+            InUse("top_pad", self.top_pad),
+            InUse("arena_max", self.arena_max),
+            InUse("tcache_count", self.cache_count),
+            InUse("hugetlb_page_bytes", self.huge_page_bytes),
+        )
+
+
+_PAR = {
+    "2.35": (struct.Struct("<QQQQQQQiiiii4xQQQQQQ"), (0, 1, 2, 3, 4, 6, 8, 9, 12, 13, 14, 17)),
+    "2.26": (struct.Struct("<QQQQQiiiiQQQQQQ"), (0, 1, 2, 3, 4, None, 5, 6, 9, 10, 11, 14)),
+}
+"""The forms of `mp_` by the first glibc that has it, and the places of the fields: trim_threshold,
+top_pad, mmap_threshold, arena_test, arena_max, hp_pagesize, n_mmaps, n_mmaps_max, mmapped_mem,
+max_mmapped_mem, sbrk_base, tcache_count."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaPlace:
+    """The place of the main arena in the process."""
+
+    arena: int
+    lists_at: int
+    """The offset of its lists."""
+    by_symbols: bool
+
+
+def read(
+    memory: ProcessMemory, owner: LoadedFile, mappings: Sequence[Mapping], threads: int
+) -> tuple[Heap, tuple[InUse, ...]]:
+    """The statistics, and the settings that are in use.
+
+    owner: the file that contains glibc's malloc: the library, or a static program. Raises NotFound.
+    """
+    areas = _data(owner, mappings)
+    place = _place(memory, owner, areas)
+    deadline = time.process_time() + _TIME_MOST_S
+    for _ in range(_TRIES):
+        memory.forget()
+        par = _par(memory, owner, areas, mappings)
+        try:
+            heap = _read(memory, place, par, threads, deadline)
+        except (Changed, Unreadable):
+            if time.process_time() > deadline:
+                break
+            continue
+        return heap, par.settings()
+    raise NotFound(
+        "Live memory is not known: the program allocates so often that glibc's lists of free "
+        "blocks changed each time they were read."
+    )
+
+
+def _data(owner: LoadedFile, mappings: Sequence[Mapping]) -> list[Mapping]:
+    """The writable mappings of the file, and the memory behind it that begins with zeros (bss)."""
+    found: list[Mapping] = []
+    for one in mappings:
+        is_its = one.path == owner.path and not one.is_shared
+        is_behind = bool(found) and not one.path and one.start == found[-1].end
+        if (is_its or is_behind) and one.is_writable:
+            found.append(one)
+    return found
+
+
+def _place(memory: ProcessMemory, owner: LoadedFile, areas: Sequence[Mapping]) -> ArenaPlace:
+    """Where the main arena is. Raises NotFound."""
+    symbol = _symbol(owner, "main_arena")
+    if symbol is not None:
+        for lists_at in _BEFORE:
+            with contextlib.suppress(Unreadable):
+                if _is_ring(memory, owner.base + symbol, lists_at):
+                    return ArenaPlace(owner.base + symbol, lists_at, True)
+    for area in areas:
+        size = min(area.end - area.start, _SCAN_MOST)
+        try:
+            content = memory.fresh(area.start, size)
+        except Unreadable:
+            continue
+        words = np.frombuffer(content[: size // 8 * 8], np.uint64)
+        addresses = np.uint64(area.start) + np.arange(len(words), dtype=np.uint64) * np.uint64(8)
+        selves = np.flatnonzero(
+            (words[:-1] == addresses[:-1] - np.uint64(16)) & (words[1:] == words[:-1])
+        )
+        for lists in _rows(selves.tolist()):
+            for lists_at in _BEFORE:
+                arena = area.start + 8 * lists - lists_at
+                with contextlib.suppress(Unreadable):
+                    if _is_ring(memory, arena, lists_at):
+                        return ArenaPlace(arena, lists_at, False)
+    raise NotFound(
+        "Live memory is not known: the data of this glibc has no arena of a form that Cairn knows. "
+        "Its debug symbols would not help."
+    )
+
+
+def _rows(selves: Sequence[int]) -> Iterator[int]:
+    """Yields the places at which 127 lists may begin, of which many point to themselves."""
+    for first in dict.fromkeys(selves[: _BINS // 2 * 8]):
+        inside = sum(1 for one in selves if 0 <= one - first < _BINS and (one - first) % 2 == 0)
+        if inside >= _SELF_LEAST:
+            for before in range(_BINS // 2 - inside + 1):
+                yield first - 2 * before
+            return
+
+
+def _is_ring(memory: ProcessMemory, arena: int, lists_at: int) -> bool:
+    """Whether the arenas from this one on lead back to it."""
+    at_next = lists_at + 8 * _BINS + 16
+    one = arena
+    for _ in range(_ARENAS_MOST):
+        one = memory.word_at(one + at_next)
+        if one == arena:
+            break
+    else:
+        return False
+    size, most = memory.words_at(arena + at_next + 24, 2)
+    return size <= most < 1 << 47 and size % 16 == 0
+
+
+def _symbol(owner: LoadedFile, name: str) -> int | None:
+    """The address of a variable in the file, by its own or its debug file's symbols."""
+    for path in _with_symbols(owner):
+        try:
+            descriptor = elf.open_regular(path)
+        except OSError:
+            continue
+        try:
+            functions = Functions(elf.Image(descriptor), ((".symtab", ".strtab"),), VARIABLES)
+        except (elf.NotElf, elf.Damaged, OSError, struct.error):
+            continue
+        finally:
+            os.close(descriptor)
+        for start, _, found in functions.named():
+            if found == name:
+                return start
+    return None
+
+
+def _with_symbols(owner: LoadedFile) -> Iterator[str]:
+    yield owner.readable
+    with contextlib.suppress(OSError, elf.NotElf, elf.Damaged, struct.error):
+        descriptor = elf.open_regular(owner.readable)
+        try:
+            build_id = elf.Image(descriptor).build_id
+        finally:
+            os.close(descriptor)
+        if build_id:
+            yield os.path.join(DEBUG_FOLDER, build_id[:2], f"{build_id[2:]}.debug")
+
+
+def _par(
+    memory: ProcessMemory, owner: LoadedFile, areas: Sequence[Mapping], mappings: Sequence[Mapping]
+) -> MallocPar:
+    """The values of `mp_`, by its symbol or by the address at which the heap begins.
+
+    Raises NotFound.
+    """
+    heap = next((one.start for one in mappings if one.path == "[heap]"), None)
+    symbol = _symbol(owner, "mp_")
+    for form, places in _PAR.values() if symbol is not None else ():
+        with contextlib.suppress(Unreadable):
+            fields = form.unpack(memory.fresh(owner.base + (symbol or 0), form.size))
+            if (par := _plausible(fields, places, heap)) is not None:
+                return par
+    for area in areas:
+        size = min(area.end - area.start, _SCAN_MOST)
+        try:
+            content = memory.fresh(area.start, size)
+        except Unreadable:
+            continue
+        for form, places in _PAR.values():
+            for offset in range(0, len(content) - form.size + 1, 8):
+                fields = form.unpack_from(content, offset)
+                par = _plausible(fields, places, heap)
+                if par is not None:
+                    return par
+    raise NotFound(
+        "Live memory is not known: the settings of this glibc's malloc have a form that Cairn does "
+        "not know."
+    )
+
+
+def _plausible(
+    fields: Sequence[int], places: Sequence[int | None], heap: int | None
+) -> MallocPar | None:
+    """The values if they can be those of `mp_`."""
+    trim, pad, threshold, test, arenas, huge, mmaps, mmaps_most, mapped, peak, begin, cache = (
+        0 if place is None else fields[place] for place in places
+    )
+    if not (0 < test <= 1 << 16 and arenas <= 1 << 16 and cache <= 1 << 16):
+        return None
+    if not (0 <= mmaps <= mmaps_most or mmaps_most <= 0) or mmaps_most > 1 << 30:
+        return None
+    if mapped > peak or mapped % 4096 or peak % 4096 or peak >= 1 << 47:
+        return None
+    if (mmaps == 0) != (mapped == 0):
+        return None
+    if heap is None:
+        # The main arena is in mapped memory, or it has none yet.
+        if mmaps_most != _MMAPS_MOST or begin % 16 or begin >= 1 << 47:
+            return None
+    # The heap begins where the first block is. That is at the start of the mapping, or behind
+    # memory that others took with brk(2).
+    elif begin % 16 or not 0 <= begin - heap < 1 << 24:
+        return None
+    return MallocPar(
+        trim, pad, threshold, test, arenas, mmaps, mmaps_most, mapped, begin, cache, huge
+    )  # fmt: skip
+
+
+def _read(
+    memory: ProcessMemory, place: ArenaPlace, par: MallocPar, threads: int, deadline: float
+) -> Heap:
+    """All arenas. Raises Changed or Unreadable if they change meanwhile."""
+    at_next = place.lists_at + 8 * _BINS + 16
+    walk = _Walk(memory, place.lists_at, deadline)
+    held = free = top = caches = cached = arenas = 0
+    one = place.arena
+    while True:
+        arenas += 1
+        if arenas > _ARENAS_MOST:
+            raise Changed
+        size = memory.word_at(one + at_next + 24)
+        of_top = walk.top(one) if size else 0
+        held += size
+        top += of_top
+        free += of_top + (walk.free(one) if size else 0)
+        first = par.heap_begin if one == place.arena else one + at_next + 40
+        cache = _cache(memory, (first + 15) // 16 * 16, par)
+        if cache is not None:
+            caches += 1
+            cached += cache
+        one = memory.word_at(one + at_next)
+        if one == place.arena:
+            break
+    most = held + par.mapped_bytes - free - cached
+    if most < 0:
+        raise Changed
+    others = max(0, threads - caches) * par.cached_most()
+    return Heap(
+        held=held + par.mapped_bytes,
+        live_most=most,
+        live_least=max(par.mapped_bytes, most - others),
+        free=free + cached,
+        top=top,
+        mapped=par.mapped_bytes,
+        mapped_blocks=par.mmaps,
+        arenas=arenas,
+        is_by_symbols=place.by_symbols,
+    )
+
+
+class _Walk:
+    """Walks the free blocks of arenas."""
+
+    def __init__(self, memory: ProcessMemory, lists_at: int, deadline: float) -> None:
+        self._memory, self._lists_at, self._deadline = memory, lists_at, deadline
+        self._walked = 0
+
+    def top(self, arena: int) -> int:
+        """The size of the block at the arena's end."""
+        block = self._memory.word_at(arena + self._lists_at - 16)
+        if block == arena + self._lists_at - 16:
+            return 0  # the arena has no memory yet
+        return self._memory.word_at(block + 8) & ~_FLAGS
+
+    def free(self, arena: int) -> int:
+        """The bytes of all free blocks in the arena's lists."""
+        fast_at = arena + _BEFORE[self._lists_at]
+        fast = self._memory.words_at(fast_at, _FASTBINS)
+        total = sum(self._fast(head) for head in fast if head)
+        lists = arena + self._lists_at
+        words = self._memory.words_at(lists, _BINS)
+        for number in range(0, _BINS, 2):
+            head = lists + 8 * number - 16
+            if words[number] != head:
+                total += self._list(head, words[number])
+        return total
+
+    def _step(self) -> None:
+        self._walked += 1
+        if self._walked > _BLOCKS_MOST:
+            raise NotFound(
+                f"Live memory is not known: the lists have more than {_BLOCKS_MOST:,} free blocks, "
+                "which is more than Cairn counts."
+            )
+        if self._walked % 4096 == 0 and time.process_time() > self._deadline:
+            raise NotFound(
+                "Live memory is not known: it takes more than "
+                f"{_TIME_MOST_S:.0f} s of CPU time to count the free blocks."
+            )
+
+    def _list(self, head: int, block: int) -> int:
+        """The bytes of a list. Each block leads to the next one and back to the one before."""
+        total, before = 0, head
+        while block != head:
+            self._step()
+            _, size, forward, back = self._memory.words_at(block, 4)
+            size &= ~_FLAGS
+            if back != before or size < 32 or size % 16:
+                raise Changed
+            total += size
+            before, block = block, forward
+        return total
+
+    def _fast(self, block: int) -> int:
+        """The bytes of a list of small free blocks, which leads in one direction only.
+
+        From glibc 2.32 on, the address of the next block is combined with that of the field.
+        """
+        total = 0
+        while block:
+            self._step()
+            _, size, stored = self._memory.words_at(block, 3)
+            size &= ~_FLAGS
+            if not 32 <= size <= 176 or size % 16:
+                raise Changed
+            total += size
+            plain = stored ^ (block + 16) >> 12
+            following = plain if plain % 16 == 0 else stored
+            if following % 16:
+                raise Changed
+            block = following
+        return total
+
+
+def _cache(memory: ProcessMemory, block: int, par: MallocPar) -> int | None:
+    """The bytes of the free blocks in a thread's cache; None if this block is no such cache."""
+    try:
+        width = _CACHE_SIZES.get(memory.word_at(block + 8) & ~_FLAGS)
+        if width is None:
+            return None
+        raw = memory.bytes_at(block + 16, width * _CACHE_BINS)
+        entries = memory.words_at(block + 16 + width * _CACHE_BINS, _CACHE_BINS)
+    except Unreadable:
+        return None
+    counts = struct.unpack(f"<{_CACHE_BINS}{'H' if width == 2 else 'B'}", raw)
+    for count, entry in zip(counts, entries, strict=True):
+        if count > par.cache_count or (count > 0) != (entry != 0) or entry % 16:
+            return None
+    return sum(int(count) * (32 + 16 * number) for number, count in enumerate(counts))

@@ -1,0 +1,66 @@
+"""Measures how fast the private memory of a process grows.
+
+The memory is the resident pages without files, and those that were swapped out. It is read at even
+intervals. `soak.trend` gives the slope and its interval, which allows for readings that depend on
+one another.
+"""
+
+from __future__ import annotations
+
+import time
+
+from cairn.inspect.facts import GrowthOf
+from cairn.inspect.process import ProcessEnded, Target, stat_of, status_of
+from cairn.soak import trend
+
+READINGS = 2 * trend.BINS
+"""The readings of one measurement."""
+LEAST_S = 2.0
+"""In less time, the pages that a program touches once look like growth."""
+_PAUSE_LEAST_S = 0.01
+
+
+def private_bytes(target: Target) -> int:
+    """The resident pages without files, and the swapped ones, in bytes."""
+    status = status_of(target)
+    try:
+        return sum(int(status[key].split()[0]) << 10 for key in ("RssAnon", "VmSwap"))
+    except (KeyError, ValueError):
+        raise ProcessEnded(target.pid) from None
+
+
+def measure(target: Target, seconds: float) -> GrowthOf:
+    """Watches the process for this long."""
+    pause_s = max(_PAUSE_LEAST_S, seconds / READINGS)
+    begin_s = time.monotonic()
+    faults = _faults(target)
+    at_s, values = [0.0], [private_bytes(target)]
+    while at_s[-1] < seconds:
+        now_s = time.monotonic() - begin_s
+        time.sleep(max(0.0, min(pause_s * len(at_s), seconds) - now_s))
+        target.check()
+        values.append(private_bytes(target))
+        at_s.append(time.monotonic() - begin_s)
+    return growth_of(at_s, values, (_faults(target) - faults) / at_s[-1])
+
+
+def growth_of(at_s: list[float], values: list[int], faults_per_s: float | None = None) -> GrowthOf:
+    """The growth by these readings."""
+    length_s = at_s[-1] - at_s[0]
+    plain = GrowthOf(length_s, len(at_s), values[0], values[-1], None, None, None)
+    if length_s < LEAST_S or len(at_s) < trend.BINS:
+        return GrowthOf(
+            length_s, len(at_s), values[0], values[-1], None, None, None,
+            f"Growth is not known: {len(at_s)} readings in {length_s:.1f} s are too few, and "
+            f"{trend.BINS} readings in {LEAST_S:g} s are needed.",
+            faults_per_s,
+        )  # fmt: skip
+    found = trend.growth(trend.part(at_s, values, at_s[0], at_s[-1]))
+    return GrowthOf(
+        plain.seconds, plain.readings, plain.begin, plain.end, found.per_s, found.low, found.high,
+        "", faults_per_s,
+    )  # fmt: skip
+
+
+def _faults(target: Target) -> int:
+    return int(stat_of(target)[7])

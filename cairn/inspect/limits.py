@@ -1,0 +1,69 @@
+"""Reads the limits of the kernel that a process may reach."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from cairn.inspect.facts import Limits
+from cairn.inspect.process import Target
+
+_V1, _V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
+_UNLIMITED = 1 << 60
+"""Version 1 of cgroups writes "no limit" as a number above this."""
+_ROOT = Path("/sys/fs/cgroup")
+
+
+def read(target: Target, mappings: int) -> Limits:
+    """The limits. `mappings` is the number of the process's mappings."""
+    cgroup = _cgroup(target.text("cgroup"))
+    address = re.search(r"^Max address space +(\d+)", target.text("limits"), re.MULTILINE)
+    return Limits(
+        cgroup_bytes=None if cgroup is None else cgroup[0],
+        cgroup_used=None if cgroup is None else cgroup[1],
+        mappings=mappings,
+        mappings_most=_number(Path("/proc/sys/vm/max_map_count")),
+        address_bytes=None if address is None else int(address[1]),
+    )
+
+
+def _cgroup(text: str) -> tuple[int, int | None] | None:
+    """The least limit of the process's cgroups, and the memory of the cgroup that has it."""
+    found: list[tuple[int, int | None]] = []
+    for line in text.splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        for top in (_ROOT, _ROOT / "unified") if not controllers else (_ROOT / "memory",):
+            names = _V1 if controllers else _V2
+            folder = top / path.lstrip("/")
+            for one in (folder, *folder.parents):
+                limit = _number(one / names[0])
+                if limit is not None and limit < _UNLIMITED:
+                    found.append((limit, _number(one / names[1])))
+                if one == top:
+                    break
+    return min(found, key=lambda one: one[0], default=None)
+
+
+def _number(path: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text(encoding="ascii"))
+    return None
+
+
+def transparent_huge_pages() -> str | None:
+    """The machine's setting: "always", "madvise" or "never"."""
+    with contextlib.suppress(OSError):
+        path = "/sys/kernel/mm/transparent_hugepage/enabled"
+        with open(path, encoding="ascii") as file:
+            found = re.search(r"\[(\w+)\]", file.read())
+            return found[1] if found else None
+    return None
+
+
+def ticks_per_s() -> int:
+    """The unit of times in /proc/PID/stat."""
+    return os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,232 @@
+"""Finds a process by its id, and refuses what has no memory to look at.
+
+Every function raises `ProcessEnded` if the process ends meanwhile, and `NotPermitted` if the kernel
+does not let this user read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pwd
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cairn.errors import CairnError, ProgramFailed, UsageError
+
+_READ_MOST = 64 << 20
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD, a flag in the ninth field of /proc/PID/stat."""
+
+
+class ProcessEnded(ProgramFailed):
+    """The process ended while it was read."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"process {pid} ended while it was read")
+
+
+class NotPermitted(CairnError):
+    """The kernel does not let this user read the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A process that exists and has memory."""
+
+    pid: int
+    name: str
+    started_ticks: int
+    """The time of its start after the start of the machine, in clock ticks. It tells apart two
+    processes that had the same id."""
+    root: str
+    """The prefix for paths of files as the process sees them: empty if its root and its mounts are
+    ours."""
+
+    def read(self, name: str) -> bytes:
+        """The content of a file in the process's folder of /proc."""
+        try:
+            with open(f"/proc/{self.pid}/{name}", "rb") as file:
+                return file.read(_READ_MOST)
+        except OSError as error:
+            raise self.refused(error) from error
+
+    def text(self, name: str) -> str:
+        """Like `read`, as text."""
+        return os.fsdecode(self.read(name))
+
+    def link(self, name: str) -> str:
+        """The target of a link in the process's folder of /proc."""
+        try:
+            return os.readlink(f"/proc/{self.pid}/{name}")
+        except OSError as error:
+            raise self.refused(error) from error
+
+    def refused(self, error: OSError) -> CairnError:
+        """The error for the user when the kernel refused to read the process."""
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return not_permitted(self.pid)
+        return ProcessEnded(self.pid)
+
+    def check(self) -> None:
+        """Raises ProcessEnded if the process has ended, or if another one has its id now."""
+        fields = _stat(self.pid)
+        if fields is None or fields[0] in "ZX" or int(fields[19]) != self.started_ticks:
+            raise ProcessEnded(self.pid)
+
+    def path(self, path: str, inode: int | None = None) -> str:
+        """The path by which this process can open a file that the target has mapped.
+
+        The kernel tells the path from our root if the file can be reached from there, and else from
+        that of the target's mounts. `inode` tells which of the two files is the mapped one.
+        """
+        if not self.root or not path.startswith("/"):
+            return path
+        there = f"{self.root}{path}"
+        for one in (there, path):
+            with contextlib.suppress(OSError):
+                if inode is None or os.stat(one).st_ino == inode:
+                    return one
+        return there
+
+
+def find(pid: int) -> Target:
+    """The process with this id.
+
+    Raises UsageError if there is none, or if it has no memory: a thread, a zombie or a thread of
+    the kernel.
+    """
+    fields = _stat(pid)
+    if fields is None:
+        raise UsageError(f"there is no process {pid}{_elsewhere(pid)}")
+    name = _name(pid)
+    status = _status(pid)
+    leader = int(status.get("Tgid", str(pid)))
+    if leader != pid:
+        raise UsageError(
+            f"{pid} is a thread of process {leader} ({name}); give the process: {leader}"
+        )
+    if int(fields[6]) & _KERNEL_THREAD:
+        raise UsageError(f"{pid} ({name}) is a thread of the kernel, which has no allocator")
+    if fields[0] in "ZX":
+        parent = fields[1]
+        raise UsageError(
+            f"process {pid} ({name}) has ended, and its parent, process {parent}, has not asked "
+            "for its exit status yet: it is a zombie, which has no memory"
+        )
+    return Target(pid, name, int(fields[19]), _root(pid))
+
+
+def not_permitted(pid: int) -> NotPermitted:
+    """The error for a process that this user may not read, with the way to read it."""
+    with contextlib.suppress(OSError):
+        owner = os.stat(f"/proc/{pid}").st_uid
+        status = _status(pid)
+        uid = int(status.get("Uid", str(owner)).split()[0])
+        if uid != os.geteuid():
+            return NotPermitted(
+                f"process {pid} belongs to {_user(uid)}, and you are {_user(os.geteuid())}; run "
+                "the command as that user, or as root (sudo)"
+            )
+    return NotPermitted(
+        f"the kernel does not let you read process {pid}, although it is yours: it gained rights "
+        "at its start, it forbids to be read (prctl PR_SET_DUMPABLE), or a security module "
+        "forbids it; run the command as root (sudo)"
+    )
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the third on; None without such a process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            content = os.fsdecode(file.read())
+    except OSError:
+        return None
+    # The second field is the name in parentheses, which may itself contain parentheses.
+    return content.rpartition(") ")[2].split() if ") " in content else None
+
+
+def stat_of(target: Target) -> list[str]:
+    """The fields of /proc/PID/stat from the third on."""
+    fields = _stat(target.pid)
+    if fields is None:
+        raise ProcessEnded(target.pid)
+    return fields
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = os.fsdecode(file.read()).splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in lines)
+    return {key: value.strip() for key, _, value in pairs}
+
+
+def status_of(target: Target) -> dict[str, str]:
+    """The fields of /proc/PID/status."""
+    found = _status(target.pid)
+    if not found:
+        raise ProcessEnded(target.pid)
+    return found
+
+
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return os.fsdecode(file.read()).rstrip("\n")
+    except OSError:
+        return "?"
+
+
+def _root(pid: int) -> str:
+    """The prefix for the target's paths."""
+    try:
+        same_mounts = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
+        same_root = os.path.samefile(f"/proc/{pid}/root", "/proc/self/root")
+    except OSError:
+        return ""
+    return "" if same_mounts and same_root else f"/proc/{pid}/root"
+
+
+def _elsewhere(pid: int) -> str:
+    """A hint if the number is that of a process in another PID namespace."""
+    found = [
+        (number, status.get("Name", "?"))
+        for number in _numbers()
+        if str(pid) in (status := _status(number)).get("NSpid", "").split()[1:]
+    ]
+    if len(found) != 1:
+        return ""
+    return f"; {pid} is the number of process {found[0][0]} ({found[0][1]}) in its own namespace"
+
+
+def _numbers() -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if re.fullmatch("[0-9]+", name):
+                yield int(name)
+
+
+def inner_pid(target: Target) -> int | None:
+    """The process's id in its own PID namespace, if that is another one than ours."""
+    numbers = status_of(target).get("NSpid", "").split()
+    return int(numbers[-1]) if len(numbers) > 1 else None
+
+
+def threads(target: Target) -> list[int]:
+    """The ids of its threads now."""
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{target.pid}/task"))
+    except OSError as error:
+        raise target.refused(error) from error

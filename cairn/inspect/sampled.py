@@ -1,0 +1,375 @@
+"""Says from clock samples how much CPU time a running process's allocator takes, and for whom.
+
+`profile.cpu_samples` divides the samples into places. Here are two things more: an allocator that
+is a part of the program's file, and the call stacks of the samples in the allocator.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cairn.binary import elf
+from cairn.inspect import clock, mappings
+from cairn.inspect.allocator import LoadedFile, ProgramFiles, examine
+from cairn.inspect.in_program import InProgram
+from cairn.inspect.memory import ProcessMemory
+from cairn.inspect.perf_map import PerfMap
+from cairn.inspect.process import NotPermitted, ProcessEnded, Target, find, stat_of
+from cairn.inspect.settings import read as read_environment
+from cairn.inspect.unwind import Unwinder
+from cairn.profile.cpu_samples import (
+    MARK,
+    AllocatorCode,
+    NotKnown,
+    Owner,
+    SampleCounts,
+    Space,
+    Spot,
+    ordered,
+    run_of,
+)
+from cairn.profile.demangle import demangled, plain, without_arguments
+from cairn.profile.function_names import Names
+from cairn.profile.tally import ClockRun, Scope
+
+DRAIN_S = 0.05
+ANONYMOUS = "//anon"
+"""The kernel's path of memory without a file, in which just-in-time compilers put code."""
+_FORK, _SAMPLE, _MMAP2 = 7, 9, 10
+_PATH_AT = 64
+"""The place of the path in a record of a mapping. Times and numbers of 16 bytes follow it."""
+_AT = struct.Struct("<QIIQQQ")
+_WORD = struct.Struct("<Q")
+_CONTEXT_USER = (1 << 64) - 512
+_CONTEXTS = (1 << 64) - 4095
+"""Words of a chain from this one on are marks: the next words are of the kernel, or of the user."""
+_INSIDE = frozenset((Spot.OWN, Spot.CALLS, Spot.OWN_FAULTS))
+_WORDS = 32
+"""How many words of the stack are searched for the caller where no unwind table leads to it."""
+_STACKS_MOST = 200_000
+"""The most call stacks that are resolved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The clock samples of a process over some time."""
+
+    target: Target
+    program: ProgramFiles
+    seconds: float
+    scope: Scope | None
+    run: ClockRun | None
+    why_not: str
+    """Why `run` is None, as the end of a sentence."""
+    stacks: tuple[tuple[tuple[str, ...], int], ...]
+    """The callers of the allocator, the innermost first, and the samples of each such stack."""
+    unwatched: int
+    """Threads that had no clock."""
+    cpu_ns: float
+    """The process's CPU time in that time, by the kernel's account."""
+    lost_ns: float
+    """At most this much of the CPU time of all processes has no samples, because the kernel had no
+    room for them. It is a part of `run.unknown_ns`."""
+    is_ended: bool
+    """Whether the process ended before the time was over."""
+
+
+@dataclass(slots=True)
+class _StackCounts(SampleCounts):
+    """Counts that also keep the call stacks of the samples in the allocator."""
+
+    readable: Callable[[str], str] = str
+    unwinder: Unwinder | None = None
+    chains: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
+    kept: int = 0
+    _user: tuple[int, ...] = ()
+    _registers: dict[int, int] = field(default_factory=dict)
+    _stack: bytes = b""
+
+    def add(self, kind: int, misc: int, body: bytes) -> None:
+        """Like SampleCounts.add. Children of the process do not count."""
+        if kind == _FORK:
+            return
+        if kind == _SAMPLE:
+            body = self._plain(body)
+        if kind == _MMAP2 and body[_PATH_AT : _PATH_AT + 2] not in (b"//", b"[v"):
+            path = os.fsdecode(body[_PATH_AT : body.index(b"\0", _PATH_AT)])
+            body = body[:_PATH_AT] + os.fsencode(self.readable(path)) + b"\0" + body[-16:]
+        SampleCounts.add(self, kind, misc, body)
+
+    def _plain(self, body: bytes) -> bytes:
+        """The sample in the form of `cpu_samples`; its further parts are kept for `_place`."""
+        length = _AT.unpack_from(body)[5]
+        chain = struct.unpack_from(f"<{length}Q", body, _AT.size)
+        at = _AT.size + 8 * length
+        marks = [place for place, one in enumerate(chain) if one == _CONTEXT_USER]
+        inner = chain[: marks[0]] if marks else chain
+        user = chain[marks[0] + 1 :] if marks else ()
+        self._user = tuple(one for one in user if one < _CONTEXTS)
+        head = _AT.pack(*_AT.unpack_from(body)[:5], len(inner))
+        head += struct.pack(f"<{len(inner)}Q", *inner)
+        (width,) = _WORD.unpack_from(body, at)
+        at += 8
+        self._registers, self._stack = {}, b""
+        if not width:
+            return head + _WORD.pack(0)
+        count = len(clock.REGISTERS)
+        values = struct.unpack_from(f"<{count}Q", body, at)
+        at += 8 * count
+        registers = dict(zip(clock.REGISTERS, values, strict=True))
+        (size,) = _WORD.unpack_from(body, at)
+        at += 8
+        there = _WORD.unpack_from(body, at + size)[0] if size else 0
+        self._registers, self._stack = registers, body[at : at + min(size, there)]
+        rest = struct.pack("<QQQ", registers[clock.SP], registers[clock.IP], size)
+        return head + _WORD.pack(width) + rest + body[at:]
+
+    def _place(self, body: bytes, space: Space, is_dispatched: bool, in_kernel: bool) -> Spot:
+        place = SampleCounts._place(self, body, space, is_dispatched, in_kernel)
+        if place in _INSIDE and self.kept < _STACKS_MOST:
+            self.kept += 1
+            self.chains[tuple(self._callers(space))] += 1
+        return place
+
+    def _callers(self, space: Space) -> Iterator[tuple[str, int]]:
+        """Yields file and offset of the calls that led to the allocator, the innermost first."""
+        addresses: Sequence[int] = ()
+        if self.unwinder is not None and self._registers:
+            addresses = self.unwinder.walk(space, self._registers, self._stack)
+        if len(self._user) - 1 > len(addresses):
+            addresses = self._user[1:]
+        is_outside = False
+        for address in addresses:
+            # A call may be the last instruction of its function.
+            place = space.place(address - 1)
+            if place is None:
+                continue
+            owner = self.allocator.owner(*place)
+            if not is_outside and owner is not Owner.PROGRAM:
+                continue
+            is_outside = True
+            yield place
+        if is_outside or not self._stack:
+            return
+        words = struct.unpack(f"<{len(self._stack) // 8}Q", self._stack[: len(self._stack) & ~7])
+        for word in words[:_WORDS]:
+            place = space.place(word - 1)
+            if (
+                place is not None
+                and self.allocator.owner(*place) is Owner.PROGRAM
+                and _follows_call(*place)
+            ):
+                yield place
+                return
+
+
+@functools.lru_cache(1 << 12)
+def _follows_call(path: str, offset: int) -> bool:
+    """Whether the instruction that ends with the byte at an offset of a file can be a call.
+
+    A call is E8 with 4 bytes of distance, or FF with a register or a place in memory.
+    """
+    try:
+        descriptor = elf.open_regular(path)
+    except OSError:
+        return False
+    try:
+        before = os.pread(descriptor, 7, max(0, offset - 6))
+    finally:
+        os.close(descriptor)
+    if len(before) < 7:
+        return False
+    direct = before[-5] == 0xE8
+    return direct or any(
+        before[-size] == 0xFF and before[-size + 1] >> 3 & 7 == 2 for size in (2, 3, 4, 6, 7)
+    )
+
+
+def sample(pid: int, seconds: float) -> Sampled:
+    """Samples a process for this long.
+
+    Raises UsageError, NotPermitted or ProcessEnded, as `process` says.
+    """
+    target = find(pid)
+    maps = mappings.read_maps(target)
+    environment = read_environment(target) or {}
+    try:
+        memory: ProcessMemory | None = ProcessMemory(target)
+    except NotPermitted:
+        memory = None
+    try:
+        program = examine(target, maps, environment.get("LD_PRELOAD", ""), memory)
+    finally:
+        if memory is not None:
+            memory.__exit__()
+
+    with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
+        return _sampled(target, program, maps, _Paths(target, program, folder), seconds)
+
+
+def _sampled(
+    target: Target, program: ProgramFiles, maps: Sequence[mappings.Mapping], paths: _Paths,
+    seconds: float,
+) -> Sampled:  # fmt: skip
+    def nothing(why: str) -> Sampled:
+        return Sampled(target, program, 0.0, None, None, why, (), 0, 0.0, 0.0, False)
+
+    perf_map = PerfMap(target)
+    code, why = _code(paths, maps, program)
+    if code is None:
+        return nothing(why)
+    try:
+        ticking = clock.opened(target, seconds)
+    except clock.NoClock as error:
+        return nothing(str(error))
+    begin_ns = ticking.period_ns
+    try:
+        records, length_s, cpu_ns, is_ended = _watched(ticking, seconds)
+    finally:
+        ticking.close()
+    # All clocks have the same period at any time, those of threads, too.
+    counts = _StackCounts(code, target.pid, begin_ns, "processors", frozenset(), None)
+    counts.unwinder = Unwinder()
+    counts.readable = target.path
+    counts.spaces[target.pid] = _space(paths, maps)
+    try:
+        for kind, misc, body in ordered(iter(records)):
+            counts.add(kind, misc, body)
+    except NotKnown as error:
+        return nothing(str(error))
+    counts.scope = ticking.scope
+    return Sampled(
+        target, program, length_s, ticking.scope, run_of(counts, probed=False), "",
+        _named(counts.chains, perf_map), ticking.unwatched, cpu_ns, counts.lost_ns, is_ended,
+    )  # fmt: skip
+
+
+def _watched(
+    ticking: clock.SampleClock, seconds: float
+) -> tuple[list[tuple[int, int, bytes]], float, float, bool]:
+    """The records, the time that was watched, the CPU time in it, and whether the process ended."""
+    records: list[tuple[int, int, bytes]] = []
+    begin_s = time.monotonic()
+    begin_ns = _cpu_ns(ticking.target)
+    end_ns, is_ended = begin_ns, False
+    while (left_s := begin_s + seconds - time.monotonic()) > 0 and not is_ended:
+        time.sleep(min(DRAIN_S, left_s))
+        try:
+            ticking.target.check()
+            end_ns = _cpu_ns(ticking.target)
+            ticking.watch_new()
+        except ProcessEnded:
+            is_ended = True
+        records += ticking.drain()
+        if not is_ended and (change := ticking.vary(time.monotonic_ns())) is not None:
+            records.append(change)
+        records.append((MARK, 0, b""))
+    return records, time.monotonic() - begin_s, end_ns - begin_ns, is_ended
+
+
+def _cpu_ns(target: Target) -> float:
+    fields = stat_of(target)
+    return (int(fields[11]) + int(fields[12])) * 1e9 / os.sysconf("SC_CLK_TCK")
+
+
+class _Paths:
+    """Paths by which we can open the mapped files, with the files' own names at their ends.
+
+    Upgrades of packages replace files that are in use. The kernel then still gives access to the
+    old file, under another name, and `folder` gets a link to it with the name that it had.
+    """
+
+    def __init__(self, target: Target, program: ProgramFiles, folder: str) -> None:
+        self._target, self._folder = target, folder
+        self._program = program.loaded[0].path
+        self._known: dict[str, str] = {}
+
+    def of(self, mapping: mappings.Mapping) -> str:
+        """The path for a mapping. That of a replaced file that may not be read cannot be opened."""
+        if not mapping.path:
+            return ANONYMOUS
+        if mapping.path not in self._known:
+            self._known[mapping.path] = self._found(mapping)
+        return self._known[mapping.path]
+
+    def _found(self, mapping: mappings.Mapping) -> str:
+        if not mapping.is_deleted:
+            return self._target.path(mapping.path, mapping.inode)
+        old = f"/proc/{self._target.pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+        if mapping.path == self._program:
+            old = f"/proc/{self._target.pid}/exe"
+        folder = os.path.join(self._folder, str(len(self._known)))
+        link = os.path.join(folder, os.path.basename(mapping.path))
+        try:
+            os.stat(old)
+            os.mkdir(folder)
+            os.symlink(old, link)
+        except OSError:
+            return f"{mapping.path} (deleted)"
+        return link
+
+    def of_file(self, maps: Sequence[mappings.Mapping], file: LoadedFile) -> str:
+        """The path for a file."""
+        one = next((one for one in maps if one.path == file.path), None)
+        return self._target.path(file.path) if one is None else self.of(one)
+
+
+def _code(
+    paths: _Paths, maps: Sequence[mappings.Mapping], program: ProgramFiles
+) -> tuple[AllocatorCode | None, str]:
+    """The code of the allocator, or None and the reason."""
+    serving, owner = program.serving, program.owner
+    if owner is None or serving.name == "not known":
+        return None, "it is not known which allocator serves the process"
+    if serving.how == "in the program" or program.is_static:
+        code = InProgram.of_file(paths.of_file(maps, owner), owner.readable, serving.name)
+        if code is None:
+            return None, (
+                f"{serving.name} is a part of the program's file, and the file has no symbols that "
+                "tell the allocator's functions from the program's"
+            )
+        return code, ""
+    if serving.how == "C library":
+        return AllocatorCode(frozenset()), ""
+    return AllocatorCode.of_libraries([paths.of_file(maps, owner)]), ""
+
+
+def _space(paths: _Paths, maps: Sequence[mappings.Mapping]) -> Space:
+    """The mappings with code, as the kernel would have told them."""
+    space = Space()
+    for one in maps:
+        if one.is_executable:
+            # The kernel gives the offset of anonymous memory as its address.
+            offset = one.offset if one.path else one.start
+            space.put(one.start, one.end - one.start, offset, paths.of(one))
+    return space
+
+
+def _readable(name: str) -> str:
+    """The name of a function of C++ without parameters; other names stay as they are."""
+    if not name.startswith("_Z"):
+        return name
+    # What follows a dot is no part of the name: the compiler made a changed copy of the function.
+    found = demangled(name.partition(".")[0])
+    return name if found is None else without_arguments(plain(found))
+
+
+def _named(
+    chains: Counter[tuple[tuple[str, int], ...]], perf_map: PerfMap
+) -> tuple[tuple[tuple[str, ...], int], ...]:
+    names = Names()
+    found: Counter[tuple[str, ...]] = Counter()
+    for chain, count in chains.items():
+        named = (
+            perf_map.name(offset) if path == ANONYMOUS else _readable(names.function(path, offset))
+            for path, offset in chain
+        )  # fmt: skip
+        found[tuple(named)] += count
+    return tuple(sorted(found.items(), key=lambda one: (-one[1], one[0])))

@@ -1,0 +1,304 @@
+"""Tests of 'cairn inspect' on processes whose allocator, settings, memory and growth are planted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.inspected import started
+from support.places import PROGRAMS
+
+from cairn import native
+from cairn.binary import elf
+from cairn.errors import UsageError
+from cairn.inspect import glibc_heap, growth
+from cairn.inspect.advice import advice
+from cairn.inspect.facts import Inspection
+from cairn.inspect.look import look
+from cairn.inspect.process import NotPermitted, ProcessEnded, find
+
+GLIBC = pytest.mark.skipif(elf.native()[2], reason="the C library here is musl")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+OWN_BYTES = 16 << 10
+"""The most bytes that a small program and the C library allocate for themselves."""
+JEMALLOC = Path("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
+RATE = 8 << 20
+
+
+@pytest.fixture(scope="session")
+def program(compiled: Callable[..., Path]) -> Path:
+    return compiled("inspected.c", "-pthread")
+
+
+def value_of(found: Inspection, name: str) -> tuple[str, bool | None] | None:
+    for one in found.environment or ():
+        if one.name == name:
+            return one.value, one.is_read
+    return None
+
+
+def states(pid: int) -> list[str]:
+    """The states of the threads of a process; "S" is that of a thread that waits."""
+    files = Path(f"/proc/{pid}/task").glob("*/stat")
+    return [file.read_text().rpartition(") ")[2].split()[0] for file in files]
+
+
+# --- the allocator, its settings, live and held memory ---
+
+
+@GLIBC
+@pytest.mark.parametrize("by", ["symbols", "form"])
+def test_glibc_and_its_live_blocks_are_known(
+    program: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without debug symbols, the form of the arenas shows where they are."""
+    if by == "form":
+        monkeypatch.setattr(glibc_heap, "_symbol", lambda *_: None)
+    with started(program, "live") as one:
+        found = look(one.pid)
+    assert (found.allocator.name, found.allocator.how) == ("glibc", "C library")
+    assert found.allocator.version and found.process.libc == f"glibc {found.allocator.version}"
+    assert found.heap is not None, found.heap_why_not
+    assert 0 <= found.heap.live_least - one.told <= OWN_BYTES
+    assert found.heap.live_least == found.heap.live_most
+    assert found.heap.held == found.heap.live_most + found.heap.free
+    assert found.heap.arenas == 1
+    assert found.environment == ()
+
+
+@GLIBC
+def test_arenas_of_threads_are_added_up(program: Path) -> None:
+    with started(program, "threads", MALLOC_ARENA_MAX="3") as one:
+        # The kernel tells the stack pointers of threads that wait.
+        while not all(state == "S" for state in states(one.pid)):
+            time.sleep(0.001)
+        found = look(one.pid)
+    assert value_of(found, "MALLOC_ARENA_MAX") == ("3", True)
+    assert found.heap is not None, found.heap_why_not
+    assert found.heap.arenas == 3
+    assert ("arena_max", 3) in [(one.name, one.value) for one in found.in_use]
+    own = OWN_BYTES + 8 * (4 << 10)  # also those of each thread
+    assert found.heap.live_least <= one.told + own and one.told <= found.heap.live_most
+    assert found.heap.live_most - found.heap.live_least <= 8 * 250_000
+    assert found.process.threads == 9
+    # Each thread has a stack of 8 MiB of addresses.
+    assert found.sum_of("stacks").mappings == 9
+
+
+def test_a_preloaded_allocator_is_named_with_its_version(program: Path) -> None:
+    library = str(native.allocator())
+    with started(program, "idle", LD_PRELOAD=library, CAIRN_PURGE="off", MALLOC_CONF="x") as one:
+        found = look(one.pid)
+    assert (found.allocator.name, found.allocator.how) == ("cairn", "preloaded")
+    assert found.allocator.version and found.allocator.path == os.path.realpath(library)
+    assert found.allocator.build_id
+    assert value_of(found, "CAIRN_PURGE") == ("off", True)
+    assert value_of(found, "MALLOC_CONF") == ("x", False)
+    assert "MALLOC_CONF is set, but cairn does not read it." in advice(found)
+    assert found.heap is None and "cairn_statistics()" in found.heap_why_not
+
+
+@AS_ROOT
+def test_a_library_that_was_replaced_on_disk_is_still_read(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LD_PRELOAD with a relative path gives the loader's list such a path, too."""
+    copy = tmp_path / "libmine.so"
+    shutil.copy(native.allocator(), copy)
+    monkeypatch.chdir(tmp_path)
+    with started(program, "idle", LD_PRELOAD="./libmine.so") as one:
+        copy.unlink()
+        copy.write_text("another file")
+        found = look(one.pid)
+    assert (found.allocator.name, found.allocator.how) == ("cairn", "preloaded")
+    assert found.process.is_replaced
+    assert any("was replaced on disk" in sentence for sentence in advice(found))
+
+
+def test_an_allocator_in_the_programs_file_is_known_as_such(
+    compiled: Callable[..., Path],
+) -> None:
+    own = compiled("inspected.c", "-pthread", str(PROGRAMS / "ring_malloc.c"))
+    with started(own, "idle", LD_PRELOAD=str(native.allocator())) as one:
+        found = look(one.pid)
+    assert found.allocator.how == "in the program"
+    assert found.allocator.path == str(own)
+    assert any(sentence.startswith("LD_PRELOAD names") for sentence in advice(found))
+
+
+@pytest.mark.skipif(not JEMALLOC.exists(), reason="jemalloc is not here")
+def test_an_allocator_that_the_program_is_linked_with_is_known_as_such(
+    compiled: Callable[..., Path],
+) -> None:
+    linked = compiled("inspected.c", "-pthread", "-Wl,--no-as-needed", str(JEMALLOC))
+    with started(linked, "idle") as one:
+        found = look(one.pid)
+    assert (found.allocator.name, found.allocator.how) == ("jemalloc", "linked")
+    assert found.heap is None and found.heap_why_not.startswith("Live memory is not known")
+
+
+@GLIBC
+def test_a_static_program_is_known_with_its_live_blocks(compiled: Callable[..., Path]) -> None:
+    with started(compiled("inspected.c", "-static", "-pthread"), "live", LD_PRELOAD="x.so") as one:
+        found = look(one.pid)
+    assert found.process.is_static
+    assert (found.allocator.name, found.allocator.how) == ("glibc", "C library")
+    assert found.heap is not None, found.heap_why_not
+    assert 0 <= found.heap.live_least - one.told <= OWN_BYTES
+
+
+@pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="there is no musl-gcc here")
+@pytest.mark.parametrize("flag", ["-static", "-O1"])
+def test_musl_is_known(tmp_path: Path, flag: str) -> None:
+    made = tmp_path / "inspected"
+    subprocess.run(["musl-gcc", flag, str(PROGRAMS / "inspected.c"), "-o", made], check=True)
+    with started(made, "idle") as one:
+        found = look(one.pid)
+    assert found.allocator.name == "musl"
+    assert found.process.is_static is (flag == "-static")
+    assert found.heap is None and "musl" in found.heap_why_not
+
+
+# --- kinds of memory ---
+
+
+def test_huge_pages_are_counted(program: Path) -> None:
+    with started(program, "huge") as one:
+        found = look(one.pid)
+    if found.transparent_huge_pages == "never":
+        pytest.skip("transparent huge pages are off here")
+    anonymous = found.sum_of("anonymous")
+    assert anonymous.resident >= one.told
+    # The kernel may have no free huge page. The first and the last page may be cut.
+    assert anonymous.huge == 0 or anonymous.huge >= one.told / 2
+    assert anonymous.huge % (2 << 20) == 0
+
+
+def test_the_kinds_add_up_to_the_memory_of_the_process(program: Path) -> None:
+    with started(program, "live") as one:
+        # The look itself may map a few more pages of files.
+        rollup = Path(f"/proc/{one.pid}/smaps_rollup").read_text()
+        found = look(one.pid)
+    numbers = {line.split(":")[0]: line.split()[-2] for line in rollup.splitlines()[1:]}
+    resident = sum(one.resident for one in found.mappings)
+    assert resident == int(numbers["Rss"]) << 10
+    assert sum(one.private_dirty for one in found.mappings) == int(numbers["Private_Dirty"]) << 10
+
+
+# --- growth ---
+
+
+def test_the_interval_of_growth_contains_the_rate_of_the_program(program: Path) -> None:
+    with started(program, "grow", RATE) as one:
+        found = growth.measure(find(one.pid), growth.LEAST_S + 0.1)
+    assert found.low is not None and found.high is not None
+    # A busy machine lets the program catch up in steps, so the interval may be wide.
+    assert found.low <= 1.02 * RATE and found.high >= 0.98 * RATE
+    assert found.low > 0.5 * RATE and found.high < 2 * RATE
+
+
+def test_a_process_that_stands_still_does_not_grow(program: Path) -> None:
+    with started(program, "idle") as one:
+        found = growth.measure(find(one.pid), growth.LEAST_S)
+    assert (found.low, found.per_s, found.high) == (0, 0, 0)
+
+
+def test_too_little_time_gives_no_growth(program: Path) -> None:
+    with started(program, "grow", RATE) as one:
+        found = growth.measure(find(one.pid), 0.1)
+    assert found.per_s is None and "are needed" in found.why_not
+
+
+# --- numbers that are no process with memory ---
+
+
+def test_a_number_without_a_process_is_refused() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    with pytest.raises(UsageError, match=f"there is no process {ended.pid}"):
+        look(ended.pid)
+
+
+def test_a_zombie_is_named_with_its_parent() -> None:
+    with subprocess.Popen(["true"]) as zombie:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(UsageError, match=f"parent, process {os.getpid()}.*a zombie"):
+            look(zombie.pid)
+
+
+def test_a_thread_is_refused_with_its_process() -> None:
+    done, number = threading.Event(), []
+    thread = threading.Thread(
+        target=lambda: (number.append(threading.get_native_id()), done.wait())
+    )
+    thread.start()
+    try:
+        while not number:
+            pass
+        with pytest.raises(UsageError, match=f"is a thread of process {os.getpid()}"):
+            look(number[0])
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.skipif(not Path("/proc/2").exists(), reason="threads of the kernel are not visible")
+def test_a_thread_of_the_kernel_is_refused() -> None:
+    if Path("/proc/2/cmdline").read_bytes():
+        pytest.skip("process 2 is no thread of the kernel here")
+    with pytest.raises(UsageError, match="a thread of the kernel"):
+        look(2)
+
+
+def test_a_process_that_ends_meanwhile_is_told_as_such() -> None:
+    with subprocess.Popen(["sleep", "0.2"]) as process:
+        reaper = threading.Thread(target=process.wait)
+        reaper.start()
+        with pytest.raises(ProcessEnded, match=f"process {process.pid} ended"):
+            look(process.pid, 5.0)
+        reaper.join()
+
+
+@AS_ROOT
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv here")
+def test_a_process_of_another_user_needs_rights(cairn, program: Path) -> None:
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    with started(program, "idle") as one:
+        code = (
+            "import sys; from cairn.inspect.look import look\n"
+            f"try: look({one.pid})\n"
+            "except Exception as error: print(type(error).__name__, error)"
+        )
+        python = shutil.which("python3", path="/usr/local/bin:/usr/bin") or "/usr/bin/python3"
+        packages = next(path for path in sys.path if path.endswith("site-packages"))
+        done = subprocess.run(
+            [*user, python, "-c", code],
+            env={"PYTHONPATH": packages},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if "ModuleNotFoundError" in done.stderr or "Permission" in done.stderr:
+        pytest.skip("another user cannot load the package here")
+    assert done.stdout.startswith(NotPermitted.__name__), done
+    assert "belongs to root" in done.stdout and "as root (sudo)" in done.stdout
+
+
+@AS_ROOT
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare here")
+def test_a_process_of_another_pid_namespace_is_known_by_both_numbers(program: Path) -> None:
+    with started("unshare", "--pid", "--fork", program, "idle") as one:
+        children = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
+        if not children:
+            pytest.skip("unshare works differently here")
+        found = look(int(children[0]))
+        os.kill(int(children[0]), 9)
+    assert found.process.inner_pid == 1
+    assert found.allocator.name != "not known"

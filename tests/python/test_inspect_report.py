@@ -1,0 +1,161 @@
+"""Tests of the texts of 'cairn inspect' and 'cairn profile --pid', with invented facts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+
+from support.invented_process import INSPECTION, SAMPLED, attached_share
+from support.widths import at_all_widths
+
+from cairn.inspect.advice import advice
+from cairn.inspect.attached import attached
+from cairn.inspect.facts import EnvironmentVariable, GrowthOf, Heap, Limits
+from cairn.inspect.growth import growth_of
+from cairn.report import attached as attached_report
+from cairn.report import inspection
+
+MIB = 1 << 20
+
+
+def test_a_look_is_as_in_the_golden_file(golden: Callable[[str, str], None]) -> None:
+    text = at_all_widths(lambda view: inspection.render(INSPECTION, view))
+    golden("inspect", text)
+
+
+def test_a_share_is_as_in_the_golden_file(golden: Callable[[str, str], None]) -> None:
+    found = attached_share()
+    golden("attached", at_all_widths(lambda view: attached_report.render(found, view)))
+
+
+def test_every_sentence_of_advice_is_as_in_the_golden_file(
+    golden: Callable[[str, str], None],
+) -> None:
+    """Each case changes one fact of a process about which there is nothing to say."""
+    quiet = replace(
+        INSPECTION,
+        environment=(),
+        growth=None,
+        heap=replace(INSPECTION.heap or Heap(0, 0, 0, 0, 0, 0, 0, 0, False), free=0),
+        mappings=tuple(replace(one, swapped=0, lazily_freed=0) for one in INSPECTION.mappings),
+        limits=Limits(None, None, 100, 65530, None),
+    )
+    assert advice(quiet) == ()
+    heap = quiet.heap
+    assert heap is not None
+    serving, process, free = quiet.allocator, quiet.process, replace(heap, free=160 * MIB)
+    growing = GrowthOf(30.0, 193, 0, 0, 1e6, 0.9e6, 1.1e6)
+    cases = {
+        "mappings": replace(quiet, limits=replace(quiet.limits, mappings=60_000)),
+        "cgroup": replace(quiet, limits=replace(quiet.limits, cgroup_bytes=512 * MIB,
+                                                cgroup_used=500 * MIB)),
+        "swapped": replace(quiet, mappings=tuple(
+            replace(one, swapped=40 * MIB) if one.kind == "heap" else one
+            for one in quiet.mappings)),
+        "grows": replace(quiet, growth=growing),
+        "grows to a limit": replace(quiet, growth=growing, limits=replace(
+            quiet.limits, cgroup_bytes=512 * MIB, cgroup_used=100 * MIB)),
+        "lazily freed": replace(quiet, mappings=tuple(
+            replace(one, lazily_freed=100 * MIB) if one.kind == "anonymous" else one
+            for one in quiet.mappings)),
+        "free in arenas": replace(quiet, heap=replace(free, arenas=9, live_most=60 * MIB)),
+        "free at the top": replace(quiet, heap=replace(free, arenas=1, live_most=60 * MIB,
+                                                       top=159 * MIB)),
+        "free between": replace(quiet, heap=replace(free, arenas=1, live_most=60 * MIB, top=0)),
+        "another's variable": replace(quiet, environment=(
+            EnvironmentVariable("MALLOC_CONF", "x", False),)),
+        "preload of a static program": replace(
+            quiet, unused_preload=("libjemalloc.so.2",), process=replace(process, is_static=True)),
+        "preload of its own malloc": replace(
+            quiet, unused_preload=("libjemalloc.so.2",),
+            allocator=replace(serving, how="in the program")),
+        "preload without effect": replace(quiet, unused_preload=("libjemalloc.so.2",)),
+        "no huge pages": replace(quiet, mappings=tuple(
+            replace(one, resident=900 * MIB, huge=0) if one.kind == "anonymous" else one
+            for one in quiet.mappings)),
+        "replaced": replace(quiet, process=replace(process, is_replaced=True)),
+        "beside": replace(quiet, allocator=replace(serving, beside="jemalloc")),
+        **{name: replace(quiet, allocator=replace(serving, runtime=name))
+           for name in ("CPython", "Java", "Node.js", "Go")},
+    }  # fmt: skip
+    golden("inspect-advice", "".join(
+        f"== {name}\n" + "".join(f"{sentence}\n" for sentence in advice(case))
+        for name, case in cases.items()
+    ))  # fmt: skip
+    assert all(advice(case) for case in cases.values())
+
+
+def test_every_sentence_on_growth_is_as_in_the_golden_file(
+    golden: Callable[[str, str], None],
+) -> None:
+    steady = GrowthOf(30.0, 193, 0, 0, 0.0, 0.0, 0.0)
+    cases = (
+        steady,
+        replace(steady, per_s=1.5 * MIB, low=1.4 * MIB, high=1.6 * MIB),
+        replace(steady, per_s=-3000.0, low=-3500.0, high=-2500.0),
+        replace(steady, per_s=3.0, low=1.0, high=5.0),
+        replace(steady, per_s=200.0, low=-9000.0, high=9400.0),
+        growth_of([0.0, 0.5], [1, 2]),
+    )
+    golden("inspect-growth", "".join(f"{inspection.growth_of(one)}\n" for one in cases))
+
+
+def test_a_perfect_line_has_its_slope_and_no_error() -> None:
+    times = [place * 0.02 for place in range(200)]
+    found = growth_of(times, [round(1000 * at) for at in times])
+    assert found.low is not None and found.high is not None
+    assert 990 <= found.low <= 1000 <= found.high <= 1010
+
+
+def test_the_csv_has_each_number_of_the_document() -> None:
+    rows = dict(list(csv.reader(StringIO(inspection.rows(INSPECTION))))[1:])
+    assert rows["allocator.name"] == "glibc"
+    assert rows["mappings.heap.resident"] == str(INSPECTION.mappings[0].resident)
+    assert rows["heap.live_most"] == str((INSPECTION.heap or Heap(*[0] * 8, False)).live_most)
+    document = json.loads(inspection.document(INSPECTION, cairn="1"))
+    assert document["inspection"]["allocator"]["name"] == "glibc"
+
+
+def test_the_csv_of_a_share_has_functions_callers_and_stacks() -> None:
+    rows = list(csv.DictReader(StringIO(attached_report.rows(attached_share()))))
+    assert {row["table"] for row in rows} == {"cpu time", "functions", "callers", "stacks"}
+    stack = next(row for row in rows if row["table"] == "stacks")
+    assert stack["name"] == "main;cache_insert"
+    lines = attached_report.collapsed(attached_share()).splitlines()
+    assert lines == ["main;cache_insert 2500", "main;parse_node 900", "not known 150"]
+    document = json.loads(attached_report.document(attached_share(), cairn="1"))
+    assert document["attached"]["share"]["value"] == attached_share().share.value
+
+
+def test_too_few_samples_give_no_share_but_the_time_that_is_needed() -> None:
+    assert SAMPLED.run is not None
+    few = replace(SAMPLED, run=replace(SAMPLED.run, samples=50), cpu_ns=5e7)
+    found = attached(few)
+    assert found.share is None
+    assert found.why_not.startswith("The share is not known: there are only 50 clock samples")
+    assert "--for 60s" in found.why_not
+
+
+def test_time_without_samples_widens_the_interval() -> None:
+    sure, unsure = attached(SAMPLED).share, attached(replace(SAMPLED, cpu_ns=2e10)).share
+    assert sure is not None and unsure is not None
+    assert unsure.interval.low < 0.6 * sure.interval.low
+    assert unsure.interval.high > sure.interval.high
+
+
+def test_a_clock_without_the_kernel_leaves_the_time_there_unknown() -> None:
+    found = attached(replace(SAMPLED, scope="threads in user mode", cpu_ns=1.2e10))
+    assert found.share is not None and found.unknown > 0.1
+    assert any("does not permit samples in the kernel" in one
+               for one in attached_report.caveats(found))  # fmt: skip
+
+
+def test_lost_samples_widen_the_interval_only_by_the_time_that_the_process_used() -> None:
+    """The kernel loses samples of all processes when there is no room for them."""
+    assert SAMPLED.run is not None
+    run = replace(SAMPLED.run, unknown_ns=SAMPLED.run.unknown_ns + 9e9)
+    lost = attached(replace(SAMPLED, run=run, lost_ns=9e9, cpu_ns=8.2e9))
+    assert lost.share is not None and 0.030 < lost.unknown < 0.031

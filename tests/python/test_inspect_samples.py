@@ -1,0 +1,119 @@
+"""Tests of the clock samples of running processes, and of what is needed to read them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.inspected import started
+
+from cairn.binary import elf
+from cairn.inspect import clock
+from cairn.inspect.in_program import InProgram
+from cairn.inspect.perf_map import CODE, PerfMap
+from cairn.inspect.process import Target
+from cairn.inspect.sampled import Sampled, sample
+from cairn.inspect.unwind import Unwinder
+from cairn.profile.cpu_samples import Owner, Space
+
+SECONDS = 0.3
+
+
+def watched(*command: object) -> Sampled:
+    with started(*command) as one:
+        found = sample(one.pid, SECONDS)
+    if found.run is None and "does not permit clock samples" in found.why_not:
+        pytest.skip(found.why_not)
+    assert found.run is not None, found.why_not
+    if found.run.samples < 100:
+        pytest.skip("the machine is too busy")
+    return found
+
+
+def callers(found: Sampled) -> set[str]:
+    return {stack[0] for stack, count in found.stacks if stack and count > 5}
+
+
+@pytest.mark.skipif(elf.native()[2], reason="the C library here is musl")
+def test_a_static_program_has_its_allocator_and_callers(compiled: Callable[..., Path]) -> None:
+    found = watched(compiled("inspected.c", "-O2", "-static", "-pthread"), "burn", 0)
+    assert {one.name for one in found.run.functions[:3]} & {"malloc", "_int_free", "free", "cfree"}
+    assert found.run.inside_ns > 0.1 * found.run.whole_ns
+    assert callers(found) == {"take", "give"}
+    assert next(stack[:3] for stack, _ in found.stacks)[1:] == ("serve", "main")
+
+
+def test_without_the_right_to_processors_each_thread_has_a_clock(
+    compiled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = clock._opened
+
+    def refusing(of: clock.SampleClock, pid: int, processor: int) -> object:
+        if pid < 0:
+            raise PermissionError(errno.EACCES, "not permitted")
+        return opened(of, pid, processor)
+
+    monkeypatch.setattr(clock, "_opened", refusing)
+    found = watched(compiled("inspected.c", "-O2", "-pthread"), "burn", 0)
+    assert found.scope == "threads"
+    assert callers(found) == {"take", "give"}
+
+
+def test_without_any_right_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*_: object) -> object:
+        raise PermissionError(errno.EACCES, "not permitted")
+
+    monkeypatch.setattr(clock, "_opened", refusing)
+    with pytest.raises(clock.NoClock, match=r"root, or set kernel\.perf_event_paranoid to 2"):
+        clock.opened(Target(os.getpid(), "me", 1, ""), 1.0)
+
+
+def test_the_functions_of_an_allocator_are_told_from_those_of_the_program(
+    compiled: Callable[..., Path],
+) -> None:
+    program = str(compiled("inspected.c", "-O2", "-static", "-pthread"))
+    code = InProgram.of_file(program, program, "glibc")
+    assert code is not None
+    descriptor = os.open(program, os.O_RDONLY)
+    try:
+        image = elf.Image(descriptor)
+        from cairn.profile.symbols import Functions
+
+        named = Functions(image, ((".symtab", ".strtab"),)).named()
+        owners = {name: code.owner(program, image.offset_of(start)) for start, _, name in named}
+    finally:
+        os.close(descriptor)
+    for name in ("malloc", "_int_malloc", "_int_free", "sysmalloc"):
+        assert owners[name] is Owner.ALLOCATOR
+    for name in ("main", "serve", "take", "printf", "memcpy"):
+        assert owners[name] is Owner.PROGRAM
+    assert InProgram.of_file(program, program, "an allocator of the program") is None
+
+
+def test_a_map_for_perf_names_functions_by_address(tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    (folder / f"perf-{os.getpid()}.map").write_text(
+        "7f0000001000 20 Lfoo;::bar(I)V\nno function\n7f0000001020 10 baz\n"
+    )
+    functions = PerfMap(Target(os.getpid(), "me", 1, str(tmp_path)))
+    assert functions.name(0x7F0000001000) == functions.name(0x7F000000101F) == "Lfoo;::bar(I)V"
+    assert functions.name(0x7F0000001025) == "baz"
+    assert functions.name(0x7F0000001030) == functions.name(0x1000) == CODE
+
+
+@pytest.mark.parametrize("size", [0, 8, 100, 4096])
+def test_a_walk_of_nonsense_ends(compiled: Callable[..., Path], size: int) -> None:
+    """Registers and stack are those of no program."""
+    program = str(compiled("inspected.c", "-O2", "-pthread"))
+    space = Space()
+    space.put(0x1000, os.path.getsize(program), 0, program)
+    registers, unwinder = dict.fromkeys(clock.REGISTERS, 0x5000), Unwinder()
+    for address in range(0x1000, 0x1000 + os.path.getsize(program), 97):
+        registers[clock.IP] = address
+        stack = struct.pack("<Q", address) * (size // 8)
+        assert len(unwinder.walk(space, registers, stack)) <= 64
