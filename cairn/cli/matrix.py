@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from cairn.cli.console import Output
     from cairn.matrix.programs import Examination
-    from cairn.matrix.runs import NamedPlan
     from cairn.model import Run
 
 _FORMS: dict[str, Form] = {
@@ -97,7 +96,7 @@ def check(
     click.echo(screen.text(), nl=False, color=True)
     screen = Screen(view)
     here = [one.program for one in found if one.runs]
-    competing = runs.competing(*_contenders(named, specs), found)
+    competing = runs.competing(*runs.chosen(named, specs), found)
     screen.line()
     for sentence in competing.absent:
         screen.line(f"▲ {printable(sentence)}", "yellow")
@@ -138,21 +137,6 @@ def _state(one: Examination) -> tuple[str, str, str]:
     return "✔", about, "green"
 
 
-def _contenders(named: NamedPlan, specs: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Returns the contenders as written for -a, and the baseline's name."""
-    from cairn.allocators.contenders import parse_contender, split_contenders
-
-    given_ = tuple(part for spec in specs for part in split_contenders(spec))
-    chosen = given_ or named.plan.contenders
-    if not chosen:
-        raise UsageError("the plan names no contenders; name them with -a system,jemalloc")
-    names = [parse_contender(spec).name for spec in chosen]
-    baseline = named.plan.baseline or "system"
-    if baseline not in names:
-        baseline = "system" if given_ and "system" in names else names[0]
-    return chosen, baseline
-
-
 @matrix.command()
 @click.argument("plan", metavar="[PLAN]", required=False)
 @_ALLOCATORS
@@ -176,13 +160,22 @@ def _contenders(named: NamedPlan, specs: Sequence[str]) -> tuple[tuple[str, ...]
     help="Also run every contender with the probe, in the first N rounds (1 by default), for "
     "'cairn matrix ranges'.",
 )  # fmt: skip
+@click.option(
+    "--on", metavar="WHERE",
+    help="Measure on several machines: each round is a job of 'slurm' or 'slurm:PARTITION'. "
+    "'local' starts the same jobs on this machine.",
+)  # fmt: skip
+@click.option(
+    "--sbatch", multiple=True, metavar="KEY=VALUE",
+    help="With --on slurm: a further option of sbatch, such as account=mine; repeat it for more.",
+)  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the intervals of all ratios, too.")
 @options.RESULTS
 @options.COLOR
 def run(
     plan: str | None, specs: tuple[str, ...], rounds: int | None, budget: float | None,
-    only: tuple[str, ...], seed: int | None, resume: str | None, profiled: int | None, full: bool,
-    results: Path | None, color: str,
+    only: tuple[str, ...], seed: int | None, resume: str | None, profiled: int | None,
+    on: str | None, sbatch: tuple[str, ...], full: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
     """Measure a plan: every contender once on every program in each round, in random order.
 
@@ -194,11 +187,13 @@ def run(
       cairn matrix run founding --rounds 10
       cairn matrix run unseen --budget 2h -a system,jemalloc,mimalloc3
       cairn matrix run --resume last
+      cairn matrix run plan.toml --on slurm:compute
 
     Exit codes: 0 success, 1 cairn failed, 2 usage or a broken plan, 3 a program fails under the
     baseline, 4 one fails under another contender only, 130 interrupted (continue with --resume).
     """
-    from cairn.matrix import inputs, programs, runs
+    from cairn.cli import fleet as fleet_run
+    from cairn.matrix import fleet, inputs, programs, runs
 
     console = stderr(color)
     output = output_of("text", full, color, None, False)
@@ -207,6 +202,10 @@ def run(
         if plan is not None:
             raise UsageError(f"--resume continues a run with its own plan; leave out {plan}")
         making.refuse_beside_resume()
+        several = fleet.find(where, resume)
+        if several is not None:
+            fleet_run.go_on(console, several, output)
+            return
         of, folder = making.resumed(where, resume)
         if not _is_plan(of.experiment):
             raise UsageError(
@@ -218,9 +217,19 @@ def run(
     if plan is None:
         raise UsageError("which plan? For example: cairn matrix run suite")
     named = runs.load(plan)
+    if sbatch and on is None:
+        raise UsageError("--sbatch needs --on slurm")
+    if on is not None:
+        if profiled is not None:
+            raise UsageError("--profile measures on this machine alone; leave out --on")
+        fleet_run.begin(
+            console, named, where, output, on=on, sbatch=sbatch, specs=specs, rounds=rounds,
+            budget=budget, only=only, seed=seed,
+        )  # fmt: skip
+        return
     found = runs.examine(named, only)
     here = runs.runnable(found)
-    competing = runs.competing(*_contenders(named, specs), found)
+    competing = runs.competing(*runs.chosen(named, specs), found)
     for one in found:
         if not one.runs:
             say(console, "▲", f"{one.program.name} is left out: {one.why_not}")
@@ -332,6 +341,7 @@ def report(
       cairn matrix report last --chart plane -o plane.svg
       cairn matrix report last -o page.html  one page with drawings, tables and raw data
     """
+    from cairn.cli import fleet
     from cairn.report import matrix_charts, matrix_report
     from cairn.report.run import plan_report
 
@@ -339,10 +349,11 @@ def report(
     where = results or store.root()
     found = []
     for name in names or ("last",):
-        one = making.measured(store.find(where, name))
-        if one.kind != "matrix":
-            raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
-        found.append(one)
+        for stored in fleet.stored(where, name):
+            one = making.measured(stored)
+            if one.kind != "matrix":
+                raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
+            found.append(one)
     if len({one.run.id for one in found}) < len(found):
         raise UsageError("a run is given twice; merging counts each run once")
     made = plan_report(found, between=between, programs=_programs(only))
@@ -405,10 +416,17 @@ def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
     """
     import json
 
-    from cairn.matrix import progress
+    from cairn.cli import fleet as fleet_run
+    from cairn.matrix import fleet, progress
     from cairn.report.terminal import Screen
 
-    stored = store.find(results or store.root(), name)
+    where = results or store.root()
+    several = fleet.find(where, name)
+    if several is not None:
+        view = output_of("text", False, color, None, False).view
+        fleet_run.status(several, view, as_json=as_json)
+        return
+    stored = store.find(where, name)
     run_ = stored.run()
     if not _is_plan(run_.experiment):
         raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")

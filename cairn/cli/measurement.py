@@ -16,7 +16,7 @@ from rich.console import Console
 import cairn
 from cairn import units
 from cairn.cli.console import NOTHING_YET, Output, end_like_ctrl_c, given, say
-from cairn.compare import instructions, plan
+from cairn.compare import instructions
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
     INTERRUPTED,
@@ -334,17 +334,12 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
 
     If the user interrupts the measurement, the error names the command that continues it.
     """
-    from cairn.cli.progress import Bar, Lines
+    from cairn.cli.progress import Bar, Lines, PlannedTrials
     from cairn.run import instruction_counts
     from cairn.run.measure import Measurement
     from cairn.run.runner import private_folder
 
-    per_round = sum(
-        plan.runs_on(run.settings.only, contender.name, workload)
-        for contender in run.contenders
-        for workload in range(len(run.settings.workloads))
-    )
-    sizes = (console, run.rule, per_round, per_round * run.settings.warmup)
+    sizes = console, run.rule, PlannedTrials.of(run)
     observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
     end_like_ctrl_c()
     with stop_request.postponed():

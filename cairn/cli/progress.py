@@ -7,15 +7,17 @@ in one thread.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from cairn import units
 from cairn.cli.console import on_screen
+from cairn.compare import plan
 from cairn.compare.plan import WARM_UP
 from cairn.compare.rounds_needed import FORECAST_FROM, LIKELY_FROM
-from cairn.model import Sample, StopRule, Trial
+from cairn.model import Run, Sample, StopRule, Trial
 from cairn.report.formatting import message, printable
 from cairn.run.observer import Progress as Standing
 
@@ -50,14 +52,46 @@ def _rounds(now: Standing) -> str:
     return "–".join(dict.fromkeys(map(str, now.rounds_range)))
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedTrials:
+    """How many trials the rounds of a run have.
+
+    With `cairn matrix run --profile N`, the first N rounds also have trials with the probe.
+    """
+
+    each: int
+    """The trials of a round without the probe."""
+    further: int = 0
+    """The additional trials of a round with the probe."""
+    probed_rounds: int = 0
+    """The number of rounds with the probe, which are the first ones."""
+    warm_up: int = 0
+    """The trials before the first round."""
+
+    @staticmethod
+    def of(run: Run) -> PlannedTrials:
+        """The trials of this run."""
+
+        def number(round_: int) -> int:
+            names, workloads = plan.taking_part(run, round_), range(len(run.settings.workloads))
+            return sum(plan.runs_on(run.settings.only, n, w) for n in names for w in workloads)
+
+        probed = run.settings.profiled_rounds if run.settings.why else None
+        after = number(run.rule.max_rounds + (probed or 0) + 1)
+        warm_up = number(WARM_UP) * run.settings.warmup
+        return PlannedTrials(after, number(1) - after, probed or 0, warm_up)
+
+    def until(self, rounds: int) -> int:
+        """The number of trials in the first `rounds` rounds."""
+        return self.each * rounds + self.further * min(rounds, self.probed_rounds)
+
+
 class Bar:
     """A live bar. It shows finished and expected rounds, time left, leader and widest interval."""
 
-    def __init__(
-        self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int
-    ) -> None:
+    def __init__(self, console: Console, rule: StopRule, trials: PlannedTrials) -> None:
         self._console = console
-        self._per_round = trials_per_round
+        self._trials = trials
         self._bar = Progress(
             TextColumn("{task.fields[phase]:<8}", markup=False),
             BarColumn(bar_width=24),
@@ -71,7 +105,7 @@ class Bar:
         self._expected = first
         self._said = str(first)
         self._task: TaskID = self._bar.add_task(
-            "", total=warm_up, phase="warm-up", place="", now=""
+            "", total=trials.warm_up, phase="warm-up", place="", now=""
         )
         self._standing = ""
 
@@ -89,8 +123,8 @@ class Bar:
         if trial.round != WARM_UP:
             place = f"{trial.round}/{self._said}"
             self._bar.update(
-                self._task, phase="rounds", place=place, total=self._expected * self._per_round,
-                completed=(trial.round - 1) * self._per_round + trial.position,
+                self._task, phase="rounds", place=place, total=self._trials.until(self._expected),
+                completed=self._trials.until(trial.round - 1) + trial.position,
             )  # fmt: skip
         self._show(printable(trial.contender))
 
@@ -132,12 +166,9 @@ class Bar:
 class Lines:
     """Prints lines for logs: each failure at once, and the progress every half minute."""
 
-    def __init__(
-        self, console: Console, rule: StopRule, trials_per_round: int, warm_up: int
-    ) -> None:
+    def __init__(self, console: Console, rule: StopRule, trials: PlannedTrials) -> None:
         self._console = console
-        self._per_round = trials_per_round
-        self._warm_up = warm_up
+        self._trials = trials
         self._precision = rule.precision
         self._rounds = rule.max_rounds if rule.precision is None else rule.min_rounds
         self._last = time.monotonic()
@@ -165,10 +196,10 @@ class Lines:
             return
         self._last = time.monotonic()
         if trial.round == WARM_UP:
-            self._say(f"warm-up  {trial.position + 1} of {self._warm_up} runs")
+            self._say(f"warm-up  {trial.position + 1} of {self._trials.warm_up} runs")
             return
-        done = (trial.round - 1) * self._per_round + trial.position + 1
-        expected = max(self._rounds, trial.round) * self._per_round
+        done = self._trials.until(trial.round - 1) + trial.position + 1
+        expected = self._trials.until(max(self._rounds, trial.round))
         said = f"{done} of {expected} runs, in round {trial.round}"
         self._say(f"rounds   {' · '.join(filter(None, [said, self._standing]))}")
 

@@ -32,11 +32,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cairn.binary import elf
+from cairn.binary.build_ids import DEBUG_FOLDER
 from cairn.inspect.allocator import LoadedFile
 from cairn.inspect.facts import Heap, InUse
 from cairn.inspect.mappings import Mapping
 from cairn.inspect.memory import ProcessMemory, Unreadable
-from cairn.profile.function_names import DEBUG_FOLDER
 from cairn.profile.symbols import VARIABLES, Functions
 
 _BINS = 254
@@ -245,7 +245,7 @@ def _with_symbols(owner: LoadedFile) -> Iterator[str]:
         finally:
             os.close(descriptor)
         if build_id:
-            yield os.path.join(DEBUG_FOLDER, build_id[:2], f"{build_id[2:]}.debug")
+            yield os.path.join(DEBUG_FOLDER, ".build-id", build_id[:2], f"{build_id[2:]}.debug")
 
 
 def _par(

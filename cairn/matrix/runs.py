@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.allocators import discover
-from cairn.allocators.contenders import parse_contender, refuse_duplicates, resolve
+from cairn.allocators.contenders import (
+    parse_contender,
+    refuse_duplicates,
+    resolve,
+    split_contenders,
+)
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.matrix import inputs, programs
 from cairn.matrix.plan import MeasurementPlan, PlannedProgram, read
@@ -31,6 +36,10 @@ class NamedPlan:
     name: str
     plan: MeasurementPlan
     folder: Path
+    text: str = ""
+    """The file of the plan."""
+    home: str = ""
+    """The folder, if it is not that of the inputs, which each machine has for itself."""
 
 
 def shipped() -> tuple[str, ...]:
@@ -41,7 +50,8 @@ def shipped() -> tuple[str, ...]:
 def load(name: str) -> NamedPlan:
     """The plan with this name, or in this file. Raises UsageError; BrokenPlan lists mistakes."""
     if "/" not in name and not name.endswith(".toml") and name in shipped():
-        return NamedPlan(name, read(_text(PLANS / f"{name}.toml"), name), inputs.home())
+        text = _text(PLANS / f"{name}.toml")
+        return NamedPlan(name, read(text, name), inputs.home(), text)
     path = Path(name)
     if not path.exists():
         close = difflib.get_close_matches(name, shipped(), n=1)
@@ -49,7 +59,8 @@ def load(name: str) -> NamedPlan:
         raise UsageError(
             f"there is no plan {name}: neither a file nor one of {', '.join(shipped())}{hint}"
         )
-    return NamedPlan(path.stem, read(_text(path), path.name), path.absolute().parent)
+    text, folder = _text(path), path.absolute().parent
+    return NamedPlan(path.stem, read(text, path.name), folder, text, str(folder))
 
 
 def _text(path: Path) -> str:
@@ -70,6 +81,19 @@ def _text(path: Path) -> str:
 def examine(named: NamedPlan, only: Sequence[str]) -> tuple[Examination, ...]:
     """Examines the chosen programs of the plan, in its order."""
     return tuple(programs.examined(one, named.folder) for one in named.plan.only(only))
+
+
+def chosen(named: NamedPlan, specs: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """The contenders as written for -a, and the baseline's name."""
+    given = tuple(part for spec in specs for part in split_contenders(spec))
+    specs = given or named.plan.contenders
+    if not specs:
+        raise UsageError("the plan names no contenders; name them with -a system,jemalloc")
+    names = [parse_contender(spec).name for spec in specs]
+    baseline = named.plan.baseline or "system"
+    if baseline not in names:
+        baseline = "system" if given and "system" in names else names[0]
+    return tuple(specs), baseline
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,9 +66,21 @@ A program that fails in half of its runs passes them all in one of eight cases.
 class Measurement:
     """The measurement of one run, new or resumed. Every trial is stored before the next begins."""
 
-    def __init__(self, run: Run, folder: Folder, scratch: Path, observer: Observer) -> None:
+    def __init__(
+        self,
+        run: Run,
+        folder: Folder,
+        scratch: Path,
+        observer: Observer,
+        only_round: int | None = None,
+    ) -> None:
+        """Prepares a measurement.
+
+        only_round: the number of the single round to measure, if other nodes measure the others.
+        """
         self._run = run
         self._folder = folder
+        self._only_round = only_round
         settings = run.settings
         if settings.stdin == COPY:
             settings = replace(settings, stdin=folder.stdin())
@@ -201,9 +213,11 @@ class Measurement:
         self._report_few_rounds()
         self._decide_warm_memory()
         number = max((sample.trial.round for sample in self._samples), default=0)
-        if self._run.settings.by_cell:
+        if self._only_round is not None:
+            number = self._only_round - 1
+        elif self._run.settings.by_cell:
             self._carry_out(self._rest_of(number))
-        while not self._settle():
+        while not self._settle() and number != self._only_round:
             number += 1
             if self._warm_bytes:
                 self._runner.touch(self._warm_bytes)

@@ -38,6 +38,8 @@ from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun,
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 """A name that new_id() gives."""
 _SECOND = len("20260101-000000")
+FLEET = "fleet.json"
+"""The file of a run on several machines, in whose folder many runs lie: see `matrix.fleet`."""
 INPUT = "input"
 """The copy of standard input, of which every trial reads all."""
 _RAW = ("witness", "failed")
@@ -345,6 +347,8 @@ def find(results: Path, name: str) -> StoredRun:
         case [path]:
             return Folder(path)
         case []:
+            if name and (results / name / FLEET).is_file():
+                return _at(results / name)
             if name and os.path.exists(name):
                 return _at(Path(name))
             raise UsageError(f"there is no run {name} in {results}; 'last' names the newest one")
@@ -357,6 +361,10 @@ def find(results: Path, name: str) -> StoredRun:
 def _at(path: Path) -> StoredRun:
     if path.is_file():
         return RunArchive(path)
+    if (path / FLEET).is_file():
+        raise UsageError(
+            f"{path.name} is a run on several machines; 'cairn matrix report {path.name}' shows it"
+        )
     if not _is_run(path):
         raise UsageError(
             f"{path} is not a run; a run is a folder that contains run.json, or a file that ends "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 from support.comparisons import a_sample
+from support.plans import a_plan_run
 
 from cairn.cli import progress
+from cairn.compare import plan
 from cairn.model import StopRule, Trial
 from cairn.run.observer import Progress
 
@@ -21,7 +24,9 @@ def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     said = io.StringIO()
     lines = progress.Lines(
-        Console(file=said, width=200), StopRule(precision=None, min_rounds=4, max_rounds=4), 6, 6
+        Console(file=said, width=200),
+        StopRule(precision=None, min_rounds=4, max_rounds=4),
+        progress.PlannedTrials(6, warm_up=6),
     )
 
     def trial(round_: int, position: int) -> None:
@@ -37,3 +42,18 @@ def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
     assert len(told) == 6, "each line reports two more runs of 20 s"
     assert told[0] == "warm-up  2 of 6 runs"
     assert told[3].startswith("rounds   2 of 24 runs, in round 1")
+
+
+def test_the_runs_with_the_probe_count_in_the_first_rounds_alone() -> None:
+    """The bar of a plan with --profile once counted them in every round, and in the warm-up."""
+    run = a_plan_run({"a": "program", "b": "program"}, ("system", "x"), 10)
+    twins = tuple(replace(one, name=f"{one.name}+probe", probed=True) for one in run.contenders)
+    settings = replace(run.settings, why=True, profiled_rounds=3, warmup=2)
+    run = replace(run, settings=settings, contenders=run.contenders + twins)
+    trials = progress.PlannedTrials.of(run)
+    assert trials.warm_up == 2 * len(plan.round_of(run, plan.WARM_UP)) == 8
+    for rounds in range(15):
+        counted = sum(len(plan.round_of(run, number)) for number in range(1, rounds + 1))
+        assert trials.until(rounds) == counted
+    every = replace(run, settings=replace(settings, profiled_rounds=None))
+    assert progress.PlannedTrials.of(every).until(10) == 80

@@ -1,0 +1,230 @@
+"""Measures one round of a fleet on this node. The scheduler's job calls `measure`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import cairn
+from cairn.allocators.contenders import parse_contender
+from cairn.doctor import machine
+from cairn.errors import CairnError, Interrupted
+from cairn.matrix import inputs, programs, runs
+from cairn.matrix.fleet import Fleet, Node, Refusal
+from cairn.matrix.plan import read
+from cairn.matrix.runs import Competing
+from cairn.model import SCHEMA, Run, Sample, Trial
+from cairn.run import stop_request, store
+from cairn.run.measure import Measurement
+from cairn.run.observer import Progress
+from cairn.run.runner import private_folder
+
+_SCHEDULERS = ("SLURM", "SRUN", "SBATCH", "SUBMITIT", "PMI")
+"""The beginnings of the variables that a scheduler sets for its job."""
+_SETTLE_S = 2.0
+"""The time in which a signal to all processes of a job has reached this one."""
+
+
+class _Log:
+    """An observer that writes to the log of the job."""
+
+    def trial_begins(self, trial: Trial) -> None:
+        """Says nothing."""
+
+    def trial_ended(self, _: Sample, /) -> None:
+        """Says nothing."""
+
+    def warmed(self, size: int) -> None:
+        """Says nothing."""
+
+    def round_ended(self, progress: Progress) -> None:
+        """Says nothing."""
+
+    def contender_failed(self, name: str, why: str) -> None:
+        """Writes why the contender failed."""
+        self.told(f"{name} {why}")
+
+    def told(self, sentence: str) -> None:
+        """Writes the sentence."""
+        sys.stderr.write(sentence + "\n")
+
+
+def node_name() -> str:
+    """The name of this node, as its scheduler calls it."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+
+
+def job_id() -> str:
+    """The id of the job in which this process runs; empty outside of a job."""
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    if array:
+        return f"{array}_{os.environ.get('SLURM_ARRAY_TASK_ID', '')}"
+    return os.environ.get("SLURM_JOB_ID") or os.environ.get("SUBMITIT_LOCAL_JOB_ID", "")
+
+
+def measure(path: str, number: int) -> str:
+    """Measures a round and delivers it. Returns what became of it, as a phrase.
+
+    A round that is there already is not measured again. If this node cannot measure it, the fleet
+    gets the reason. Such an error is not raised, because it is no failure of the job.
+    """
+    fleet = Fleet(Path(path))
+    node = node_name()
+    try:
+        return _measured(fleet, number, node)
+    except (Interrupted, KeyboardInterrupt):
+        return "interrupted"
+    except CairnError as error:
+        fleet.refuse(Refusal(number, node, str(error).rstrip(".")))
+        return "refused"
+    except Exception as error:
+        fleet.refuse(Refusal(number, node, f"{type(error).__name__}: {error}"))
+        raise
+
+
+def _measured(fleet: Fleet, number: int, node: str) -> str:
+    plan = fleet.plan
+    if plan.cairn != cairn.__version__:
+        raise CairnError(
+            f"cairn {cairn.__version__} is installed here, and the run was begun with {plan.cairn}"
+        )
+    with _alone():
+        if fleet.has(number) or fleet.ended() is not None:
+            return "not needed"
+        attempt = fleet.attempt(number, node)
+        job = job_id()
+        try:
+            with _without_scheduler(), _ended_by_scheduler():
+                folder, absent = _one_round(fleet, number, attempt)
+            named = Node(node, job, attempt.name, tuple(absent))
+            return "delivered" if fleet.deliver(folder, number, named) else "was there already"
+        finally:
+            shutil.rmtree(attempt, ignore_errors=True)
+
+
+def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence[str]]:
+    """Measures a round below `attempt`. Returns its folder, and what this node has not."""
+    plan = fleet.plan
+    named = runs.NamedPlan(
+        plan.plan, read(plan.text, plan.plan), Path(plan.folder) if plan.folder else inputs.home()
+    )
+    named.folder.mkdir(parents=True, exist_ok=True)
+    found = runs.examine(named, plan.only)
+    here = runs.runnable(found)
+    competing = runs.competing(plan.contenders, plan.baseline, found)
+    with _inputs_alone():
+        sums = {}
+        for program in here:
+            made = inputs.make(program, _Log().told)
+            of = inputs.data_folder(program)
+            sums.update({f"{of}/{name}": one for name, one in made.items()})
+    absent = [
+        *_contenders_absent(plan.contenders, competing),
+        *(f"{one.program.name} is left out: {one.why_not}" for one in found if not one.runs),
+    ]
+    settings = replace(programs.settings_of(here, named.folder), warmup=named.plan.warmup)
+    run = Run(
+        schema=SCHEMA, id=fleet.name_of(number), created_at=time.time(), cairn=cairn.__version__,
+        settings=settings, contenders=competing.contenders, baseline=competing.baseline,
+        rule=replace(runs.rule(named.plan, 1, None), budget_s=None), seed=plan.seed,
+        host=machine.host(), notes=programs.notes_of(named.plan, here),
+        experiment=f"{runs.EXPERIMENT} {plan.plan}",
+    )  # fmt: skip
+    folder = store.Folder.create(attempt, run)
+    folder.write(inputs.KEPT, inputs.as_kept(sums))
+    try:
+        with private_folder() as scratch:
+            Measurement(run, folder, scratch, _Log(), only_round=number).measure()
+        if any(sample.signal is not None for sample in folder.samples()):
+            # A scheduler ends all processes of a job. The program may have met its end before this
+            # process does, and then no contender is to blame.
+            time.sleep(_SETTLE_S)
+            stop_request.check()
+    finally:
+        inputs.remove_work(settings)
+    changed = inputs.changed(folder.content(inputs.KEPT))
+    if changed is not None:
+        raise CairnError(
+            f"the input {changed} was changed during round {number}; let the programs write to "
+            "{work}"
+        )
+    return folder.path, absent
+
+
+def _contenders_absent(specs: Sequence[str], competing: Competing) -> list[str]:
+    """Why contenders are not measured on this node, as sentences that name them."""
+    here = {one.name for one in competing.contenders}
+    names = [name for name in (parse_contender(spec).name for spec in specs) if name not in here]
+    return [f"{name} is left out: {why}" for name, why in zip(names, competing.absent, strict=True)]
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Waits until no other round is measured on this machine.
+
+    A scheduler that gives a whole node to each job has no need of it. Others have: two rounds at
+    the same time would disturb each other.
+    """
+    path = Path(tempfile.gettempdir()) / f"cairn-round-{os.getuid()}.lock"
+    with _locked(path):
+        yield
+
+
+@contextlib.contextmanager
+def _inputs_alone() -> Iterator[None]:
+    """Waits until no other node makes inputs in the same cache, such as that of a shared home."""
+    inputs.home().mkdir(parents=True, exist_ok=True)
+    with _locked(inputs.home() / "inputs.lock"):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        # A file system without locks, as some clusters have, makes no round impossible.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _ended_by_scheduler() -> Iterator[None]:
+    """Lets SIGTERM act like ctrl-C, since submitit ignores it: the round is not delivered.
+
+    A scheduler sends it to all processes of a job that it takes the node from.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop_request.on_signal)
+    try:
+        yield
+        stop_request.check()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _without_scheduler() -> Iterator[None]:
+    """Hides the scheduler's variables, so that programs behave as outside of a job."""
+    hidden = {name: text for name, text in os.environ.items() if name.startswith(_SCHEDULERS)}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)

@@ -1,0 +1,289 @@
+"""Starts rounds of a fleet as jobs: under Slurm, or on this machine. Both through submitit.
+
+submitit asks sacct alone for the state of a job. Without an accounting database, it never learns
+that a job was killed. So the state is read from squeue and scontrol here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from cairn.errors import CairnError, UsageError
+from cairn.matrix import fleet_round
+from cairn.matrix.fleet import Fleet, Job
+
+if TYPE_CHECKING:
+    import submitit
+
+NAMES = ("slurm", "local")
+PACKAGE = "cairn-malloc[slurm]"
+LOGS = "jobs"
+"""The folder of the scheduler's scripts and logs within that of a fleet."""
+_SIGNAL_S = 30
+"""The time between the warning of submitit and the end of a job that takes too long."""
+_ASK_S = 60.0
+"""The time that a command of Slurm may take."""
+
+Ending = Literal["lost", "failed", "cancelled", "unknown"]
+"""How a job ended without its round. "lost": through no fault of its own, such as with its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How a job ended."""
+
+    ending: Ending
+    state: str
+    """The scheduler's own word, such as NODE_FAIL; empty if it is not known."""
+    node: str = ""
+
+
+class Scheduler(Protocol):
+    """Starts jobs and knows which of them go on."""
+
+    most: int | None
+    """The number of jobs that may be submitted at the same time; None for any number."""
+    patience_s: float
+    """The time after which a job that has neither delivered nor goes on counts as ended."""
+
+    def submit(self, rounds: Sequence[int], avoid: Sequence[str]) -> list[Job]:
+        """Submits one job for each round, but not to the nodes in `avoid`."""
+
+    def alive(self, jobs: Sequence[Job]) -> Mapping[str, str] | None:
+        """The state of each of these jobs that waits or runs, by id; None if it cannot be known."""
+
+    def fate(self, job: Job, /) -> Fate:
+        """How a job ended that goes on no longer."""
+
+    def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
+        """Keeps jobs that wait away from these nodes, if that is possible."""
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Ends jobs that wait or run."""
+
+
+def parse(text: str) -> tuple[str, str | None]:
+    """The scheduler and the partition of --on. Raises UsageError."""
+    name, colon, partition = text.partition(":")
+    if name not in NAMES or (colon and not partition) or (partition and name != "slurm"):
+        raise UsageError(f"--on must be slurm, slurm:PARTITION or local, not {text}")
+    if partition and not re.fullmatch(r"[\w.,+-]+", partition):
+        raise UsageError(f"{partition} is not a name for a partition of Slurm")
+    return name, partition or None
+
+
+def of(fleet: Fleet) -> Scheduler:
+    """The scheduler of this fleet. Raises UsageError if it cannot be used here."""
+    made = needed()
+    if fleet.plan.scheduler == "local":
+        return Local(fleet, made)
+    return Slurm(fleet, made)
+
+
+def needed(name: str = "") -> Any:
+    """The module submitit. Raises UsageError if it, or the scheduler `name`, is missing here."""
+    try:
+        import submitit
+    except ImportError:
+        raise UsageError(
+            f"--on needs submitit, which is not installed; install it with: pip install '{PACKAGE}'"
+        ) from None
+    if name == "slurm":
+        import shutil
+
+        absent = [one for one in ("sbatch", "srun", "squeue", "scontrol") if not shutil.which(one)]
+        if absent:
+            raise UsageError(
+                f"{absent[0]} is not here, so there is no Slurm to submit to; run cairn on a login "
+                "node of the cluster"
+            )
+    return submitit
+
+
+class Slurm:
+    """Submits arrays of jobs to Slurm, one element for each round."""
+
+    most: int | None = None
+    patience_s = 15.0
+
+    def __init__(self, fleet: Fleet, module: Any) -> None:
+        self._fleet = fleet
+        self._module = module
+        needed("slurm")
+
+    def submit(self, rounds: Sequence[int], avoid: Sequence[str]) -> list[Job]:
+        """Submits an array, in which each element has a whole node of its own."""
+        plan = self._fleet.plan
+        executor: submitit.SlurmExecutor = self._module.SlurmExecutor(
+            folder=self._fleet.path / LOGS, max_num_timeout=0
+        )
+        further: dict[str, Any] = {"requeue": True, "mem": "0", **dict(plan.options)}
+        settings: dict[str, Any] = {
+            "job_name": f"cairn-{plan.plan}"[:40],
+            "time": plan.minutes,
+            "nodes": 1,
+            "ntasks_per_node": 1,
+            "exclusive": True,
+            "signal_delay_s": _SIGNAL_S,
+            "array_parallelism": at_once(plan.rounds),
+            "srun_args": ["--cpu-bind=none"],
+            "additional_parameters": {
+                key: True if text in ("", True) else text for key, text in further.items()
+            },
+        }
+        if plan.partition is not None:
+            settings["partition"] = plan.partition
+        if avoid:
+            settings["exclude"] = ",".join(avoid)
+        executor.update_parameters(**settings)
+        path = str(self._fleet.path)
+        made = []
+        try:
+            with contextlib.redirect_stderr(io.StringIO()), executor.batch():
+                made = [executor.submit(fleet_round.measure, path, one) for one in rounds]
+        except (RuntimeError, OSError) as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            why = next((one for one in lines if "error:" in one), lines[-1] if lines else "")
+            raise CairnError(
+                f"Slurm refused the jobs: {why.rpartition('error: ')[2].strip()}"
+            ) from None
+        return [Job(job.job_id, one) for job, one in zip(made, rounds, strict=True)]
+
+    def alive(self, jobs: Sequence[Job]) -> Mapping[str, str] | None:
+        """Asks squeue. A job that waits for ever, held after a failed start, is ended."""
+        command = ["squeue", "--noheader", "--array", "--me", "--format", "%i|%T|%r"]
+        said = _asked(command)
+        if said is None:
+            return None
+        wanted = {job.id for job in jobs}
+        found = {}
+        for line in said.splitlines():
+            name, state, reason = [*line.strip().split("|"), "", ""][:3]
+            if name not in wanted:
+                continue
+            if state == "PENDING" and "requeued held" in reason.replace("_", " ").lower():
+                self.cancel([Job(name, 0)])
+                continue
+            found[name] = state
+        return found
+
+    def fate(self, job: Job, /) -> Fate:
+        """Asks scontrol, which knows a job for some minutes after its end."""
+        said = _asked(["scontrol", "--oneliner", "show", "job", job.id]) or ""
+        fields = dict(re.findall(r"(\w+)=(\S*)", said.splitlines()[0] if said.strip() else ""))
+        state, node = fields.get("JobState", ""), fields.get("NodeList", "")
+        endings: dict[str, Ending] = {
+            "FAILED": "failed", "TIMEOUT": "failed", "OUT_OF_MEMORY": "failed",
+            "CANCELLED": "cancelled", "NODE_FAIL": "lost", "PREEMPTED": "lost", "BOOT_FAIL": "lost",
+        }  # fmt: skip
+        return Fate(endings.get(state, "unknown"), state, "" if node == "(null)" else node)
+
+    def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
+        """Changes the jobs that wait. A job that cannot be changed is no error."""
+        names = ",".join(nodes)
+        for job in jobs:
+            _asked(["scontrol", "update", f"jobid={job.id}", f"excnodelist={names}"])
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Ends the jobs."""
+        if jobs:
+            _asked(["scancel", *(job.id for job in jobs)])
+
+
+class Local:
+    """Starts the jobs on this machine, one after the other.
+
+    The executor of submitit would start all jobs at once.
+    """
+
+    most: int | None = 1
+    patience_s = 0.5
+
+    def __init__(self, fleet: Fleet, module: Any) -> None:
+        self._fleet = fleet
+        self._module = module
+        self._own: dict[str, Any] = {}
+
+    def submit(self, rounds: Sequence[int], avoid: Sequence[str]) -> list[Job]:
+        """Starts a process for each round."""
+        if fleet_round.node_name() in avoid:
+            raise CairnError("this machine cannot measure the round")
+        executor: submitit.LocalExecutor = self._module.LocalExecutor(
+            folder=self._fleet.path / LOGS, max_num_timeout=0
+        )
+        executor.update_parameters(
+            timeout_min=self._fleet.plan.minutes, signal_delay_s=_SIGNAL_S, tasks_per_node=1
+        )
+        jobs = []
+        for one in rounds:
+            made = executor.submit(fleet_round.measure, str(self._fleet.path), one)
+            self._own[made.job_id] = made
+            jobs.append(Job(made.job_id, one))
+        return jobs
+
+    def alive(self, jobs: Sequence[Job]) -> Mapping[str, str] | None:
+        """The processes that go on. Those of an earlier call are found by their ids."""
+        return {job.id: "RUNNING" for job in jobs if self._goes_on(job.id)}
+
+    def _goes_on(self, name: str) -> bool:
+        if name in self._own:
+            return not self._own[name].done()
+        with contextlib.suppress(OSError):
+            return b"submitit.local" in Path(f"/proc/{int(name)}/cmdline").read_bytes()
+        return False
+
+    def fate(self, _: Job, /) -> Fate:
+        """Nothing is known but that the process ended."""
+        return Fate("unknown", "")
+
+    def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
+        """Does nothing: no job waits."""
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Interrupts the processes, which then end their round."""
+        for job in jobs:
+            if self._goes_on(job.id):
+                with contextlib.suppress(OSError):
+                    os.kill(int(job.id), signal.SIGINT)
+
+
+def at_once(rounds: int) -> int:
+    """The most rounds that are measured at the same time: so that a node measures four or more.
+
+    The rounds of a node are compared with each other alone, and two of them are the least that has
+    an interval.
+    """
+    return max(1, rounds // 4)
+
+
+def log_of(fleet: Fleet, job: Job) -> str:
+    """The last line that a job wrote to its log of errors; empty without one."""
+    folder = fleet.path / LOGS
+    try:
+        found = sorted(folder.rglob(f"{job.id}_*_log.err"))
+        lines = found[-1].read_text(errors="replace").splitlines() if found else []
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip() and not line.startswith("submitit")]
+    return said[-1][:200] if said else ""
+
+
+def _asked(command: Sequence[str]) -> str | None:
+    """What a command of Slurm prints; None if it fails, as while the controller is started anew."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_ASK_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,67 @@
+"""Tests of cairn matrix run --on local: the jobs of a fleet, on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..conftest import Command
+
+PLAN = """\
+[plan]
+contenders = ["system", "x=LIBRARY"]
+rounds = 2
+warmup = 0
+
+[program.copy]
+command = "cp {data}/text {work}/copy"
+writes = ["{work}/copy"]
+file = { text = "some text" }
+"""
+
+
+@pytest.fixture
+def plan(cairn: Command, forward: Path) -> Path:
+    # No other test that measures rounds on this machine is waited for.
+    cairn.environment["TMPDIR"] = str(cairn.home)
+    file = cairn.home / "small.toml"
+    file.write_text(PLAN.replace("LIBRARY", str(forward)))
+    return file
+
+
+def test_a_plan_is_measured_by_jobs(cairn: Command, plan: Path) -> None:
+    ran = cairn("matrix", "run", plan, "--on", "local")
+    assert ran.code == 0, ran.err
+    state = cairn("matrix", "status", "--json").json
+    assert state["state"] == "complete" and state["rounds"] == 2
+    (node,) = state["nodes"]
+    assert node["rounds"] == [1, 2] and node["runs"] == node["runs_proven"] == 4
+    assert f"node {node['node']}: 2 rounds on" in " ".join(ran.out.split())
+    assert cairn("matrix", "report").out == ran.out
+    (folder,) = cairn.results.iterdir()
+    assert not list((folder / "attempts").iterdir())
+
+    # A round that is missing is measured when the run is resumed, and no other.
+    (lost,) = (folder / "rounds").glob("*-0002")
+    lost.rename(cairn.home / "lost")
+    assert "1 of 2 rounds" in " ".join(cairn("matrix", "report", folder.name).out.split())
+    again = cairn("matrix", "run", "--resume", folder.name)
+    assert again.code == 0, again.err
+    assert "round 2 submitted" in again.err and "round 1 submitted" not in again.err
+    assert cairn("matrix", "status", "--json").json["rounds"] == 2
+
+
+def test_what_cannot_be_measured_is_one_sentence(cairn: Command, plan: Path) -> None:
+    wrong = {
+        ("--on", "slurm"): "sbatch is not here",
+        ("--on", "pbs"): "--on must be slurm, slurm:PARTITION or local, not pbs",
+        ("--on", "local", "--profile"): "--profile measures on this machine alone",
+        ("--sbatch", "a=b"): "--sbatch needs --on slurm",
+        ("--on", "local", "--sbatch", "a=b"): "--sbatch is for --on slurm",
+    }
+    for arguments, says in wrong.items():
+        here = {"PATH": str(cairn.home)} if "slurm" in arguments else {}
+        result = cairn("matrix", "run", plan, *arguments, **here)
+        assert result.code == 2 and says in result.sentence, result.err
+    assert not cairn.results.exists()

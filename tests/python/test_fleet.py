@@ -1,0 +1,408 @@
+"""Tests of a plan on several machines: delivery, strata, waiting, and the commands of Slurm."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.fleets import PLAN, Invented, a_fleet, a_round, deliver
+
+from cairn.cli import measurement
+from cairn.cli.fleet import options_of
+from cairn.errors import CairnError, UsageError
+from cairn.matrix import fleet_round, schedulers
+from cairn.matrix.fleet import COMPLETE, Fleet, Job, Refusal, find
+from cairn.matrix.fleet_watch import TRIES, FleetWatch
+from cairn.matrix.schedulers import Fate, Slurm
+from cairn.model import TIME_BUDGET, Contender, Run
+from cairn.report.run import plan_report
+from cairn.run import store
+
+
+def test_a_round_that_is_delivered_twice_counts_once(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path)
+    first, node = a_round(fleet, 2, "n1", ratio=1.1)
+    second, other = a_round(fleet, 2, "n2", ratio=5.0)
+    assert fleet.deliver(first, 2, node)
+    assert not fleet.deliver(second, 2, other)
+    assert fleet.numbers() == (2,)
+    (one,) = fleet.nodes()
+    assert one.node == "n1"
+    assert len(one.samples()) == 4
+    assert fleet.ended() is None
+
+
+def test_rounds_of_another_plan_and_attempts_do_not_count(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=2)
+    a_round(fleet, 1)
+    other = replace(fleet.plan, seed=12).digest
+    deliver(fleet, 2)
+    rounds = fleet.path / "rounds"
+    (rounds / fleet.name_of(2)).rename(rounds / f"{other}-0002")
+    assert fleet.numbers() == ()
+    assert find(tmp_path, "last").nodes() == ()
+    with pytest.raises(CairnError, match=r"node\.json"):
+        (rounds / fleet.name_of(1)).mkdir()
+        fleet.nodes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"text": PLAN + "\n"}, {"seed": 12}, {"contenders": ("system", "y")}, {"only": ("a",)},
+     {"cairn": "0"}, {"folder": "/x"}, {"baseline": "x"}],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_the_hash_covers_what_a_round_measures(tmp_path: Path, change: dict[str, object]) -> None:
+    plan = a_fleet(tmp_path).plan
+    assert replace(plan, **change).digest != plan.digest
+    assert replace(plan, rounds=99, partition="other").digest == plan.digest
+
+
+def test_a_node_is_compared_with_itself_alone(tmp_path: Path) -> None:
+    """A node that is ten times as fast changes no ratio, and the report is that of merged runs."""
+    fleet = a_fleet(tmp_path, rounds=12)
+    for number in range(1, 13):
+        node = "fast" if number % 3 == 0 else "slow"
+        deliver(fleet, number, node, pace=0.1 if node == "fast" else 1.0)
+    nodes = fleet.nodes()
+    assert [(one.node, len(one.rounds)) for one in nodes] == [("fast", 4), ("slow", 8)]
+    made = plan_report([measurement.measured(one) for one in nodes])
+    assert made.cut is None and made.result.whole_rounds == 12
+    for measure in ("time", "memory"):
+        mean = made.result.means[measure, "x"]
+        assert mean.interval is not None
+        assert mean.interval.low < 1.1 < mean.interval.high < 1.2
+    notes = " ".join(made.notes)
+    assert "node fast: 4 rounds on" in notes and "16 of 16 runs proved" in notes
+
+
+def test_a_node_whose_library_changed_has_two_strata(tmp_path: Path) -> None:
+    def rebuilt(run: Run) -> Run:
+        changed = Contender("x", "x", "x 1.0", build_id="ff")
+        return replace(run, contenders=(run.contenders[0], changed))
+
+    fleet = a_fleet(tmp_path, rounds=4)
+    for number in range(1, 5):
+        deliver(fleet, number, change=rebuilt if number > 2 else lambda run: run)
+    assert [(one.node, len(one.rounds)) for one in fleet.nodes()] == [("n1", 2), ("n1 (2)", 2)]
+
+
+def test_an_unfinished_run_says_how_many_rounds_are_missing(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=9)
+    for number in (1, 2, 5):
+        deliver(fleet, number, "n1")
+    made = plan_report([measurement.measured(one) for one in fleet.nodes()])
+    assert made.cut is not None and "3 of 9 rounds" in made.cut and "--resume" in made.cut
+
+
+def test_another_command_says_which_one_shows_it(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path)
+    for name in (fleet.path.name, str(fleet.path)):
+        with pytest.raises(UsageError, match="run on several machines; 'cairn matrix report 2026"):
+            store.find(tmp_path, name)
+        assert find(tmp_path, name).path == fleet.path
+    assert find(tmp_path, "2026").path == fleet.path
+    assert find(tmp_path, "nothing") is None and find(tmp_path / "x", "last") is None
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Callable[..., tuple[FleetWatch, Fleet, Invented, list[str]]]:
+    """Returns watched(*steps), a watch in which one step happens at each look."""
+
+    def make(
+        *steps: Callable[[], object], fleet: Fleet | None = None, scheduler: Invented | None = None
+    ) -> tuple[FleetWatch, Fleet, Invented, list[str]]:
+        now, said, left = [0.0], list[str](), list(steps)
+
+        def sleep(seconds: float) -> None:
+            now[0] += seconds
+            if left:
+                left.pop(0)()
+            else:
+                assert now[0] < 1000, said
+
+        fleet = fleet or a_fleet(tmp_path, rounds=3)
+        scheduler = scheduler or Invented()
+        watch = FleetWatch(
+            fleet, scheduler, lambda head, text: said.append(f"{head} {text}"),
+            lambda: now[0], sleep,
+        )  # fmt: skip
+        return watch, fleet, scheduler, said
+
+    return make
+
+
+def test_all_rounds_are_submitted_and_awaited(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=3)
+    steps = [lambda n=n: deliver(fleet, n, f"n{n}") for n in (2, 1, 3)]
+    watch, _, scheduler, said = watched(*steps, fleet=fleet)
+    assert watch.wait() == COMPLETE == fleet.ended()
+    assert scheduler.submitted == [((1, 2, 3), ())]
+    assert "round 2 measured by n2, 1 of 3" in said[1]
+
+
+def test_resuming_submits_what_is_missing_and_has_no_job(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=4)
+    deliver(fleet, 1)
+    scheduler = Invented()
+    fleet.note_submitted(scheduler.submit([1, 2, 3, 4], ()))
+    scheduler.end("1_0", "1_2", "1_3")
+    scheduler.fates = {name: Fate("lost", "NODE_FAIL", "n7") for name in ("1_2", "1_3")}
+
+    def rest() -> None:
+        if len(scheduler.submitted) == 2:
+            for number in (2, 3, 4):
+                deliver(fleet, number)
+
+    watch, _, _, said = watched(*[rest] * 9, fleet=Fleet(fleet.path), scheduler=scheduler)
+    assert watch.wait() == COMPLETE
+    assert scheduler.submitted[1:] == [((3, 4), ())]
+    assert any("round 3 on n7: NODE_FAIL" in line for line in said)
+
+
+def test_a_round_that_fails_again_and_again_is_given_up(watched) -> None:
+    scheduler = Invented()
+
+    def fail() -> None:
+        scheduler.end(*scheduler.going_on, fate=Fate("failed", "FAILED", "n1"))
+
+    watch, fleet, _, _ = watched(*[fail] * 30, scheduler=scheduler)
+    because = watch.wait()
+    assert "rounds 1, 2, 3 not measured: job" in because and "FAILED" in because
+    assert len(scheduler.submitted) == TRIES
+    assert scheduler.submitted[1] == ((1, 2, 3), ("n1",))
+    assert fleet.ended() == because and Fleet(fleet.path).ended() == because
+
+
+def test_a_lost_job_costs_no_try(watched, tmp_path: Path) -> None:
+    scheduler = Invented()
+    fleet = a_fleet(tmp_path, rounds=1)
+
+    def lose() -> None:
+        if len(scheduler.submitted) <= TRIES + 2:
+            scheduler.end(*scheduler.going_on, fate=Fate("lost", "PREEMPTED", "n1"))
+        else:
+            deliver(fleet, 1)
+
+    watch, _, _, _ = watched(*[lose] * 60, fleet=fleet, scheduler=scheduler)
+    assert watch.wait() == COMPLETE
+    assert len(scheduler.submitted) == TRIES + 3
+
+
+def test_a_node_that_refuses_is_named_and_avoided(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=2)
+    scheduler = Invented()
+
+    def refuse() -> None:
+        fleet.refuse(Refusal(1, "n2", "x is not installed"))
+        scheduler.end("1_0")
+
+    def rest() -> None:
+        deliver(fleet, 1, "n1")
+        deliver(fleet, 2, "n1")
+
+    watch, _, _, said = watched(refuse, lambda: None, rest, fleet=fleet, scheduler=scheduler)
+    assert watch.wait() == COMPLETE
+    assert "▲ round 1 on n2: x is not installed" in said
+    assert scheduler.avoided == [(("1_1",), ("n2",))]
+    assert scheduler.submitted == [((1, 2), ()), ((1,), ("n2",))]
+
+
+def test_no_node_is_left(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=1)
+    scheduler = Invented()
+    submit = scheduler.submit
+
+    def first_only(rounds, avoid):
+        if avoid:
+            raise CairnError("Slurm refused the jobs: node configuration is not available")
+        return submit(rounds, avoid)
+
+    scheduler.submit = first_only  # type: ignore[method-assign]
+
+    def refuse() -> None:
+        fleet.refuse(Refusal(1, "n1", "x is not installed"))
+        scheduler.end("1_0")
+
+    watch, _, _, _ = watched(refuse, fleet=fleet, scheduler=scheduler)
+    with pytest.raises(CairnError, match="no node is left for round 1: n1: x is not installed"):
+        watch.wait()
+
+
+def test_a_scheduler_that_does_not_answer_is_asked_again(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=1)
+    scheduler = Invented()
+
+    def answers(does: bool) -> Callable[[], None]:
+        return lambda: setattr(scheduler, "answers", does)
+
+    watch, _, _, said = watched(
+        answers(False), *[lambda: None] * 20, answers(True), lambda: deliver(fleet, 1),
+        fleet=fleet, scheduler=scheduler,
+    )  # fmt: skip
+    assert watch.wait() == COMPLETE
+    assert len(scheduler.submitted) == 1
+    assert sum("does not answer" in line for line in said) == 1
+
+
+def test_cancelled_jobs_are_not_submitted_again(watched) -> None:
+    scheduler = Invented()
+
+    def cancel() -> None:
+        scheduler.end(*scheduler.going_on, fate=Fate("cancelled", "CANCELLED", "n1"))
+
+    watch, _, _, _ = watched(cancel, scheduler=scheduler)
+    assert "was cancelled" in watch.wait()
+    assert len(scheduler.submitted) == 1
+
+
+def test_the_budget_ends_the_jobs(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=3, budget_s=30.0)
+    watch, _, scheduler, _ = watched(lambda: deliver(fleet, 1), fleet=fleet)
+    assert watch.wait() == TIME_BUDGET == fleet.ended()
+    assert scheduler.cancelled == ["1_1", "1_2"]
+    made = plan_report([measurement.measured(one) for one in fleet.nodes()])
+    assert made.cut is not None and "1 of 3 rounds fitted" in made.cut
+
+
+def test_one_cairn_alone_waits_for_a_run(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path)
+    assert not Fleet(fleet.path).is_held()
+    fleet.hold()
+    assert Fleet(fleet.path).is_held()
+    with pytest.raises(CairnError, match="another cairn waits for"):
+        Fleet(fleet.path).hold()
+
+
+def test_an_incomplete_line_of_jobs_is_ignored(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path)
+    fleet.note_submitted([Job("1_0", 1)])
+    with (fleet.path / "jobs.jsonl").open("a") as file:
+        file.write('{"id": "1_1", "rou')
+    assert fleet.submitted() == (Job("1_0", 1),)
+    fleet.note_submitted([Job("2_0", 2)])
+    assert fleet.submitted() == (Job("1_0", 1), Job("2_0", 2))
+
+
+@pytest.mark.parametrize("text", ["slurm:", "pbs", "local:x", "", "slurm:a b", "slurm:$(x)"])
+def test_a_wrong_place_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        schedulers.parse(text)
+    assert schedulers.parse("slurm:a,b-1") == ("slurm", "a,b-1")
+
+
+@pytest.mark.parametrize("text", ["=x", "a b=x", "account=x\ny", "--=y"])
+def test_a_wrong_option_of_sbatch_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        options_of([text])
+    assert options_of(["--account=a", "time-min=5", "oversubscribe"]) == (
+        ("account", "a"), ("time_min", "5"), ("oversubscribe", ""),
+    )  # fmt: skip
+
+
+def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UsageError) as raised:
+        schedulers.needed()
+    assert str(raised.value).endswith("install it with: pip install 'cairn-malloc[slurm]'")
+    root = Path(__file__).resolve().parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "cairn-malloc" and "slurm" in project["optional-dependencies"]
+
+
+COMMANDS = {
+    "sbatch": 'cp "$1" {folder}/script; echo Submitted batch job 7',
+    "squeue": """cat <<E
+7_0|RUNNING|None
+7_1|PENDING|Resources
+7_2|PENDING|launch failed requeued held
+8_0|RUNNING|None
+E""",
+    "scontrol": """case "$*" in
+  *"show job 7_0"*) echo 'JobId=8 ArrayJobId=7 JobState=NODE_FAIL Reason=None NodeList=n3 X=1' ;;
+  *"show job 7_1"*) echo 'JobId=9 JobState=FAILED NodeList=(null)' ;;
+  *"show job"*) exit 1 ;;
+  *) echo "$*" >>{folder}/changed ;;
+esac""",
+    "scancel": 'echo "$*" >>{folder}/ended',
+    "srun": "exit 1",
+}
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    """Slurm with commands that say what a test expects."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, body in COMMANDS.items():
+        (folder / name).write_text("#!/bin/sh\n" + body.replace("{folder}", str(folder)) + "\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    fleet = a_fleet(
+        tmp_path / "results", rounds=8, partition="low", options=(("account", "mine"),), minutes=42
+    )
+    return Slurm(fleet, pytest.importorskip("submitit"))
+
+
+def test_the_array_that_is_submitted(slurm: Slurm, tmp_path: Path) -> None:
+    assert slurm.submit([3, 5, 6], ["n2", "n9"]) == [Job("7_0", 3), Job("7_1", 5), Job("7_2", 6)]
+    script = (tmp_path / "bin" / "script").read_text()
+    for line in (
+        "--array=0-2%2", "--exclude=n2,n9", "--partition=low", "--account=mine", "--time=42",
+        "--requeue", "--exclusive", "--nodes=1", "--mem=0",
+    ):  # fmt: skip
+        assert f"#SBATCH {line}\n" in script
+
+
+def test_the_state_of_jobs_comes_from_squeue_and_scontrol(slurm: Slurm, tmp_path: Path) -> None:
+    jobs = [Job(f"7_{place}", place) for place in range(4)]
+    assert slurm.alive(jobs) == {"7_0": "RUNNING", "7_1": "PENDING"}
+    assert (tmp_path / "bin" / "ended").read_text() == "7_2\n"
+    assert slurm.fate(jobs[0]) == Fate("lost", "NODE_FAIL", "n3")
+    assert slurm.fate(jobs[1]) == Fate("failed", "FAILED", "")
+    assert slurm.fate(jobs[2]) == Fate("unknown", "", "")
+    slurm.avoid(jobs[:1], ["n3", "n4"])
+    assert (tmp_path / "bin" / "changed").read_text() == "update jobid=7_0 excnodelist=n3,n4\n"
+    for name in ("squeue", "sbatch"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho 'sbatch: error: No.' >&2; exit 1\n")
+    assert slurm.alive(jobs) is None
+    with pytest.raises(CairnError, match=r"Slurm refused the jobs: No\."):
+        slurm.submit([1], [])
+
+
+def test_without_slurm_the_missing_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="sbatch is not here, so there is no Slurm"):
+        schedulers.needed("slurm")
+
+
+def test_a_node_with_another_cairn_refuses(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, cairn="0.0.1")
+    assert fleet_round.measure(str(fleet.path), 1) == "refused"
+    (refusal,) = fleet.refusals().values()
+    assert refusal.round == 1 and "and the run was begun with 0.0.1" in refusal.says
+
+
+def test_a_round_that_is_there_is_not_measured_again(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path)
+    deliver(fleet, 1)
+    assert fleet_round.measure(str(fleet.path), 1) == "not needed"
+    assert not fleet.refusals()
+
+
+def test_programs_do_not_see_the_variables_of_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "6")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
+    monkeypatch.setenv("SLURMD_NODENAME", "n4")
+    assert (fleet_round.node_name(), fleet_round.job_id()) == ("n4", "6_2")
+    with fleet_round._without_scheduler():
+        assert not [name for name in os.environ if name.startswith("SLURM")]
+    assert os.environ["SLURM_JOB_ID"] == "7"
