@@ -17,6 +17,20 @@ class FunctionSamples:
 
 
 @dataclass(frozen=True, slots=True)
+class AtomicSamples:
+    """The clock samples at atomic instructions and pauses in one function of the allocator."""
+
+    function: str
+    library: str
+    word: str
+    """The variable that most of the atomic instructions change; empty if it is not known."""
+    atomic: int
+    """Samples at instructions that change memory atomically."""
+    pauses: int
+    """Samples at instructions `pause`, as the loops of spin locks have them."""
+
+
+@dataclass(frozen=True, slots=True)
 class CpuSamples:
     """The clock samples of a run without the probe, counted by place.
 
@@ -46,3 +60,6 @@ class CpuSamples:
     functions: tuple[FunctionSamples, ...] = ()
     """The functions with the most of the samples in `own`, the most first. Empty for a run of an
     earlier version, which did not record them."""
+    atomics: tuple[AtomicSamples, ...] = ()
+    """Samples of `own` at atomic instructions and pauses in the allocator's own files, by function,
+    the most first. Empty also for a run of an earlier version."""

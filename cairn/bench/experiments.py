@@ -330,8 +330,11 @@ _PROGRAMS = (
     ("births", "thread_birth", "--threads 4 --operations 2000"),
     ("pipeline", "producer_consumer", "--threads 4 --operations 1500K"),
     ("freeing", "free_only", "--operations 500K"),
+    ("counters", "false_sharing", "--kind active --objects 2 --size 24 --operations 200K"),
+    ("words", "false_sharing", "--kind active --objects 1 --size 8 --operations 600K"),
+    ("records", "false_sharing", "--kind active --objects 4 --size 24 --operations 100K"),
 )
-"""The programs on which the findings are tried: eight with one thread, then five with several."""
+"""The programs on which the findings are tried: eight with one thread, then eight with several."""
 
 
 def _findings(*, quick: bool = False) -> tuple[Variant, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cairn.findings import kernel, memory, waiting
+from cairn.findings import kernel, layout, memory, waiting
 from cairn.findings.thresholds import large_enough
 from cairn.model import Finding
 from cairn.profile.tally import Profile
@@ -27,6 +27,7 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     memory.huge_page_bloat,
     memory.touches_more_than_it_gives,
     memory.sizes_too_coarse,
+    *layout.RULES,
 )
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from cairn import units
+from cairn.clock_samples import AtomicSamples
 from cairn.findings.kernel import has_threads
 from cairn.model import Finding, Interval
-from cairn.profile.estimates import LEVEL, clock, probe_ns
+from cairn.profile.estimates import LEVEL, Estimate, clock, probe_ns
+from cairn.profile.lock_table import LockTable, lock_table
 from cairn.profile.tables import kernel_lines, lock_lines
 from cairn.profile.tally import WAITING, WAKING, Profile
 
 QUEUES = "queues"
 QUEUES_SAYS = "Threads wait for each other in the allocator"
+ONE_LOCK_SAYS = "Threads wait for one lock of the allocator"
+"""Said instead of QUEUES_SAYS if one lock has ONE_LOCK_LEAST of the waiting."""
+ONE_LOCK_LEAST = 0.8
 QUEUES_ADVICE = "use an allocator with a heap for each thread, or let fewer threads allocate"
 PER_THOUSAND_LEAST = 0.5
 """The least number of waits per 1,000 operations, for effects below SHARE_LARGE."""
@@ -34,6 +40,78 @@ def thread_ns(profile: Profile) -> float:
 def is_queueing(share: float, waits: float) -> bool:
     """Whether waiting matters: `share` of the threads' time, and `waits` per operation."""
     return share >= (SHARE_LEAST if waits * 1000 >= PER_THOUSAND_LEAST else SHARE_LARGE)
+
+
+SPINS, CONTENDED = "spins", "contended-atomic"
+ATOMIC_LEAST, ATOMIC_NS_LEAST = 0.05, 20.0
+"""Atomic instructions are contended if they take this share of CPU time more than those of the
+other allocator, and this many ns more in each operation. Without contention, they take some 5 ns
+each, and an operation has a few of them."""
+SPINNING_LEAST = 0.2
+"""From this share of the samples at pauses on, the threads spin on a lock."""
+PARALLEL_LEAST = 1.2
+"""Threads run side by side if their life times are together this many times the program's."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicCosts:
+    """What atomic instructions and pauses of one allocator take more than those of another."""
+
+    effect: Estimate
+    """As a share of CPU time."""
+    own_ns: float
+    """Per operation."""
+    other_ns: float
+    dearest: AtomicSamples
+    """The function with the most samples."""
+    pauses: float
+    """The share of the samples at pauses."""
+
+
+def contended(costs: AtomicCosts) -> Finding | None:
+    """Returns a finding if the threads of a program wait for a cache line of the allocator."""
+    if (
+        costs.effect.interval.low <= 0
+        or costs.effect.value < ATOMIC_LEAST
+        or costs.own_ns - costs.other_ns < ATOMIC_NS_LEAST
+    ):
+        return None
+    spins = costs.pauses >= SPINNING_LEAST
+    word = f" on {costs.dearest.word}" if costs.dearest.word else ""
+    return Finding(
+        name=SPINS if spins else CONTENDED,
+        says="Threads spin on a lock of the allocator"
+        if spins
+        else "Threads write to the same words of the allocator by atomic instructions",
+        of="CPU",
+        effect=costs.effect.value,
+        interval=costs.effect.interval,
+        measured=True,
+        evidence=(
+            f"An operation takes {units.time(costs.own_ns)} at atomic instructions"
+            f"{' and pauses' if spins else ''} against {units.time(costs.other_ns)}, most of it in "
+            f"{costs.dearest.function} ({costs.dearest.library}){word}",
+        ),
+        advice=QUEUES_ADVICE,
+    )
+
+
+def one_lock(table: LockTable | None) -> tuple[str, ...]:
+    """Evidence about the lock that threads wait for; empty if several locks share the waiting."""
+    uses = table.uses if table is not None else ()
+    waited = sum(one.wait_ns or 0.0 for one in uses)
+    first = uses[0] if uses else None
+    if first is None or not waited or (first.wait_ns or 0.0) < ONE_LOCK_LEAST * waited:
+        return ()
+    where = f" in {first.library}" if first.library and first.library not in first.name else ""
+    share = (
+        f"{units.percent(first.share, signed=False)} of the threads' time"
+        if first.share is not None
+        else units.time(first.wait_ns or 0.0)
+    )
+    taken = units.count(first.taken or 0)
+    waits = f": {units.count(first.waits)} of {taken} acquisitions waited for it"
+    return (f"One lock ({first.name}{where}) takes {share}{waits if first.taken else ''}",)
 
 
 def queues(profile: Profile) -> Finding | None:
@@ -65,14 +143,16 @@ def queues(profile: Profile) -> Finding | None:
     where = {0: "locks that are only visible as system calls", 1: "one lock"}.get(
         different, f"{different} locks"
     )
+    lock = one_lock(lock_table(profile))
     return Finding(
         name=QUEUES,
-        says=QUEUES_SAYS,
+        says=ONE_LOCK_SAYS if lock else QUEUES_SAYS,
         of="thread time",
         effect=share,
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
+            *lock,
             f"{units.counted(waits, 'wait')} on {where}, "
             f"{waits / profile.operations * 1000:.3g} per 1,000 operations, "
             f"{units.time(waited)} in all"

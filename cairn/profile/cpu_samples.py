@@ -54,9 +54,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cairn.binary import elf
-from cairn.clock_samples import CpuSamples, FunctionSamples
+from cairn.clock_samples import AtomicSamples, CpuSamples, FunctionSamples
 from cairn.model import Contender
 from cairn.profile import kernel_entries, symbols
+from cairn.profile.atomic_code import atomic_at
 from cairn.profile.function_names import Names
 from cairn.profile.tally import ClockRun, FunctionTime, Scope
 
@@ -360,6 +361,7 @@ def split(file: BinaryIO, allocator: AllocatorCode) -> tuple[CpuSamples | None, 
             FunctionSamples(one.name, one.library, one.samples)
             for one in found.functions()[:_FUNCTIONS_KEPT]
         ),
+        atomics=found.atomics()[:_FUNCTIONS_KEPT],
     ), ""
 
 
@@ -521,6 +523,37 @@ class SampleCounts:
             by_name[key] = [one + other for one, other in zip(before, weights, strict=True)]
         found = [FunctionTime(*key, int(of[0]), of[1], of[2]) for key, of in by_name.items()]
         return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
+
+    def atomics(self) -> tuple[AtomicSamples, ...]:
+        """The samples at atomic instructions and pauses of the allocator's own files, by function.
+
+        Libraries that the allocator called are left out: their locks are counted by the probe.
+        """
+        names, variables = Names(), Names(kinds=symbols.VARIABLES)
+        atomic: Counter[tuple[str, str]] = Counter()
+        pauses: Counter[tuple[str, str]] = Counter()
+        words: dict[tuple[str, str], Counter[str]] = {}
+        for (path, offset), (samples, *_) in self.code.items():
+            if self.allocator.owner(path, offset) is not Owner.ALLOCATOR:
+                continue
+            found = atomic_at(path, offset)
+            if found is None:
+                continue
+            function = names.function(path, offset), os.path.basename(path)
+            (pauses if found.is_pause else atomic)[function] += int(samples)
+            if found.address is not None:
+                word = variables.variable(path, found.address)
+                words.setdefault(function, Counter())[word] += int(samples)
+        by_function = [
+            AtomicSamples(
+                *function,
+                words[function].most_common(1)[0][0] if function in words else "",
+                atomic[function],
+                pauses[function],
+            )
+            for function in atomic.keys() | pauses.keys()
+        ]
+        return tuple(sorted(by_function, key=lambda one: (-one.atomic - one.pauses, one.function)))
 
     def _sample(self, body: bytes, *, in_kernel: bool) -> None:
         _, pid, thread, when, period_ns, _ = _AT.unpack_from(body)

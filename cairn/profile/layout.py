@@ -23,7 +23,7 @@ from cairn.errors import CairnError
 
 SUFFIX = ".layout"
 MAGIC = b"cairnlay"
-VERSION = 1
+VERSION = 2
 ORDER = 0x01020304
 WAYS = {1: "sampled", 2: "exact"}
 PAGE_BYTES, LINE_BYTES = 4096, 64
@@ -68,9 +68,32 @@ class Neighbours:
     same_page: Figure | None
     """On the same page, but further than on the next line."""
     further: Figure | None
+    alike_distance_bytes: Figure | None
+    """The same as `distance_bytes`, for pairs of about equal size: both need the same number of
+    pieces of 16 bytes."""
+    alike_further: Figure | None
+    """The same as `further`, for these pairs."""
     header_bytes: Figure | None
-    """Median number of bytes between a block and the next one of equal size, if they lie within
-    4 KiB."""
+    """Median number of bytes between the usable end of a block and the next one of about equal
+    size, if they lie within 4 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """Cache lines with live blocks of several threads that hardware breakpoints watched."""
+
+    lines: int
+    confirmed: int
+    """Lines that two threads or more wrote to while they were watched."""
+    written: int
+    """Lines that one thread wrote to."""
+    longest_ns: int
+    """The longest time for which one of them was watched."""
+    least_bytes: int
+    """Requested bytes of the blocks on the confirmed lines; 0 if there are none."""
+    most_bytes: int
+    refused: int
+    """The errno with which the kernel refused breakpoints; 0 if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +135,11 @@ class Layout:
     """Share by another thread."""
     set_share: Figure | None
     """Share of the blocks of 4 KiB and more that begin in the fullest of the 64 sets of L1."""
+    large_share: float | None
+    """Share of the requested bytes of all allocations that was for blocks of 4 KiB and more."""
     neighbours: tuple[Neighbours, ...]
     """For each size group."""
+    watches: Watches
 
 
 def layout_type(order: str) -> np.dtype[np.void]:
@@ -126,12 +152,18 @@ def layout_type(order: str) -> np.dtype[np.void]:
         (name, u2) for name in ("bytes", "lines", "blocks", "active", "passive", "unused")
     ]
     block = [(name, u4) for name in ("address", "bytes", "usable", "next_bytes")]
+    watches = [
+        *((name, u8) for name in ("lines", "confirmed", "written", "late", "longest_ns")),
+        *((name, u4) for name in ("least_bytes", "most_bytes", "refused_errno", "unused")),
+    ]
     warmth = [(name, u4) for name in ("operations", "unused", "other", "used")]
     return np.dtype(
         [
             ("magic", "S8"),
             *((name, u4) for name in ("order", "version", "bytes", "way", "process", "stopped")),
-            *((name, u8) for name in ("ns_begin", "gap", "threshold", "events", "writing")),
+            *((name, u8) for name in ("ns_begin", "gap", "threshold", "events")),
+            ("watches", np.dtype(watches)),
+            ("writing", u8),
             *((f"snapshot_{name}", u8) for name in ("ns", "threshold", "bytes")),
             ("page_count", u8),
             ("totals", np.dtype(totals)),
@@ -219,7 +251,25 @@ def layout(found: np.void) -> Layout:
         slow_reuse=_share(same & (operations > _SLOW)),
         other_reuse=_share(~same),
         set_share=_set_share(found),
+        large_share=_large_share(found),
         neighbours=tuple(_neighbours(found["blocks"][group]) for group in range(GROUPS)),
+        watches=_watches(found["watches"]),
+    )
+
+
+def _watches(found: np.void) -> Watches:
+    lines, confirmed = int(found["lines"]), int(found["confirmed"])
+    written, errno = int(found["written"]), int(found["refused_errno"])
+    if confirmed + written > lines:  # the file was forged
+        lines = confirmed = written = 0
+    return Watches(
+        lines,
+        confirmed,
+        written,
+        int(found["longest_ns"]),
+        int(found["least_bytes"]),
+        int(found["most_bytes"]),
+        errno,
     )
 
 
@@ -303,9 +353,12 @@ def _neighbours(entries: Records) -> Neighbours:
     page = (near + away) // PAGE_BYTES == near // PAGE_BYTES
     same_line, next_line = line == 0, np.abs(line) == 1
     same_page = page & ~same_line & ~next_line
-    equal = entries[paired & (entries["next_bytes"] == entries["bytes"])]
-    room = np.maximum(equal["usable"], equal["bytes"]).astype(np.int64)
-    between = np.abs(equal["distance"].astype(np.int64)) - room
+    far = ~(same_line | next_line | same_page)
+    found = entries[paired]
+    alike = (size[paired] + 15) // 16 == (found["next_bytes"].astype(np.int64) + 15) // 16
+    known = (found["next_bytes"] == found["bytes"]) | (alike & (found["usable"] != 0))
+    room = np.maximum(found["usable"], found["bytes"]).astype(np.int64)[known]
+    between = np.abs(away[known]) - room
     between = between[(between >= 0) & (between + room <= PAGE_BYTES)]
     return Neighbours(
         sampled=len(entries),
@@ -314,9 +367,22 @@ def _neighbours(entries: Records) -> Neighbours:
         same_line=_share(same_line),
         next_line=_share(next_line),
         same_page=_share(same_page),
-        further=_share(~(same_line | next_line | same_page)),
+        further=_share(far),
+        alike_distance_bytes=_median(np.abs(away[alike].astype(float))),
+        alike_further=_share(far[alike]),
         header_bytes=_median(between.astype(float)),
     )
+
+
+def _large_share(found: np.void) -> float | None:
+    large = every = 0.0
+    for group, per_block in enumerate((int(found["gap"]), int(found["gap"]), 1)):
+        sizes = found["blocks"][group]["bytes"].astype(float)
+        kept = np.count_nonzero(sizes)
+        weight = per_block * int(found["seen"][group]) / kept if kept else 0.0
+        every += weight * float(sizes.sum())
+        large += weight * float(sizes[sizes >= _LARGE_BYTES].sum())
+    return float(large / every) if every else None
 
 
 def _set_share(found: np.void) -> Figure | None:

@@ -169,9 +169,13 @@ def _over_live(part: int, moment: Moment) -> Number:
 
 
 def _layout(profile: Profile) -> Iterator[tuple[str, Number]]:
+    """Yields those of METRICS, and further ones of which findings alone make use."""
     layout = profile.layout
     if layout is None:
         return
+    most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)
+    if most is not None and most.huge_bytes is not None and most.resident_bytes:
+        yield "huge", _exact(min(1.0, most.huge_bytes / most.resident_bytes))
     small = layout.neighbours[0]
     figures: tuple[tuple[str, Figure | None], ...] = (
         ("page_use", layout.page_use),
@@ -182,10 +186,22 @@ def _layout(profile: Profile) -> Iterator[tuple[str, Number]]:
         ("reuse", layout.reuse_operations),
         ("reuse.slow", layout.slow_reuse),
         ("reuse.other", layout.other_reuse),
+        ("pages_per_mib", layout.pages_per_mib),
+        ("lines_per_mib", layout.lines_per_mib),
+        ("header", small.header_bytes),
+        ("alike.distance", small.alike_distance_bytes),
+        ("alike.further", small.alike_further),
+        ("sets", layout.set_share),
     )
     for key, figure in figures:
         if figure is not None:
             yield key, (figure.value, figure.low, figure.high)
+    if layout.large_share is not None:
+        yield "large", _exact(layout.large_share)
+    yield "snapshot", _exact(layout.snapshot_bytes)
+    if layout.watches.lines:
+        yield "watched", _exact(layout.watches.lines)
+        yield "confirmed", _exact(layout.watches.confirmed)
     active, passive = layout.active_conflicts, layout.passive_conflicts
     if active is not None and passive is not None:
         yield (

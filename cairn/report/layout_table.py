@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,6 +51,14 @@ def rows(layout: Layout) -> Iterator[LayoutRow]:
             layout.passive_conflicts,
             True,
         ),
+        ("watched_lines", "of these, watched", "lines", _exact(layout.watches.lines), False),
+        (
+            "confirmed_lines",
+            "of these, written by two threads",
+            "lines",
+            _exact(layout.watches.confirmed if layout.watches.lines else 0),
+            False,
+        ),
         (
             "reuse_operations",
             "operations from a free to the next use",
@@ -70,6 +79,20 @@ def rows(layout: Layout) -> Iterator[LayoutRow]:
         by_group: list[tuple[str, str, str, Figure | None, bool]] = [
             ("straddling", "on more lines than needed", "share", near.straddling, place == 0),
             ("distance_bytes", "to the next block", "bytes", near.distance_bytes, place < 2),
+            (
+                "alike_distance_bytes",
+                "to the next block of like size",
+                "bytes",
+                near.alike_distance_bytes,
+                False,
+            ),
+            (
+                "alike_further",
+                "next block of like size on another page",
+                "share",
+                near.alike_further,
+                False,
+            ),
             ("header_bytes", "between equal neighbours", "bytes", near.header_bytes, place < 2),
             ("same_line", "next block on the same line", "share", near.same_line, False),
             ("next_line", "next block one line away", "share", near.next_line, False),
@@ -79,6 +102,41 @@ def rows(layout: Layout) -> Iterator[LayoutRow]:
         for key, text, unit, figure, is_first in by_group:
             if figure is not None:
                 yield LayoutRow(key, f"{size}: {text}", unit, GROUPS[place], figure, is_first)
+
+
+def _exact(number: int) -> Figure | None:
+    """The figure of a count; None for 0 lines, which says nothing."""
+    return Figure(number, number, number) if number else None
+
+
+def watched(layout: Layout) -> str:
+    """Returns what breakpoints saw of the lines of several threads, as a sentence; "" if nothing.
+
+    Nothing is said if no line has blocks of several threads.
+    """
+    found, conflicts = layout.watches, (layout.active_conflicts, layout.passive_conflicts)
+    if not any(one is not None and one.value > 0 for one in conflicts):
+        return ""
+    about_lines = "lines with live blocks of several threads"
+    if found.lines:
+        least, most = found.least_bytes, found.most_bytes
+        sizes = units.size(most) if least == most else f"{units.size(least)} to {units.size(most)}"
+        of = f", with blocks of {sizes}" if found.confirmed else ""
+        watches = units.counted(found.lines, "watched line")
+        return (
+            f"{about_lines}: two threads wrote to {found.confirmed} of {watches} within "
+            f"{units.time(found.longest_ns)}{of}"
+        )
+    if found.refused:
+        reason = errno.errorcode.get(found.refused, f"error {found.refused}")
+        return (
+            f"{about_lines}: whether several threads write to them is not confirmed here, because "
+            f"the kernel refuses hardware breakpoints ({reason})"
+        )
+    return (
+        f"{about_lines}: whether several threads write to them is not confirmed here, because none "
+        "was found while the program ran for long enough"
+    )
 
 
 def layout_table(profile: Profile, *, full: bool) -> Table:

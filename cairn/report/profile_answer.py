@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.findings import find
+from cairn.findings.thresholds import is_likely
 from cairn.model import Finding
 from cairn.profile.cpu_share import SAMPLES_LEAST, cpu_share
 from cairn.profile.estimates import Estimate, busy_ns, clock
@@ -307,8 +308,9 @@ def because(finding: Finding, *, evidence: bool = True) -> str:
         if ends is not None and ends.low < ends.high
         else units.percent(finding.effect, signed=False)
     )
+    size = "" if is_likely(finding) else f": {effect} {_WHOLES[finding.of]}"
     told = f" {_evidence(finding)}" if evidence and finding.evidence else ""
-    return f"▲ {finding.says}: {effect} {_WHOLES[finding.of]}.{told} To do: {finding.advice}."
+    return f"▲ {finding.says}{size}.{told} To do: {finding.advice}."
 
 
 def _evidence(finding: Finding) -> str:

@@ -30,6 +30,7 @@ from cairn.profile.tally import (
     one_or_more,
 )
 from cairn.report.formatting import NOT_MEASURED, printable
+from cairn.report.layout_table import watched
 from cairn.report.profile_numbers import points, short_time
 from cairn.report.standings import UNKNOWN
 
@@ -73,6 +74,8 @@ def notes(profile: Profile) -> Iterator[str]:
         )
     if profile.layout_problem is not None:
         yield f"▲ where blocks lie is not shown: {printable(profile.layout_problem)}"
+    if profile.layout is not None and (told := watched(profile.layout)):
+        yield told
     if profile.stacks_problem is not None:
         yield f"▲ who allocates is not shown: {printable(profile.stacks_problem)}"
     tally, processes = profile.tally, profile.processes

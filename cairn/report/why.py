@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cairn import units
+from cairn.findings.layout import clause
 from cairn.model import Finding, Run
 from cairn.profile.estimates import Estimate
 from cairn.report.formatting import (
@@ -23,7 +24,7 @@ from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
 from cairn.why.costly_functions import FunctionCost
 from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted
-from cairn.why.parts import CALLING, INTERRUPTS, PROGRAMS, UNEXPLAINED, Gap, Part
+from cairn.why.parts import CALLING, INTERRUPTS, PROGRAM, PROGRAMS, UNEXPLAINED, Gap, Part
 
 _NOT_DIVIDED = "not divided"
 """The name of the unexplained part if it contains parts that were not measured."""
@@ -352,6 +353,10 @@ def _findings(why: Why) -> Iterator[str]:
     }
     found = [(finding, _because(why, finding)) for finding in why.findings]
     found += [(finding, _alone(name, finding)) for name, finding in why.raised]
+    if why.layout is not None:
+        name, finding = why.layout
+        other = why.baseline if name == why.contender else why.contender
+        found.append((finding, f"▲ {name} against {other}: {_told(finding)}"))
     for _, text in sorted(found, key=lambda one: -effects.get(id(one[0]), 0.0)):
         yield text
 
@@ -384,9 +389,10 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     elif abs(change) < _TELL_FROM * other:
         yield f"The {what} of {why.contender} differs from that of {why.baseline} by less than 1 %."
     else:
-        lead = _lead(gap, f"{why.baseline}'s {what}")
+        reason = _reason(why, gap)
+        lead = _lead(gap, f"{why.baseline}'s {what}", reason)
         yield f"{why.contender} takes {_size(gap, what)} {why.baseline}: {lead}."
-        yield from _rest(gap)
+        yield from _rest(gap, reason)
     waiting = gap.waiting
     if (
         waiting is not None
@@ -424,12 +430,19 @@ def _times(part: Part) -> str:
     return "twice" if count in ("2", "2.0") else f"{count} times"
 
 
-def _lead(gap: Gap, whole: str) -> str:
+def _reason(why: Why, gap: Gap) -> str:
+    """Returns the reason of the program's own part of the gap, as a clause."""
+    if why.layout is None or gap.of != "time":
+        return _NOT_KNOWN
+    return f"likely because under {why.layout[0]} {clause(why.layout[1])}"
+
+
+def _lead(gap: Gap, whole: str, reason: str) -> str:
     """Returns the largest part of the difference, and the causes of the same kind behind it.
 
     It leaves out each part that is smaller than the program's own part or the unexplained part.
     `whole` is that of which all percentages are a part, such as "system's CPU time". Only the first
-    one names it.
+    one names it. `reason` is that of the program's own code.
     """
     largest = gap.largest
     if largest is None:
@@ -452,9 +465,13 @@ def _lead(gap: Gap, whole: str) -> str:
             return f"{much} may lie in parts that were not measured: {names}{why}"
         return f"{much} is unexplained ({amount(gap, largest, whole)})"
     if largest.name in PROGRAMS:
-        return f"{_itself(largest)} ({amount(gap, largest, whole)}); {_NOT_KNOWN}"
+        why = reason if largest.name == PROGRAM else _NOT_KNOWN
+        joint = "; " if why == _NOT_KNOWN else ", "
+        return f"{_itself(largest)} ({amount(gap, largest, whole)}){joint}{why}"
     first, *others = _leading(gap)
-    return "; ".join([_cause(gap, first, whole), *(_cause(gap, one) for one in others)])
+    return "; ".join(
+        [_cause(gap, first, reason, whole), *(_cause(gap, one, reason) for one in others)]
+    )
 
 
 def _unexplained(gap: Gap, rest: Part) -> str:
@@ -508,7 +525,7 @@ def _leading(gap: Gap) -> tuple[Part, ...]:
     return tuple(named)
 
 
-def _rest(gap: Gap) -> Iterator[str]:
+def _rest(gap: Gap, reason: str) -> Iterator[str]:
     """Yields what the first sentence does not name.
 
     These are smaller causes, opposite, undecided, contradicted and missing parts, and the
@@ -520,9 +537,9 @@ def _rest(gap: Gap) -> Iterator[str]:
         for of in (gap.ranked, gap.against, gap.undecided, gap.contradicted)
     )
     if causes:
-        yield f"Smaller parts: {'; '.join(_cause(gap, one) for one in causes)}."
+        yield f"Smaller parts: {'; '.join(_cause(gap, one, reason) for one in causes)}."
     if against:
-        yield f"In the other direction: {'; '.join(_cause(gap, one) for one in against)}."
+        yield f"In the other direction: {'; '.join(_cause(gap, one, reason) for one in against)}."
     if undecided:
         yield f"Possible, but it needs more rounds: {_listed(gap, undecided)}."
     if contradicted:
@@ -564,8 +581,9 @@ def amount(gap: Gap, part: Part, whole: str = "") -> str:
     return f"{points} {of}" if points.endswith("times") else f"{points} of {of}"
 
 
-def _cause(gap: Gap, part: Part, whole: str = "") -> str:
-    evidence = part.evidence or ((_NOT_KNOWN,) if part.name in PROGRAMS else ())
+def _cause(gap: Gap, part: Part, reason: str, whole: str = "") -> str:
+    why = reason if part.name == PROGRAM else _NOT_KNOWN
+    evidence = part.evidence or ((why,) if part.name in PROGRAMS else ())
     told = f" ({'; '.join(evidence)})" if evidence else ""
     return f"{part.name} {amount(gap, part, whole)}{told}"
 

@@ -292,6 +292,8 @@ class Runner:
             environment |= {"CAIRN_PROBE": str(self._profiles)}
             if settings.profiled_rounds is not None:
                 environment |= {"CAIRN_PROBE_LAYOUT": "sampled", "CAIRN_PROBE_GAP": "64"}
+            elif settings.why:
+                environment |= {"CAIRN_PROBE_LAYOUT": "thorough"}
         if settings.soak_s is not None:
             environment |= soak.PROBE
         if spare is not None:

@@ -40,7 +40,12 @@ def causes(why: Why, contender: str) -> tuple[Cause, ...]:
 
     A finding that was made about both contenders counts only with the difference of its effects.
     """
-    found = [*_compared(why, contender), *_alone(why, contender), *_without_reason(why, contender)]
+    found = [
+        *_compared(why, contender),
+        *_alone(why, contender),
+        *_layout(why, contender),
+        *_without_reason(why, contender),
+    ]
     kept = [one for one in found if one.effect >= _least(one)]
     waits = any(one.of == "thread time" for one in kept)
     busy = why.busy.get(contender, 1.0) if waits else 1.0
@@ -75,15 +80,26 @@ def _alone(why: Why, contender: str) -> Iterator[Cause]:
             yield Cause(finding.name, finding.of, effect, finding)
 
 
-def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
-    """Yields the program's own part of the gap in CPU time, and the unexplained part.
+def _layout(why: Why, contender: str) -> Iterator[Cause]:
+    """Yields the reason why the program itself takes more CPU time, if it is known."""
+    if why.layout is not None and why.layout[0] == contender:
+        finding = why.layout[1]
+        yield Cause(finding.name, finding.of, finding.effect, finding)
 
-    If a part was not measured, the unexplained part contains it, so it is not a cause of its own.
+
+def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
+    """Yields the parts of the gap in CPU time without a reason.
+
+    These are the unexplained part, and the program's own part unless its reason is known. If a part
+    was not measured, the unexplained part contains it, so it is not a cause of its own.
     """
     if why.time is None or why.time.unmeasured:
         return
     whole = why.time.whole.own if contender == why.contender else why.time.whole.other
+    has_reason = why.layout is not None and why.layout[0] == contender
     for part in why.time.parts:
+        if part.name == PROGRAM and has_reason:
+            continue
         if part.name in (PROGRAM, UNEXPLAINED) and part.shown and whole:
             share = (part.change or 0.0) * _sign(why, contender) / whole
             yield Cause(part.name, "CPU", min(1.0, share))

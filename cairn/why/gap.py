@@ -69,9 +69,18 @@ from dataclasses import dataclass, field, replace
 
 from cairn import units
 from cairn.clock_samples import CpuSamples
-from cairn.findings import slow_operations
+from cairn.findings import layout, slow_operations
 from cairn.findings.kernel import WAITS_ALONE
-from cairn.findings.waiting import QUEUES, QUEUES_ADVICE, QUEUES_SAYS, is_queueing
+from cairn.findings.thresholds import is_likely
+from cairn.findings.waiting import (
+    PARALLEL_LEAST,
+    QUEUES,
+    QUEUES_ADVICE,
+    QUEUES_SAYS,
+    AtomicCosts,
+    contended,
+    is_queueing,
+)
 from cairn.model import (
     Calls,
     Finding,
@@ -152,6 +161,9 @@ class Why:
     the parts do not come from clock samples."""
     locks: Mapping[str, LockCosts] = field(default_factory=dict)
     """By contender: the allocator's locks. Only contenders that take locks are in it."""
+    layout: tuple[str, Finding] | None = None
+    """The contender with more CPU time in the program's own code, and the reason: how its blocks
+    lie. None if that time is not shown to differ, or if no reason is known."""
 
 
 def twin(name: str) -> str:
@@ -242,6 +254,7 @@ def explain(
             for name, place in ((contender, 0), (baseline, 1))
             if (costs := lock_costs([pair[place] for pair in pairs])) is not None
         },
+        layout=_layout(pairs, time, (contender, baseline)),
     )
 
 
@@ -297,12 +310,14 @@ def _sides(samples: Sequence[Sample], name: str) -> dict[int, Side]:
 def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
     """The findings made in most trials, the largest effect first.
 
-    Each finding is taken from the trial in which it had its median effect.
+    Each finding is taken from the trial in which it had its median effect. Findings without an
+    effect are left out: the comparison itself tells whether the program runs slower.
     """
     by_name: dict[str, list[Finding]] = {}
     for raised in trials:
         for one in raised:
-            by_name.setdefault(one.name, []).append(one)
+            if not is_likely(one):
+                by_name.setdefault(one.name, []).append(one)
     kept = [of for of in by_name.values() if len(of) > _MOSTLY * len(trials)]
     middle = [sorted(of, key=lambda one: one.effect)[(len(of) - 1) // 2] for of in kept]
     return sorted(middle, key=lambda one: -one.effect)
@@ -355,7 +370,8 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
         "In the plain runs, system calls that wait or wake other threads take this share; together "
         f"with the allocator's own code it is {most}",
     )
-    now = Finding(QUEUES, QUEUES_SAYS, "CPU", share, QUEUES_ADVICE, evidence=evidence)
+    says = before.says if before is not None else QUEUES_SAYS
+    now = Finding(QUEUES, says, "CPU", share, QUEUES_ADVICE, evidence=evidence)
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 
@@ -394,9 +410,79 @@ def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:
     spun = statistics.fmean(one.spun_ns for one in mine) - statistics.fmean(
         one.spun_ns for one in theirs
     )
-    more, low, high = (max(0.0, ns - max(0.0, spun)) for ns in (abs(own.change or 0.0), *ends))
+    waits = _contended(pairs, slower, took)
+    less = max(0.0, spun, waits.effect * took if waits is not None else 0.0)
+    more, low, high = (max(0.0, ns - less) for ns in (abs(own.change or 0.0), *ends))
     longer = Estimate(more, Interval(low, high, LEVEL))
-    return slow_operations.find(slow_operations.Two(mine, theirs, took, longer))
+    slow = slow_operations.find(slow_operations.Two(mine, theirs, took, longer))
+    found = (waits, *slow) if waits is not None else slow
+    return tuple(sorted(found, key=lambda one: -one.effect))
+
+
+def _contended(pairs: Pairs, slower: int, took_ns: float) -> Finding | None:
+    """The finding that atomic instructions of the slower contender wait for cache lines.
+
+    None if the runs have no clock samples, or if the program's threads do not run side by side.
+    """
+    sides = [(pair[slower], pair[1 - slower]) for pair in pairs]
+    mine = [one for one, _ in sides]
+    lived = statistics.fmean(one.summary.threads_ns / one.probed.wall_ns for one in mine)
+    samples = [one.plain.cpu_samples for both in sides for one in both]
+    if lived < PARALLEL_LEAST or None in samples:
+        return None
+    part = part_of("", sides, _atomic_ns)
+    found = [
+        one
+        for side in mine
+        if side.plain.cpu_samples is not None
+        for one in side.plain.cpu_samples.atomics
+    ]
+    if part.interval is None or not found or not took_ns:
+        return None
+    operations = [
+        statistics.fmean(one.summary.operations for one in each)
+        for each in zip(*sides, strict=True)
+    ]
+    if not all(operations):
+        return None
+    total = sum(one.atomic + one.pauses for one in found)
+    change = Estimate(part.change or 0.0, part.interval)
+    return contended(
+        AtomicCosts(
+            change.over(took_ns, most=1.0),
+            (part.own or 0.0) / operations[0],
+            (part.other or 0.0) / operations[1],
+            max(found, key=lambda one: one.atomic + one.pauses),
+            sum(one.pauses for one in found) / total,
+        )
+    )
+
+
+def _atomic_ns(side: Side) -> float | None:
+    """CPU time at atomic instructions and pauses of the allocator, in the plain run."""
+    where = side.plain.cpu_samples
+    if where is None:
+        return None
+    return float(sum(one.atomic + one.pauses for one in where.atomics) * where.period_ns)
+
+
+def _layout(pairs: Pairs, time: Gap, names: tuple[str, str]) -> tuple[str, Finding] | None:
+    """The contender under which the program itself runs slower, and the reason.
+
+    The effect is the whole difference in the program's own CPU time, as a share of all CPU time.
+    """
+    part = next(part for part in time.parts if part.name == PROGRAM)
+    if not part.shown or part.interval is None or time.unmeasured:
+        return None
+    slower = 0 if (part.change or 0.0) > 0 else 1
+    slow, fast = ([pair[place].summary for pair in pairs] for place in (slower, 1 - slower))
+    took = statistics.fmean(cpu_ns(pair[slower].plain) for pair in pairs)
+    if not took:
+        return None
+    ends = sorted(abs(end) for end in (part.interval.low, part.interval.high))
+    longer = Estimate(abs(part.change or 0.0), Interval(ends[0], ends[1], LEVEL))
+    found = layout.compared(slow, fast, longer.over(took, most=1.0))
+    return (names[slower], found) if found is not None else None
 
 
 _SAMPLE_COUNTS: dict[str, Callable[[CpuSamples], int | None]] = {

@@ -73,8 +73,19 @@ ILL = (
     Ill("retrying", "retries when another thread was faster", 60, ("slow-reuse",), _THREADS),
     Ill("first_fit", "searches one list of all sizes", 400, ("slow-reuse",), _ALONE),
     Ill("slot_search", "searches for a slot in every call", 150, ("slow-path",), _ALONE),
-    Ill("scattered", "scatters consecutive blocks", 104_729, (PROGRAM,),
+    Ill("scattered", "scatters consecutive blocks", 104_729, ("blocks-scattered",),
         ("nodes", "table", "tree")),
+    Ill("spread_out", "puts few small blocks on a page", 1088, ("blocks-spread-out",),
+        ("table", "cache", "tree")),
+    Ill("wide_headers", "leaves unused bytes between small blocks", 240,
+        ("headers-between-blocks", "blocks-spread-out"), ("table", "cache", "tree")),
+    Ill("cold_blocks", "hands out the coldest blocks", 1500, ("cold-blocks",),
+        ("cache", "server", "mixed")),
+    Ill("shared_lines", "puts blocks of two threads on a line", 64, ("threads-share-lines",),
+        ("counters", "words", "records")),
+    Ill("own_spin_lock", "spins on a lock of its own", 100, ("spins",), _THREADS),
+    Ill("shared_counter", "counts in one word for all threads", 10, ("contended-atomic",),
+        _THREADS),
 )  # fmt: skip
 HEALTHY = ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc")
 

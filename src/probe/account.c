@@ -223,6 +223,8 @@ static void leave(struct thread_state *me, bool timed)
     if (timed && UNLIKELY(ticks_now() >= due) &&
         atomic_compare_exchange_strong(&session.next_moment_ticks, &due, UINT64_MAX))
         own_stack_call(add_moment, NULL);
+    if (timed && UNLIKELY(layout_watch_due()))
+        layout_watch();
     thread_is_idle(me);
     if (UNLIKELY(me->layout_entry != NULL))
         me->special |= THREAD_PAIR;

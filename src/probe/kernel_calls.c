@@ -4,6 +4,7 @@
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
 #include "probe/handed_out.h"
+#include "probe/layout.h"
 #include "probe/lock_table.h"
 
 #include <errno.h>
@@ -316,6 +317,27 @@ static void pass_to_program(int signal, siginfo_t *info, void *context)
     }
 }
 
+/* Goes on with the watches of shared lines (layout.h), if it is time for that: a thread that writes
+ * to a line need not allocate. Nothing that a thread outside the allocator does is interrupted in
+ * the middle. */
+static void watch_lines(struct thread_state *me, uintptr_t frame)
+{
+    if (me->guard != THREAD_OUTSIDE || direct_forbidden || !layout_watch_due())
+        return;
+    const uint64_t all = ~UINT64_C(0);
+    uint64_t mask = 0;
+    if (direct_failed(
+            direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&mask, MASK_BYTES, 0, 0)))
+        return;
+    uintptr_t before = me->frame;
+    me->frame = frame;
+    me->guard = THREAD_INSIDE;
+    layout_watch_in_handler();
+    me->guard = THREAD_OUTSIDE;
+    me->frame = before;
+    direct_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, MASK_BYTES, 0, 0);
+}
+
 /* The handler of SIGSYS. The signal comes from a timer (cpu_timer.h), from a dispatched system call
  * of the allocator, from Cairn (kernel_calls_serve()), or from the program itself. */
 static void on_signal(int signal, siginfo_t *info, void *given)
@@ -324,6 +346,7 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     greg_t *registers = context->uc_mcontext.gregs;
     if (info->si_code == SI_TIMER && info->si_value.sival_ptr == &cpu_timer_mark) {
         cpu_timer_told(&thread_state, (uintptr_t)registers[REG_RIP], (uintptr_t)registers[REG_RSP]);
+        watch_lines(&thread_state, (uintptr_t)registers[REG_RSP]);
         return;
     }
     if (info->si_code == SI_QUEUE && info->si_value.sival_int == KERNEL_CALLS_REQUEST &&

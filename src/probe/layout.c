@@ -4,6 +4,7 @@
 #include "probe/direct_syscall.h"
 #include "probe/futex_lock.h"
 #include "probe/handed_out.h"
+#include "probe/line_watch.h"
 #include "probe/live.h"
 #include "probe/own_memory.h"
 #include "probe/own_stack.h"
@@ -27,6 +28,9 @@ enum {
     DIRECTORY_SHIFT = 15, /* regions of one directory: those of 1 GiB */
     DIRECTORIES = 1 << (47 - LAYOUT_REGION_SHIFT - DIRECTORY_SHIFT),
 };
+
+/* Tracking takes one part in so many of the CPU time. */
+enum { SAMPLED_ONE_IN = 66, THOROUGH_ONE_IN = 12 };
 
 enum cell_state { NEVER, LIVE, FREED };
 
@@ -71,6 +75,7 @@ static uint64_t threshold;     /* of 2^32 */
 static uint64_t seed;
 static struct random lots;
 static uint64_t spent_ticks; /* see spend() */
+static uint64_t one_in;      /* see spend() */
 
 /* A sample of freed blocks whose addresses were not handed out again yet. Their first granules are
  * hidden. A block stays in the table until its address is handed out. Whether a block gets into the
@@ -370,20 +375,21 @@ static void set_threshold(uint64_t wanted)
     spent_ticks += ticks_now() - begin;
 }
 
-/* Halves the number of tracked regions. If fewer than FEWEST would be left, tracking ends if `must`
- * is true, and otherwise goes on unchanged. `must` says that tracking has to take less time. */
+/* Halves the number of tracked regions. If fewer than FEWEST would be left, tracking goes on
+ * unchanged unless `must` is true, which says that tracking has to take less time. Then it waits
+ * until the process has so many regions that some of them are below the threshold. It ends when the
+ * threshold is LEAST. */
 static void fall(bool must)
 {
-    enum { FEWEST = 4 };
+    enum { FEWEST = 4, LEAST = 1 << 16 };
     uint64_t left = 0;
     for (const struct region *region = tracked; region != NULL; region = region->next)
         left += hash_of(region->number) < threshold / 2;
     if (left < FEWEST && !must)
         return;
     consider();
-    if (left < FEWEST)
-        file->stopped = 1;
-    set_threshold(left < FEWEST ? 0 : threshold / 2);
+    file->stopped = threshold <= LEAST;
+    set_threshold(threshold <= LEAST ? 0 : threshold / 2);
 }
 
 /* Returns the CPU time of the process in ticks of the clock, or 0 if it is not known. */
@@ -411,12 +417,12 @@ static void consider_there(void *unused)
     consider();
 }
 
-/* Called for each event in a tracked region. Tracking may take a part in SHARE of the process's CPU
- * time, and GRACE ticks more. The ticks of an event are what it costs the program, most of it by
- * cache misses. The time of snapshots and of falls is measured. */
+/* Called for each event in a tracked region. Tracking may take a part in `one_in` of the process's
+ * CPU time, and GRACE ticks more. The ticks of an event are what it costs the program, most of it
+ * by cache misses. The time of snapshots and of falls is measured. */
 static void spend(bool fresh)
 {
-    enum { SHARE = 66, GRACE = 1500000, EVERY = 128, FRESH_TICKS = 400, EVENT_TICKS = 1000 };
+    enum { GRACE = 1500000, EVERY = 128, FRESH_TICKS = 400, EVENT_TICKS = 1000 };
     enum { REGIONS = LAYOUT_PAGES / LAYOUT_REGION_PAGES, BLOCKS = 8192 };
     static uint64_t last;
     file->events++;
@@ -427,7 +433,7 @@ static void spend(bool fresh)
         own_stack_call(fall_there, NULL);
     if (file->events % EVERY != 0)
         return;
-    uint64_t now = process_ticks(), gained = now > last ? (now - last) / SHARE : 0;
+    uint64_t now = process_ticks(), gained = now > last ? (now - last) / one_in : 0;
     last = now;
     spent_ticks -= gained < spent_ticks ? gained : spent_ticks;
     if (spent_ticks <= GRACE)
@@ -650,6 +656,49 @@ void layout_sample(struct thread_state *me, const void *block, size_t bytes, siz
     futex_lock_drop(&lock);
 }
 
+/* --- watched lines ---------------------------------------------------------------------------- */
+
+/* Draws a line with live blocks of several threads from all tracked regions. */
+static bool find_shared_line(struct watched_line *found)
+{
+    struct line_search search = {.drawn = found};
+    for (const struct region *region = tracked; region != NULL; region = region->next) {
+        if (region->head != 0)
+            line_search_block(&search, region->head, region->head_bytes, region->head_thread);
+        for (size_t word = 0; word < REGION_WORDS; word++)
+            for (uint64_t bits = region->live[word]; bits != 0; bits &= bits - 1) {
+                size_t granule = word * 64 + (size_t)__builtin_ctzll(bits);
+                const struct cell *cell = &region->cells[granule];
+                line_search_block(&search,
+                                  (region->number << LAYOUT_REGION_SHIFT) +
+                                      (granule << HANDED_OUT_GRANULE_SHIFT),
+                                  cell->value, cell->thread);
+            }
+        line_search_end(&search);
+    }
+    return search.seen != 0;
+}
+
+void layout_watch_in_handler(void)
+{
+    if (!futex_lock_take_soon(&lock))
+        return;
+    if (layout_watch_due())
+        line_watch_step(find_shared_line);
+    futex_lock_drop(&lock);
+}
+
+static void step(void *unused)
+{
+    (void)unused;
+    layout_watch_in_handler();
+}
+
+void layout_watch(void)
+{
+    own_stack_call(step, NULL);
+}
+
 /* --- the process ------------------------------------------------------------------------------ */
 
 static struct layout_file *create(void)
@@ -679,9 +728,11 @@ void layout_begin(void)
     if (chosen)
         return;
     chosen = true;
-    uint8_t way = session_option_is("CAIRN_PROBE_LAYOUT", "exact")     ? LAYOUT_EXACT
-                  : session_option_is("CAIRN_PROBE_LAYOUT", "sampled") ? LAYOUT_SAMPLED
-                                                                       : LAYOUT_OFF;
+    bool thorough = session_option_is("CAIRN_PROBE_LAYOUT", "thorough");
+    bool sampled = thorough || session_option_is("CAIRN_PROBE_LAYOUT", "sampled");
+    uint8_t way = session_option_is("CAIRN_PROBE_LAYOUT", "exact") ? LAYOUT_EXACT
+                  : sampled                                        ? LAYOUT_SAMPLED
+                                                                   : LAYOUT_OFF;
     if (way == LAYOUT_OFF) {
         own_memory_leave_out(directories, sizeof directories);
         return;
@@ -691,6 +742,7 @@ void layout_begin(void)
         return;
     seed = read_ns(CLOCK_MONOTONIC) ^ session.head->process;
     lots = random_of(seed);
+    one_in = thorough ? THOROUGH_ONE_IN : SAMPLED_ONE_IN;
     threshold = file->threshold = UINT64_C(1) << 32;
     file->order = PROFILE_ORDER;
     file->version = LAYOUT_VERSION;
@@ -702,6 +754,7 @@ void layout_begin(void)
     if (way == LAYOUT_EXACT)
         watched_look_at_all();
     memcpy(file->magic, LAYOUT_MAGIC, sizeof file->magic);
+    line_watch_begin(&file->watches, seed);
     layout_way = way;
 }
 
@@ -726,6 +779,7 @@ void layout_end(void)
     if (layout_way == LAYOUT_OFF || !futex_lock_take_soon(&lock))
         return;
     consider();
+    line_watch_end();
     futex_lock_drop(&lock);
 }
 
@@ -734,6 +788,7 @@ void layout_forked(void)
     if (layout_way == LAYOUT_OFF)
         return;
     layout_way = LAYOUT_OFF;
+    line_watch_end();
     bool broken = futex_lock_reset(&lock);
     for (struct region *one = broken ? NULL : tracked; one != NULL; one = one->next)
         handed_out_show((one->number << LAYOUT_REGION_SHIFT) - LAYOUT_MARGIN,

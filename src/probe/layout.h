@@ -17,8 +17,8 @@
  *
  * A region is tracked from its first block on, if its hash is below the threshold. The threshold
  * falls by half, and regions above it are forgotten, when too many regions or blocks are tracked or
- * when tracking takes more than a fixed share of the time. CAIRN_PROBE_LAYOUT=exact tracks all
- * regions, at any price.
+ * when tracking takes more than a fixed share of the time. CAIRN_PROBE_LAYOUT=thorough allows a
+ * larger share than "sampled", and "exact" tracks all regions, at any price.
  *
  * account.c calls these functions from any thread, with the guard at THREAD_INSIDE
  * (thread_state.h). A child of fork has no layout. If there is no memory or no room for the file,
@@ -27,6 +27,8 @@
 #ifndef CAIRN_PROBE_LAYOUT_H
 #define CAIRN_PROBE_LAYOUT_H
 
+#include "base/ticks.h"
+#include "probe/line_watch.h"
 #include "probe/thread_state.h"
 #include "record/layout.h"
 
@@ -35,7 +37,7 @@ enum { LAYOUT_MARGIN = PROFILE_SMALL_MAX };
 /* enum layout_way. Chosen before the first thread counts. Can become LAYOUT_OFF. */
 extern uint8_t layout_way __attribute__((visibility("hidden")));
 
-/* Creates the file, if CAIRN_PROBE_LAYOUT is "sampled" or "exact". Called once for each program, by
+/* Creates the file, if CAIRN_PROBE_LAYOUT asks for a layout. Called once for each program, by
  * its first thread that counts. */
 void layout_begin(void);
 
@@ -55,12 +57,23 @@ void layout_restore(struct thread_state *me, const void *block);
  * The thread is about to give it back. */
 void layout_freed(const struct thread_state *me, const void *block);
 
-/* Takes a snapshot, if it has more live bytes than the one that is kept. */
+/* Takes a snapshot, if it has more live bytes than the one that is kept. layout_end() does the same
+ * at the end of the process, where a signal handler may have interrupted a function that holds the
+ * lock. */
 void layout_moment(void);
-
-/* The same at the end of the process, where a signal handler may have interrupted a function that
- * holds the lock. */
 void layout_end(void);
+
+/* Goes on with the watches of shared lines (line_watch.h), if it is time for that. The second
+ * function is for a signal handler, which may have interrupted a function that holds the lock. All
+ * signals are blocked then, because the handler stays on the stack of signals. */
+void layout_watch(void);
+void layout_watch_in_handler(void);
+
+static inline bool layout_watch_due(void)
+{
+    return layout_way != LAYOUT_OFF &&
+           ticks_now() >= atomic_load_explicit(&line_watch_next, memory_order_relaxed);
+}
 
 /* Called in the child of a fork. */
 void layout_forked(void);

@@ -28,7 +28,7 @@
 #define LAYOUT_MAGIC "cairnlay"
 
 enum {
-    LAYOUT_VERSION = 1,
+    LAYOUT_VERSION = 2,
     LAYOUT_REGION_SHIFT = 15, /* 32 KiB: blocks above this size are all seen */
     LAYOUT_REGION_BYTES = 1 << LAYOUT_REGION_SHIFT,
     LAYOUT_PAGE_SHIFT = 12, /* independent of the kernel's page size */
@@ -37,6 +37,7 @@ enum {
     LAYOUT_PAGES = 2048,
     LAYOUT_BLOCKS = 2048, /* entries for each size group */
     LAYOUT_WARMTH = 4096,
+    LAYOUT_WATCHES = 16, /* lines that are watched at most */
 };
 
 enum layout_way {
@@ -88,6 +89,24 @@ struct layout_warmth {
     uint32_t used; /* 1: the entry is used */
 };
 
+/* Watched cache lines that held live blocks of several threads. Hardware breakpoints counted the
+ * writes of each thread to each word of the line. */
+struct layout_watches {
+    uint64_t lines;     /* watched lines */
+    uint64_t confirmed; /* of these, lines that two threads or more wrote to */
+    uint64_t written;   /* of these, lines that one thread wrote to */
+    /* lines without a result, because nothing ended a window in time */
+    uint64_t late;
+    /* the longest time for which a line with a result was watched */
+    uint64_t longest_ns;
+    /* requested bytes of blocks on confirmed lines: the least and the most */
+    uint32_t least_bytes;
+    uint32_t most_bytes;
+    /* the kernel's reason for refusing breakpoints; 0: it has not refused any */
+    uint32_t refused_errno;
+    uint32_t unused;
+};
+
 struct layout_file {
     char magic[8];
     uint32_t order; /* PROFILE_ORDER */
@@ -102,6 +121,7 @@ struct layout_file {
     uint64_t gap;
     uint64_t threshold;
     uint64_t events; /* allocations and frees in tracked regions */
+    struct layout_watches watches;
 
     uint64_t writing;
     uint64_t snapshot_ns;        /* since the process began; 0: there is no snapshot */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,6 +96,62 @@ def test_sampled_intervals_hold_the_value_of_the_formula(
                 misses[key] += not holds(value, figure, near)
     assert tries.total() > 170 * times
     assert misses.total() <= misses_most * tries.total(), [one for one in misses.items() if one[1]]
+
+
+@pytest.mark.parametrize(
+    ("place", "writers"), [("shared", 2), ("shared", 1), ("packed", 2)], ids=str
+)
+def test_breakpoints_tell_lines_that_two_threads_write_to(
+    place: str, writers: int, probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    """The threads allocate nothing while they write, so the timers go on with the watches."""
+    program = compiled("line_writers.c", "-pthread", "-fno-builtin")
+    library = compiled("placing_malloc.c", "-shared", "-pthread", "-fno-builtin")
+    for _ in range(4):  # the two may not run at the same time, on a busy machine
+        probed(
+            program,
+            *(2, 8, 16, writers, 20_000),
+            allocator=library,
+            PLACE=place,
+            PLACE_SIZE="16",
+            CAIRN_PROBE_LAYOUT="sampled",
+        )
+        found = probed.profile.layout
+        assert found is not None
+        watches = found.watches
+        if watches.refused:
+            pytest.skip(f"the kernel refuses hardware breakpoints: {watches.refused}")
+        if place != "shared":  # the threads share lines with blocks that they only read
+            assert watches.confirmed == 0
+            return
+        assert watches.confirmed + watches.written <= watches.lines <= 16
+        if writers == 1:
+            assert watches.confirmed == 0 and watches.least_bytes == 0
+            if watches.written:
+                return
+        elif watches.confirmed:
+            assert watches.least_bytes == watches.most_bytes == 16
+            return
+    pytest.fail(f"nothing was seen in four runs: {watches}")
+
+
+def test_a_kernel_that_refuses_breakpoints_is_told(
+    probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    refusing = compiled("without_perf_events.c")
+    library = compiled("placing_malloc.c", "-shared", "-pthread", "-fno-builtin")
+    probed(
+        refusing,
+        compiled("line_writers.c", "-pthread", "-fno-builtin"),
+        *(2, 1000, 16, 2, 100),
+        allocator=library,
+        PLACE="shared",
+        PLACE_SIZE="16",
+        CAIRN_PROBE_LAYOUT="sampled",
+    )
+    found = probed.profile.layout
+    assert found is not None and found.watches.lines == 0
+    assert found.watches.refused == errno.EPERM
 
 
 def test_without_layout_there_is_no_file_and_no_table(

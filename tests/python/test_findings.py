@@ -9,8 +9,10 @@ import pytest
 from support.probes import Made, busy
 
 from cairn.findings import find
+from cairn.findings.waiting import one_lock
 from cairn.model import Finding
 from cairn.profile import reader
+from cairn.profile.lock_table import LockTable, LockUse
 from cairn.profile.tally import CALLS, Profile, Tree
 from cairn.report.profile_answer import because
 
@@ -393,3 +395,17 @@ def test_the_report_of_a_finding_is_a_paragraph_with_advice(tmp_path: Path) -> N
     )
     assert " of the CPU time." in text and text.endswith(".")
     assert " To do: let the allocator keep more free memory" in text
+
+
+def a_lock(name: str, wait_ns: float) -> LockUse:
+    return LockUse(name, "libx.so", "mutex", 1000, 200, wait_ns, wait_ns / 1000, None, 0, 0, None)
+
+
+def test_a_lock_with_most_of_the_waiting_is_named_with_its_share() -> None:
+    table = LockTable((a_lock("init_lock", 310.0), a_lock("other", 60.0)), 2, 2)
+    assert one_lock(table) == (
+        "One lock (init_lock in libx.so) takes 31.0 % of the threads' time: 200 of 1,000 "
+        "acquisitions waited for it",
+    )
+    several = LockTable((a_lock("init_lock", 310.0), a_lock("other", 90.0)), 2, 2)
+    assert one_lock(several) == one_lock(None) == one_lock(LockTable((), 0, 0)) == ()

@@ -140,6 +140,7 @@ C_ORDER: dict[str, list[str]] = {
             "preemption",
             "cpu_timer",
             "perf_events",
+            "line_watch",
             "layout",
         ),
         *("objects", "unwind", "pinned", "call_stacks"),

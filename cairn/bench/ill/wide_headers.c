@@ -1,0 +1,14 @@
+/* wide_headers: $ILL unused bytes lie between small blocks, besides their headers of 16 bytes.
+ * Freed blocks are reused at once.
+ *
+ * The allocator's own work is that of a healthy one. In comparison with one, Cairn must say that
+ * the program itself runs slower because unused bytes lie between its blocks.
+ * The finding is headers-between-blocks (docs/findings.md). If too few neighbours have like sizes,
+ * it is blocks-spread-out.
+ */
+#include "spaced.h"
+
+static size_t spaced_bytes(size_t each)
+{
+    return each + ill_strength;
+}

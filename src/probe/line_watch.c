@@ -1,0 +1,340 @@
+#include "probe/line_watch.h"
+
+#include "base/clock.h"
+#include "base/ticks.h"
+#include "probe/direct_syscall.h"
+#include "probe/futex_lock.h"
+#include "probe/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+enum {
+    THREADS_MOST = 16,
+    BREAKPOINTS = 4,
+    WORDS = 8, /* of a line */
+    HITS_MOST = 100,
+    WINDOW_NS = 4 * 1000 * 1000,
+    /* A window that lasted longer has no result: too much may have happened in it. */
+    LATE_NS = 20 * 1000 * 1000,
+    FIRST_NS = 30 * 1000 * 1000,   /* after the beginning of the process */
+    NEXT_NS = 1000 * 1000,         /* after a watch */
+    NOTHING_NS = 20 * 1000 * 1000, /* after a time at which no line was shared */
+    /* After EARLY watches, all watches together take one PART_OF_LIFE of the process's life. */
+    EARLY = 4,
+    PART_OF_LIFE = 8,
+};
+
+_Atomic uint64_t line_watch_next = UINT64_MAX;
+
+static struct layout_watches *counts; /* NULL: there are no watches */
+static struct random lots;
+static double ticks_per_ns;
+static uint64_t begun_ticks;
+
+/* Protects `threads`. */
+static struct futex_lock lock;
+static int threads[THREADS_MOST]; /* numbers of the kernel; 0: an unused entry */
+
+/* The present watch. */
+static struct watched_line line;
+static uint8_t left;                          /* words of `line` for further windows */
+static uint64_t window_began;                 /* 0: no watch is on */
+static uint64_t watched_ticks;                /* of the windows of this watch so far */
+static int watched[THREADS_MOST];             /* the threads of this watch */
+static bool wrote[THREADS_MOST];              /* whether each of these wrote to the line */
+static int events[THREADS_MOST][BREAKPOINTS]; /* descriptors; 0: none */
+
+static uint64_t ticks_of(uint64_t ns)
+{
+    return (uint64_t)((double)ns * ticks_per_ns);
+}
+
+static void next_after(uint64_t ns)
+{
+    atomic_store_explicit(&line_watch_next, ticks_now() + ticks_of(ns), memory_order_relaxed);
+}
+
+/* Returns the nanoseconds since the process began to count, and sets ticks_per_ns. */
+static uint64_t lived_ns(void)
+{
+    struct timespec now = {.tv_sec = 0};
+    direct_call3(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0);
+    uint64_t ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+    uint64_t lived = ns - session.head->ns_begin;
+    if (lived != 0)
+        ticks_per_ns = (double)(ticks_now() - session.head->ticks_begin) / (double)lived;
+    return lived;
+}
+
+void line_watch_begin(struct layout_watches *where, uint64_t seed)
+{
+    counts = where;
+    lots = random_of(~seed);
+    begun_ticks = ticks_now();
+    /* The length of a tick is not known yet. The first step comes early and learns it. */
+    atomic_store_explicit(&line_watch_next, begun_ticks + FIRST_NS, memory_order_relaxed);
+}
+
+/* --- the search for a line ------------------------------------------------------------------- */
+
+void line_search_end(struct line_search *search)
+{
+    if (search->shared && random_below(&lots, ++search->seen) == 0)
+        *search->drawn = search->line;
+    search->shared = false;
+    search->line = (struct watched_line){.address = 0};
+}
+
+/* Adds the bytes [from, to) of a line, which belong to a block. */
+static void add(struct line_search *search, uintptr_t from, uintptr_t to, size_t bytes,
+                uint16_t thread)
+{
+    enum { LINE = 1 << LAYOUT_LINE_SHIFT, WORD_SHIFT = 3 };
+    uintptr_t address = from & ~(uintptr_t)(LINE - 1);
+    if (search->line.address != address) {
+        line_search_end(search);
+        search->line.address = address;
+        search->thread = thread;
+    }
+    search->shared |= search->thread != thread;
+    search->line.block_bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    for (uintptr_t word = from >> WORD_SHIFT; word <= (to - 1) >> WORD_SHIFT; word++)
+        search->line.words |= (uint8_t)(1u << word % WORDS);
+}
+
+/* Adds the first and the last line of the block. The lines between them are its own. */
+void line_search_block(struct line_search *search, uintptr_t start, size_t bytes, uint16_t thread)
+{
+    enum { LINE = 1 << LAYOUT_LINE_SHIFT };
+    uintptr_t end = start + (bytes != 0 ? bytes : 1), first_end = (start | (LINE - 1)) + 1;
+    uintptr_t last = (end - 1) & ~(uintptr_t)(LINE - 1);
+    add(search, start, end < first_end ? end : first_end, bytes, thread);
+    if (last >= first_end)
+        add(search, last, end, bytes, thread);
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+static void replace(int old, int new)
+{
+    futex_lock_take(&lock);
+    for (size_t i = 0; i < THREADS_MOST; i++)
+        if (threads[i] == old) {
+            threads[i] = new;
+            break;
+        }
+    futex_lock_drop(&lock);
+}
+
+void line_watch_thread_begins(void)
+{
+    if (counts != NULL && !direct_forbidden)
+        replace(0, (int)direct_call0(SYS_gettid));
+}
+
+void line_watch_thread_ends(void)
+{
+    if (counts != NULL && !direct_forbidden)
+        replace((int)direct_call0(SYS_gettid), 0);
+}
+
+/* --- events ----------------------------------------------------------------------------------- */
+
+/* Moves a descriptor to a number of 700 or more, because programs seldom have files of their own
+ * there. Returns the new descriptor, or `fd` if it cannot be moved. */
+static long move_up(long fd)
+{
+    enum { HIGH = 700 };
+    long high = direct_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
+    if (direct_failed(high))
+        return fd;
+    direct_call3(SYS_close, fd, 0, 0);
+    return high;
+}
+
+/* Opens an event that counts at most HITS_MOST writes of a thread to a word. Returns its
+ * descriptor, or -errno. */
+static long open_event(int thread, uintptr_t word)
+{
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_BREAKPOINT,
+        .size = sizeof attr,
+        .sample_period = 1, /* without it, the event would not end by itself */
+        .disabled = 1,
+        .exclude_kernel = 1,
+        .exclude_hv = 1,
+        .bp_type = HW_BREAKPOINT_W,
+        .bp_addr = word,
+        .bp_len = HW_BREAKPOINT_LEN_8,
+    };
+    long fd =
+        direct_call(SYS_perf_event_open, (long)&attr, thread, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
+    if (direct_failed(fd))
+        return fd;
+    fd = move_up(fd);
+    long begun = direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_REFRESH, HITS_MOST);
+    if (!direct_failed(begun))
+        return fd;
+    direct_call3(SYS_close, fd, 0, 0);
+    return begun;
+}
+
+/* Returns false if the program has closed the descriptor, or has given its number to a file of its
+ * own. */
+static bool is_event(int fd)
+{
+    uint64_t id;
+    return !direct_failed(direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
+}
+
+/* Closes an event and returns the number of its hits. */
+static uint64_t close_event(int fd)
+{
+    uint64_t hits = 0;
+    if (!is_event(fd))
+        return 0;
+    if (direct_call3(SYS_read, fd, (long)&hits, sizeof hits) != sizeof hits)
+        hits = 0;
+    direct_call3(SYS_close, fd, 0, 0);
+    return hits;
+}
+
+static void close_all(void)
+{
+    for (size_t thread = 0; thread < THREADS_MOST; thread++)
+        for (size_t i = 0; i < BREAKPOINTS; i++) {
+            if (events[thread][i] != 0 && close_event(events[thread][i]) != 0)
+                wrote[thread] = true;
+            events[thread][i] = 0;
+        }
+    window_began = 0;
+}
+
+/* --- windows ---------------------------------------------------------------------------------- */
+
+/* Returns every second of the words, or all if they are few, and removes them from `left`. */
+static uint8_t next_words(void)
+{
+    uint8_t chosen = 0;
+    bool few = __builtin_popcount(left) <= BREAKPOINTS;
+    for (unsigned word = 0, place = 0; word < WORDS; word++)
+        if ((left >> word & 1) != 0 && (place++ % 2 == 0 || few))
+            chosen |= (uint8_t)(1u << word);
+    left &= (uint8_t)~chosen;
+    return chosen;
+}
+
+/* Begins a window. Returns false if the kernel refuses breakpoints. A thread that has just ended is
+ * no refusal. */
+static bool begin_window(void)
+{
+    uint8_t words = next_words();
+    for (size_t thread = 0; thread < THREADS_MOST; thread++)
+        for (unsigned word = 0, i = 0; word < WORDS && watched[thread] != 0; word++) {
+            if ((words >> word & 1) == 0)
+                continue;
+            long fd = open_event(watched[thread], line.address + word * sizeof(uint64_t));
+            if (fd == -ESRCH)
+                break;
+            if (direct_failed(fd)) {
+                counts->refused_errno = (uint32_t)-fd;
+                close_all();
+                return false;
+            }
+            events[thread][i++] = (int)fd;
+        }
+    window_began = ticks_now();
+    next_after(WINDOW_NS);
+    return true;
+}
+
+/* Adds the result of the watch to the counts. */
+static void conclude(void)
+{
+    unsigned writers = 0;
+    for (size_t thread = 0; thread < THREADS_MOST; thread++)
+        writers += wrote[thread];
+    counts->lines++;
+    counts->written += writers == 1;
+    counts->confirmed += writers >= 2;
+    uint64_t ns = (uint64_t)((double)watched_ticks / ticks_per_ns);
+    if (ns > counts->longest_ns)
+        counts->longest_ns = ns;
+    uint32_t bytes = line.block_bytes;
+    if (writers < 2)
+        return;
+    if (counts->least_bytes == 0 || bytes < counts->least_bytes)
+        counts->least_bytes = bytes;
+    if (bytes > counts->most_bytes)
+        counts->most_bytes = bytes;
+}
+
+static void begin_watch(bool (*find)(struct watched_line *line))
+{
+    lived_ns();
+    bool is_free = futex_lock_take_soon(&lock);
+    if (is_free) {
+        memcpy(watched, threads, sizeof watched);
+        futex_lock_drop(&lock);
+    }
+    if (!is_free || !find(&line)) {
+        next_after(NOTHING_NS);
+        return;
+    }
+    memset(wrote, 0, sizeof wrote);
+    left = line.words;
+    watched_ticks = 0;
+    if (!begin_window())
+        atomic_store_explicit(&line_watch_next, UINT64_MAX, memory_order_relaxed);
+}
+
+/* Plans the next watch. */
+static void plan(void)
+{
+    uint64_t lived = lived_ns(), due_ns = counts->lines * 2 * WINDOW_NS * PART_OF_LIFE;
+    if (counts->lines >= LAYOUT_WATCHES) {
+        atomic_store_explicit(&line_watch_next, UINT64_MAX, memory_order_relaxed);
+        return;
+    }
+    next_after(counts->lines < EARLY || due_ns < lived + NEXT_NS ? NEXT_NS : due_ns - lived);
+}
+
+void line_watch_step(bool (*find)(struct watched_line *line))
+{
+    if (counts == NULL)
+        return;
+    if (direct_forbidden) {
+        atomic_store_explicit(&line_watch_next, UINT64_MAX, memory_order_relaxed);
+        return;
+    }
+    if (window_began == 0) {
+        begin_watch(find);
+        return;
+    }
+    uint64_t ticks = ticks_now() - window_began;
+    close_all();
+    watched_ticks += ticks;
+    if (ticks > ticks_of(LATE_NS)) {
+        counts->late++;
+        next_after(NEXT_NS);
+        return;
+    }
+    if (left != 0 && begin_window())
+        return;
+    if (counts->refused_errno == 0)
+        conclude();
+    plan();
+}
+
+void line_watch_end(void)
+{
+    if (counts != NULL && !direct_forbidden && window_began != 0)
+        close_all();
+    atomic_store_explicit(&line_watch_next, UINT64_MAX, memory_order_relaxed);
+    counts = NULL;
+}
