@@ -39,6 +39,10 @@ class Trim:
     """Held bytes after it."""
 
 
+AFTER_ITS_END = "could not be asked after its end"
+"""`Series.no_trim` of a program that ended by itself, before the time of its run was over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """The memory of a program over time, as the probe saw it: sums over its processes.
@@ -63,6 +67,11 @@ class Series:
     trim: Trim | None = None
     no_trim: str | None = None
     """Why there is no `trim`, as the rest of a sentence that begins with the allocator."""
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the program ended by itself, before the time of its run was over."""
+        return self.no_trim == AFTER_ITS_END
 
 
 @dataclass(frozen=True, slots=True)

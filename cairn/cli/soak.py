@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from cairn.cli.console import output_of, stderr
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
 from cairn.cli.program_options import CONCLUDE, CPUS, INPUT, OK_EXIT, PREPARE, READY, SHELL
 from cairn.cli.root_command import cli
-from cairn.errors import UsageError
-from cairn.model import Settings, StopRule, Workload
+from cairn.errors import ContenderFailed, ProgramFailed, UsageError
+from cairn.model import Run, Sample, Settings, StopRule, Workload
 from cairn.report.view import Form
 from cairn.run import store
 
@@ -110,3 +111,15 @@ def soak(
             probed = tuple(replace(one, probed=True) for one in run.contenders)
             folder = store.Folder.create(where, run := replace(run, contenders=probed), given.copy)
     conduct(console, run, folder, "cairn soak", output)
+    _raise_unjudged(folder.run(), folder.samples())
+
+
+def _raise_unjudged(run: Run, samples: Sequence[Sample]) -> None:
+    """Raises an error if all runs of a contender ended well, and still tell nothing."""
+    from cairn.soak.verdict import verdicts
+
+    for one in verdicts(run, samples):
+        if one.failure is not None and one.contender == run.baseline:
+            raise ProgramFailed(f"under {one.contender} the program {one.failure}")
+        if one.failure is not None:
+            raise ContenderFailed(f"{one.contender} {one.failure}")

@@ -580,11 +580,8 @@ def _notes(
             what = f"{'a' if some else 'A'} process was"
         them = "it" if left == 1 else "them"
         notes.append(f"{some}{what} still running when the command ended; cairn ended {them}.")
-    crashed = endings.crashes_of(
-        endings.of_samples(sample for sample in samples if sample.trial.contender == baseline)
-    )
-    if crashed is not None and baseline in table.survivors:
-        notes.append(f"Under {baseline}, {crashed}; the program succeeded all the same.")
+    if baseline in table.survivors:
+        notes += crash_notes(samples, baseline)
     repeats = max((sample.repeats for sample in samples if sample.counts), default=1)
     if repeats > 1:
         notes.append(f"Each number is the mean of {repeats} runs in a row (--repeat).")
@@ -598,18 +595,37 @@ def _notes(
         )
     if any("user_mode_only" in sample.counted for sample in samples):
         notes.append("Counters leave out the kernel, which kernel.perf_event_paranoid demands.")
-    knobs = sorted(
-        {f"{name}={text}" for sample in samples for name, text in sample.proof.knobs.items()}
-    )
-    if knobs:
-        notes.append(
-            f"The environment sets {_listed(knobs, 'and')} for every contender; "
-            "'-a NAME:KEY=VALUE' sets a variable for one contender."
-        )
+    notes += knob_notes(samples)
     notes += [
         f"{contender.name}: {caveat}" for contender in contenders for caveat in contender.caveats
     ]
     return notes
+
+
+def crash_notes(samples: Iterable[Sample], baseline: str) -> list[str]:
+    """A sentence on processes that crashed under the baseline although the program succeeded."""
+    own = [one for one in samples if one.trial.contender == baseline and one.failure is None]
+    crashed = endings.crashes_of(endings.of_samples(own))
+    return (
+        []
+        if crashed is None
+        else [f"Under {baseline}, {crashed}; the program succeeded all the same."]
+    )
+
+
+def knob_notes(samples: Iterable[Sample]) -> list[str]:
+    """A sentence on the variables of the user's environment that allocators read."""
+    knobs = sorted(
+        {f"{name}={text}" for sample in samples for name, text in sample.proof.knobs.items()}
+    )
+    return (
+        []
+        if not knobs
+        else [
+            f"The environment sets {_listed(knobs, 'and')} for every contender; "
+            "'-a NAME:KEY=VALUE' sets a variable for one contender."
+        ]
+    )
 
 
 def _details(table: _Numbers, rows: Sequence[Row]) -> list[str]:

@@ -11,6 +11,7 @@ from io import StringIO
 import msgspec
 
 from cairn import units
+from cairn.compare import comparison
 from cairn.model import SCHEMA, Run, Sample
 from cairn.report import markdown, soak_plot, soak_rules, terminal
 from cairn.report.formatting import NOT_MEASURED, printable
@@ -18,7 +19,7 @@ from cairn.report.soak_rules import per, rate
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.report.view import WIDTH, View
-from cairn.soak.judge import JudgedRun, Kind, Reason
+from cairn.soak.judge import Kind, Reason
 from cairn.soak.trend import Growth
 from cairn.soak.verdict import SoakVerdict, Tried, tried, verdicts
 
@@ -72,7 +73,8 @@ def render(run: Run, samples: Sequence[Sample], view: View, *, name: str, stoppe
 
 def headline(run: Run, samples: Sequence[Sample]) -> str:
     """Returns the verdict in one line, for a list of runs."""
-    return next(iter(_says(verdicts(run, samples))), "No verdict: no run is complete.")
+    found = verdicts(run, samples)
+    return board(run, found, samples, "last", "").says[0]
 
 
 def board(
@@ -83,9 +85,10 @@ def board(
     failures = [
         f"{printable(one.contender)} {printable(one.failure)}" for one in found if one.failure
     ]
+    nothing = "no contender could be judged" if failures else "no run is complete"
     return Board(
         title="Memory over time",
-        says=tuple(says) or ("No verdict: no run is complete.",),
+        says=tuple(says) or (f"No verdict: {nothing}.",),
         tables=(_table(found),),
         footer=tuple(_footer(run, found, samples, name, stopped)),
         failures=tuple(failures),
@@ -170,7 +173,8 @@ def _advice(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
     for one in bad:
         if one.contender in better:
             yield _tried(better[one.contender], run)
-    if bad and not better and len(found) > 1:
+    tried_others = sum(one.failure is None for one in found) > 1
+    if bad and tried_others and not any(one.contender in better for one in bad):
         yield "None of the contenders that were tried holds clearly less than the others."
     for one in bad:
         spared = [each.trim for each in one.runs if each.trim is not None]
@@ -279,16 +283,17 @@ def _footer(
             f"All numbers are sums over up to {most} processes; pages that processes share after "
             "a fork are counted in each."
         )
-    if any(_short(one, length) for each in found for one in each.runs):
-        yield "The program ended by itself before the time was over."
+    if any(one.ended_early for one in series):
+        yield (
+            "The program ended by itself before the time was over. A longer --for does not make "
+            "its runs longer; more work for it does."
+        )
+    yield from comparison.crash_notes(samples, run.baseline)
+    yield from comparison.knob_notes(samples)
     yield (
         f"Next: cairn report {name} -o memory.html draws the runs on a page; docs/soak.md has the "
         "rules."
     )
-
-
-def _short(one: JudgedRun, length: float) -> bool:
-    return one.seconds < 0.9 * length
 
 
 def _plots(run: Run, samples: Sequence[Sample], view: View) -> Iterator[tuple[str, list[str]]]:

@@ -12,13 +12,14 @@ import ctypes
 import re
 import signal
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.errors import CairnError
-from cairn.memory import Series, Trim
+from cairn.memory import AFTER_ITS_END, Series, Trim
 from cairn.run.server import Session
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ _GRID = 512
 _TRIES = 5
 """Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
 _LIBRARY = "libcairn-probe"
+_BACKGROUND = (
+    "put itself into the background, or left processes behind; 'cairn soak' needs a program that "
+    "stays in the foreground until its work is done"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class Asked:
     """When it was made, on the clock of `time.monotonic_ns`."""
     answered: tuple[int, ...] = ()
     """The processes that gave memory back."""
+    running: tuple[int, ...] = ()
+    """The processes that ran at that time."""
     problem: str | None = None
     """Why none did, as the rest of a sentence that begins with the allocator."""
 
@@ -104,9 +111,12 @@ class SoakSession(Session):
         ok_exit: Sequence[int],
         last_line: str,
     ) -> str | None:
-        """As in Session. A program without a load may end by itself with success."""
+        """As in Session. A program without a load may end by itself with success.
+
+        It fails if it left others behind: the launcher has ended them with it.
+        """
         if self.died and not self._load and self.problem is None and exit_code in ok_exit:
-            return None
+            return _BACKGROUND if left_behind else None
         return super().failure(exit_code, signal_number, left_behind, ok_exit, last_line)
 
     def _rest(self, report: int, until: float) -> None:
@@ -137,12 +147,17 @@ def ask(folder: Path) -> Asked:
     """Asks the allocators of all running processes with a file in this folder to return memory."""
     at_ns = time.monotonic_ns()
     waiting: dict[Path, tuple[int, int]] = {}
+    running = []
     for path, one in _running(folder):
+        if _has_library(one.process.pid):
+            running.append(one.process.pid)
         if one.process.seen == "dispatch" and _has_probe(one.process.pid):
             waiting[path] = one.process.pid, _trims(one)
+    asked = Asked(at_ns, running=tuple(running))
     if not waiting:
-        return Asked(
-            at_ns, problem="could not be asked, because the probe has no handler for SIGSYS there"
+        return replace(
+            asked,
+            problem="could not be asked, because the probe has no handler for SIGSYS there",
         )
     answered = []
     for _ in range(_ASKED):
@@ -161,8 +176,8 @@ def ask(folder: Path) -> Asked:
         if not waiting:
             break
     if not answered:
-        return Asked(at_ns, problem="has no function that gives memory back, or did not answer")
-    return Asked(at_ns, tuple(answered))
+        return replace(asked, problem="has no function that gives memory back, or did not answer")
+    return replace(asked, answered=tuple(answered))
 
 
 def _send(pid: int) -> None:
@@ -184,12 +199,19 @@ def _has_probe(pid: int) -> bool:
     """
     try:
         status = Path(f"/proc/{pid}/status").read_bytes()
-        maps = Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return False
     caught = re.search(rb"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
     handled = caught is not None and int(caught[1], 16) >> (signal.SIGSYS - 1) & 1 == 1
-    return handled and _LIBRARY.encode() in maps
+    return handled and _has_library(pid)
+
+
+def _has_library(pid: int) -> bool:
+    """Whether the process runs, and has the probe's library."""
+    try:
+        return _LIBRARY.encode() in Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return False
 
 
 def _running(folder: Path) -> Iterator[tuple[Path, ProcessProfile]]:
@@ -220,22 +242,28 @@ def _read(path: Path) -> ProcessProfile | None:
 def series(folder: Path, asked: Asked | None) -> Series | None:
     """Reads the memory over time from the probe's files; None if no process has any.
 
-    The series ends when the allocator was asked to return memory.
+    The series ends when the allocator was asked to return memory. Its last moment is the time of
+    the request, so that it is as long as the run if the program rests at the end.
     """
     from cairn.profile import reader
 
     found = [one for name in reader.names(folder) if (one := _read(folder / name)) is not None]
+    # The last program of each process: one that has executed another program is no longer there.
+    last = {one.process.pid: one for one in sorted(found, key=lambda one: one.process.begin_ns)}
     found = [one for one in found if one.moments]
     if not found:
         return None
     begin_ns = min(one.process.begin_ns for one in found)
-    until_ns = asked.at_ns if asked is not None else None
-    courses = [course for one in found if (course := _course(one, begin_ns, until_ns)) is not None]
+    courses = [
+        course
+        for one in found
+        if (course := _course(one, begin_ns, asked, one is last[one.process.pid])) is not None
+    ]
     if not courses:
         return None
     at_ms, live, held, resident = courses[0] if len(courses) == 1 else _summed(courses)
     trim = _trim(found, asked) if asked is not None else None
-    problem = asked.problem if asked is not None else "could not be asked after its end"
+    problem = asked.problem if asked is not None else AFTER_ITS_END
     return Series(
         at_ms, live, held, resident,
         counted=all(one.process.live_counted for one in found),
@@ -265,20 +293,33 @@ def _held(moment: Moment) -> int:
     return max(min(known), 0) if known else _live(moment)
 
 
-def _course(profile: ProcessProfile, begin_ns: int, until_ns: int | None) -> _Course | None:
-    """The moments of one process. The last one of a process that ended is left out.
+def _course(
+    profile: ProcessProfile, begin_ns: int, asked: Asked | None, is_last: bool
+) -> _Course | None:
+    """The moments of one process, up to the request to return memory.
 
-    At that moment the program has freed its memory, or a part of it.
+    The last one of a process that ended is left out: by then the program has freed its memory, or
+    a part of it. If the process ran at the time of the request, the last moment is at that time.
+
+    is_last: whether the process has executed no other program since.
     """
-    offset = profile.process.begin_ns
+    process = profile.process
     moments = list(profile.moments)
-    if profile.process.state == "ended" and len(moments) > 1:
+    if process.state == "ended" and len(moments) > 1:
         moments.pop()
-    moments = [one for one in moments if until_ns is None or offset + one.ns < until_ns]
+    times = [process.begin_ns + one.ns for one in moments]
+    if asked is not None:
+        before = bisect_left(times, asked.at_ns)
+        later, moments, times = moments[before:], moments[:before], times[:before]
+        if moments and is_last and process.pid in asked.running:
+            # The answer to the request begins with a reading.
+            answer = later[:1] if process.pid in asked.answered else []
+            moments += answer or moments[-1:]
+            times.append(asked.at_ns)
     if not moments:
         return None
     return (
-        tuple((offset + one.ns - begin_ns) // 1_000_000 for one in moments),
+        tuple((one - begin_ns) // 1_000_000 for one in times),
         tuple(map(_live, moments)),
         tuple(map(_held, moments)),
         tuple(one.resident_bytes or _held(one) for one in moments),

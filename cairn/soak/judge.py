@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -68,6 +68,8 @@ class Reason(Enum):
     """Why nothing is known yet, as a clause."""
 
     SHORT = "the run is too short"
+    ENDED = "the program ended by itself too early"
+    RESTS = "the program allocated nothing in the last half of the run"
     READINGS = "the program allocates too rarely to show its memory over time"
     CYCLES = "memory rises and falls too slowly for a run of this length"
     WARMING = "memory still grows, but more and more slowly"
@@ -120,6 +122,30 @@ class _Live:
 
 def judge(series: Series) -> JudgedRun:
     """Returns the verdict on one run."""
+    found = _judged(series)
+    if found.kind is not Kind.UNKNOWN:
+        return found
+    if series.ended_early:
+        early = found.reason in (Reason.SHORT, Reason.READINGS)
+        reason = Reason.ENDED if early else found.reason
+    elif _rests(series):
+        reason = Reason.RESTS
+    else:
+        return found
+    # A longer --for would tell no more.
+    return replace(found, reason=reason, needed_s=None)
+
+
+def _rests(series: Series) -> bool:
+    """Whether the program allocated nothing in the last half of the run.
+
+    The last moment is that of the end of the run.
+    """
+    at = series.at_ms
+    return len(at) > 1 and at[-2] - at[0] < (at[-1] - at[0]) / 2
+
+
+def _judged(series: Series) -> JudgedRun:
     at_s = [one / 1000 for one in series.at_ms]
     end = at_s[-1] if at_s else 0.0
     seconds = end - (at_s[0] if at_s else 0.0)

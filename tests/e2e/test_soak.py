@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,30 @@ def test_a_leak_is_named_and_a_kept_run_is_shown_again(cairn, program: Path) -> 
     rows = list(csv.DictReader(io.StringIO(cairn("report", "--csv").out)))
     assert [int(row["live"]) for row in rows] == series["live"]
     assert "Leak: " in cairn("report", "--list").out
+
+
+def test_a_program_that_fills_its_memory_and_rests_does_not_leak(cairn) -> None:
+    """Its series ended with its last allocation: it was called a leak, and ended by itself."""
+    fills = "x = []\nfor i in range(150): x.append('y' * 9**5); time.sleep(0.01)\ntime.sleep(99)"
+    result = cairn(
+        "soak", "-a", "system", "-r", 1, "--for", "6s", "--json", "--", sys.executable, "-c",
+        f"import time\n{fills}",
+    )  # fmt: skip
+    assert kinds(result) == {"system": UNKNOWN}
+    assert (
+        result.json["soak"][0]["reason"]
+        == "the program allocated nothing in the last half of the run"
+    )
+    assert result.json["samples"][0]["memory"]["series"]["at_ms"][-1] >= 5_900
+    assert "ended by itself" not in cairn("report").out
+
+
+def test_a_program_that_leaves_its_work_in_the_background_has_failed(cairn) -> None:
+    result = cairn(
+        "soak", "-a", "system", "-r", 1, "--for", "5s", "--", "/bin/sh", "-c", "sleep 9 &"
+    )
+    assert result.code == 3
+    assert "put itself into the background" in result.err
 
 
 def test_memory_that_comes_back_is_retention(cairn, program: Path) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.memory_series import KIB, MIB, Simulated
 
-from cairn.memory import Series, Trim
+from cairn.memory import AFTER_ITS_END, Series, Trim
 from cairn.soak import trend
 from cairn.soak.judge import Kind, Reason, judge
 from cairn.soak.verdict import joined
@@ -187,6 +188,29 @@ def test_nothing_is_said_of_too_little(points: int, seconds: float, reason: Reas
     found = judge(few)
     assert (found.kind, found.reason) == (Kind.UNKNOWN, reason)
     assert found.needed_s is not None and found.needed_s >= 2 * seconds
+
+
+def test_no_longer_run_is_named_if_the_program_ended_or_rested() -> None:
+    """A program that filled its memory and then rested was a leak: its series ended too early."""
+    one = Simulated(1, 12.0)
+    filled = one.series(BASE + one.leak(MIB))
+    ended = replace(
+        Series(*(each[:10] for each in columns(filled)), counted=True, processes=1),
+        no_trim=AFTER_ITS_END,
+    )
+    assert (judge(ended).reason, judge(ended).needed_s) == (Reason.ENDED, None)
+    assert judge(filled).kind is Kind.LEAK
+    end = (30_000, *(each[-1] for each in columns(filled)[1:]))
+    rested = Series(
+        *((*each, last) for each, last in zip(columns(filled), end, strict=True)),
+        counted=True, processes=1,
+    )  # fmt: skip
+    found = judge(rested)
+    assert (found.kind, found.reason, found.needed_s) == (Kind.UNKNOWN, Reason.RESTS, None)
+
+
+def columns(series: Series) -> tuple[tuple[int, ...], ...]:
+    return series.at_ms, series.live, series.held, series.resident
 
 
 def test_a_series_without_a_moment_is_not_known() -> None:

@@ -17,8 +17,9 @@ from support.memory_series import KIB, MIB
 from support.soaks import ALL, fragments, leaks, retains, soaked, stable
 
 from cairn.cli import cli, json_schema
-from cairn.errors import UsageError
-from cairn.memory import Memory, Series
+from cairn.cli import soak as soaking
+from cairn.errors import ContenderFailed, ProgramFailed, UsageError
+from cairn.memory import AFTER_ITS_END, Memory, Series
 from cairn.model import Run, Sample
 from cairn.report import soak, soak_plot, soak_rules
 from cairn.report.view import View
@@ -88,7 +89,47 @@ def test_a_contender_that_has_not_run_yet_is_not_measured() -> None:
 def test_a_program_that_never_allocates_has_failed() -> None:
     run, samples = soaked(system=stable)
     unseen = [replace(one, memory=Memory("x", 1, 1, 1)) for one in samples]
-    assert "✘ system allocated nothing that the probe could see" in shown(run, unseen, View())
+    text = shown(run, unseen, View())
+    assert text.startswith("No verdict: no contender could be judged.")
+    assert "✘ system allocated nothing that the probe could see" in text
+
+
+def test_a_contender_that_tells_nothing_has_failed() -> None:
+    """The exit code was 0, beside a table in which the contender had failed."""
+    run, samples = soaked(system=stable, other=stable)
+
+    def ended(name: str) -> None:
+        unseen = [
+            replace(one, memory=Memory("x", 1, 1, 1)) if one.trial.contender == name else one
+            for one in samples
+        ]
+        soaking._raise_unjudged(run, unseen)
+
+    with pytest.raises(ProgramFailed, match="under system the program allocated nothing"):
+        ended("system")
+    with pytest.raises(ContenderFailed, match="other allocated nothing"):
+        ended("other")
+    ended("none")
+
+
+def test_only_a_program_that_ended_by_itself_is_said_to_have_ended() -> None:
+    run, samples = soaked(system=stable)
+    assert "ended by itself" not in shown(run, samples, View())
+    ended = [
+        replace(one, memory=replace(one.memory, series=replace(series, no_trim=AFTER_ITS_END)))
+        for one in samples
+        if (series := one.memory.series) is not None
+    ]
+    assert "The program ended by itself before the time was over." in shown(run, ended, View())
+
+
+def test_the_users_own_settings_and_crashes_of_children_are_told() -> None:
+    run, samples = soaked(system=stable)
+    proof = replace(samples[0].proof, knobs={"MALLOC_ARENA_MAX": "3"})
+    samples[0] = replace(samples[0], proof=proof, endings={"worker": {"SIGABRT": 1}})
+    text = " ".join(shown(run, samples, View(width=300)).split())
+    assert "The environment sets MALLOC_ARENA_MAX=3 for every contender" in text
+    assert "was killed by SIGABRT; the program succeeded all the same" in text
 
 
 def test_a_run_without_a_sample_has_no_verdict() -> None:
