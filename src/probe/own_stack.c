@@ -4,6 +4,7 @@
 #include "probe/futex_lock.h"
 #include "probe/own_memory.h"
 
+#include <assert.h>
 #include <sys/auxv.h>
 
 static _Atomic bool program_has_some;
@@ -80,6 +81,68 @@ __asm__(".pushsection .text\n"
 
 static const uint64_t sigsys = UINT64_C(1) << (SIGSYS - 1);
 
+/* Returns the size of a signal stack: some nested signals, and the program's handler of SIGSYS. */
+static size_t signal_bytes(void)
+{
+    enum { AUXV_MINSIGSTKSZ = 51, PAGE = 4096 };
+    size_t bytes = SIGNAL_BYTES_LEAST + SIGNAL_FRAMES * getauxval(AUXV_MINSIGSTKSZ);
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* A call that is made on another stack. */
+struct call {
+    void (*function)(void *);
+    void *argument;
+    bool from_signal_stack; /* the caller runs on the alternate signal stack */
+    uint64_t before;        /* if so: the mask before SIGSYS was blocked */
+    stack_t signal_stack;
+};
+
+enum { CALL_ROOM = 64 };
+static_assert(sizeof(struct call) <= CALL_ROOM, "the call has room above the stack");
+
+/* Returns true if the thread may run on its alternate signal stack, that of the program or that of
+ * the probe. */
+static bool may_be_on_signal_stack(void)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t ours = (uintptr_t)thread_state.signal_stack;
+    return own_stack_program_has_some() || (ours != 0 && here - ours < signal_bytes());
+}
+
+/* Makes the call. A SIGSYS meanwhile would begin the alternate stack anew, since the thread is no
+ * longer on it, and destroy the frames of the handler that is there. So the thread has no such
+ * stack until the call returns. */
+static void call_there(void *given)
+{
+    struct call *call = given;
+    if (!call->from_signal_stack) {
+        call->function(call->argument);
+        return;
+    }
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    direct_call3(SYS_sigaltstack, (long)&none, 0, 0);
+    if ((call->before & sigsys) == 0)
+        direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
+    call->function(call->argument);
+    direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
+    call->signal_stack.ss_flags &= ~SS_ONSTACK;
+    direct_call3(SYS_sigaltstack, (long)&call->signal_stack, 0, 0);
+}
+
+/* Fills in `call`, which lies on the other stack, so that the present one needs no room for it.
+ * Blocks SIGSYS if the thread runs on its alternate signal stack. */
+static void look_for_signal_stack(struct call *call)
+{
+    stack_t *now = &call->signal_stack;
+    call->from_signal_stack = may_be_on_signal_stack() && !direct_forbidden &&
+                              !direct_failed(direct_call3(SYS_sigaltstack, 0, (long)now, 0)) &&
+                              (now->ss_flags & SS_ONSTACK) != 0;
+    uint64_t *before = &call->before;
+    if (call->from_signal_stack)
+        direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&sigsys, (long)before, MASK_BYTES, 0, 0);
+}
+
 void own_stack_call(void (*function)(void *), void *argument)
 {
     const uint64_t all = ~sigsys;
@@ -88,7 +151,13 @@ void own_stack_call(void (*function)(void *), void *argument)
         direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, MASK_BYTES, 0, 0);
     struct unused *stack = take(&for_calls, CALL_BYTES);
     if (stack != NULL) {
-        own_stack_switch((char *)stack + CALL_BYTES, function, argument);
+        struct call *call = (struct call *)(void *)((char *)stack + CALL_BYTES - CALL_ROOM);
+        call->function = function;
+        call->argument = argument;
+        look_for_signal_stack(call);
+        own_stack_switch(call, call_there, call);
+        if (call->from_signal_stack && (call->before & sigsys) == 0)
+            direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&sigsys, 0, MASK_BYTES, 0, 0);
         put_back(&for_calls, stack);
     } else {
         function(argument);
@@ -96,14 +165,6 @@ void own_stack_call(void (*function)(void *), void *argument)
     const uint64_t blocked_here = all & ~before;
     if (blocked_here != 0)
         direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&blocked_here, 0, MASK_BYTES, 0, 0);
-}
-
-/* Returns the size of a signal stack: some nested signals, and the program's handler of SIGSYS. */
-static size_t signal_bytes(void)
-{
-    enum { AUXV_MINSIGSTKSZ = 51, PAGE = 4096 };
-    size_t bytes = SIGNAL_BYTES_LEAST + SIGNAL_FRAMES * getauxval(AUXV_MINSIGSTKSZ);
-    return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
 bool own_stack_is_ours(const struct thread_state *me, const stack_t *stack)

@@ -69,3 +69,13 @@ def test_signal_stacks_are_those_of_the_program(probed: Probed, compiled: Compil
     assert subprocess.check_output([program]) == b"went on\n"
     assert probed(program) == "went on\n"
     assert {process.state for process in probed.profile.processes} == {"ended"}
+
+
+def test_a_timer_does_not_destroy_the_signal_stack_of_a_handler_that_allocates(
+    probed: Probed, compiled: Compiled
+) -> None:
+    """The probe was on a stack of its own, so the kernel began the program's stack anew."""
+    program = compiled("allocates_on_signal_stack.c")
+    options = {"CAIRN_PROBE_STACKS": "exact", "CAIRN_PROBE_TIMER": "on"}
+    assert probed(program, **options) == "went on\n"
+    assert probed.only.tally.calls.sum() > 1000
