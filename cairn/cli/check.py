@@ -211,9 +211,9 @@ def check(
     finally:
         # The reader of standard output may be gone, as with 'cairn check … | head'.
         _write_ci_files(report, junit, summary, began)
-    say(console, "results", str(stored.path))
-    if problem is not None:
+    if problem is not None:  # carry_out() has said where the results are
         raise problem
+    say(console, "results", str(stored.path))
     if report.broken is not None:
         kind = ProgramFailed if report.base_is_broken else ContenderFailed
         return kind.exit_code
