@@ -22,7 +22,7 @@ RUNS = [path for path in FILES if path.name.endswith(ENDING)]
 
 MOST_BYTES = 6 << 20
 MOST_FILES = 60
-ENDINGS = (".md", ".svg", ENDING)
+ENDINGS = (".md", ".svg", ENDING, ".tex")
 
 
 def test_the_results_are_few_and_small() -> None:
@@ -31,7 +31,7 @@ def test_the_results_are_few_and_small() -> None:
     assert sum(path.stat().st_size for path in FILES) <= MOST_BYTES
 
 
-def test_a_result_is_a_page_a_picture_or_a_run() -> None:
+def test_a_result_is_a_page_a_picture_a_table_or_a_run() -> None:
     assert [path.name for path in FILES if not path.name.endswith(ENDINGS)] == []
 
 
