@@ -13,7 +13,7 @@ import msgspec
 from cairn import units
 from cairn.inspect.advice import advice
 from cairn.inspect.facts import SCHEMA, GrowthOf, Heap, Inspection
-from cairn.report.formatting import printable, shortened
+from cairn.report.formatting import COMMAND_MOST, printable, shortened
 from cairn.report.run_csv import inert
 from cairn.report.tables import Cell, Table
 from cairn.report.terminal import Screen
@@ -37,7 +37,7 @@ _KINDS = {
 }
 _SHOWN_LEAST = 1 << 10
 """Kinds with less resident and swapped memory are left out without --full."""
-_VALUE_MOST = 160
+_VALUE_MOST = 34
 _COLUMNS = (
     ("addresses", "size"), ("resident", "resident"), ("huge pages", "huge"),
     ("freed lazily", "lazily_freed"), ("swapped", "swapped"),
@@ -177,10 +177,10 @@ def _memory(found: Inspection, *, full: bool) -> Table:
 
 
 def _settings(found: Inspection, *, full: bool) -> Table:
-    rows = []
+    rows, most = [], COMMAND_MOST if full else _VALUE_MOST
     for one in found.environment or ():
         read = {True: "yes", False: "no", None: "not known"}[one.is_read]
-        rows.append((f"  {one.name}", shortened(printable(one.value), _VALUE_MOST), read))
+        rows.append((f"  {one.name}", shortened(printable(one.value), most), read))
     if full:
         rows += [(f"  {one.name}", f"{one.value:,}", "in use") for one in found.in_use]
     heads = ("settings", "value", "read by the allocator")
