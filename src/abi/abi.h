@@ -57,7 +57,7 @@ void *names_pvalloc(size_t size);
 /* Returns true if the calling thread has a heap of its own. */
 static inline bool names_has_heap(void)
 {
-    return thread_heap != &heap_none && thread_heap != &heap_gone;
+    return thread_has_heap();
 }
 
 /* Gives the free memory that this thread keeps back to the page heap. Does the same with every

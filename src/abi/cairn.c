@@ -5,6 +5,7 @@
 #include "abi/abi.h"
 #include "alloc/background.h"
 #include "alloc/emergency.h"
+#include "alloc/heap_trim.h"
 #include "alloc/huge_page_timing.h"
 #include "alloc/large_guard.h"
 #include "alloc/learning_control.h"
@@ -223,10 +224,13 @@ void names_collect(void)
 {
     if (!thread_may_lock())
         return;
-    if (CAIRN_HARDENED && names_has_heap())
-        quarantine_drain(thread_heap);
-    if (names_has_heap())
-        heap_collect(thread_heap);
+    if (names_has_heap()) {
+        struct heap *heap = thread_heap; /* from here on, it may be aside again (detour.h) */
+        if (CAIRN_HARDENED)
+            quarantine_drain(heap);
+        heap_collect(heap);
+        heap_trim_all(heap);
+    }
     heap_sweep();
 }
 

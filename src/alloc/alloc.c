@@ -2,6 +2,7 @@
 
 #include "alloc/background.h"
 #include "alloc/broken.h"
+#include "alloc/detour.h"
 #include "alloc/guarded_block.h"
 #include "alloc/large.h"
 #include "alloc/quarantine.h"
@@ -10,11 +11,6 @@
 #include <string.h>
 
 /* --- allocating ------------------------------------------------------------------------------- */
-
-static bool has_heap(void)
-{
-    return thread_heap != &heap_none && thread_heap != &heap_gone;
-}
 
 /* Returns true if this thread must take blocks from emergency.h, because it must not take locks. */
 static inline bool is_emergency(void)
@@ -28,9 +24,9 @@ static inline bool is_emergency(void)
  * remote.h). After the call, the lists of this thread's heap are empty. */
 static __attribute__((noinline, cold)) void reclaim(void)
 {
-    if (CAIRN_HARDENED && has_heap())
+    if (CAIRN_HARDENED && thread_has_heap())
         quarantine_drain(thread_heap);
-    if (has_heap())
+    if (thread_has_heap())
         heap_collect(thread_heap);
     heap_sweep();
 }
@@ -90,7 +86,7 @@ static inline void *count_for_site(void *p, size_t size, const void *caller, boo
 {
     if (LIKELY(!site_is_counted()) || p == NULL)
         return p;
-    struct site_turn *turn = has_heap() ? &thread_heap->site_turn : NULL;
+    struct site_turn *turn = thread_has_heap() ? &thread_heap->site_turn : NULL;
     if (turn != NULL && turn->left > 0)
         turn->left--;
     else
@@ -121,12 +117,23 @@ static void *reuse_any(size_t size, size_t alignment)
     return region_address(index);
 }
 
+static __attribute__((noinline, cold)) void *large_by_detour(size_t size, size_t alignment,
+                                                             bool *zero, const void *caller)
+{
+    detour_end();
+    void *p = alloc_large(size, alignment, zero, caller);
+    detour_begin();
+    return p;
+}
+
 void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
 {
     /* Checked here, because otherwise the thread would give back all its free memory before the
      * request fails. */
     if (UNLIKELY(large_is_impossible(size) || large_is_impossible(alignment)))
         return NULL;
+    if (UNLIKELY(thread_is_away()))
+        return large_by_detour(size, alignment, zero, caller);
     if (is_emergency()) {
         *zero = true;
         return emergency_allocate(size, alignment);
@@ -138,7 +145,10 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
     else
         p = allocate_new(size, alignment, zero);
     background_look();
-    return count_for_site(p, size, caller, hit);
+    p = count_for_site(p, size, caller, hit);
+    if (!hit)
+        detour_look(thread_heap);
+    return p;
 }
 
 /* Counts `count` calls of malloc, and one for each block that the list of a class has now. */
@@ -152,12 +162,24 @@ static inline void count_list(struct heap *heap, unsigned class, uint32_t count)
     guarded_count(class, count);
 }
 
+static __attribute__((noinline, cold)) void *malloc_by_detour(size_t size, const void *caller)
+{
+    detour_end();
+    void *p = alloc_malloc_quick(size);
+    if (p == NULL)
+        p = alloc_malloc_slow(size, caller);
+    detour_begin();
+    return p;
+}
+
 void *alloc_malloc_slow(size_t size, const void *caller)
 {
     if (size > SIZE_CLASS_BYTES_MAX) {
         bool zero;
         return alloc_large(size, 1, &zero, caller);
     }
+    if (UNLIKELY(thread_is_away()))
+        return malloc_by_detour(size, caller);
     if (!CAIRN_HARDENED && guarded_is_on()) {
         void *guarded = guarded_next(size_class(size), size);
         if (guarded != NULL)
@@ -171,7 +193,9 @@ void *alloc_malloc_slow(size_t size, const void *caller)
         return emergency_allocate(size, 1);
     if (LIKELY(heap_steal(heap, class))) {
         count_list(heap, class, 0);
-        return heap_pop_checked(heap, class);
+        void *block = heap_pop_checked(heap, class);
+        detour_look(heap);
+        return block;
     }
     if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
         heap = thread_birth();
@@ -183,6 +207,7 @@ void *alloc_malloc_slow(size_t size, const void *caller)
     void *block = allocate_small(heap, class);
     count_list(heap, class, 1);
     background_look();
+    detour_look(heap);
     return block;
 }
 
@@ -249,14 +274,27 @@ static struct slab *run_of(const void *p)
         slab_misused("a pointer to no live block: freed before, or never allocated", p);
     } else if (!slab_has_block(slab, p)) {
         slab_misused("a pointer that is not the start of a block", p);
+    } else if (slab_is_hidden(slab, (size_t)((const char *)p - slab_start(slab)))) {
+        slab_misused("a pointer to no live block: freed before, or never allocated", p);
     }
     return slab;
+}
+
+static __attribute__((noinline, cold)) void free_by_detour(void *p)
+{
+    detour_end();
+    alloc_free(p);
+    detour_begin();
 }
 
 /* Slow path of free_large() for three cases: the block belongs to a shared heap, a site counts the
  * block, or the thread's run cache did not take the block's run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
+    if (UNLIKELY(thread_is_away())) {
+        free_by_detour(slab_start(slab));
+        return;
+    }
     if (lock_is_unsafe())
         return; /* the block stays allocated */
     struct heap *keeper = atomic_load_explicit(&slab->owner, memory_order_acquire);
@@ -267,13 +305,14 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
             site_give_back(slab);
     }
     background_look();
-    if (UNLIKELY(!has_heap()) && thread_birth() == NULL) {
+    if (UNLIKELY(!thread_has_heap()) && thread_birth() == NULL) {
         large_free(slab);
         return;
     }
     lock_enter();
     heap_free_large(thread_heap, slab);
     lock_leave();
+    detour_look(thread_heap);
 }
 
 static inline void free_large(struct slab *slab, struct heap *heap)
@@ -306,6 +345,7 @@ static inline bool is_of_this_thread(struct slab *slab)
 {
     if (UNLIKELY(thread_heap == &heap_none) && !lock_is_unsafe())
         thread_birth();
+    /* Read last: until it belongs to this thread, the heap may lose the slab to another thread. */
     return atomic_load_explicit(&slab->owner, memory_order_relaxed) == thread_heap;
 }
 
@@ -320,11 +360,15 @@ static __attribute__((noinline)) void free_small(void *p, struct slab *slab)
         slab -= slab->back;
     }
     uintptr_t last = slab_key(block, NULL);
-    if (UNLIKELY(slab->kind != RUN_SLAB || !slab_begins(slab, (uint32_t)offset) ||
+    if (UNLIKELY(slab->kind != RUN_SLAB ||
+                 (!slab_begins(slab, (uint32_t)offset) &&
+                  (!slab_has_block(slab, p) || slab_is_hidden(slab, offset))) ||
                  slab_is_marked_by(block, last)))
         alloc_free_slow(p);
     else if (is_of_this_thread(slab))
         heap_free(thread_heap, slab, block, last);
+    else if (UNLIKELY(thread_is_away()))
+        free_by_detour(p);
     else if (!heap_begin_batch(thread_heap, slab, block, offset, last) &&
              UNLIKELY(!remote_post_quick(slab, block, offset, last)))
         heap_post(slab, block);

@@ -154,6 +154,13 @@ bitmap_wide chunk_whole_pages(bitmap_wide slices)
     return (bitmap_starts(slices, count) & ((bitmap_wide)every << 64 | every)) * page;
 }
 
+void chunk_want_small(size_t number)
+{
+    struct chunk *chunk = chunk_of(number);
+    chunk->small = os_want_small_pages(region_address(number * CHUNK_SLICES), CHUNK_BYTES);
+    chunk->huge = !chunk->small;
+}
+
 void chunk_check(size_t number)
 {
     const struct chunk *chunk = chunk_of(number);

@@ -94,6 +94,16 @@ size_t chunk_find(size_t slices);
  * is in use. */
 bitmap_wide chunk_whole_pages(bitmap_wide slices);
 
+/* Returns whether a chunk may be collapsed into a huge page: the kernel was asked neither for a
+ * huge page there nor for small pages. If it was asked for small pages, it would refuse. */
+static inline bool chunk_may_collapse(const struct chunk *chunk)
+{
+    return !chunk->huge && !chunk->small;
+}
+
+/* Asks the kernel to give a chunk small pages only. */
+void chunk_want_small(size_t number);
+
 /* Asserts the contract of one chunk. */
 void chunk_check(size_t number);
 

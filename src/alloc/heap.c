@@ -4,6 +4,7 @@
 #include "alloc/guarded_run.h"
 #include "alloc/purge.h"
 #include "alloc/slab_list.h"
+#include "alloc/slab_trim.h"
 
 #include <string.h>
 
@@ -113,6 +114,8 @@ static struct slab *take_parked(struct heap *from, struct heap *to, unsigned cla
     remote_set_state(slab, REMOTE_CURRENT);
     if (fold(slab) == 0)
         from->empty &= ~(UINT64_C(1) << class);
+    slab_count_hidden(slab);
+    slab->seen = 0;
     atomic_store_explicit(&slab->owner, to, memory_order_release);
     return slab;
 }
@@ -122,6 +125,8 @@ static struct slab *reopen(struct heap *heap, unsigned class)
     lock_take(&heap->lock);
     struct slab *slab = take_parked(heap, heap, class);
     lock_drop(&heap->lock);
+    if (slab != NULL)
+        heap_trim_reopened(heap, slab);
     return slab;
 }
 
@@ -162,6 +167,7 @@ static uint32_t run_share(void)
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
     run_cache_policy_free(&heap->runs, slab, run_share());
+    heap->trim.due |= heap->runs.slices > HEAP_TRIM_SLICES;
 }
 
 void *heap_reuse_long(struct heap *heap, size_t size)
@@ -265,7 +271,9 @@ static void *refill(struct heap *heap, unsigned class)
             struct block *first = slab_steal(slab, &count);
             if (first == NULL)
                 first = slab_second_first(collect(heap, slab, &count));
-            if (first == NULL) {
+            if (first == NULL && (first = slab_restore(slab, &count)) != NULL)
+                count = guarded_is_on() ? count : 0; /* like carved blocks */
+            else if (first == NULL) {
                 /* `room` does not count carved blocks. A block that is freed while carved blocks
                  * are on the list is therefore pushed in front of them and handed out next. So no
                  * freed block leaves a gap in the order of addresses, and blocks that are allocated
@@ -348,6 +356,7 @@ void heap_event(struct heap *heap, struct slab *slab)
         remote_set_state(slab, over ? REMOTE_CLAIMED : REMOTE_PARKED);
         if (!over)
             slab_list_add(&heap->partial[class], slab);
+        heap_trim_parked(heap, slab, !over);
     }
     lock_drop(&heap->lock);
     if (over) {
@@ -357,6 +366,8 @@ void heap_event(struct heap *heap, struct slab *slab)
     }
     if (live == 0)
         cool(heap, class);
+    if (!CAIRN_HARDENED && UNLIKELY(heap->trim.due | purge_is_due()))
+        heap_due();
 }
 
 /* --- the other threads' side ------------------------------------------------------------------ */
@@ -377,8 +388,7 @@ static struct heap *lock_owner(struct slab *slab, const struct block *block)
     }
 }
 
-/* Posts blocks in any case, and does what the result of remote_post_locked() says. */
-static void post_locked(struct slab *slab, struct block *first, struct block *last, uint32_t count)
+void heap_post_locked(struct slab *slab, struct block *first, struct block *last, uint32_t count)
 {
     struct heap *owner = lock_owner(slab, first);
     bool claimed = false;
@@ -404,62 +414,12 @@ static void post_locked(struct slab *slab, struct block *first, struct block *la
 void heap_post(struct slab *slab, struct block *block)
 {
     if (UNLIKELY(remote_post(slab, block, block, 1) != REMOTE_POSTED) && !lock_is_unsafe())
-        post_locked(slab, block, block, 1);
-}
-
-/* (owner only) Empties a batch and posts its blocks. */
-static void post_batch(struct heap *heap, struct batch *batch)
-{
-    lock_enter();
-    struct slab *slab = atomic_load_explicit(&batch->slab, memory_order_relaxed);
-    uint64_t word = atomic_load_explicit(&batch->word, memory_order_relaxed);
-    atomic_store_explicit(&batch->slab, NULL, memory_order_relaxed);
-    heap->batched &= ~(UINT64_C(1) << (batch - heap->batches));
-    char *start = slab_start(slab);
-    struct block *first = (struct block *)(start + batch_first(word));
-    struct block *last = (struct block *)(start + batch_last(word));
-    if (UNLIKELY(remote_post(slab, first, last, batch_count(word)) != REMOTE_POSTED))
-        post_locked(slab, first, last, batch_count(word));
-    lock_leave();
-}
-
-bool heap_begin_batch(struct heap *heap, struct slab *slab, struct block *block, size_t offset,
-                      uintptr_t last)
-{
-    const struct heap *owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
-    if (slab->slices != 1 || batch_most(slab->class) < 2 || owner == NULL ||
-        atomic_load_explicit(&owner->shared, memory_order_relaxed) || !heap->has_thread ||
-        lock_is_unsafe())
-        return false;
-    struct batch *batch = batch_of(heap->batches, slab);
-    if (!batch_is_of(batch, NULL))
-        post_batch(heap, batch);
-    slab_mark_by(block, NULL, last);
-    slab_interrupt_here(); /* each block of the batch is marked */
-    atomic_store_explicit(&batch->word, batch_word(slab->class, offset), memory_order_relaxed);
-    heap->batched |= UINT64_C(1) << (batch - heap->batches);
-    slab_interrupt_here(); /* a batch that has a slab is complete */
-    atomic_store_explicit(&batch->slab, slab, memory_order_relaxed);
-    return true;
-}
-
-void heap_post_full(struct heap *heap, struct batch *batch)
-{
-    if (!lock_is_unsafe())
-        post_batch(heap, batch);
-}
-
-void heap_post_batches(struct heap *heap)
-{
-    while (heap->batched != 0)
-        post_batch(heap, &heap->batches[__builtin_ctzll(heap->batched)]);
+        heap_post_locked(slab, block, block, 1);
 }
 
 /* --- collecting and sweeping ------------------------------------------------------------------ */
 
-/* (owner only) Returns the blocks on all lists of the heap to their slabs. Takes the heap's
- * lock. */
-static void cool_all(struct heap *heap)
+void heap_cool(struct heap *heap)
 {
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++)
         cool(heap, class);
@@ -469,6 +429,8 @@ static struct slab *take_current(struct heap *heap, unsigned class)
 {
     struct slab *slab = heap->current[class];
     heap->current[class] = NULL;
+    if (slab != NULL)
+        slab_uncount_hidden(slab);
     return slab;
 }
 
@@ -484,9 +446,7 @@ static void return_list(struct slab *slab, struct block *first)
     slab_unsteal(slab, first, last, count);
 }
 
-/* (owner only) Moves the posted blocks of a slab to its list `free`. The caller holds the lock of
- * the slab's heap. */
-static void take_posted(struct heap *heap, struct slab *slab)
+void heap_take_posted(struct heap *heap, struct slab *slab)
 {
     uint32_t count;
     fold(slab);
@@ -494,10 +454,7 @@ static void take_posted(struct heap *heap, struct slab *slab)
     remote_look_again(slab);
 }
 
-/* If `is_empty`, claims the slab, which is on `list`, and gives its run back. `is_empty` says that
- * no block of the slab is in use. Returns `is_empty`. The caller holds the lock of the slab's
- * heap. */
-static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
+bool heap_claim(uint32_t *list, struct slab *slab, bool is_empty)
 {
     if (!is_empty)
         return false;
@@ -510,8 +467,8 @@ static bool claim(uint32_t *list, struct slab *slab, bool is_empty)
 void heap_collect(struct heap *heap)
 {
     heap_post_batches(heap);
-    cool_all(heap);
-    run_cache_policy_drain(&heap->runs); /* after cool_all(), which may keep more runs */
+    heap_cool(heap);
+    run_cache_policy_drain(&heap->runs); /* after heap_cool(), which may keep more runs */
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -522,8 +479,8 @@ void heap_collect(struct heap *heap)
         for (uint32_t index = heap->partial[class], next; index != 0; index = next) {
             slab = slab_at(index);
             next = slab->next;
-            take_posted(heap, slab);
-            claim(&heap->partial[class], slab, slab_live(slab) == 0 || remote_has_all(slab));
+            heap_take_posted(heap, slab);
+            heap_claim(&heap->partial[class], slab, slab_live(slab) == 0 || remote_has_all(slab));
         }
     }
     heap->empty = 0;
@@ -536,7 +493,7 @@ static size_t sweep_list(uint32_t *list)
     for (uint32_t index = *list, next; index != 0; index = next) {
         struct slab *slab = slab_at(index);
         next = slab->next;
-        claims += claim(list, slab, remote_has_all(slab));
+        claims += heap_claim(list, slab, remote_has_all(slab));
     }
     return claims;
 }
@@ -591,7 +548,7 @@ static void park_in(struct heap *heap, struct slab *slab)
     remote_set_state(slab, REMOTE_PARKED);
     slab_list_add(&heap->partial[slab->class], slab);
     offer(UINT64_C(1) << slab->class);
-    claim(&heap->partial[slab->class], slab, slab_live(slab) == 0 || remote_has_all(slab));
+    heap_claim(&heap->partial[slab->class], slab, slab_live(slab) == 0 || remote_has_all(slab));
     lock_drop(&heap->lock);
 }
 

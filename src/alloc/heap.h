@@ -62,6 +62,21 @@ struct heap_statistics {
     uint64_t claims;                /* slabs given back because all live blocks were posted */
 };
 
+/* (owner only) The state of heap_trim.h and detour.h. */
+struct heap_trim {
+    uint64_t ticks;        /* when `detours` was last raised */
+    uint64_t cooled_ticks; /* when detour.c last called heap_cool() */
+    uint32_t detours;      /* detours that the thread may still make */
+    uint32_t parked;       /* slices parked since the last look */
+    uint32_t epoch;        /* purge_epoch() at the last heap_trim() */
+    uint16_t wait;         /* epochs until the next look */
+    uint8_t fruitless;     /* looks in a row that gave back little */
+    bool due;              /* there may be something to trim */
+    bool large_debt;       /* the last look found much to give back */
+    /* Slabs of each class that were used again. */
+    uint8_t reopened[SIZE_CLASS_COUNT];
+};
+
 struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* (owner only) malloc pops from here */
     int32_t room[SIZE_CLASS_COUNT];       /* (owner only) > 0: free pushes to the list */
@@ -88,6 +103,7 @@ struct heap {
     struct heap_statistics statistics;
     uint64_t batched;              /* (owner only) a bit per batch that is not empty */
     struct batch batches[BATCHES]; /* (owner only) */
+    struct heap_trim trim;         /* (owner only) */
 };
 
 /* (owner only) Adds to a counter that other threads may read. Returns the sum. */
@@ -213,6 +229,10 @@ void heap_leave(struct heap *heap);
 /* (owner only) Frees all blocks of the heap, also those in use, and makes the heap idle. */
 void heap_destroy(struct heap *heap);
 
+/* (owner only) Returns the blocks on the heap's lists to their slabs. The first blocks that are
+ * freed from then on go to their slabs, too. */
+void heap_cool(struct heap *heap);
+
 /* (owner only) Returns the blocks on the heap's lists to their slabs, collects posted blocks, gives
  * kept runs back, and gives slabs without a live block back. */
 void heap_collect(struct heap *heap);
@@ -272,5 +292,46 @@ void heap_check(struct heap *heap);
 /* Asserts the part of the contract that holds while other threads run: the lists of slabs of every
  * heap. */
 void heap_check_lists(void);
+
+/* --- for the other files of this module: heap_batch.c and heap_trim.c ----------------------------
+ * */
+
+/* Posts blocks in any case, and does what the result of remote_post_locked() says. Takes the lock
+ * of the heap that owns the slab. */
+void heap_post_locked(struct slab *slab, struct block *first, struct block *last, uint32_t count);
+
+/* (owner only) Moves the posted blocks of a slab to its list `free`. The caller holds the lock of
+ * the slab's heap. */
+void heap_take_posted(struct heap *heap, struct slab *slab);
+
+/* If `is_empty`, claims the slab, which is on `list`, and gives its run back. `is_empty` says that
+ * no block of the slab is in use. Returns `is_empty`. The caller holds the lock of the slab's
+ * heap. */
+bool heap_claim(uint32_t *list, struct slab *slab, bool is_empty);
+
+enum { HEAP_TRIM_SLICES = 64 }; /* 1 MiB: with more of them parked or kept, a look is due */
+
+/* (owner only) Counts that a slab was parked, or that a parked or full slab has ended. */
+static inline void heap_trim_parked(struct heap *heap, const struct slab *slab, bool parked)
+{
+    uint32_t slices = atomic_load_explicit(&slab->slices, memory_order_relaxed);
+    if (parked)
+        heap->trim.parked += slices;
+    else
+        heap->trim.parked -= slices < heap->trim.parked ? slices : heap->trim.parked;
+    heap->trim.due |= heap->trim.parked > HEAP_TRIM_SLICES;
+}
+
+/* (owner only) Counts that a parked slab is used again (heap_trim.h). */
+static inline void heap_trim_reopened(struct heap *heap, const struct slab *slab)
+{
+    uint8_t *count = &heap->trim.reopened[slab->class];
+    *count = (uint8_t)(*count + (*count < UINT8_MAX));
+    heap_trim_parked(heap, slab, false);
+}
+
+/* Called at the end of heap_event() if there may be something to look for. Defined by detour.c,
+ * which knows the thread's pointer to its heap. */
+void heap_due(void);
 
 #endif

@@ -37,7 +37,7 @@ static bool has_time(uint64_t now, unsigned share)
 
 /* Returns whether all pages of a slab have been touched by carving. Carving writes to every block.
  * If no block is larger than an OS page, carving has therefore touched every page up to the page in
- * which the last carved block begins. */
+ * which the last carved block begins, unless slab_trim.h gave a page back. */
 static bool is_carved(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(__atomic_load_n(&slab->class, __ATOMIC_RELAXED));
@@ -45,7 +45,8 @@ static bool is_carved(const struct slab *slab)
     size_t slab_bytes = (size_t)atomic_load_explicit(&slab->slices, memory_order_relaxed)
                         << SLICE_SHIFT;
     size_t end = atomic_load_explicit(&slab->carved, memory_order_relaxed) * bytes;
-    return bytes <= page && end + page >= slab_bytes + bytes;
+    uint32_t away = atomic_load_explicit(&slab->away, memory_order_relaxed);
+    return away == 0 && bytes <= page && end + page >= slab_bytes + bytes;
 }
 
 /* Returns whether at most a thirty-second of a chunk may be untouched, as far as the records show.

@@ -12,8 +12,7 @@ enum {
     LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
     DENSE_LOOKS = 2,       /* chunk.dense of a chunk that may become a huge page */
     COLLAPSED = UINT8_MAX, /* chunk.dense of a chunk taken to become a huge page */
-    REUSES = 4,            /* reuses of a chunk before it is found the first time */
-    TOLD_MOST = 5,         /* doublings of REUSES, up to 128 */
+    TOLD_MOST = 5,         /* doublings of the required reuses, to 128 */
     REFUSALS_MOST = 8,     /* refused chunks after which a purge ends */
     FAR_SLICES = 1 << 13,  /* 128 MiB: from this alignment on, allocate_far() */
 };
@@ -250,14 +249,6 @@ static bool is_untouched(const struct chunk *chunk)
     return chunk->used_count == 0 && bitmap_load(&chunk->dirty) == 0 && !chunk->offered;
 }
 
-/* Asks the kernel to give a chunk small pages only. */
-static void want_small(size_t number)
-{
-    struct chunk *chunk = chunk_of(number);
-    chunk->small = os_want_small_pages(region_address(number * CHUNK_SLICES), CHUNK_BYTES);
-    chunk->huge = !chunk->small;
-}
-
 /* Decides between huge and small pages for an untouched chunk, at whose start a run is allocated. A
  * huge page takes one page fault instead of 512. Small pages do not make memory resident that is
  * never used. A huge page that was requested earlier stays requested while the program is large. */
@@ -268,7 +259,7 @@ static void begin_chunk(size_t number, size_t slices)
     bool is_wanted =
         is_large_program() && (chunk->huge || is_growing(slices)) && huge_page_may_be_requested();
     if (chunk->huge && !is_wanted) {
-        want_small(number);
+        chunk_want_small(number);
     } else if (!chunk->huge && is_wanted && os_want_huge_pages(start, CHUNK_BYTES)) {
         chunk->huge = true;
         chunk->small = false;
@@ -286,7 +277,7 @@ static void begin_chunks(size_t index, size_t slices)
     for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
          number++)
         if (chunk_of(number)->huge && is_untouched(chunk_of(number)))
-            want_small(number);
+            chunk_want_small(number);
 }
 
 /* Touches the first pages of a new run and learns from the time this takes (huge_page_timing.h).
@@ -302,18 +293,11 @@ static void learn(size_t index, size_t slices, enum begun how)
 
 /* --- chunks that may become huge pages -------------------------------------------------------- */
 
-/* Returns whether a chunk may be collapsed into a huge page: the kernel was asked neither for a
- * huge page there nor for small pages. If it was asked for small pages, it would refuse. */
-static bool may_collapse(const struct chunk *chunk)
-{
-    return !chunk->huge && !chunk->small;
-}
-
 /* Returns whether a chunk is dense: it is in use, and as far as is known all its pages are
  * resident. */
 static bool is_dense(const struct chunk *chunk)
 {
-    return may_collapse(chunk) && !chunk->inside && chunk->used_count > 0 &&
+    return chunk_may_collapse(chunk) && !chunk->inside && chunk->used_count > 0 &&
            bitmap_load(&chunk->dirty) == ~(bitmap_wide)0;
 }
 
@@ -348,27 +332,6 @@ void *page_heap_take_dense(size_t *from)
     lock_drop(&lock);
     *from = number;
     return start;
-}
-
-void *page_heap_find_reused(size_t index, size_t slices)
-{
-    size_t end = (index + slices) / CHUNK_SLICES;
-    for (size_t number = (index + CHUNK_SLICES - 1) / CHUNK_SLICES; number < end; number++) {
-        const struct chunk *chunk = chunk_of(number);
-        if (UNLIKELY(chunk->reused >= REUSES << chunk->told) && may_collapse(chunk))
-            return region_address(number * CHUNK_SLICES);
-    }
-    return NULL;
-}
-
-/* Writes `reused` without the lock: no other thread writes it while the whole chunk belongs to the
- * caller. */
-void page_heap_count_reuse(size_t index, size_t slices)
-{
-    size_t end = (index + slices) / CHUNK_SLICES;
-    for (size_t number = (index + CHUNK_SLICES - 1) / CHUNK_SLICES; number < end; number++)
-        chunk_of(number)->reused =
-            (uint8_t)(chunk_of(number)->reused + (chunk_of(number)->reused < UINT8_MAX));
 }
 
 bool page_heap_take_reused(void *start)
@@ -669,6 +632,21 @@ static bool give_back(size_t index, size_t slices)
     return done;
 }
 
+bool page_heap_trim(void *start, size_t bytes)
+{
+    size_t number = region_index(start) / CHUNK_SLICES;
+    lock_take(&lock);
+    bool done = lazy ? os_offer(start, bytes) : os_give_back(start, bytes);
+    statistics.purges++;
+    statistics.purged_bytes += done ? bytes : 0;
+    used_at_purge = statistics.used_slices;
+    /* If the chunk was to have a huge page, the kernel would later fill it up (khugepaged). */
+    if (chunk_of(number)->huge)
+        chunk_want_small(number);
+    lock_drop(&lock);
+    return done;
+}
+
 /* Gives back all of an empty chunk with a huge page, in which even slices that are not dirty are
  * resident. Returns false if the machine refuses. */
 static bool purge_huge(size_t number)
@@ -682,28 +660,34 @@ static bool purge_huge(size_t number)
     return true;
 }
 
-/* Gives back all idle slices of a chunk, run by run. Returns false if the machine refuses. */
+/* Gives back all idle slices of a chunk, run by run. If the chunk has a huge page, its slices that
+ * are free and not dirty are resident, too. Returns false if the machine refuses. */
 static bool purge_chunk(size_t number)
 {
     struct chunk *chunk = chunk_of(number);
     if (chunk->used_count == 0 && chunk->huge && bitmap_load(&chunk->dirty) != 0)
         return purge_huge(number);
-    for (;;) {
-        bitmap_wide idle =
-            chunk_whole_pages(bitmap_load(&chunk->dirty) & ~bitmap_load(&chunk->used));
-        if (idle == 0)
-            return true;
+    bitmap_wide resident = chunk->huge ? ~(bitmap_wide)0 : bitmap_load(&chunk->dirty);
+    bitmap_wide idle = chunk_whole_pages(resident & ~bitmap_load(&chunk->used));
+    if ((idle & bitmap_load(&chunk->dirty)) == 0)
+        return true;
+    bool done = true;
+    while (idle != 0) {
         unsigned first = bitmap_lowest(idle);
         bitmap_wide behind = ~(idle >> first);
         unsigned count = behind == 0 ? BITMAP_BITS : bitmap_lowest(behind);
         if (count > BITMAP_BITS - first)
             count = BITMAP_BITS - first;
-        if (!give_back(number * CHUNK_SLICES + first, count))
-            return false;
-        bitmap_store(&chunk->dirty, bitmap_load(&chunk->dirty) & ~bitmap_run(first, count));
-        forget(chunk);
-        statistics.idle_slices -= count;
+        bitmap_wide run = bitmap_run(first, count);
+        done = give_back(number * CHUNK_SLICES + first, count);
+        if (!done)
+            break;
+        statistics.idle_slices -= bitmap_count(bitmap_load(&chunk->dirty) & run);
+        bitmap_store(&chunk->dirty, bitmap_load(&chunk->dirty) & ~run);
+        idle &= ~run;
     }
+    forget(chunk);
+    return done;
 }
 
 /* Purges until at most `keep_slices` slices are idle. A chunk that the machine refuses to take, for

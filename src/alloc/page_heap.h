@@ -73,6 +73,10 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
  * go first. Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
+/* Gives OS pages of a run in use back to the machine, which all lie in one chunk. Nothing in them
+ * is needed any more. Returns false if the machine refuses. The slices stay in use and dirty. */
+bool page_heap_trim(void *start, size_t bytes);
+
 /* From now on, purged memory is only offered to the kernel (os_offer()). Offering is faster, but
  * the memory stays resident until the kernel needs memory. Once a part of a chunk was offered, no
  * slice of the chunk is reported as reading zero. */
@@ -113,7 +117,7 @@ void page_heap_put_dense(void *start);
  *
  * A reuse of a chunk is an allocation whose run covers the whole chunk, when all slices of the
  * chunk are already dirty. A chunk is reused if it has had at least 4 reuses (REUSES in
- * page_heap.c) since it was mapped, or since a part of it was last given back.
+ * page_heap_reused.c) since it was mapped, or since a part of it was last given back.
  */
 
 /* Returns the start of a reused chunk that lies entirely within the caller's run, or NULL if there

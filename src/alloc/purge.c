@@ -14,6 +14,13 @@ enum {
 };
 
 static _Atomic uint64_t epoch_began_ns;
+static _Atomic uint32_t epochs; /* that have ended */
+_Atomic bool purge_due;
+
+uint32_t purge_epoch(void)
+{
+    return atomic_load_explicit(&epochs, memory_order_relaxed);
+}
 
 /* Returns true to one thread, once per epoch. Reading the system's clock takes a fifth of the time
  * of freeing a run, so it is read only if the processor's counter has advanced by LOOK_TICKS. */
@@ -113,6 +120,8 @@ static void look(void)
 {
     struct page_heap_level level = page_heap_epoch();
     size_t slack = slack_of(level.use);
+    atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed);
+    atomic_store_explicit(&purge_due, level.use.idle > slack, memory_order_relaxed);
     atomic_store_explicit(&refused, false, memory_order_relaxed);
     if (level.use.idle > slack)
         purge_unneeded(&level, slack);
@@ -156,6 +165,8 @@ static void wake(void)
 void purge_free(size_t index, size_t slices)
 {
     struct page_heap_use use = page_heap_free(index, slices);
+    if (is_idle(use) && !purge_is_due())
+        atomic_store_explicit(&purge_due, true, memory_order_relaxed);
     if (UNLIKELY(atomic_load_explicit(&resting, memory_order_relaxed) != 0) && is_idle(use))
         wake();
     if (UNLIKELY(is_too_much(use)) && !atomic_load_explicit(&refused, memory_order_relaxed))

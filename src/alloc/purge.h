@@ -32,11 +32,24 @@
 
 #include "alloc/page_heap.h"
 
+#include <stdatomic.h>
+
 /* Frees a run, and gives back idle memory if there is too much or if an epoch is over. */
 void purge_free(size_t index, size_t slices);
 
 /* If an epoch is over, gives back the memory that was not needed. */
 void purge_look(void);
+
+/* Returns the number of epochs that have ended. */
+uint32_t purge_epoch(void);
+
+/* True if memory was idle at the last look or since then, so that an end of the epoch should be
+ * noticed soon (detour.h). */
+extern _Atomic bool purge_due __attribute__((visibility("hidden")));
+static inline bool purge_is_due(void)
+{
+    return atomic_load_explicit(&purge_due, memory_order_relaxed);
+}
 
 /* For background.h: a thread now checks while the program sleeps, so the least slack becomes 256
  * KiB instead of 1 MiB. Called before the program has a second thread. */

@@ -27,6 +27,8 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
     /* Atomic, because huge_page_collapse.c may be reading it. */
     __atomic_store_n(&slab->class, (uint8_t)class, __ATOMIC_RELAXED);
     slab->zero = zero;
+    slab->seen = 0;
+    atomic_store_explicit(&slab->away, 0, memory_order_relaxed);
     /* Publishes the fields above to remote_is_slab(). */
     atomic_store_explicit(&slab->kind, RUN_SLAB, memory_order_release);
     for (size_t i = 1; i < slices; i++) {
@@ -53,12 +55,54 @@ void slab_misused(const char *what, const void *p)
     broken_by_misuse(what, p, NULL, 0);
 }
 
+bool slab_has_block(const struct slab *slab, const void *p)
+{
+    size_t offset = (size_t)((const char *)p - slab_start(slab));
+    return offset < slab_end(slab) && offset % size_class_bytes(slab->class) == 0;
+}
+
+/* Returns what `bound` is while no page of the slab is away. */
+static uint32_t bound_of(const struct slab *slab)
+{
+    return slab->carved * (slab->inverse * (uint32_t)size_class_bytes(slab->class));
+}
+
+void slab_set_away(struct slab *slab, uint32_t away)
+{
+    atomic_store_explicit(&slab->away, away, memory_order_relaxed);
+    atomic_store_explicit(&slab->bound, away == 0 ? bound_of(slab) : 0, memory_order_relaxed);
+}
+
+bool slab_is_hidden(const struct slab *slab, size_t offset)
+{
+    uint32_t away = slab_away(slab);
+    return away != 0 && (away >> offset / os_page_bytes() & 1) != 0;
+}
+
+uint32_t slab_first_on(const struct slab *slab, unsigned page)
+{
+    size_t bytes = size_class_bytes(slab->class);
+    size_t number = (page * os_page_bytes() + bytes - 1) / bytes;
+    return number < slab->carved ? (uint32_t)number : slab->carved;
+}
+
+uint32_t slab_hidden(const struct slab *slab)
+{
+    uint32_t count = 0;
+    for (uint32_t left = slab_away(slab); left != 0; left &= left - 1) {
+        unsigned page = (unsigned)__builtin_ctz(left);
+        count += slab_first_on(slab, page + 1) - slab_first_on(slab, page);
+    }
+    return count;
+}
+
 void slab_is_free(const struct slab *slab)
 {
     size_t bytes = size_class_bytes(slab->class);
     const char *end = slab_start(slab) + slab_end(slab);
     for (const char *at = slab_start(slab); at < end; at += bytes)
-        if (UNLIKELY(!slab_is_marked((const struct block *)at)))
+        if (UNLIKELY(!slab_is_marked((const struct block *)at)) &&
+            !slab_is_hidden(slab, (size_t)(at - slab_start(slab))))
             slab_misused("a free block was written to, or one was freed twice", at);
 }
 
@@ -92,6 +136,8 @@ void slab_destroy(struct slab *slab)
         clear_free_blocks(slab);
         atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
     }
+    slab->seen = 0; /* the next run here was not moved, and */
+    atomic_store_explicit(&slab->away, 0, memory_order_relaxed); /* has no slack */
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     for (size_t i = 0; i < slab->slices; i++)
         atomic_store_explicit(&slab_at(index + i)->kind, RUN_NONE, memory_order_relaxed);
@@ -171,8 +217,7 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     struct block *first = CAIRN_HARDENED ? link_at_random(next, bytes, most, slab->zero != 0)
                                          : link_in_order(next, bytes, most);
     atomic_store_explicit(&slab->carved, (uint16_t)(slab->carved + most), memory_order_relaxed);
-    atomic_store_explicit(&slab->bound, slab->carved * (slab->inverse * (uint32_t)bytes),
-                          memory_order_relaxed);
+    atomic_store_explicit(&slab->bound, bound_of(slab), memory_order_relaxed);
     count_live(slab, most);
     return first;
 }
@@ -192,8 +237,7 @@ void slab_check(struct slab *slab)
     CHECK_THAT(slab->kind == RUN_SLAB);
     CHECK_THAT(slab->slices == slab_slices(slab->class));
     CHECK_THAT(slab->carved <= slab->capacity);
-    CHECK_THAT(slab->bound ==
-               slab->carved * (slab->inverse * (uint32_t)size_class_bytes(slab->class)));
+    CHECK_THAT(slab->bound == (slab_away(slab) == 0 ? bound_of(slab) : 0));
     CHECK_THAT(slab_live(slab) <= slab->carved);
     uint32_t free = 0;
     for (struct block *block = slab->free; block != NULL; block = block->next) {
@@ -201,5 +245,7 @@ void slab_check(struct slab *slab)
         CHECK_THAT(slab_is_marked(block));
         CHECK_THAT(++free <= slab->carved);
     }
-    CHECK_THAT(free == slab->carved - slab_live(slab));
+    /* Hidden blocks count as live while the slab is CURRENT. */
+    uint32_t not_live = slab->carved - slab_live(slab);
+    CHECK_THAT(free == not_live || free + slab_hidden(slab) == not_live);
 }

@@ -10,8 +10,9 @@
  * A live block is one that is in use, on the heap's list, or posted. Between calls, always:
  *
  *     until + rest == number of live blocks: slab_live()
- *     carved - slab_live() == length(free)
- *     bound == carved * step(class), where step(class) == inverse * size_class_bytes(class) - 2^32
+ *     carved - slab_live() == length(free), apart from the hidden blocks of slab_trim.h
+ *     bound == carved * step(class), where step(class) == inverse * size_class_bytes(class) - 2^32,
+ *         or bound == 0 while OS pages of the slab are away (slab_trim.h)
  *     carved <= capacity; if `zero`, the blocks that are not carved were never touched
  *     rest == 0, unless the state is FULL or a poster has just changed it from FULL to PARKED
  *
@@ -74,6 +75,9 @@ struct slab {
     union {
         uint32_t back; /* RUN_TAIL: distance to the run's first slice */
 
+        /* RUN_SLAB: OS pages that were given back; see slab_trim.h. */
+        _Atomic uint32_t away;
+
         /* RUN_LARGE longer than RUN_CACHE_RUN_MAX: number of slices that the program did not
          * request. */
         uint32_t slack;
@@ -91,7 +95,10 @@ struct slab {
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; constant while the run is in use */
     uint8_t zero;         /* the part that is not carved reads as zero */
-    uint8_t moved;        /* RUN_LARGE: large_move() has moved its pages */
+    union {
+        uint8_t moved; /* RUN_LARGE: large_move() has moved its pages */
+        uint8_t seen;  /* RUN_SLAB: see heap_trim.c */
+    };
 };
 _Static_assert(sizeof(struct slab) == RECORD_BYTES, "the records are packed: one cache line each");
 
@@ -129,6 +136,25 @@ struct slab *slab_create(size_t index, unsigned class, struct heap *owner, bool 
  * line says `what` happened, the address, and the size class of the slab there, or the bytes of the
  * large block or kept run that begins there. Any thread may call this function with any `p`. */
 _Noreturn void slab_misused(const char *what, const void *p) __attribute__((cold));
+
+/* Returns the OS pages of the slab that were given back, a bit each (slab_trim.h). */
+static inline uint32_t slab_away(const struct slab *slab)
+{
+    return atomic_load_explicit(&slab->away, memory_order_relaxed);
+}
+
+/* (owner only) Sets the OS pages of the slab that are away. */
+void slab_set_away(struct slab *slab, uint32_t away);
+
+/* Returns the number of the first carved block that begins on an OS page of the slab or behind it.
+ * Returns the number of carved blocks if there is none. */
+uint32_t slab_first_on(const struct slab *slab, unsigned page);
+
+/* Returns the number of hidden blocks (slab_trim.h). */
+uint32_t slab_hidden(const struct slab *slab);
+
+/* Returns whether a block, which begins `offset` bytes behind the start of the slab, is hidden. */
+bool slab_is_hidden(const struct slab *slab, size_t offset);
 
 /* Ends the program unless every carved block is marked as free. Called for a slab without live
  * blocks before its run is given back: if the program wrote to a free block, the counts can be
@@ -233,7 +259,8 @@ static inline void slab_mark_by(struct block *block, struct block *next, uintptr
     block->key = last ^ (uintptr_t)next;
 }
 
-/* Returns whether a carved block begins `offset` bytes behind the start of its slab. One
+/* Returns whether a carved block begins `offset` bytes behind the start of its slab. Returns false
+ * for every block while OS pages of the slab are away: slab_has_block() then gives the answer. One
  * multiplication tests both that the offset is a multiple of the block's size, and that the block
  * is carved (after Lemire, Kaser and Kurz, "Faster remainder by direct computation", Software:
  * Practice and Experience 2019). `inverse` is 2^32 / size, rounded down, plus 1, so that size *
@@ -287,12 +314,8 @@ static inline bool slab_free_many(struct slab *slab, struct block *first, struct
     return until == 0;
 }
 
-/* Returns whether `p` is the start of a carved block of the slab. */
-static inline bool slab_has_block(const struct slab *slab, const void *p)
-{
-    size_t offset = (size_t)((const char *)p - slab_start(slab));
-    return offset <= UINT32_MAX && slab_begins(slab, (uint32_t)offset);
-}
+/* Returns whether `p` is the start of a carved block of the slab. The block may be hidden. */
+bool slab_has_block(const struct slab *slab, const void *p);
 
 /* Asserts the contract, as far as the slab alone shows it. Called by the owner's thread, or when
  * that thread cannot run. */

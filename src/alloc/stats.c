@@ -15,7 +15,9 @@ static void add_slab(struct cairn_stats *stats, struct slab *slab)
 {
     struct cairn_class_stats *class = &stats->classes[slab->class];
     size_t carved = slab->carved;
+    size_t hidden = remote_state(slab) == REMOTE_CURRENT ? slab_hidden(slab) : 0;
     size_t live = slab_live(slab);
+    live -= hidden < live ? hidden : live;
     size_t posted = remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed));
     class->slab_count++;
     class->block_count += carved;
@@ -74,7 +76,7 @@ static void take_off_lists(struct cairn_stats *stats, const struct heap *heap)
 static void take_off_cached(struct cairn_stats *stats)
 {
     for (const struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        if (heap == thread_heap || heap_is_at_rest(heap))
+        if (heap == thread_own_heap() || heap_is_at_rest(heap))
             take_off_lists(stats, heap);
 }
 

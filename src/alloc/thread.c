@@ -82,7 +82,7 @@ static bool has_taken_lock(void)
 static void lose_other_threads(void)
 {
     for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        heap->has_thread = heap == thread_heap;
+        heap->has_thread = heap == thread_own_heap();
     lock_reset(&handlers_lock);
     lock_set_mark();
 }

@@ -6,8 +6,10 @@
  * well. Later allocations of the thread come from thread_late(): one shared heap for all such
  * threads.
  *
- * This pointer and lock_count (os/lock.h) are the allocator's only static thread-local storage. A
- * library that is linked with this allocator can therefore still be opened by dlopen().
+ * For a moment the pointer may be heap_away, which is empty as well: detour.h says why.
+ *
+ * The allocator has little static thread-local storage besides this pointer and lock_count
+ * (os/lock.h). A library that is linked with it can therefore still be opened by dlopen().
  */
 #ifndef CAIRN_ALLOC_THREAD_H
 #define CAIRN_ALLOC_THREAD_H
@@ -18,6 +20,29 @@ extern const struct heap heap_none __attribute__((visibility("hidden")));
 extern const struct heap heap_gone __attribute__((visibility("hidden")));
 extern _Thread_local struct heap *thread_heap
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+extern const struct heap heap_away __attribute__((visibility("hidden")));
+/* Returns whether the thread's heap is aside (detour.h). */
+static inline bool thread_is_away(void)
+{
+    return thread_heap == &heap_away;
+}
+
+/* Returns the thread's heap, even if it is aside. It then stands in hardening_caller, which the
+ * plain build does not use otherwise, because there is little static thread-local storage. Returns
+ * heap_none or heap_gone if the thread has none. */
+static inline struct heap *thread_own_heap(void)
+{
+    return UNLIKELY(thread_is_away()) ? (struct heap *)hardening_caller : thread_heap;
+}
+
+/* Returns true if the thread has a heap of its own. Puts the heap back if it is aside. */
+static inline bool thread_has_heap(void)
+{
+    if (UNLIKELY(thread_is_away()))
+        thread_heap = thread_own_heap();
+    return thread_heap != &heap_none && thread_heap != &heap_gone;
+}
 
 /* Gives the calling thread a heap, and returns it. The caller has found heap_none or heap_gone.
  * Returns NULL if the thread is ending or there is no memory. The caller then uses

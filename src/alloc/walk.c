@@ -41,7 +41,8 @@ static void look_at_slab(struct slab *slab, struct seen *seen)
     seen->has_canaries = CAIRN_HARDENED;
     seen->blocks = slab->carved < BLOCKS_MAX ? slab->carved : BLOCKS_MAX;
     for (size_t i = 0; i < seen->blocks; i++)
-        if (is_live((const struct block *)(seen->start + i * seen->block_bytes)))
+        if (!slab_is_hidden(slab, i * seen->block_bytes) &&
+            is_live((const struct block *)(seen->start + i * seen->block_bytes)))
             seen->live[i / 64] |= UINT64_C(1) << i % 64;
 }
 

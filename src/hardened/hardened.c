@@ -13,7 +13,7 @@ enum { SMALL_MAX = SIZE_CLASS_BYTES_MAX - HARDENING_ZONE_BYTES };
 
 static bool has_heap(void)
 {
-    return thread_heap != &heap_none && thread_heap != &heap_gone;
+    return thread_has_heap();
 }
 
 /* Returns the bytes that must be allocated for a small block of `size` bytes. The smallest class is

@@ -299,7 +299,7 @@ static void refuse(const struct shadow_block *block, struct input *input)
 /* Lets another thread make the following calls. */
 static void switch_to(unsigned next)
 {
-    shadow.threads[shadow.caller] = thread_heap;
+    shadow.threads[shadow.caller] = thread_own_heap();
     shadow.caller = next;
     thread_heap = shadow.threads[next];
 }
@@ -308,7 +308,7 @@ static void switch_to(unsigned next)
  * thread could still do after that: allocates and frees blocks. */
 static void end_thread(bool late)
 {
-    struct heap *heap = thread_heap;
+    struct heap *heap = thread_own_heap();
     if (heap == &heap_none)
         return;
     thread_heap = (struct heap *)&heap_gone;

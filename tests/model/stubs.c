@@ -1,6 +1,7 @@
 #include "stubs.h"
 
 #include "alloc/broken.h"
+#include "alloc/detour.h"
 #include "alloc/emergency.h"
 #include "alloc/guarded_block.h"
 #include "alloc/huge_page_collapse.h"
@@ -24,6 +25,7 @@ static char *emergency; /* memory for blocks of emergency.h */
 struct region region;
 const struct heap heap_none;
 const struct heap heap_gone;
+const struct heap heap_away;
 _Thread_local struct heap *thread_heap = (struct heap *)&heap_none;
 
 /* Defined by the linker: the range of the program's variables. */
@@ -115,6 +117,20 @@ void *thread_late(size_t size)
 {
     (void)size;
     model_checker_fail("a thread of a model has ended, and allocates");
+}
+
+/* No thread of a model has anything to give back, so none makes a detour. */
+void detour_begin(void)
+{
+}
+
+void heap_due(void)
+{
+}
+
+void detour_end(void)
+{
+    model_checker_fail("a thread of a model makes a detour");
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */
@@ -314,6 +330,12 @@ size_t page_heap_purge(size_t keep_bytes)
 {
     (void)keep_bytes;
     return 0;
+}
+
+bool page_heap_trim(void *start, size_t bytes)
+{
+    (void)start, (void)bytes;
+    model_checker_fail("a slab of a model is trimmed");
 }
 
 bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)

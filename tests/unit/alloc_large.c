@@ -153,7 +153,7 @@ TEST(memory_whose_pages_were_moved_away_reads_as_zero)
  * did not request. A block that was resized has exactly the requested slices. */
 TEST(a_resized_block_gives_back_the_slices_that_it_leaves)
 {
-    char *block = alloc_malloc(4 * MIB);
+    char *block = alloc_realloc(alloc_malloc(12 * MIB), 4 * MIB); /* has room behind it */
     REQUIRE(block != NULL);
     size_t before = alloc_usable_size(block);
     CHECK(alloc_realloc(block, 4 * MIB + 5 * SLICE_BYTES) == block);
@@ -206,7 +206,7 @@ static void want_huge_pages(void)
 {
     enum { SPARE = 64 }; /* MiB */
     alloc_free(alloc_malloc(SPARE * MIB));
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     page_heap_purge(0);
     for (size_t number = 1; number < region.slices / CHUNK_SLICES; number++) {
         struct chunk *chunk = chunk_of(number);
@@ -233,7 +233,7 @@ static unsigned requests(void)
  * lost. */
 TEST(memory_that_is_mapped_anew_after_a_refusal_has_no_request_for_its_pages)
 {
-    struct block *block = alloc_malloc(4 * MIB);
+    struct block *block = alloc_realloc(alloc_malloc(64 * MIB), 4 * MIB); /* in one mapping */
     REQUIRE(block != NULL);
     want_huge_pages();
     unsigned before = requests();
@@ -252,7 +252,7 @@ TEST(memory_that_is_mapped_anew_after_a_refusal_has_no_request_for_its_pages)
     CHECK(requests() < before);
     fake_os.refuses_moves = false;
     alloc_free(block);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     page_heap_check();
 }
 

@@ -236,7 +236,7 @@ static void check(void)
         if (blocks[i].p != NULL)
             verify(&blocks[i]);
     if (thread_heap != &heap_none)
-        heap_check(thread_heap);
+        heap_check(thread_own_heap());
     shared_heap_check_all();
     heap_check_lists();
     page_heap_check();
@@ -269,7 +269,7 @@ static void scenario(void)
             page_heap_purge(k == 24 ? 64 * MIB : 0);
         }
         if (thread_heap != &heap_none)
-            heap_collect(thread_heap);
+            heap_collect(thread_own_heap());
         heap_sweep();
         check();
     }

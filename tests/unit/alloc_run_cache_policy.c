@@ -42,7 +42,7 @@ static void be_large(void)
 {
     come_and_go(MANY, MEDIUM);
     come_and_go(MANY, SMALL);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
 }
 
 TEST(a_slab_takes_the_run_that_another_left)
@@ -51,15 +51,15 @@ TEST(a_slab_takes_the_run_that_another_left)
     unsigned count = SLABS * (SLICE_BYTES / SMALL);
     allocate(count, SMALL);
     give_back(count);
-    size_t kept = thread_heap->runs.slices;
+    size_t kept = thread_own_heap()->runs.slices;
     CHECK(kept >= SLABS / 2 && kept <= SLABS);
     struct page_heap_level before = level();
     count = SLABS / 4 * (SLICE_BYTES / MEDIUM);
     allocate(count, MEDIUM);
     struct page_heap_level after = level();
     CHECK(after.use.used <= before.use.used && after.fresh == before.fresh);
-    CHECK(thread_heap->runs.slices < kept);
-    heap_check(thread_heap);
+    CHECK(thread_own_heap()->runs.slices < kept);
+    heap_check(thread_own_heap());
     page_heap_check();
     give_back(count);
 }
@@ -72,13 +72,13 @@ TEST(a_heap_that_grows_keeps_no_run)
     unsigned count = 10;
     allocate(count, 100000);
     give_back(count);
-    CHECK(thread_heap->runs.slices == 70);
+    CHECK(thread_own_heap()->runs.slices == 70);
     struct page_heap_level before = level();
     count = 20 * (SLICE_BYTES / MEDIUM);
     allocate(count, MEDIUM);
-    CHECK(thread_heap->runs.slices == 0);
+    CHECK(thread_own_heap()->runs.slices == 0);
     CHECK(level().use.used <= before.use.used - 70 + 20);
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
     page_heap_check();
     give_back(count);
 }
@@ -100,9 +100,9 @@ TEST(heap_collect_returns_all_kept_runs)
 {
     be_large();
     come_and_go(SLABS * (SLICE_BYTES / SMALL), SMALL);
-    CHECK(thread_heap->runs.slices > 0);
-    heap_collect(thread_heap);
-    CHECK(thread_heap->runs.slices == 0);
+    CHECK(thread_own_heap()->runs.slices > 0);
+    heap_collect(thread_own_heap());
+    CHECK(thread_own_heap()->runs.slices == 0);
     page_heap_check();
 }
 
@@ -128,10 +128,10 @@ TEST(a_long_block_takes_the_run_that_the_last_one_left)
     alloc_free(p);
     void *shorter = alloc_malloc(80 * SLICE_BYTES);
     CHECK(shorter == p && used() == before && alloc_usable_size(shorter) == 100 * SLICE_BYTES);
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
     page_heap_check();
     alloc_free(shorter);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     CHECK(used() == before - 100);
 }
 
@@ -144,7 +144,7 @@ TEST(a_long_run_grows_in_place)
     CHECK(used() == before + 10 && alloc_usable_size(p) == 110 * SLICE_BYTES);
     page_heap_check();
     alloc_free(p);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
 }
 
 TEST(a_run_that_cannot_grow_or_is_twice_too_long_is_returned)
@@ -160,15 +160,15 @@ TEST(a_run_that_cannot_grow_or_is_twice_too_long_is_returned)
     size_t before = used();
     alloc_free(p);
     CHECK(alloc_malloc((LONG + 1) * SLICE_BYTES) != p);
-    CHECK(used() == before + 1 && thread_heap->runs.long_run == 0);
+    CHECK(used() == before + 1 && thread_own_heap()->runs.long_run == 0);
     alloc_free(behind);
     CHECK(alloc_malloc((LONG / 2 + 1) * SLICE_BYTES) == behind && used() == before + 1);
     CHECK(alloc_usable_size(behind) == LONG * SLICE_BYTES);
     alloc_free(behind);
     void *half = alloc_malloc(LONG / 2 * SLICE_BYTES);
-    CHECK(used() == before + 1 - LONG / 2 && thread_heap->runs.long_run == 0);
+    CHECK(used() == before + 1 - LONG / 2 && thread_own_heap()->runs.long_run == 0);
     alloc_free(half);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     page_heap_check();
 }
 
@@ -186,8 +186,8 @@ TEST(only_the_last_freed_long_run_is_kept)
     CHECK(used() == before - 100);
     CHECK(alloc_malloc(100 * SLICE_BYTES) == second);
     alloc_free(second);
-    heap_collect(thread_heap);
-    CHECK(thread_heap->runs.long_run == 0 && used() == before - 200);
+    heap_collect(thread_own_heap());
+    CHECK(thread_own_heap()->runs.long_run == 0 && used() == before - 200);
     page_heap_check();
 }
 
@@ -205,8 +205,8 @@ TEST(long_blocks_that_stay_waste_no_more_than_one_run_together)
     CHECK(wasted > 0 && wasted <= LONG);
     for (unsigned i = 0; i < COUNT_OF(stays); i++)
         alloc_free(stays[i]);
-    CHECK(thread_heap->runs.long_slack == 0);
-    heap_collect(thread_heap);
+    CHECK(thread_own_heap()->runs.long_slack == 0);
+    heap_collect(thread_own_heap());
     page_heap_check();
 }
 
@@ -217,9 +217,9 @@ TEST(an_aligned_long_block_takes_the_kept_run_if_that_is_aligned)
     CHECK(alloc_aligned(64, 100 * SLICE_BYTES) == p);
     alloc_free(p);
     void *elsewhere = alloc_aligned(2 * SLICE_BYTES, 100 * SLICE_BYTES);
-    CHECK(elsewhere != p && thread_heap->runs.long_run != 0);
+    CHECK(elsewhere != p && thread_own_heap()->runs.long_run != 0);
     alloc_free(elsewhere);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
 }
 
 TEST(a_resized_block_keeps_slices_that_it_never_asked_for)
@@ -232,7 +232,7 @@ TEST(a_resized_block_keeps_slices_that_it_never_asked_for)
     CHECK(alloc_realloc(p, 128 * SLICE_BYTES) == p && used() == before);
     CHECK(alloc_realloc(p, 70 * SLICE_BYTES) == p && used() == before - 58);
     alloc_free(p);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     page_heap_check();
 }
 
@@ -240,11 +240,11 @@ TEST(a_resized_block_keeps_slices_that_it_never_asked_for)
  * block can then grow in place. */
 TEST(at_the_limit_the_kept_run_makes_room_for_a_block_that_grows)
 {
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     void *p = long_block(300);
     void *behind = long_block(200);
     alloc_free(behind);
-    REQUIRE(thread_heap->runs.long_run != 0);
+    REQUIRE(thread_own_heap()->runs.long_run != 0);
     size_t before = used();
     page_heap_limit((before + 20) * SLICE_BYTES);
     void *grown = alloc_realloc(p, 400 * SLICE_BYTES);
@@ -260,13 +260,13 @@ TEST(at_the_limit_an_empty_slab_makes_room_for_a_block_of_another_class)
 {
     be_large();
     come_and_go(SLICE_BYTES / SMALL / 2, SMALL);
-    REQUIRE(thread_heap->runs.slices == 0);
+    REQUIRE(thread_own_heap()->runs.slices == 0);
     page_heap_limit(used() * SLICE_BYTES);
     void *p = alloc_malloc(MEDIUM);
     page_heap_limit(0);
     CHECK(p != NULL);
     alloc_free(p);
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
     page_heap_check();
 }
 
@@ -275,10 +275,10 @@ TEST(a_heap_that_grows_keeps_no_long_run)
 {
     be_large();
     alloc_free(long_block(100));
-    CHECK(thread_heap->runs.long_run != 0);
+    CHECK(thread_own_heap()->runs.long_run != 0);
     unsigned count = 20 * (SLICE_BYTES / MEDIUM);
     allocate(count, MEDIUM);
-    CHECK(thread_heap->runs.long_run == 0);
+    CHECK(thread_own_heap()->runs.long_run == 0);
     give_back(count);
     page_heap_check();
 }
@@ -300,42 +300,42 @@ TEST(calloc_clears_a_long_run_that_was_kept)
 TEST(a_cache_that_overflowed_hands_out_runs_up_to_half_too_long)
 {
     void *blocks[5];
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     alloc_free(long_block(30));
     blocks[0] = alloc_malloc(20 * SLICE_BYTES);
-    CHECK(thread_heap->runs.slices == 30);
+    CHECK(thread_own_heap()->runs.slices == 30);
     for (unsigned i = 1; i < COUNT_OF(blocks); i++)
         blocks[i] = long_block(30);
     for (unsigned i = 0; i < COUNT_OF(blocks); i++)
         alloc_free(blocks[i]);
-    REQUIRE(thread_heap->runs.slices == 4 * 30);
+    REQUIRE(thread_own_heap()->runs.slices == 4 * 30);
     alloc_free(long_block(40));
     void *half_too_long = alloc_malloc(20 * SLICE_BYTES);
     CHECK(alloc_usable_size(half_too_long) == 30 * SLICE_BYTES);
     void *unserved = alloc_malloc(41 * SLICE_BYTES);
     void *p = alloc_malloc(20 * SLICE_BYTES);
     CHECK(alloc_usable_size(p) == 20 * SLICE_BYTES);
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
     alloc_free(p);
     alloc_free(unserved);
     alloc_free(half_too_long);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
 }
 
 /* This must be the last test, because run_cache_keep_nothing() cannot be undone. */
 TEST(after_run_cache_keep_nothing_no_run_is_kept)
 {
     run_cache_keep_nothing();
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     size_t before = level().use.used;
     come_and_go(MANY, SMALL);
     alloc_free(alloc_malloc(20 * SLICE_BYTES));
     alloc_free(alloc_malloc(100 * SLICE_BYTES));
-    CHECK(thread_heap->runs.slices == 0 && thread_heap->runs.long_run == 0 &&
-          thread_heap->empty == 0);
+    CHECK(thread_own_heap()->runs.slices == 0 && thread_own_heap()->runs.long_run == 0 &&
+          thread_own_heap()->empty == 0);
     CHECK(level().use.used <=
           before + slab_slices(size_class(SMALL))); /* the slab that the thread allocates from */
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
 }
 
 int main(int argc, char **argv)

@@ -41,7 +41,7 @@ static struct {
 static void count_all(void)
 {
     alloc_free(alloc_malloc(1)); /* makes sure that the thread has a heap */
-    thread_heap->site_turn = (struct site_turn){0};
+    thread_own_heap()->site_turn = (struct site_turn){0};
 }
 
 /* Returns a made-up return address in the program. */
@@ -101,7 +101,7 @@ static void before_anybody_counts(void)
     static char json[CAIRN_JSON_BYTES];
     before_counting.block = alloc_malloc_slow(LARGE, place(1));
     alloc_free(alloc_malloc_slow(LARGE, place(1)));
-    before_counting.kept_slices = thread_heap->runs.slices;
+    before_counting.kept_slices = thread_own_heap()->runs.slices;
     before_counting.counts = site_is_counted();
     before_counting.reports =
         cairn_statistics_json(json, sizeof json) == 0 || strstr(json, "\"sites\"") != NULL;
@@ -161,7 +161,7 @@ TEST(a_run_that_the_thread_had_kept_is_a_hit)
 {
     REQUIRE(alloc_count_sites());
     alloc_free(alloc_malloc(1)); /* makes sure that the thread has a heap */
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     for (unsigned i = 0; i < 3; i++) {
         unsigned char *p = alloc_calloc_slow(1, LARGE, place(3));
         REQUIRE(p != NULL);
@@ -170,8 +170,8 @@ TEST(a_run_that_the_thread_had_kept_is_a_hit)
         CHECK(of(place(3)).blocks == i + 1 && of(place(3)).hits == i);
         alloc_free(p);
     }
-    CHECK(thread_heap->runs.slices == large_slices(LARGE));
-    heap_check(thread_heap);
+    CHECK(thread_own_heap()->runs.slices == large_slices(LARGE));
+    heap_check(thread_own_heap());
     site_check();
 }
 
@@ -242,9 +242,9 @@ static void grow(size_t slices, const void *first, const void *second)
 TEST(a_block_that_moves_belongs_to_the_site_of_the_realloc)
 {
     REQUIRE(alloc_count_sites());
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     grow(5, place(7), place(8));
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     grow(64, place(9), place(10));
 }
 
@@ -386,14 +386,14 @@ TEST(blocks_that_count_and_blocks_that_do_not_lie_side_by_side)
     static void *blocks[64];
     struct site before = of(NULL);
     for (unsigned round = 0; round < 100; round++) {
-        thread_heap->site_turn.counted = round % 4 * SITE_ALL;
+        thread_own_heap()->site_turn.counted = round % 4 * SITE_ALL;
         for (unsigned i = 0; i < COUNT_OF(blocks); i++) {
             void *p = alloc_malloc_slow(LARGE + i % 5 * SLICE_BYTES, place(60));
             REQUIRE(p != NULL);
             blocks[i] =
                 i % 3 == 0 ? alloc_realloc_large(p, 2 * LARGE + i % 7 * SLICE_BYTES, place(61)) : p;
         }
-        heap_check(thread_heap);
+        heap_check(thread_own_heap());
         site_check();
         for (unsigned i = 0; i < COUNT_OF(blocks); i++)
             alloc_free(blocks[(i * 5 + round) % COUNT_OF(blocks)]);

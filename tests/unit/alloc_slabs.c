@@ -24,7 +24,7 @@ static void take_many(void)
         other[i] = alloc_malloc(BYTES);
     for (unsigned i = 0; i < OTHERS; i++)
         alloc_free(other[i]);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     for (unsigned i = 0; i < MANY; i++)
         block[i] = alloc_malloc(BYTES);
 }
@@ -91,7 +91,7 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     CHECK(now().remote_frees == before.remote_frees + 3 && now().wakes == before.wakes + 1);
     CHECK(remote_state(slab) == REMOTE_PARKED && remote_count_of(atomic_load(&slab->posted)) == 3);
 
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     CHECK(remote_count_of(atomic_load(&slab->posted)) == 0);
     CHECK(now().remote_frees == before.remote_frees + 3);
     CHECK(now().live_count == before.live_count - 3);
@@ -103,13 +103,13 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     CHECK(now().live_count == before.live_count - IN_A_SLAB);
     for (unsigned i = IN_A_SLAB; i < MANY; i++)
         alloc_free(block[i]);
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
 }
 
 /* The free by another thread posts the slab's last live block, and so frees the slab. */
 TEST(a_single_free_by_another_thread_is_counted)
 {
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     take_many();
     struct slab *slab = full_slab_first();
     for (unsigned i = IN_A_SLAB; i < MANY; i++)
@@ -139,16 +139,17 @@ static void *gather(void *slab_of_blocks)
         alloc_free(block[i]);
     CHECK(remote_count_of(atomic_load(&slab->posted)) == most);
     alloc_free(block[most]);
-    CHECK(remote_count_of(atomic_load(&slab->posted)) == most && thread_heap->batched != 0);
-    heap_collect(thread_heap);
-    CHECK(remote_count_of(atomic_load(&slab->posted)) == most + 1 && thread_heap->batched == 0);
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == most && thread_own_heap()->batched != 0);
+    heap_collect(thread_own_heap());
+    CHECK(remote_count_of(atomic_load(&slab->posted)) == most + 1 &&
+          thread_own_heap()->batched == 0);
     alloc_free(block[most + 1]); /* posted when the thread ends */
     return NULL;
 }
 
 TEST(frees_by_other_threads_wait_in_batches)
 {
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     take_many();
     struct slab *slab = full_slab_first();
     in_thread(gather, slab);
@@ -156,8 +157,8 @@ TEST(frees_by_other_threads_wait_in_batches)
     CHECK(remote_count_of(atomic_load(&slab->posted)) == freed);
     for (unsigned i = freed; i < MANY; i++)
         alloc_free(block[i]);
-    heap_collect(thread_heap);
-    heap_check(thread_heap);
+    heap_collect(thread_own_heap());
+    heap_check(thread_own_heap());
 }
 
 /* heap_destroy() frees the blocks that are in use. None of them may be in a batch. */
@@ -169,7 +170,7 @@ TEST(blocks_of_shared_heaps_are_posted_at_once)
     void *p = shared_heap_allocate(heap, 64, 1, &zero);
     REQUIRE(p != NULL);
     alloc_free(p);
-    CHECK(thread_heap->batched == 0);
+    CHECK(thread_own_heap()->batched == 0);
     shared_heap_destroy(heap);
 }
 
@@ -192,24 +193,24 @@ TEST(a_block_begins_where_a_multiple_of_its_size_is_carved)
  * freed only by the next sweep. */
 TEST(a_sweep_returns_how_many_slabs_it_claimed)
 {
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     take_many();
     struct slab *slab = full_slab_first();
     heap_sweep();
     for (unsigned i = 0; i < 2; i++) /* without room on the list, the block goes to its slab */
-        thread_heap->room[slab->class] = 0, alloc_free(block[i]);
+        thread_own_heap()->room[slab->class] = 0, alloc_free(block[i]);
     CHECK(remote_state(slab) == REMOTE_PARKED);
     struct cairn_stats before = now();
     free_in_thread(2, IN_A_SLAB - 1);
     CHECK(slab->kind == RUN_SLAB && now().claims == before.claims);
     CHECK(heap_sweep() == 0);
-    thread_heap->room[slab->class] = 0;
+    thread_own_heap()->room[slab->class] = 0;
     alloc_free(block[IN_A_SLAB - 1]);
     CHECK(slab->kind == RUN_SLAB && heap_sweep() == 1 && slab->kind != RUN_SLAB);
     CHECK(now().claims == before.claims + 1);
     for (unsigned i = IN_A_SLAB; i < MANY; i++)
         alloc_free(block[i]);
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
 }
 
 /* The destroyed heap has full slabs and a current slab. The sizes include the smallest class. */
@@ -280,7 +281,7 @@ static void the_owner_frees_a_block_instead_of_another(void)
 TEST(a_slab_is_not_given_back_while_a_block_of_it_is_in_use)
 {
     const char *words = "a free block was written to, or one was freed twice";
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     take_many();
     full_slab_first();
     CHECK(dies(others_free_a_block_instead_of_another, words));
@@ -348,17 +349,17 @@ TEST(a_slow_path_does_not_hand_out_the_block_that_was_freed_last)
 {
     take_many();
     full_slab_first();
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     free_two(NULL);
     void *next = alloc_malloc(BYTES);
     CHECK(next == block[0]);
     CHECK(alloc_malloc(BYTES) == block[1]);
-    heap_collect(thread_heap);
+    heap_collect(thread_own_heap());
     in_thread(free_two, NULL);
     next = alloc_malloc(BYTES);
     CHECK(next == block[0]);
     CHECK(alloc_malloc(BYTES) == block[1]);
-    heap_check(thread_heap);
+    heap_check(thread_own_heap());
     for (unsigned i = 0; i < MANY; i++)
         alloc_free(block[i]);
 }

@@ -17,7 +17,7 @@ static size_t gets(size_t size)
 
 static uint64_t slabs_made(void)
 {
-    return atomic_load(&thread_heap->statistics.slabs_made);
+    return atomic_load(&thread_own_heap()->statistics.slabs_made);
 }
 
 /* Runs a test in a process of its own, in which the allocator has not allocated anything yet. */
@@ -28,7 +28,7 @@ static void apart(void (*live)(void))
     REQUIRE(pid >= 0);
     if (pid == 0) {
         live();
-        heap_check(thread_heap);
+        heap_check(thread_own_heap());
         page_heap_check();
         _exit(test_failed);
     }

@@ -1,0 +1,140 @@
+#include "alloc/heap_trim.h"
+
+#include "alloc/page_heap.h"
+#include "alloc/purge.h"
+#include "alloc/slab_trim.h"
+#include "base/ticks.h"
+
+enum {
+    WAITS = 8,            /* looks that gave back little: 63 epochs */
+    DEBT_LEAST = 1 << 20, /* bytes */
+    DEBT_SHARE = 16,      /* of the memory in use */
+    LOOK_TICKS = 1 << 25, /* of one look: 7 ms at 5 GHz, 33 ms at 1 GHz */
+    SEEN_TRIMMED = 128,   /* bit of slab.seen: trimmed as it is */
+    SEEN_MOST = SEEN_TRIMMED - 1,
+};
+
+/* One look at the slabs of a heap. */
+struct look {
+    bool at_once; /* also trims slabs that were not seen before */
+    bool trims;   /* else only the debt is found out */
+    bool is_over; /* the time is over */
+    bool pending; /* some slab may be trimmed at the next look */
+    uint64_t began_ticks;
+    size_t debt;  /* bytes of free blocks in slabs that may be trimmed */
+    size_t given; /* bytes given back */
+};
+
+/* Returns a number that changes if the number of live blocks changes much: SEEN_MOST at most. A
+ * slab that was not seen has `seen` == 0, so the number is not 0. */
+static uint8_t mark_of(struct slab *slab)
+{
+    uint32_t live = slab_live(slab);
+    uint32_t mark = 1 + (slab->capacity < SEEN_MOST ? live : live / 16);
+    return (uint8_t)(mark < SEEN_MOST ? mark : SEEN_MOST);
+}
+
+/* Looks at one parked slab. Remembers in slab.seen how many blocks are live. */
+static void look_at(struct slab *slab, struct look *look)
+{
+    uint8_t mark = mark_of(slab);
+    if (slab->seen == (mark | SEEN_TRIMMED))
+        return;
+    bool is_steady = slab->seen == mark;
+    slab->seen = mark;
+    if (!is_steady && !look->at_once) {
+        look->pending = true;
+        return;
+    }
+    look->debt += (slab->carved - slab_live(slab)) * size_class_bytes(slab->class);
+    if (!look->trims) {
+        look->pending = true;
+        return;
+    }
+    look->given += slab_trim(slab);
+    slab->seen = mark | SEEN_TRIMMED;
+}
+
+/* Looks at the parked slabs of a class, except for the first `keep`. */
+static void look_at_class(struct heap *heap, unsigned class, uint32_t keep, struct look *look)
+{
+    uint32_t *list = &heap->partial[class];
+    for (uint32_t index = *list, next; index != 0 && !look->is_over; index = next) {
+        struct slab *slab = slab_at(index);
+        next = slab->next;
+        if (keep > 0) {
+            keep--;
+            look->pending = true;
+            continue;
+        }
+        if (remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)) > 0)
+            heap_take_posted(heap, slab);
+        if (slab_live(slab) == 0) {
+            heap->empty &= ~(UINT64_C(1) << class);
+            heap_claim(list, slab, true);
+        } else {
+            look_at(slab, look);
+        }
+        look->is_over = !look->at_once && ticks_now() - look->began_ticks > LOOK_TICKS;
+    }
+}
+
+static void look_at_slabs(struct heap *heap, struct look *look)
+{
+    look->began_ticks = ticks_now();
+    lock_take(&heap->lock);
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT && !look->is_over; class++) {
+        uint32_t keep = look->at_once ? 0 : heap->trim.reopened[class];
+        heap->trim.reopened[class] /= 2;
+        if (heap->partial[class] != 0)
+            look_at_class(heap, class, keep, look);
+    }
+    lock_drop(&heap->lock);
+}
+
+void heap_trim_all(struct heap *heap)
+{
+    struct look look = {.at_once = true, .trims = true};
+    look_at_slabs(heap, &look);
+}
+
+static bool is_much(size_t debt)
+{
+    size_t used = page_heap_level().use.used << SLICE_SHIFT;
+    return debt >= DEBT_LEAST && debt >= used / DEBT_SHARE;
+}
+
+/* Counts a look that gave back little. After the second, waits for 1 epoch, then for 3, and so
+ * on. */
+static void wait_longer(struct heap_trim *trim)
+{
+    if (trim->fruitless < WAITS)
+        trim->fruitless++;
+    if (trim->fruitless > 2)
+        trim->wait = (uint16_t)((1u << (trim->fruitless - 2)) - 1);
+}
+
+void heap_trim(struct heap *heap, bool is_quiet)
+{
+    struct heap_trim *trim = &heap->trim;
+    uint32_t epoch = purge_epoch();
+    if (epoch == trim->epoch)
+        return;
+    trim->epoch = epoch;
+    if (is_quiet)
+        heap_collect(heap);
+    if (!is_quiet && trim->wait > 0) {
+        trim->wait--;
+        trim->due = false;
+        return;
+    }
+    trim->parked = 0;
+    struct look look = {.trims = is_quiet || trim->large_debt};
+    look_at_slabs(heap, &look);
+    trim->due = look.pending || look.is_over || look.given > 0;
+    trim->large_debt = look.trims ? look.is_over : is_much(look.debt);
+    if (look.given > look.debt / 8 || trim->large_debt)
+        trim->fruitless = 0;
+    else if (!is_quiet)
+        wait_longer(trim);
+}

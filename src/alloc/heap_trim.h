@@ -1,0 +1,31 @@
+/* heap_trim.h - gives back what a heap keeps and has not used for an epoch.
+ *
+ * The page heap gives back the runs that nobody uses (purge.h). A heap keeps more than that: slabs
+ * with few live blocks, one empty slab of each class, runs, and blocks at hand. Only the heap's own
+ * thread may touch these, so it looks at them itself, once in each epoch of purge.h in which it
+ * reaches a slow path and has something to look for.
+ *
+ * A parked slab is trimmed (slab_trim.h) if
+ *
+ *     its number of live blocks was the same at the last look, an epoch before, and
+ *     it is not among the first slabs of its class, which are the next to be used: as many as the
+ *     class has used again in the last epochs, and
+ *     there was much to give back at the last look, or the thread allocates rarely
+ *
+ * A heap that trims little waits for 1, 3, 7, … 63 epochs until it looks again.
+ */
+#ifndef CAIRN_ALLOC_HEAP_TRIM_H
+#define CAIRN_ALLOC_HEAP_TRIM_H
+
+#include "alloc/heap.h"
+
+/* (owner only) Looks at the heap, if an epoch has ended since the last look. If `is_quiet`, which
+ * says that the thread allocates rarely, also gives back all runs, blocks at hand and empty slabs
+ * that the heap keeps. The caller holds no lock, and lock_is_unsafe() is false. */
+void heap_trim(struct heap *heap, bool is_quiet);
+
+/* (owner only) Gives back all pages of parked slabs on which no block is live. The same conditions
+ * hold. */
+void heap_trim_all(struct heap *heap);
+
+#endif

@@ -1,0 +1,80 @@
+/* burst_then_little.c - burst_then_little BYTES KEPT MODE: allocates 48 MiB of blocks of BYTES
+ * bytes and frees all of them except each KEPT-th. Then, for at most 2 seconds, the program does
+ * little, as MODE says: "pairs" frees each block before it allocates the next, "mix" has 50 blocks
+ * of different sizes at a time, and "nothing" calls no function of the allocator. Prints the KB of
+ * anonymous memory before and after that, and of the OS pages that hold what is in use then: the
+ * kept blocks, the program's tables, and what it had before the burst. The blocks that were kept
+ * must still have their content. */
+#include "conformance.h"
+
+enum { ALL = 48 << 20, SOME = 50, TICKS = 200, TICK_US = 10000 };
+
+static long anonymous_kb(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char line[200];
+    long kb = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "Anonymous:", 10) == 0)
+            kb = strtol(line + 10, NULL, 10);
+    if (file != NULL)
+        fclose(file);
+    return kb;
+}
+
+static void do_little(const char *mode, uint64_t *state)
+{
+    char *some[SOME];
+    if (strcmp(mode, "pairs") == 0)
+        for (int i = 0; i < SOME; i++) {
+            *(some[0] = malloc(100)) = 1;
+            free(some[0]);
+        }
+    if (strcmp(mode, "mix") == 0) {
+        for (int i = 0; i < SOME; i++)
+            *(some[i] = malloc(16 + draw_below(state, 4000))) = 1;
+        for (int i = 0; i < SOME; i++)
+            free(some[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4)
+        return 2;
+    size_t bytes = strtoul(argv[1], NULL, 10);
+    size_t each = strtoul(argv[2], NULL, 10);
+    size_t count = ALL / bytes;
+    long first = anonymous_kb();
+    char **blocks = malloc(count * sizeof *blocks);
+    for (size_t i = 0; i < count; i++)
+        memset(blocks[i] = malloc(bytes), (int)(i % 251), bytes);
+    size_t pages = 0;
+    uintptr_t last = 0;
+    for (size_t i = 0; i < count; i += each) { /* the addresses rise, as in every allocator here */
+        uintptr_t from = (uintptr_t)blocks[i] >> 12;
+        uintptr_t to = ((uintptr_t)blocks[i] + bytes - 1) >> 12;
+        pages += to - from + 1 - (from == last);
+        last = to;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (i % each != 0)
+            free(blocks[i]);
+    long before = anonymous_kb();
+    long needed = first + (long)(pages * 4 + count * sizeof *blocks / 1024);
+    long after = before;
+    uint64_t state = 1;
+    for (int tick = 0; tick < TICKS && (tick % 10 != 0 || after > needed * 13 / 10 + 2048);
+         tick++) {
+        do_little(argv[3], &state);
+        usleep(TICK_US);
+        if (tick % 10 == 9)
+            after = anonymous_kb();
+    }
+    for (size_t i = 0; i < count; i += each)
+        for (size_t at = 0; at < bytes; at++)
+            if (blocks[i][at] != (char)(i % 251))
+                return 1;
+    printf("%ld %ld %ld\n", before, after, needed);
+    return 0;
+}

@@ -1,0 +1,259 @@
+/* alloc_trim.c - tests that the pages of parked slabs go back to the machine and come back, that
+ * live blocks keep their content, and that a thread with light traffic looks at the clock. */
+#include "alloc/alloc.h"
+
+#include "alloc/heap_trim.h"
+#include "alloc/page_heap.h"
+#include "alloc/purge.h"
+#include "alloc/slab_trim.h"
+#include "alloc/walk.h"
+#include "alloc_os.h"
+#include "base/random.h"
+#include "death.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { MOST = 20000 };
+
+static struct {
+    unsigned char *p;
+    size_t bytes;
+} block[MOST];
+
+static struct heap *own(void)
+{
+    return thread_has_heap() ? thread_heap : NULL;
+}
+
+static void take(size_t i, size_t bytes)
+{
+    block[i].p = alloc_malloc(bytes);
+    block[i].bytes = bytes;
+    memset(block[i].p, (int)(i % 251), bytes);
+}
+
+static void drop(size_t i)
+{
+    bool whole = true;
+    for (size_t at = 0; at < block[i].bytes; at++)
+        whole &= block[i].p[at] == (unsigned char)(i % 251);
+    CHECK(whole);
+    alloc_free(block[i].p);
+    block[i].p = NULL;
+}
+
+static size_t purged(void)
+{
+    return page_heap_statistics().purged_bytes;
+}
+
+static bool count_block(void *p, size_t bytes, void *count)
+{
+    (void)p, (void)bytes;
+    ++*(size_t *)count;
+    return true;
+}
+
+static size_t live_blocks(void)
+{
+    size_t count = 0;
+    walk_blocks(NULL, count_block, &count);
+    return count;
+}
+
+TEST(pages_on_which_no_block_is_live_go_back_and_come_back)
+{
+    for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
+        size_t bytes = size_class_bytes(class);
+        size_t count = ((size_t)2 << 20) / bytes < MOST ? ((size_t)2 << 20) / bytes : MOST;
+        size_t each = 16384 / bytes > 1 ? 16384 / bytes : 2; /* about one survivor in a slice */
+        size_t lived = live_blocks();
+        for (size_t i = 0; i < count; i++)
+            take(i, bytes);
+        for (size_t i = 0; i < count; i++)
+            if (i % each != 0)
+                drop(i);
+        heap_collect(own());
+        size_t before = purged();
+        heap_trim_all(own());
+        heap_check(own());
+        page_heap_check();
+        size_t given = purged() - before;
+        if (!CAIRN_HARDENED && os_page_bytes() == 4096 && bytes >= 2048 && bytes < 4096)
+            CHECK(given >= count * bytes / 3);
+        CHECK(live_blocks() == lived + (count + each - 1) / each);
+        heap_trim_all(own()); /* nothing is left to give back */
+        CHECK(purged() - before == given);
+        for (size_t i = 0; i < count; i++)
+            if (i % each != 0)
+                take(i, bytes);
+        heap_check(own());
+        for (size_t i = 0; i < count; i++)
+            drop(i);
+        heap_collect(own());
+        heap_check(own());
+        CHECK(live_blocks() == lived);
+    }
+}
+
+TEST(random_calls_keep_every_block_whole_while_slabs_are_trimmed)
+{
+    const char *seed = getenv("SEED");
+    struct random random = random_of(seed != NULL ? strtoul(seed, NULL, 10) : 1);
+    for (unsigned round = 0; round < 40; round++) {
+        /* Each round prefers a few sizes, and either grows or shrinks. */
+        size_t most = (size_t)1 << (5 + random_below(&random, 10));
+        bool grows = random_below(&random, 2) == 0;
+        for (unsigned call = 0; call < 4000; call++) {
+            size_t i = random_below(&random, 4000);
+            if (block[i].p != NULL && (!grows || random_below(&random, 4) == 0))
+                drop(i);
+            else if (block[i].p == NULL && (grows || random_below(&random, 8) == 0))
+                take(i, 1 + random_below(&random, most));
+        }
+        if (round % 3 == 0)
+            heap_collect(own());
+        heap_trim_all(own());
+        heap_check(own());
+        page_heap_check();
+    }
+    for (size_t i = 0; i < MOST; i++)
+        if (block[i].p != NULL)
+            drop(i);
+    heap_collect(own());
+    heap_check(own());
+}
+
+TEST(a_page_that_the_machine_refuses_to_take_keeps_its_place)
+{
+    for (size_t i = 0; i < 4000; i++)
+        take(i, 3000);
+    for (size_t i = 0; i < 4000; i++)
+        if (i % 5 != 0)
+            drop(i);
+    heap_collect(own());
+    fake_os.refuse_after = fake_os.call_count > 0 ? fake_os.call_count : 1;
+    heap_trim_all(own());
+    fake_os.refuse_after = 0;
+    heap_check(own());
+    for (size_t i = 0; i < 4000; i++)
+        if (i % 5 != 0)
+            take(i, 3000);
+    for (size_t i = 0; i < 4000; i++)
+        drop(i);
+    heap_collect(own());
+    heap_check(own());
+}
+
+static void *victim;
+
+static void free_victim(void)
+{
+    alloc_free(victim);
+}
+
+static void *free_in_thread(void *p)
+{
+    alloc_free(p);
+    return NULL;
+}
+
+static void free_victim_in_thread(void)
+{
+    pthread_t id;
+    if (pthread_create(&id, NULL, free_in_thread, victim) == 0)
+        pthread_join(id, NULL);
+}
+
+static void resize_victim(void)
+{
+    alloc_realloc(victim, 100);
+}
+
+/* A returned page reads as zero, so it says nothing of the blocks on it that were freed. */
+TEST(a_second_free_of_a_block_on_a_returned_page_is_noticed)
+{
+    static const size_t sizes[] = {48, 1024, 3072, 6144, 24576};
+    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+        size_t count = ((size_t)2 << 20) / sizes[s];
+        size_t each = 32768 / sizes[s] + 2;
+        for (size_t i = 0; i < count && i < MOST; i++)
+            take(i, sizes[s]);
+        unsigned char *gone[MOST];
+        for (size_t i = 0; i < count && i < MOST; i++) {
+            gone[i] = block[i].p;
+            if (i % each != 0)
+                drop(i);
+        }
+        heap_collect(own());
+        heap_trim_all(own());
+        unsigned tried = 0;
+        for (size_t i = 0; i < count && i < MOST && tried < 4; i++) {
+            const struct slab *slab = slab_at(region_index(gone[i]));
+            if (i % each == 0 || (slab->kind != RUN_SLAB && slab->kind != RUN_TAIL))
+                continue;
+            slab = slab_of((struct block *)gone[i]);
+            if (slab->class != size_class(sizes[s]) ||
+                !slab_is_hidden(slab, (size_t)((char *)gone[i] - slab_start(slab))))
+                continue;
+            tried++;
+            victim = gone[i];
+            CHECK(dies(free_victim, "to no live block"));
+            CHECK(dies(free_victim_in_thread, "to no live block"));
+            CHECK(dies(resize_victim, "to no live block"));
+        }
+        CHECK(tried > 0 || CAIRN_HARDENED || os_page_bytes() > 4096);
+        /* Live blocks beside returned pages are freed by this thread, and by another one. */
+        for (size_t i = 0; i < count && i < MOST; i += each)
+            if (i / each % 2 == 0) {
+                drop(i);
+            } else {
+                victim = block[i].p;
+                free_victim_in_thread();
+                block[i].p = NULL;
+            }
+        heap_check(own());
+        heap_collect(own());
+        heap_check(own());
+    }
+}
+
+/* Allocates and frees one block of 100 bytes after each pause of 5 ms. */
+static void do_little(unsigned ms)
+{
+    for (unsigned i = 0; i < ms / 5; i++) {
+        os_sleep_ms(5);
+        alloc_free(alloc_malloc(100));
+    }
+}
+
+TEST(a_thread_that_reuses_one_block_gives_back_what_it_freed)
+{
+    if (CAIRN_HARDENED)
+        return;
+    for (size_t i = 0; i < 8000; i++)
+        take(i, 3000);
+    for (size_t i = 0; i < 8000; i++)
+        if (i % 50 != 0)
+            drop(i);
+    size_t before = purged();
+    do_little(1500);
+    CHECK(purged() - before > (size_t)15 << 20); /* of 23 MiB */
+    CHECK(page_heap_level().use.idle <= (1 << 20) / SLICE_BYTES);
+    heap_check(own());
+
+    /* Nothing is given back again and again: what is in use stays. */
+    uint64_t after = purged();
+    do_little(700);
+    CHECK(purged() - after <= 64 << 10);
+    for (size_t i = 0; i < 8000; i += 50)
+        drop(i);
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
