@@ -446,7 +446,7 @@ def find(results: Path, name: str) -> Fleet | None:
     Raises UsageError if several ids begin with `name`.
     """
     if "/" in name or name in (".", ".."):
-        return Fleet(Path(name)) if (Path(name) / FLEET).is_file() else None
+        return Fleet(Path(name)) if os.path.isfile(Path(name) / FLEET) else None
     known = fleets(results)
     if name == "last":
         runs = store.runs(results)

@@ -347,7 +347,7 @@ def find(results: Path, name: str) -> StoredRun:
         case [path]:
             return Folder(path)
         case []:
-            if name and (results / name / FLEET).is_file():
+            if name and os.path.isfile(results / name / FLEET):
                 return _at(results / name)
             if name and os.path.exists(name):
                 return _at(Path(name))
@@ -361,7 +361,7 @@ def find(results: Path, name: str) -> StoredRun:
 def _at(path: Path) -> StoredRun:
     if path.is_file():
         return RunArchive(path)
-    if (path / FLEET).is_file():
+    if os.path.isfile(path / FLEET):
         raise UsageError(
             f"{path.name} is a run on several machines; 'cairn matrix report {path.name}' shows it"
         )
