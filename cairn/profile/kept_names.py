@@ -97,7 +97,9 @@ def _is_valid(frames: tuple[Kept, ...]) -> bool:
 
 
 def _damaged(path: Path, why: str) -> CairnError:
-    return CairnError(f"{path} has no readable names: {why}; 'cairn symbolize' writes it again")
+    return CairnError(
+        f"{path} has no readable names: {why}; remove it, and 'cairn symbolize' makes a new one"
+    )
 
 
 def write(folder: Path, files: Iterable[NamedFile]) -> None:

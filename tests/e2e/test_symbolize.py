@@ -111,6 +111,9 @@ def test_wrong_input_gets_one_sentence(cairn: Any, tmp_path: Path, kept: tuple[P
         result = cairn("profile", "--read", folder, "--tree")
         assert result.code == 1
         assert "has no readable names" in " ".join(result.err.split())
+        assert "remove it, and 'cairn symbolize' makes a new one" in " ".join(result.err.split())
+        assert cairn("symbolize", folder).code == 1
+        assert (folder / "names.json").read_bytes() == content
     (folder / "names.json").unlink()
     for one in folder.glob("*.stacks"):
         one.unlink()
