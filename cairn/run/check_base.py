@@ -107,6 +107,8 @@ def read(path: Path) -> Base:
         raise CairnError(f"{path} is damaged: {error}") from error
     if len(base.run.competing) != 1 or len(base.run.settings.workloads) != 1:
         raise CairnError(f"{path} is damaged: a base has one program and one contender")
+    if not os.path.isabs(base.run.settings.folder):
+        raise CairnError(f"{path} is damaged: the folder of its run is not an absolute path")
     checked(base.run, base.samples, base.instructions, path)
     own = base.run.gate.bounds if base.run.gate is not None else ()
     if any(one.measure not in MEASURES for one in own):
@@ -153,7 +155,8 @@ def _git(folder: str, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
             ["git", "-C", folder, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, check=False, timeout=_GIT_S, env={**os.environ, "LC_ALL": "C"},
+            text=True, errors="replace", check=False, timeout=_GIT_S,
+            env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None

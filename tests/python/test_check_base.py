@@ -39,6 +39,7 @@ DAMAGES: dict[str, Callable[[Any], Any]] = {
     "another measure": lambda of: of["run"]["gate"]["bounds"][0].update(measure="joy"),
     "a bound below 0": lambda of: of["run"]["gate"]["bounds"][0].update(most=-1),
     "no command": lambda of: of["run"]["settings"]["workloads"][0].update(command=[]),
+    "a relative folder": lambda of: of["run"]["settings"].update(folder="x"),
     "a time below 0": lambda of: of["samples"][0].update(wall_ns=-5),
     "a time beyond all": lambda of: of["samples"][0].update(wall_ns=10**300),
     "another contender": lambda of: of["samples"][0]["trial"].update(contender="x"),
@@ -89,3 +90,13 @@ def test_a_base_does_not_replace_another_file(tmp_path: Path) -> None:
     check_base.refuse_other_file(tmp_path / "none")
     with pytest.raises(UsageError, match="is not a base of a check"):
         check_base.read(tmp_path / "text")
+
+
+def test_git_may_print_a_name_that_is_not_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = tmp_path / "git"
+    git.write_text("#!/bin/sh\nprintf ' M caf\\351\\n'\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert check_base.commit_of(str(tmp_path)) == ("M caf\ufffd", True)
