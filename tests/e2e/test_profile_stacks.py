@@ -117,12 +117,13 @@ def test_survivors_are_named_in_the_report(
     assert result.code == 0, result.err
     told = " ".join(result.err.split())
     assert "who keeps memory" in result.err
-    # Where the heap begins decides which of two functions has more memory in its chunks.
+    # Where the heap begins decides which function has most memory in chunks that are nearly empty.
     first = re.search(
-        r"of (\d+) bytes on average, allocated by (pins_\d), hold .*: at the end they lie in chunks",
+        r"of (\d+) bytes on average, allocated by (\w+), hold .*: at the end they lie in chunks",
         told,
     )
     assert first is not None, told
-    assert first.groups() in {("96", "pins_3"), ("112", "pins_4")}
+    assert first.groups() in {("96", "pins_3"), ("112", "pins_4"), ("512", "dense_0")}
+    assert all(re.search(rf"pins_{number} .* B", told) for number in range(5))
     head = result.err.index("who keeps memory")
     assert all(len(line) <= 80 for line in result.err[head:].splitlines())
