@@ -8,8 +8,8 @@
  * detour: its slow path calls detour_end(), serves the request from the heap, and calls
  * detour_begin(). The fast paths have no instruction for this.
  *
- * A thread earns one detour for each 2^TICKS_SHIFT ticks of the clock (detour.c). If it has made all
- * that it earned, its heap stays in place until the next slow path. The detours that are left
+ * A thread earns one detour for each 2^TICKS_SHIFT ticks of the clock (detour.c). If it has made
+ * all that it earned, its heap stays in place until the next slow path. The detours that are left
  * tell how often a thread calls the allocator. Many are left after a pause. The thread is then
  * quiet, and heap_trim() gives back more.
  *

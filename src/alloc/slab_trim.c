@@ -106,7 +106,8 @@ static void hide_blocks(struct slab *slab, uint32_t hide)
     slab_set_away(slab, slab_away(slab) | hide);
 }
 
-/* Gives pages back, each sequence of them with one call. Returns how many bytes the machine took. */
+/* Gives pages back, each sequence of them with one call. Returns how many bytes the machine
+ * took. */
 static size_t give_back_pages(const struct slab *slab, uint32_t pages)
 {
     size_t page = os_page_bytes();
