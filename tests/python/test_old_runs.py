@@ -88,7 +88,7 @@ def test_the_keys_of_version_1_are_read_as_those_of_version_2(name: str) -> None
         if sample.probe is not None:
             assert sample.probe.operations == line["account"]["operations"]
         if sample.cpu_samples is not None:
-            later = {"interrupts": None, "interrupts_unseen": "", "functions": ()}
+            later = {"interrupts": None, "interrupts_unseen": "", "functions": (), "atomics": ()}
             assert msgspec.to_builtins(sample.cpu_samples) == line["whereabouts"] | later
 
 
