@@ -127,7 +127,14 @@ def own(table: ProfileTable, name: str) -> dict[str, object]:
     return {program: row[name] for program, row in table.cells.items() if name in row}
 
 
-@pytest.mark.parametrize("ill", [one.name for one in ILL])
+NOT_KEPT = {
+    "cold_blocks", "own_spin_lock", "shared_counter", "shared_lines", "spread_out", "wide_headers",
+}  # fmt: skip
+"""Ill allocators that are newer than the kept ranges. tools/judge_ranges.py measures them, too, when
+the ranges are measured again."""
+
+
+@pytest.mark.parametrize("ill", [one.name for one in ILL if one.name not in NOT_KEPT])
 def test_an_ill_allocator_is_outside_in_the_metric_in_which_it_is_ill(ill: str) -> None:
     found = placed(own(kept(), ill), kept())  # type: ignore[arg-type]
     outside = {one.metric.key for one in found if one.verdict == "outside"}
@@ -150,5 +157,6 @@ def test_the_kept_ranges_have_every_judged_metric_of_this_machine() -> None:
     judged = {one.key for one in METRICS if one.worse != "neither"}
     having = {key for row in kept().cells.values() for of in row.values() for key in of}
     assert judged <= having
-    assert set(kept().ill) == {one.name for one in ILL}
+    assert set(kept().ill) | NOT_KEPT == {one.name for one in ILL}
+    assert not set(kept().ill) & NOT_KEPT
     assert len(kept().healthy) >= 10
