@@ -3,7 +3,7 @@
 The share is that of `profile.cpu_share`, with one difference. A processor works on the allocator's
 and the program's instructions at once, so the time that the program would save without the
 allocator differs from that of the clock, by at most OVERLAP_NS for each operation
-(docs/decisions/0031-share-from-the-kernel-clock.md). From outside, nobody counts operations, and
+(docs/decisions/0031-share-from-the-kernel-clock.md). From outside, operations are not counted, and
 their time cannot tell their number. So the interval is that of the clock's share, and the report
 says what each million operations adds to it
 (docs/decisions/0047-overlap-for-each-million-calls.md).

@@ -179,7 +179,7 @@ def cluster(folder: Path, wrapped: dict[str, tuple[str, ...]] | None = None) -> 
 
 
 def _free_ports(number: int) -> list[int]:
-    """Ports of the loopback, one after the other, that nobody listens on."""
+    """Ports of the loopback, one after the other, that no process listens on."""
     for first in range(21000 + os.getpid() % 1000 * 10, 60000, number):
         ports = list(range(first, first + number))
         try:
