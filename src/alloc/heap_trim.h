@@ -1,9 +1,9 @@
 /* heap_trim.h - gives back what a heap keeps and has not used for an epoch.
  *
  * The page heap gives back the runs that are not in use (purge.h). A heap keeps more than that:
- * slabs with few live blocks, one empty slab of each class, runs, and blocks at hand. Only the heap's own
- * thread may touch these, so it looks at them itself, once in each epoch of purge.h in which it
- * reaches a slow path and has something to look for.
+ * slabs with few live blocks, one empty slab of each class, runs, and blocks at hand. Only the
+ * heap's own thread may touch these, so it looks at them itself, once in each epoch of purge.h in
+ * which it reaches a slow path and has something to look for.
  *
  * A parked slab is trimmed (slab_trim.h) if
  *
