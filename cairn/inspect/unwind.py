@@ -300,18 +300,15 @@ class _TableReader:
 
     def uleb(self) -> int:
         """An unsigned number of variable length."""
-        value = shift = 0
-        while shift < 64:
-            byte = self._content[self.at]
-            self.at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-        raise NoTable
+        return self._number()[0]
 
     def sleb(self) -> int:
         """A signed number of variable length."""
+        value, bits, is_negative = self._number()
+        return value - (1 << bits) if is_negative else value
+
+    def _number(self) -> tuple[int, int, bool]:
+        """A number of variable length, its number of bits, and whether the highest bit is set."""
         value = shift = 0
         while shift < 64:
             byte = self._content[self.at]
@@ -319,7 +316,7 @@ class _TableReader:
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return value - (1 << shift) if byte & 64 else value
+                return value, shift, byte & 64 != 0
         raise NoTable
 
     def text(self) -> str:
