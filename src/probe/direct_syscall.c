@@ -1,5 +1,7 @@
 #include "probe/direct_syscall.h"
 
+#include <fcntl.h>
+
 bool direct_forbidden;
 
 #if defined(__x86_64__)
@@ -70,3 +72,13 @@ long direct_call(long number, long a, long b, long c, long d, long e, long f)
 }
 
 #endif
+
+long direct_move_up(long fd)
+{
+    enum { HIGH = 700 };
+    long high = direct_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
+    if (direct_failed(high))
+        return fd;
+    direct_call3(SYS_close, fd, 0, 0);
+    return high;
+}

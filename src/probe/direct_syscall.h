@@ -37,6 +37,10 @@ _Noreturn void direct_return_from_signal(uintptr_t stack);
 
 #endif
 
+/* Moves a descriptor to a number of 700 or more, because programs seldom have files of their own
+ * there. Returns the new descriptor, or `fd` if it cannot be moved. */
+long direct_move_up(long fd);
+
 static inline long direct_call0(long number)
 {
     return direct_call(number, 0, 0, 0, 0, 0, 0);

@@ -7,7 +7,6 @@
 #include "probe/session.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
 #include <string.h>
@@ -145,18 +144,6 @@ void line_watch_thread_ends(void)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* Moves a descriptor to a number of 700 or more, because programs seldom have files of their own
- * there. Returns the new descriptor, or `fd` if it cannot be moved. */
-static long move_up(long fd)
-{
-    enum { HIGH = 700 };
-    long high = direct_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
-    if (direct_failed(high))
-        return fd;
-    direct_call3(SYS_close, fd, 0, 0);
-    return high;
-}
-
 /* Opens an event that counts at most HITS_MOST writes of a thread to a word. Returns its
  * descriptor, or -errno. */
 static long open_event(int thread, uintptr_t word)
@@ -176,7 +163,7 @@ static long open_event(int thread, uintptr_t word)
         direct_call(SYS_perf_event_open, (long)&attr, thread, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
     if (direct_failed(fd))
         return fd;
-    fd = move_up(fd);
+    fd = direct_move_up(fd);
     long begun = direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_REFRESH, HITS_MOST);
     if (!direct_failed(begun))
         return fd;

@@ -4,7 +4,6 @@
 #include "probe/session.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -58,18 +57,6 @@ void perf_events_begin(void)
 
 /* --- a thread's group ------------------------------------------------------------------------- */
 
-/* Moves a descriptor to a number of 700 or more, because programs seldom have files of their own
- * there. Returns the new descriptor, or `fd` if it cannot be moved. */
-static long move_up(long fd)
-{
-    enum { HIGH = 700 };
-    long high = direct_call3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, HIGH);
-    if (direct_failed(high))
-        return fd;
-    direct_call3(SYS_close, fd, 0, 0);
-    return high;
-}
-
 static long open_event(uint32_t event, long leader)
 {
     struct perf_event_attr attr = {
@@ -82,7 +69,7 @@ static long open_event(uint32_t event, long leader)
         .exclude_hv = 1,
     };
     long fd = direct_call(SYS_perf_event_open, (long)&attr, 0, -1, leader, PERF_FLAG_FD_CLOEXEC, 0);
-    return direct_failed(fd) ? fd : move_up(fd);
+    return direct_failed(fd) ? fd : direct_move_up(fd);
 }
 
 /* Returns the number of events in the thread's group. me->counters holds their descriptors in the
