@@ -398,14 +398,11 @@ def test_every_timed_operation_is_in_one_bucket(probed: Probed, sizes: Path, pat
     assert all(lines[name].timed > 100 for name in ("new", "reused", "free, local")), lines
 
 
-@pytest.mark.long
 def test_cpu_time_in_the_allocator_is_found_by_timers(
     probed: Probed, sizes: Path, paths: Path
 ) -> None:
     """By the clock of its threads, the program spends half of its CPU time in the allocator.
 
-    Beside three other parts of the tests, all four tries gave 0.68 to 0.76, so this test needs a
-    quiet machine. Why a busy one adds to the share is not known yet.
     The timers are disturbed if the host of a virtual machine takes the processor away. So one
     correct try of four is enough: a real error would appear in all four.
     """
@@ -414,10 +411,10 @@ def test_cpu_time_in_the_allocator_is_found_by_timers(
         probed(sizes, 2, 1000, 20_000, 0, 400, allocator=paths, PATHS_NS="20000")
         assert probed.only.tally.cpu_samples_probe < 20
         found = cpu_share(probed.profile)
-        assert found.scope == "timers" and found.samples > 100
+        assert found.scope == "timers" and found.samples > 300
         if found.share is not None:
             ends = found.share.interval
-            if ends.low - 0.1 < 0.5 < ends.high + 0.1:
+            if ends.low - 0.05 < 0.5 < ends.high + 0.05:
                 return
         apart.append(found)
     raise AssertionError(apart)

@@ -1,5 +1,9 @@
 /* probe_sizes.c THREADS [SIZE COUNT]... - for each pair, each thread allocates and frees SIZE bytes
- * COUNT times. If SIZE is 0, it computes for COUNT milliseconds instead. */
+ * COUNT times. If SIZE is 0, it computes for about COUNT milliseconds of CPU time instead.
+ *
+ * How much it must compute for a millisecond is measured once. A thread that reads the clock of its
+ * CPU time while it computes would disturb the timers of this clock: under Linux 6.18, such a thread
+ * gets as few as a fifth of their signals. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,11 +12,32 @@
 static void *(*volatile do_malloc)(size_t) = malloc;
 static void (*volatile do_free)(void *) = free;
 
+static uint64_t turns_of_ms;
+
 static uint64_t cpu_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void compute(uint64_t turns)
+{
+    for (volatile uint64_t number = 1; turns > 0; turns--)
+        number = number * 6364136223846793005 + 1;
+}
+
+static void measure_turns(void)
+{
+    enum { TURNS = 1000000, TRIES = 5 };
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t begin = cpu_ns();
+        compute(TURNS);
+        uint64_t took = cpu_ns() - begin;
+        least = took < least ? took : least;
+    }
+    turns_of_ms = (uint64_t)TURNS * 1000000 / least;
 }
 
 static void *work(void *arguments)
@@ -21,9 +46,8 @@ static void *work(void *arguments)
         size_t bytes = (size_t)atol(pair[0]);
         for (long count = atol(pair[1]); count > 0 && bytes != 0; count--)
             do_free(do_malloc(bytes));
-        for (uint64_t end = cpu_ns() + (uint64_t)atol(pair[1]) * 1000000;
-             bytes == 0 && cpu_ns() < end;)
-            continue;
+        if (bytes == 0)
+            compute((uint64_t)atol(pair[1]) * turns_of_ms);
     }
     return NULL;
 }
@@ -34,6 +58,7 @@ int main(int argc, char **argv)
     int count = argc > 1 ? atoi(argv[1]) : 0;
     if (count < 1 || count > 64)
         return 64;
+    measure_turns();
     for (int i = 1; i < count; i++)
         if (pthread_create(&threads[i], NULL, work, argv + 2) != 0)
             return 1;
