@@ -2,8 +2,8 @@
  * COUNT times. If SIZE is 0, it computes for about COUNT milliseconds of CPU time instead.
  *
  * How much it must compute for a millisecond is measured once. A thread that reads the clock of its
- * CPU time while it computes would disturb the timers of this clock: under Linux 6.18, such a thread
- * gets as few as a fifth of their signals. */
+ * CPU time while it computes would disturb the timers of this clock: under Linux 6.18, such a
+ * thread gets as few as a fifth of their signals. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
