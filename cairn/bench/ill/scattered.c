@@ -5,7 +5,7 @@
  * the program itself runs slower because its blocks lie scattered. The finding is blocks-scattered
  * (docs/findings.md).
  */
-#include "slots.h"
+#include "reused.h"
 
 struct pool { /* of one size class */
     char *at;
@@ -13,15 +13,6 @@ struct pool { /* of one size class */
 };
 
 static struct pool pools[SERVED_MAX / 16 + 1];
-static struct slot *free_slots[SERVED_MAX / 16 + 1];
-
-static struct slot *slot_find(size_t room)
-{
-    struct slot *slot = free_slots[room / 16];
-    if (slot != NULL)
-        free_slots[room / 16] = slot->next;
-    return slot;
-}
 
 static struct slot *slot_cut(size_t room)
 {
@@ -39,10 +30,4 @@ static struct slot *slot_cut(size_t room)
     pool->place = (pool->place + ill_strength) & (pool->count - 1);
     pool->used++;
     return (struct slot *)(pool->at + pool->place * each);
-}
-
-static void slot_free(struct slot *slot)
-{
-    slot->next = free_slots[slot->room / 16];
-    free_slots[slot->room / 16] = slot;
 }

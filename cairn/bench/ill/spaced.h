@@ -1,5 +1,4 @@
-/* spaced.h - cuts slots one behind another, with a distance that the illness chooses. Freed blocks
- * are reused at once, the one that was freed last first.
+/* spaced.h - cuts slots one behind another, with a distance that the illness chooses.
  *
  * The file that includes it defines spaced_bytes(), which returns the bytes from one slot to the
  * next, given those of a slot.
@@ -17,15 +16,6 @@ struct pool { /* of one size class */
 };
 
 static struct pool pools[SERVED_MAX / 16 + 1];
-static struct slot *free_slots[SERVED_MAX / 16 + 1];
-
-static struct slot *slot_find(size_t room)
-{
-    struct slot *slot = free_slots[room / 16];
-    if (slot != NULL)
-        free_slots[room / 16] = slot->next;
-    return slot;
-}
 
 static struct slot *slot_cut(size_t room)
 {
@@ -41,12 +31,6 @@ static struct slot *slot_cut(size_t room)
     pool->at += each;
     pool->left -= each;
     return slot;
-}
-
-static void slot_free(struct slot *slot)
-{
-    slot->next = free_slots[slot->room / 16];
-    free_slots[slot->room / 16] = slot;
 }
 
 #endif

@@ -5,6 +5,7 @@
  * the program itself runs slower because its blocks lie on more pages.
  * The finding is blocks-spread-out (docs/findings.md).
  */
+#include "reused.h"
 #include "spaced.h"
 
 static size_t spaced_bytes(size_t each)

@@ -6,6 +6,7 @@
  * The finding is headers-between-blocks (docs/findings.md). If too few neighbours have like sizes,
  * it is blocks-spread-out.
  */
+#include "reused.h"
 #include "spaced.h"
 
 static size_t spaced_bytes(size_t each)
