@@ -5,8 +5,7 @@ and the program's instructions at once, so the time that the program would save 
 allocator differs from that of the clock, by at most OVERLAP_NS for each operation
 (docs/decisions/0031-share-from-the-kernel-clock.md). From outside, operations are not counted, and
 their time cannot tell their number. So the interval is that of the clock's share, and the report
-says what each million operations adds to it
-(docs/decisions/0047-overlap-for-each-million-calls.md).
+says what each million operations adds to it (docs/decisions/0047-share-from-outside.md).
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@
  * A parked slab is trimmed (slab_trim.h) if
  *
  *     its number of live blocks was the same at the last look, an epoch before, and
- *     it is not among the first slabs of its class, which are the next to be used: as many as the
- *     class has used again in the last epochs, and
+ *     it is not among the first N slabs of its class, where N is the number of slabs that the class
+ *     used again in the last epochs (these slabs are used next), and
  *     there was much to give back at the last look, or the thread allocates rarely
  *
- * A heap that trims little waits for 1, 3, 7, … 63 epochs until it looks again.
+ * After each look that gave back little, the heap waits longer until it looks again: 1, 3, 7, … 63
+ * epochs.
  */
 #ifndef CAIRN_ALLOC_HEAP_TRIM_H
 #define CAIRN_ALLOC_HEAP_TRIM_H
