@@ -1,6 +1,6 @@
 #include "alloc/broken.h"
 
-#include "alloc/call_site.h"
+#include "alloc/code_address.h"
 #include "alloc/hardening.h"
 #include "base/text.h"
 #include "os/os.h"
@@ -39,7 +39,7 @@ void broken_by_misuse(const char *what, const void *pointer, const char *where, 
         text_add(&text, "; cairn run --hardened finds where");
     } else if (hardening_caller != NULL) {
         text_add(&text, ", called from ");
-        call_site_add(&text, hardening_caller);
+        code_address_add(&text, hardening_caller);
     }
     text_add(&text, "\n");
     os_die(line, text.length);

@@ -1,6 +1,6 @@
 #include "alloc/guarded_block.h"
 
-#include "alloc/call_site.h"
+#include "alloc/code_address.h"
 #include "alloc/hardening.h"
 #include "base/random.h"
 #include "os/lock.h"
@@ -74,7 +74,7 @@ static void say_stack(const char *what, const struct stack *stack)
     text_add(&text, what);
     for (int i = 0; i < stack->count; i++) {
         text_add(&text, i == 0 ? " " : " < ");
-        call_site_add(&text, stack->frames[i]);
+        code_address_add(&text, stack->frames[i]);
     }
     text.truncated = false; /* the line ends here, even if frames did not fit */
     say(&text);

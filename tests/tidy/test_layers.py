@@ -39,7 +39,7 @@ C_ORDER: dict[str, list[str]] = {
     "os": ["os", "os_linux", "lock"],
     "alloc": [
         *(
-            "call_site",
+            "code_address",
             "hardening",
             "broken",
             "emergency",
