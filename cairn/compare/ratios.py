@@ -334,16 +334,26 @@ def _luck(free: NDArray[np.float64], best: int) -> float:
     import numpy as np
 
     rounds = len(free)
-    masks = 1 << (rounds - 1).bit_length()
     total = 0.0
-    for mask in range(1, masks):
-        odd = np.array([(i & mask).bit_count() % 2 == 1 for i in range(rounds)])
+    masks = _masked(rounds)
+    for odd in masks:
         halves = (centre(free[odd]), centre(free[~odd]))
         for half, other, size in zip(
             halves, halves[::-1], (odd.sum(), rounds - odd.sum()), strict=True
         ):
             total += float(half[np.argmin(other)] - half[best]) * float(size) / rounds
-    return max(0.0, total / (masks - 1))
+    return max(0.0, total / len(masks))
+
+
+@lru_cache(maxsize=8)
+def _masked(rounds: int) -> list[NDArray[np.bool_]]:
+    """For each mask of `_luck`, which rounds have an index with an odd number of bits in common."""
+    import numpy as np
+
+    return [
+        np.array([(i & mask).bit_count() % 2 == 1 for i in range(rounds)])
+        for mask in range(1, 1 << (rounds - 1).bit_length())
+    ]
 
 
 def standard_error(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -220,12 +220,30 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return first, second
 
 
-@lru_cache(maxsize=2)
 def null_cdf(n: int) -> NDArray[np.float64]:
     """P(T <= t) for t = 0 … n (n + 1) / 2, where T is the signed-rank sum (Wilcoxon 1945).
 
-    Every rank 1 … n joins the sum with probability 1/2.
+    Every rank 1 … n joins the sum with probability 1/2. Of the distributions for many rounds, which
+    take megabytes, only the last two are kept.
     """
+    return _small_null_cdf(n) if n <= KEPT_ROUNDS else _large_null_cdf(n)
+
+
+KEPT_ROUNDS = 128
+"""The null distributions for at most so many rounds are all kept; together they take 3 MB."""
+
+
+@lru_cache(maxsize=KEPT_ROUNDS)
+def _small_null_cdf(n: int) -> NDArray[np.float64]:
+    return _null_cdf(n)
+
+
+@lru_cache(maxsize=2)
+def _large_null_cdf(n: int) -> NDArray[np.float64]:
+    return _null_cdf(n)
+
+
+def _null_cdf(n: int) -> NDArray[np.float64]:
     import numpy as np
 
     mass = np.zeros(n * (n + 1) // 2 + 1)
@@ -284,7 +302,15 @@ def changes(
     interval of level 1 - 2 alpha lies within ±margin. If a difference is shown as well, the result
     is LESS or MORE, however small the difference is.
     """
-    ranks = {name: SignedRank.of(differences) for name, differences in ratios.items()}
+    return _judged(_ranked(ratios), alpha, margin)
+
+
+def _ranked(ratios: Mapping[str, Sequence[float]]) -> dict[str, SignedRank]:
+    return {name: SignedRank.of(differences) for name, differences in ratios.items()}
+
+
+def _judged(ranks: Mapping[str, SignedRank], alpha: float, margin: float) -> dict[str, Change]:
+    """Does the work of `changes` for Walsh averages that are sorted already."""
     p_values = [rank.p_value() for rank in ranks.values()]
     result = {}
     for (name, rank), adjusted, own in zip(
@@ -382,8 +408,9 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     rounds = min(len(differences) for differences in ratios.values())
     if rounds == 0:
         return Look(False, None, None, None)
-    found = changes(ratios, alpha(rule), rule.margin)
-    strict = changes(ratios, ALPHA_EARLY, rule.margin)
+    ranks = _ranked(ratios)
+    found = _judged(ranks, alpha(rule), rule.margin)
+    strict = _judged(ranks, ALPHA_EARLY, rule.margin)
     widths = [half_width(change) for change in found.values()]
     leader = min(found, key=lambda name: found[name].estimate)
     because = None
