@@ -117,8 +117,8 @@ class Experiment:
     why: bool = False
     """True if each contender also runs with the probe preloaded. These runs are never ranked."""
     cpu_s: float | None = None
-    """CPU seconds of one run that keeps every processor busy. None: the duration of a run follows
-    from the workloads."""
+    """The CPU seconds of one run, for an experiment whose program keeps every processor busy. None
+    if the duration of a run follows from the durations of the workloads."""
     ill: bool = False
     """True if the ill allocators of `cairn.why.ill_allocators` compete, each on its own programs.
     The contenders of the sizes are then the healthy ones."""
@@ -254,8 +254,8 @@ def _mixed(mib: int, live: int, seconds: float) -> tuple[Variant, ...]:
 
 
 _FROZEN = "cairn-frozen=cairn:CAIRN_POLICY=frozen"
-"""Cairn's own allocator with learning switched off. The comparison with `cairn` shows the effect of
-learning."""
+"""Cairn's own allocator, which then learns nothing about the program (docs/allocator.md). The
+comparison with the contender `cairn` shows the effect of learning."""
 
 
 def _scenarios() -> tuple[Variant, ...]:

@@ -35,7 +35,8 @@ class _File(msgspec.Struct):
     ill: list[str]
     groups: dict[str, list[str]]
     values: dict[str, dict[str, dict[str, Row]]]
-    """By metric, program and contender: the value, or it and the ends of its interval."""
+    """By metric, program and contender: the value and the two ends of its interval; the value alone
+    if all three are equal."""
     costs: dict[str, dict[str, tuple[float, float]]]
     """By program and contender: CPU time and memory, divided by the baseline's; 0 if not known."""
 

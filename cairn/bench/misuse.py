@@ -30,7 +30,9 @@ TITLE = "28 misuses of memory with six sizes of block: caught, neutral or exploi
 SECONDS = 20.0
 """Expected duration for one contender."""
 _TIMEOUT_S = 60.0
-"""The program ends itself after a third of this time."""
+"""The time limit of one attack. The program ends itself after 20 ticks, one each second
+(SECONDS_MOST in src/misuse/misuse.c). An overloaded machine may lose ticks, so this limit is
+longer."""
 
 
 def scenarios() -> tuple[MisuseScenario, ...]:

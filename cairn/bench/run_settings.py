@@ -53,15 +53,16 @@ _OVERHEAD_S = 0.06
 _DURATION_FACTOR = 1.25
 """Assumed duration of a trial under the average contender, as a multiple of that under glibc."""
 _ILL_FACTOR = 2.0
-"""The same in an experiment with ill allocators."""
+"""Assumed duration of a trial in an experiment with ill allocators, as a multiple of the duration
+under glibc."""
 _TIMEOUT_FACTOR = 60
-"""The time limit of a trial, as a multiple of the longest workload's duration under glibc. A trial
-that takes longer is assumed to hang."""
+"""The time limit of a trial is at least this multiple of the longest workload's duration under
+glibc. A trial that takes longer is assumed to hang."""
 _TIMEOUT_LEAST_S = 120.0
-"""The least time limit of a trial."""
+"""The time limit of a trial is at least this long."""
 _ILL_TIMEOUT_FACTOR = 5
-"""The same limit in an experiment with ill allocators, as a multiple. An allocator that yields in
-every free takes minutes on a busy machine."""
+"""In an experiment with ill allocators, the least time limit is _TIMEOUT_LEAST_S times this factor.
+An allocator that yields in every free takes minutes on a busy machine."""
 _COUNT_S = 0.4
 """Expected seconds of one workload at a small size under callgrind."""
 
@@ -195,11 +196,11 @@ def report_of(run: Run) -> Report:
 
 
 def rule(choice: Chosen, runs: int | None, contenders: int | None) -> StopRule:
-    """The rule of this run, or with a number in `runs` the rule for exactly that many rounds.
+    """The stopping rule of this run; if `runs` is given, the rule for exactly that many rounds.
 
-    contenders: their number, the baseline included; None if instructions are counted. If the report
-    compares their times, the experiment's fixed number of rounds is raised to the least number that
-    can show a difference between so many contenders.
+    contenders: the number of contenders, the baseline included; None if instructions are counted.
+    If the report compares the times of the contenders, the experiment's fixed number of rounds is
+    raised to the least number that can show a difference between so many contenders.
     """
     size = choice.size
     if runs is None:
@@ -274,7 +275,10 @@ def ill_contenders(choice: Chosen, say: Progress) -> tuple[str, ...]:
 
 
 def _ill_only(choice: Chosen) -> dict[str, tuple[int, ...]]:
-    """By ill allocator: the workloads on which it runs. The quick size has the first of them."""
+    """By ill allocator: the indexes of the workloads on which it runs.
+
+    In the quick size it runs only on the first workload of its list.
+    """
     quick = choice.size.contenders == choice.experiment.quick.contenders
     names = [variant.name for variant in choice.variants]
     return {
@@ -286,7 +290,7 @@ def _ill_only(choice: Chosen) -> dict[str, tuple[int, ...]]:
 
 
 def explained(choices: Sequence[Chosen]) -> tuple[Chosen, ...]:
-    """The same runs, in which every contender also runs with the probe preloaded.
+    """Changes the runs `choices` so that every contender also runs with the probe preloaded.
 
     Raises UsageError for an experiment that ranks by other numbers than the time of its processes.
     """

@@ -28,21 +28,25 @@ CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSY
 """The signals that end a process because it did something wrong."""
 SUCCESS = "exit 0"
 ROUNDS_LEAST = 3
-"""The fewest rounds in which an ending must differ. The baseline needs as many runs."""
+"""The fewest rounds in which an ending must occur before it can count as a failure. The baseline,
+too, must have at least this many runs."""
 CHANCE = 0.03
-"""The largest probability that an ending is so unevenly shared between two equal contenders.
+"""An ending counts as a failure only if the probability of a pure coincidence is at most this.
 
-Without this limit, an ending that comes in a third of the runs by chance would be called a failure
-in 3 of 100 comparisons; with it, in about 1 of 100. The limit is met by an ending in all four
-runs of three rounds and their warm-up, if the baseline has three or four runs without it.
+The coincidence: two equal contenders have the ending in so many of their runs, and all these runs
+belong to one of the two (see `_is_most`). Without this limit, an ending that comes in a third of
+the runs by chance would be called a failure in 3 of 100 comparisons; with it, in about 1 of 100.
+The shortest comparison can meet the limit. For example, a contender has the ending in all four runs
+of three rounds and their warm-up, and the baseline has none in three runs: 1 / C(7, 4) = 0.029.
 """
 CONSTANT_LEAST = 6
-"""The fewest runs of the baseline that show that a number of endings does not vary."""
+"""The fewest runs of the baseline for `_more`. If all of them have the same number of processes
+with an ending, the number is taken to be constant."""
 _NAMED_MOST = 8
 """The most endings that a sentence names."""
 
 Counts = Mapping[str, Mapping[str, int]]
-"""By program, the number of each ending; see Sample.endings."""
+"""By program and ending: the number of processes that ended so; see Sample.endings."""
 
 
 @dataclass(slots=True)
@@ -53,9 +57,11 @@ class Trials:
     _patterns: dict[tuple[tuple[str, tuple[tuple[str, int], ...]], ...], list[int]] = field(
         default_factory=dict
     )
-    """By endings: the number of trials that ended so, and how many of them were in a round.
+    """The trials, grouped by the endings of all their processes. The values are the number of
+    trials in the group, and how many of them belong to a round instead of the warm-up.
 
-    Nearly all trials of a program end alike. So a judgement is quick even after many rounds.
+    Nearly all trials of a program have the same endings. So there are few groups, and a judgement
+    is quick even after many rounds.
     """
 
     def add(self, counts: Counts | None, *, counted: bool) -> None:
@@ -72,7 +78,7 @@ class Trials:
         self.runs += 1
 
     def each(self) -> Iterator[tuple[Counts, int, int]]:
-        """Yields endings, with the number of trials and of rounds that ended so."""
+        """Yields the endings of each group of trials, with its number of trials and of rounds."""
         for key, (runs, rounds) in self._patterns.items():
             yield {program: dict(counts) for program, counts in key}, runs, rounds
 
@@ -81,7 +87,7 @@ class Trials:
         return {program for counts, _, _ in self.each() for program in counts}
 
     def of(self, program: str) -> list[tuple[Mapping[str, int], int, int]]:
-        """The endings of one program, with the number of trials and of rounds that ended so."""
+        """As `each`, but only the endings of one program."""
         return [(counts.get(program, {}), runs, rounds) for counts, runs, rounds in self.each()]
 
 
@@ -94,7 +100,7 @@ def of_samples(samples: Iterable[Sample]) -> Trials:
 
 
 def together(all_trials: Sequence[Trials]) -> Trials:
-    """All these trials as those of one contender."""
+    """Puts the trials of several contenders together, as if one contender had run them all."""
     result = Trials()
     for trials in all_trials:
         result.runs += trials.runs
@@ -124,9 +130,9 @@ class _Ending:
 
 
 def crashes(own: Trials, base: Trials) -> list[_Ending]:
-    """The crashes that speak against a contender, those of the most processes first.
+    """The crashes that speak against a contender. The crash of the most processes comes first.
 
-    Empty while there is no trial of the baseline to compare with.
+    The list is empty while there is no trial of the baseline to compare with.
     """
     if base.runs == 0:
         return []
@@ -139,7 +145,7 @@ def crashes(own: Trials, base: Trials) -> list[_Ending]:
 
 
 def differences(own: Trials, base: Trials) -> list[_Ending]:
-    """The other endings that speak against a contender, those of the most processes first."""
+    """The endings other than crashes that speak against a contender, ordered as in `crashes`."""
     if base.runs < ROUNDS_LEAST:
         return []
     return _sorted(
@@ -154,7 +160,8 @@ def differences(own: Trials, base: Trials) -> list[_Ending]:
 def _new(own: Trials, base: Trials, program: str, ending: str) -> bool:
     """Whether most runs have this ending, and no run of the baseline has it.
 
-    An end that was not seen counts only if the ends of this program are seen under the baseline.
+    NOT_SEEN counts as an ending only if the baseline has a process of this program whose end was
+    seen. Otherwise the ends of this program may never be seen.
     """
     if _runs_with(base, program, ending):
         return False
@@ -167,8 +174,8 @@ def _new(own: Trials, base: Trials, program: str, ending: str) -> bool:
 def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
     """Whether most runs have this ending more often than every run of the baseline.
 
-    The endings of this program must be the same in all runs of the baseline, and these must be
-    enough. A run is compared only if it has as many processes of this program.
+    The baseline must have CONSTANT_LEAST runs, and all of them the same endings of this program. A
+    run of the contender counts only if it has as many processes of this program as those runs have.
     """
     usual = base.of(program)
     if base.runs < CONSTANT_LEAST or any(counts != usual[0][0] for counts, _, _ in usual):
@@ -184,10 +191,12 @@ def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
 
 
 def _is_most(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bool:
-    """Whether these (runs, rounds) are most of the contender's, and are so hardly by chance.
+    """Whether the runs in `having` are most runs of the contender, and hardly by chance.
 
-    No run of the baseline has the ending. By Fisher's exact test, the probability that all runs
-    with the ending are among the contender's is C(own, with) / C(own + base, with).
+    having: (runs, rounds) for each group of the contender's trials that has the ending, or has it
+    more often than the baseline. No run of the baseline has as much. So Fisher's exact test gives
+    the probability that chance puts all n such runs among the contender's:
+    C(own, n) / C(own + base, n).
     """
     runs = sum(number for number, _ in having)
     return (
@@ -237,7 +246,7 @@ def says(found: Sequence[_Ending], own: Trials, base: Trials, baseline: str) -> 
 
 
 def _usually(found: _Ending, base: Trials) -> str:
-    """How the processes of that program ended under the baseline."""
+    """How the processes of the program in `found` ended under the baseline."""
     of = [counts for counts, _, _ in base.of(found.program)]
     endings = {ending for counts in of for ending in counts}
     if not endings:
@@ -261,7 +270,8 @@ def _ended(ending: str) -> str:
 
 
 def is_only(found: Sequence[_Ending], signal: int | None) -> bool:
-    """Whether the one crash found is that of the command itself, which `signal` has killed."""
+    """Whether `found` is a single crash of a single process: the command itself, killed by
+    `signal`."""
     return (
         signal is not None
         and [one.number for one in found] == [1]

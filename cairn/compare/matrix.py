@@ -18,7 +18,8 @@ Always true here:
 - The interval of a ratio is at 95 % by itself. A ratio counts as proven only if Holm's procedure
   over the contenders of its program says so, and if its estimate is outside ±margin.
 - The interval of a mean is at 95 % by itself. A mean counts as proven only if Holm's procedure over
-  all contenders says so: the contender with the least mean of several was also the luckiest.
+  all contenders says so. Without it, the least of several equal means would often look proven,
+  since chance has made it the least.
 
 All functions are pure. `bootstrap` explains the intervals of means.
 """
@@ -70,8 +71,9 @@ class ProgramRatios:
     time: PairedRatio | None
     memory: PairedRatio | None
     time_ns: float | None
-    """The median over complete rounds; of several runs, that of the first."""
+    """The median over the complete rounds of one run: the first run in which time was measured."""
     memory_bytes: float | None
+    """The median peak, likewise."""
     failure: str | None = None
     """The contender's first failure here, as the rest of a sentence."""
 
@@ -119,12 +121,14 @@ class PlanResult:
     proven: frozenset[tuple[Measure, str]]
     """By measure and contender: the means that are proven to differ from 1."""
     groups: Mapping[tuple[Measure, str], GeometricMean]
-    """By measure and group, with the number of its contenders: the mean over these contenders."""
+    """By measure and label: the mean over the contenders of a group. The label is the group's name
+    with the number of these contenders, such as "hardened (4)"."""
     rivals: Mapping[Measure, tuple[str, ...]]
     """By measure: the contender with the least mean, then those not proven to be behind it."""
     runs: int
     left_out: tuple[tuple[int, str], ...]
-    """The number of a run and a program of it that was left out: it has too few rounds."""
+    """Pairs (index of a run, program): the rounds of this program in this run are left out, because
+    they are fewer than ROUNDS_LEAST."""
     method: str | None
     """How memory was measured; None if not at all, or in several ways."""
     level: float = 1 - stats.ALPHA
@@ -247,7 +251,10 @@ def result(
 def _program_rounds(
     run: Run, samples: Sequence[Sample], names: Sequence[str], workload: int
 ) -> _ProgramRounds:
-    """The program in this run, under those of the contenders that the run has."""
+    """The rounds of the program in this run, with the contenders of `names` that the run has.
+
+    No round is used if the run does not have the baseline, `names[0]`.
+    """
     competing = {one.name for one in run.competing}
     own = [name for name in names if name in competing]
     made = _ProgramRounds(ratios.complete(samples, own, workload), _keys(samples, workload))
@@ -257,9 +264,10 @@ def _program_rounds(
 def _long_enough(
     parts: Sequence[tuple[int, _ProgramRounds]],
 ) -> tuple[list[tuple[int, _ProgramRounds]], list[int]]:
-    """The parts, without the rounds of runs that are too short beside the others.
+    """Drops the rounds of runs with fewer than ROUNDS_LEAST rounds, if another run has more.
 
-    Returns also the numbers of these runs. Their failures stay.
+    Returns the parts and the numbers of the runs whose rounds were dropped. The failures in these
+    runs still count.
     """
     if all(len(part.rounds.rounds) < ROUNDS_LEAST for _, part in parts):
         return list(parts), []
@@ -268,7 +276,7 @@ def _long_enough(
 
 
 def _keys(samples: Sequence[Sample], workload: int) -> dict[Measure, str]:
-    """The keys of the numbers that are compared: a server's time is that of a request."""
+    """The keys of the metrics that are compared. The time of a server is the time per request."""
     counted = [one for one in samples if one.trial.workload == workload and one.counts]
     served = bool(counted) and all(value(one, REQUEST_TIME.key) is not None for one in counted)
     return {"time": REQUEST_TIME.key if served else ACTIVE.key, "memory": PEAK.key}
@@ -332,7 +340,8 @@ def _ratios(
     names: Sequence[str],
     margin: float,
 ) -> dict[str, PairedRatio]:
-    """The ratios of one program, by contender; outcomes are adjusted over these contenders."""
+    """The ratios of one program, by contender. Holm's procedure adjusts the outcomes over
+    `names`."""
     made: dict[str, tuple[float, float | None, float, int]] = {}
     for name in names:
         estimates = []
@@ -418,10 +427,11 @@ def _known_everywhere(
     names: Sequence[str],
     runs: int,
 ) -> tuple[tuple[str, ...], list[Layer]]:
-    """The programs that the means are over, and the whole rounds of each run with them.
+    """The programs over which the means are taken, and the whole rounds of each run.
 
-    A program for which a contender has no whole round in any of the runs is left out. Then more
-    rounds may be whole, so the rounds are searched again.
+    A round is whole if all these programs are complete in it. A program is left out if a contender
+    has no whole round of it in any run. Without this program more rounds may be whole, so they are
+    searched again.
     """
     import numpy as np
 
@@ -447,7 +457,7 @@ def _layers(
 ) -> list[Layer]:
     """The whole rounds of each run: those in which all of its programs are complete.
 
-    A run with a single whole round is left out if another one has more.
+    A run with a single whole round is left out if another run has more.
     """
     import numpy as np
 
@@ -516,8 +526,8 @@ def _rivals(
 ) -> tuple[str, ...]:
     """The contender with the least mean, then those that are not proven to be behind it.
 
-    The first is chosen in the same data, so the permitted error is divided among the tests of the
-    others.
+    The contender with the least mean is chosen from the same data as the tests. So the allowed
+    error is divided among the tests of the other contenders.
     """
     first = int(centres.argmin())
     rivals = [names[first]]

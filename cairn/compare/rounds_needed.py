@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORECAST_FROM = 3
-"""From this number of rounds on there is a forecast, and only as a range."""
+"""From this number of rounds on there is a forecast. At first it is only a range."""
 
 LIKELY_FROM = 6
-"""From this number of rounds on, the middle of the range is named.
+"""From this number of rounds on, the middle of the range is shown, too.
 
-With six rounds it is within a factor of two of the truth in more than 80 % of comparisons
+With six rounds the middle is within a factor of two of the truth in more than 80 % of comparisons
 (tests/python/test_rounds_needed.py).
 """
 
@@ -49,21 +49,24 @@ _FUTURES = 200
 _RANGE = (0.1, 0.5, 0.9)
 """The quantiles of a forecast."""
 _SHARED_DF = 10.0
-"""The weight of the mean variance of all contenders, in rounds, in the variance of each.
+"""The weight of the mean variance of all contenders in the estimated variance of each contender.
+The contender's own variance has the weight `rounds - 1` (see `_fitted`).
 
-The noise of the machine is common to all contenders, so that the others tell about each.
+The noise of the machine is common to all contenders, so the others tell something about each.
 """
 _SHARES, _EFFICIENCY = 0.6, 0.7
-"""Two weights of the degrees of freedom; see `_freedom`."""
+"""Two factors of the degrees of freedom; `_freedom` explains them."""
 _NO_NOISE = 1e-18
 """The least variance, which keeps logarithms finite when all differences are equal."""
 _EXACT_MOST = 150
-"""Up to this number of rounds the exact distribution of the signed-rank sum is used, which takes
-time and memory that grow with its square. Beyond it the normal distribution is close enough."""
+"""Up to this number of rounds the exact distribution of the signed-rank sum is used. The time and
+memory for it grow with the square of the rounds. With more rounds the normal distribution is close
+enough."""
 _SCALE_SHARE = 1 / 3
-"""The scale of the noise is read from the Walsh averages that have this share beyond them.
+"""The scale of the noise is read from the distance between two Walsh averages: this share of all
+averages lies below the lower one, and the same share above the upper one.
 
-The intervals of later looks end at about this share, too, so that the shape of the noise matters
+The intervals of later looks end near these two averages, too, so the shape of the noise matters
 little.
 """
 PSEUDO_MEDIAN = math.sqrt(math.pi / 3)
@@ -78,14 +81,15 @@ class Forecast:
     low: int
     likely: int
     high: int
-    """In about four of five cases the number lies between `low` and `high`; of forecasts from less
-    than six rounds, in about half."""
+    """In about four of five cases the number lies between `low` and `high`. If the forecast was
+    made from less than six rounds, it does so in about half of the cases."""
 
 
 def least(hypotheses: int, rule: StopRule) -> int:
     """The least number of rounds that can show a difference from the baseline.
 
-    hypotheses: the number that are adjusted together, as by `Aim.hypotheses`.
+    hypotheses: the number of hypotheses in the family that Holm's procedure adjusts, as
+    `Aim.hypotheses` counts them.
     """
     return stats.rounds_for_intervals(max(1, hypotheses), stats.alpha(rule))
 
@@ -121,14 +125,14 @@ class Noise:
     centres: tuple[float, ...]
     """By contender: the estimate of its log ratio."""
     scales: tuple[float, ...]
-    """By contender: the standard deviation of normal noise that is as wide as its own."""
+    """By contender: the standard deviation of the normal noise that is as wide as its noise."""
 
     def half_width(self, rounds: int, alpha: float) -> float | None:
         """Predicts half the length of the widest interval after `rounds` rounds.
 
-        It is a relative change, like `stats.Look.half_width`. alpha: the error of the family, which
-        Holm's procedure divides among the contenders. Returns None if so few rounds give no
-        interval.
+        The result is a relative change, like `stats.Look.half_width`. It is None if so few rounds
+        give no interval. alpha: the error of the family, which Holm's procedure divides among the
+        contenders.
         """
         p_values = [
             _p_value(centre, scale * PSEUDO_MEDIAN / math.sqrt(rounds))
@@ -190,12 +194,13 @@ def _p_value(centre: float, error: float) -> float:
 
 @lru_cache(maxsize=4096)
 def interval_reach(rounds: int, alpha: float) -> float | None:
-    """The expected half-width of the signed-rank interval of normal noise, in its deviations.
+    """The expected half-width of the signed-rank interval of normal noise of standard deviation 1.
 
     Returns None if no interval of this alpha exists. A Walsh average is one difference or the mean
-    of two, so that the distribution of Walsh averages is a mixture. The interval ends at the Walsh
-    average of rank c of M, and the quantile c / M of the mixture is within 8 % of its expected
-    value from 6 rounds on.
+    of two, so the distribution of Walsh averages is a mixture of two normal distributions. The
+    interval ends at the Walsh average of rank c among M. The expected value of this average is
+    taken to be the quantile c / M of the mixture. From 6 rounds on, the error of this is at most
+    8 %.
     """
     walsh = rounds * (rounds + 1) / 2
     if rounds <= _EXACT_MOST:
@@ -230,9 +235,10 @@ def _mixture_quantile(share: float, rounds: int, walsh: float) -> float:
 
 
 def _fitted(differences: Sequence[Sequence[float]]) -> Noise:
-    """The noise of differences that are equally many for each contender.
+    """Estimates the noise of the differences, of which each contender has the same number.
 
-    The variance of each contender is a weighted mean of its own and the geometric mean of all.
+    The estimated variance of a contender is a weighted mean of two numbers: the variance of its own
+    differences, and the geometric mean of these variances over all contenders.
     """
     ranks = [stats.SignedRank.of(of) for of in differences]
     variances = [max(_scale(rank) ** 2, _NO_NOISE) for rank in ranks]
@@ -250,8 +256,9 @@ def _fitted(differences: Sequence[Sequence[float]]) -> Noise:
 def _freedom(rounds: int, contenders: int) -> float:
     """The degrees of freedom of a fitted variance.
 
-    The contenders share the baseline, so that each further one adds less than a first. The scale is
-    read from the middle of the data, which uses less of them than a variance does.
+    The first contender has `rounds - 1` degrees of freedom. Each further contender adds _SHARES
+    times this number, because all contenders share the runs of the baseline. The factor _EFFICIENCY
+    is less than 1, because the scale of the noise is read from the middle of the data alone.
     """
     own = rounds - 1
     shared = _SHARED_DF if contenders > 1 else 0.0
@@ -259,7 +266,10 @@ def _freedom(rounds: int, contenders: int) -> float:
 
 
 def _scale(rank: stats.SignedRank) -> float:
-    """The scale of the noise: the standard deviation of normal noise that is as wide."""
+    """The scale of the noise: the standard deviation of the normal noise that is as wide as it.
+
+    The width is the distance between the two Walsh averages that _SCALE_SHARE describes.
+    """
     count = len(rank.walsh)
     cut = max(1, round(_SCALE_SHARE * count))
     reach = float(rank.walsh[-cut] - rank.walsh[cut - 1]) / 2
@@ -312,9 +322,10 @@ def _reaches(
     family: float,
     alpha: float,
 ) -> NDArray[np.float64]:
-    """The half-width of each interval in deviations, with Holm's alphas; see `stats.holm_alphas`.
+    """The half-width of each interval, as a multiple of the standard deviation in `spread`.
 
-    A contender that gets the alpha family / k in Holm's procedure gets an interval at alpha / k.
+    Holm's procedure is played with the error `family` for all contenders (see `stats.holm_alphas`).
+    A contender that gets the error family / k from it gets the interval at the error alpha / k.
     """
     import numpy as np
 

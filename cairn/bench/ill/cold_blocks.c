@@ -1,5 +1,5 @@
 /* cold_blocks: new blocks are cold. A freed block is handed out again only after $ILL more blocks
- * of its size were freed, the one that was freed first first.
+ * of its size were freed. The block that was freed first is reused first.
  *
  * The freed blocks are in a ring of addresses, so the allocator itself reads none of them. In
  * comparison with a healthy allocator, Cairn must say that the program itself runs slower because
@@ -10,9 +10,12 @@
 
 enum { RING = 1 << 18 };
 
-struct ring { /* of one size class */
+/* The freed blocks of one size class. They are numbered in the order of their frees; those with the
+ * numbers `first` to `last` - 1 are in the ring. Block number i is freed[i % RING].
+ */
+struct ring {
     size_t first, last;
-    struct slot **freed; /* blocks `first` to `last` - 1 */
+    struct slot **freed;
 };
 
 static struct ring rings[SERVED_MAX / 16 + 1];

@@ -19,7 +19,7 @@
 #include <string.h>
 
 static void ill_allocates(size_t *bytes); /* may increase *bytes */
-static int ill_frees(void *block);        /* returns 0 if the block is never freed */
+static int ill_frees(void *block);        /* returns 0 to keep the block from being freed */
 
 static void (*ill_gave)(void *block);
 

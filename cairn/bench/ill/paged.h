@@ -1,6 +1,6 @@
 /* paged.h - an allocator for blocks of $ILL bytes and more, which replaces the next allocator in
  * illnesses that work on whole OS pages. Each block has OS pages of its own, and a free page behind
- * them. Free pages are used again for blocks of as many pages.
+ * them. Freed pages are used again for blocks that have the same number of pages.
  *
  * The file that includes this header defines two hooks. page_lent() is called before a block is
  * handed out, and page_back() after it was freed. Both get the first of the block's pages and their
@@ -26,7 +26,10 @@ enum {
 static void page_lent(char *pages, size_t count, int fresh);
 static void page_back(char *pages, size_t count);
 
-/* Stands at the start of every chunk, and has one entry for each of its pages. */
+/* The records of a chunk, which lie at its start. Each page of the chunk has an entry; a block uses
+ * the entry of its first page. `count` is the number of the block's pages. `next` is set when the
+ * block is freed: the next freed block that has the same number of pages, or NULL.
+ */
 struct chunk {
     char *next[CHUNK_PAGES];
     uint32_t count[CHUNK_PAGES];
@@ -37,7 +40,7 @@ _Static_assert(sizeof(struct chunk) <= RECORD_PAGES * PAGE, "the records have ro
 /* One bit for each CHUNK of the address space: 1 if the chunk belongs to this library. */
 static _Atomic unsigned char chunks[(1ul << 47) / CHUNK / 8];
 static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER;
-static char *free_pages[PAGES_MAX + 1]; /* by number of pages */
+static char *free_pages[PAGES_MAX + 1]; /* [n]: list of freed blocks of n pages */
 static char *rest, *rest_end;           /* pages of the last chunk that were never used */
 
 static int is_paged(const void *at)

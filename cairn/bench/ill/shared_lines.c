@@ -2,21 +2,25 @@
  * line. Every second thread gets the even slots of a size class, and the other threads get the odd
  * ones. Freed blocks are reused at once by a thread of the same kind.
  *
- * The allocator's own work is that of one with a lock. In comparison with a healthy allocator,
- * Cairn must say that the program itself runs slower because its threads share cache lines.
- * The finding is threads-share-lines (docs/findings.md).
+ * The allocator itself does the usual work of an allocator with a lock. In comparison with a healthy
+ * allocator, Cairn must say that the program itself runs slower because its threads share cache
+ * lines. The finding is threads-share-lines (docs/findings.md).
  */
 #define SERVED_MAX 64
 #include "slots.h"
 
 static _Atomic unsigned threads;
 
-struct kind { /* of threads, in one size class */
+/* The slots that one kind of threads has in one size class: the threads with even numbers, or those
+ * with odd numbers.
+ */
+struct kind {
     struct slot *freed;
-    size_t cut;
+    size_t cut; /* the number of slots that were cut so far */
 };
 
-struct pool { /* of one size class */
+/* One size class: the pieces of memory from which its slots are cut, and its two kinds of slots. */
+struct pool {
     char *at[PIECES_MAX];
     struct kind kinds[2];
 };

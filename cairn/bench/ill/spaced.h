@@ -1,7 +1,7 @@
 /* spaced.h - cuts slots one behind another, with a distance that the illness chooses.
  *
- * The file that includes it defines spaced_bytes(), which returns the bytes from one slot to the
- * next, given those of a slot.
+ * The file that includes this header defines spaced_bytes(). It gets the size of a slot in bytes,
+ * and returns the distance in bytes from the start of one slot to the start of the next.
  */
 #ifndef ILL_SPACED_H
 #define ILL_SPACED_H
@@ -10,9 +10,10 @@
 
 static size_t spaced_bytes(size_t each);
 
-struct pool { /* of one size class */
+/* The memory from which the next slots of one size class are cut. */
+struct pool {
     char *at;
-    size_t left;
+    size_t left; /* bytes from `at` on */
 };
 
 static struct pool pools[SERVED_MAX / 16 + 1];
