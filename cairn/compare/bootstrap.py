@@ -119,7 +119,7 @@ def _freedom(variances: Sequence[float], layers: Sequence[Layer]) -> float:
     known = [
         (variance, weight, len(layer.logs) - 1)
         for variance, weight, layer in zip(variances, _squared_weights(layers), layers, strict=True)
-        if variance > 0  # else the run has none of these contenders, or no noise at all
+        if variance > 0  # 0: no such contender in the run, or no noise
     ]
     if not known:
         return float(sum(len(layer.logs) - 1 for layer in layers))

@@ -50,10 +50,11 @@ from cairn.model import (
 from cairn.verdict import EVERY_AIM, Advice, Aim, Measure, Outcome, State, Verdict
 
 _DOUBTFUL = 1 / 3
-"""Below this ratio of CPU times, the report asks whether the program did the same work.
+"""If a contender takes less than this share of the baseline's CPU time, the report asks whether the
+program did the same work.
 
-A program whose allocator takes two thirds of the CPU time is rare. Another reason for such a
-difference is a run that ended early, with success.
+An allocator that takes no time at all can save so much only if the baseline's allocator takes two
+thirds of the CPU time, which is rare. A run that ended early, with success, is more likely.
 """
 LONG_RUN_S = 600
 """A run shorter than this many seconds says nothing about long-run fragmentation.
@@ -112,7 +113,9 @@ def compare(
     rows.sort(key=lambda row: _rank(row, baseline, changes, time))
     own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
     programs = any(contender.program for contender in contenders)
-    # With several builds, a program that mostly waits may still be faster in one of them.
+    # cpu_share lets the verdict say that an allocator cannot help a program that mostly waits.
+    # Another build of a program can help even then, so the share is left out if there are several
+    # builds.
     cpu_share = None if programs else suitability.cpu_share(own)
     judged = judge.verdict(
         rows, baseline, rule, time, len(table.rounds), table.log_ratios, cpu_time, under_load,
@@ -156,13 +159,13 @@ def compare(
 def deciding_ratios(
     samples: Sequence[Sample], names: Sequence[str], baseline: str, aim: Aim = EVERY_AIM
 ) -> dict[str, tuple[float, ...]]:
-    """Returns the log ratios to the baseline's, in the form that `stats.look` takes.
+    """Returns the log ratios to the baseline, in the form that `stats.look` takes.
 
-    They are those of the measures of the aim, or of time if one of them was not measured. Time is
-    wall time, or the time per request if the throughput of every counted load is known. The keys
-    are the surviving contenders except the baseline, and for each further measure of the aim a key
-    that names contender and measure. Each has one ratio per complete round. The result is empty
-    when the baseline or every other contender failed.
+    For the first measure of the aim, the keys are the surviving contenders except the baseline. For
+    each further measure, the keys name contender and measure. Each key has one ratio per complete
+    round. If a measure of the aim was not measured, all ratios are those of time. Time is wall
+    time, or the time per request if the throughput of every counted load is known. The result is
+    empty when the baseline or every other contender failed.
     """
     counted = [sample for sample in samples if sample.counts]
 
@@ -199,8 +202,9 @@ def paired(
 ) -> dict[str, tuple[float, ...] | None]:
     """Returns the log ratios of one contender to the baseline, by the keys of `metrics`.
 
-    There is one ratio for each complete round of these two. None if no round has the metric in
-    both, or if a run measured 0. The result is empty if one of them failed.
+    There is one ratio for each complete round of the two contenders. The value of a key is None if
+    no round has its metric for both, or if a run measured 0. The result is empty if one of the two
+    contenders failed.
     """
     table = _table(samples, (baseline, name), tuple(metrics.values()))
     if len(table.survivors) < 2:
@@ -398,9 +402,10 @@ def _prospect(
 ) -> Prospect | None:
     """What more rounds would bring, if no contender is shown to take less time and some may.
 
-    The rounds are those after which every contender is shown to be different or equivalent, but at
-    most three times the rounds so far, which halve the width. None for a suite, whose workloads
-    need no verdict of their own, and if the question is not time.
+    After the predicted rounds, every interval is narrow enough to show a difference or equivalence.
+    At most three times as many rounds are added as there are so far: these already halve the width
+    of the intervals. Returns None for a suite, whose workloads need no verdict of their own, and if
+    time is not a measure of the aim.
     """
     if judged.aim.pareto or judged.aim.goal not in (None, Measure.TIME):
         return None
@@ -569,8 +574,8 @@ def _notes(
         sample for sample in samples if sample.counts and sample.trial.contender in table.survivors
     ]
     left = max((sample.left_behind for sample in counted), default=0)
-    # If every run left some behind, the report begins with a sentence on them. Cairn ends a server
-    # under a load, and children of the server may end a moment later.
+    # If every run left processes behind, the report begins with a sentence on these processes.
+    # After a load, cairn itself ends the server, and children of the server may end a moment later.
     if left and not under_load and not suitability.in_background(counted):
         by = {sample.trial.contender for sample in counted if sample.left_behind}
         names = [name for name in table.survivors if name in by]

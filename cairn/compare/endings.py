@@ -270,8 +270,7 @@ def _ended(ending: str) -> str:
 
 
 def is_only(found: Sequence[_Ending], signal: int | None) -> bool:
-    """Whether `found` is a single crash of a single process: the command itself, killed by
-    `signal`."""
+    """Whether the only crash in `found` is that of the command itself, which `signal` killed."""
     return (
         signal is not None
         and [one.number for one in found] == [1]

@@ -60,8 +60,8 @@ error of at most ERROR. This is the boundary of Haybittle and Peto, as in a comp
 ROUNDS_LEAST, ROUNDS_DEFAULT = 12, 400
 """The rounds of the first look and of the last one."""
 _POWER = 0.8416
-"""The standard errors by which the expected interval must miss a bound, so that 4 of 5 checks
-decide it."""
+"""The 80 % quantile of the normal distribution. If the end of the expected interval lies this many
+standard errors from the bound, the interval misses the bound in 4 of 5 checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ class GateMeasure:
 
     name: str
     metrics: tuple[Metric, ...]
-    """The first one that was measured in all runs is used; empty for instructions."""
+    """The first metric that was measured in all runs is used. Empty for instructions, which are
+    counted under valgrind."""
     verb: str
     noun: str
     """The words of a sentence such as "new takes 3 % more peak memory"."""
@@ -199,8 +200,8 @@ def state_of(low: float, high: float, most: float) -> GateState:
 def look(ratios: Mapping[str, Sequence[float]], gate: Gate, rule: StopRule) -> stats.Look:
     """The stopping rule of a check.
 
-    A check stops when all bounds are decided or one is exceeded, at the rounds of
-    `stats.look_rounds` only, and always at the most rounds.
+    A check stops when all bounds are decided or one is exceeded. It stops only at the rounds of
+    `stats.look_rounds`. At the last of these rounds, it stops in any case.
     """
     rounds = min((len(of) for of in ratios.values()), default=0)
     if not rounds:
@@ -277,7 +278,7 @@ def judge(
     stopped_because: str | None,
     counts: Iterable[InstructionCount] = (),
 ) -> tuple[Checked, ...]:
-    """Returns the answer to each bound of the run, in their order.
+    """Returns the answer to each bound of the run, in the order of the bounds.
 
     stopped_because: as in a Comparison. It decides which error the last look may have.
     """
@@ -322,7 +323,9 @@ def _decided(
     needed = None
     if state is GateState.OPEN:
         needed = _needed(ratios, bound, error, bounds)
-        # The estimate may have been lucky so far: the data did not suffice.
+        # The prediction may be at most `rounds`, although the data of `rounds` rounds did not
+        # decide the bound: it trusts an estimate that may be off by chance. So at least a quarter
+        # is added.
         needed = needed and min(ROUNDS_MOST, max(needed, math.ceil(1.25 * rounds)))
     return replace(
         one, state=state, estimate=estimate, low=low, high=high, level=level, rounds=rounds,
@@ -363,7 +366,7 @@ def judge_stored(
     The intervals are those of Mann and Whitney. They hold only if the machine was the same at both
     times, since whatever changed between them counts as a change of the program.
 
-    names: those of both programs, as in a sentence. counts: the instructions of both.
+    names: the names of both programs, as in a sentence. counts: the instructions of both.
     """
     found = []
     for bound in gate.bounds:

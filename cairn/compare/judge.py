@@ -70,7 +70,7 @@ class _Price(IntEnum):
 
 
 def _turned(effect: Effect) -> Effect:
-    """The effect of the other contender of the pair."""
+    """Turns the effect of A compared with B into the effect of B compared with A."""
     turned = {Outcome.BETTER: Outcome.WORSE, Outcome.WORSE: Outcome.BETTER}
     outcome = turned.get(effect.outcome, effect.outcome)
     if effect.ratio is None or effect.low is None or effect.high is None:
@@ -83,8 +83,8 @@ def _turned(effect: Effect) -> Effect:
 Ratios = Callable[[str, str, str], tuple[float, ...] | None]
 """ratios(metric key, contender, base): ln(contender / base) by round; None if undefined."""
 LAZY_LEAST = 1 << 20
-"""The least bytes of lazily freed memory in some run for which the verdict speaks of it. Reports
-show columns for such memory from the same number on."""
+"""The verdict mentions lazily freed memory if some run has at least this many bytes of it. From the
+same number on, reports show the columns for such memory."""
 
 
 def verdict(
@@ -264,9 +264,9 @@ class _Judge:
     def _prices(self, judgements: Sequence[Judgement]) -> dict[str, _Price]:
         """Whether each contender keeps the bounds; empty without bounds.
 
-        For each bound, the contenders are one family for Holm's adjustment: their ratios are tested
-        against the bound as they are against 1. A contender keeps the bound if that test and its
-        printed interval show it, so that the two never disagree.
+        For each bound, the contenders are one family for Holm's adjustment. Their ratios are tested
+        against the bound, as they are against 1 elsewhere. A contender keeps the bound only if both
+        this test and its printed interval show it. So the answer never contradicts the interval.
         """
         prices: dict[str, _Price] = {}
         for bound in self.aim.may_cost:
@@ -294,7 +294,10 @@ class _Judge:
         return _Price.OPEN
 
     def front(self, names: Sequence[str]) -> Front | None:
-        """The front of time and memory; None if it is not the question, or was not measured."""
+        """The Pareto front of time and memory.
+
+        None if the user did not ask for it, or if time or memory cannot be compared.
+        """
         if not self.aim.pareto:
             return None
         pairs = self._pairs_in_the_plane(names)
@@ -306,7 +309,7 @@ class _Judge:
                 if other != name and self._beats(pairs[other, name]):
                     beaten.setdefault(name, Beaten(name, other, pairs[other, name]))
         members = [name for name in names if name not in beaten]
-        # `by` is a member of the front if a member beats this contender.
+        # `Beaten.by` names a member of the front if any member beats this contender.
         shown = []
         for name, one in beaten.items():
             by = next((m for m in members if self._beats(pairs[m, name])), one.by)
@@ -327,10 +330,10 @@ class _Judge:
     def _pairs_in_the_plane(
         self, names: Sequence[str]
     ) -> dict[tuple[str, str], tuple[Effect, ...]] | None:
-        """By contender and other: time and memory of the first, compared with the other.
+        """By (A, B), for all pairs of contenders: time and memory of A, compared with those of B.
 
-        All pairs in both measures are one family for Holm's adjustment. None if some ratio is
-        undefined.
+        All pairs in both measures are one family for Holm's adjustment. Returns None if some ratio
+        is undefined.
         """
         plane = (Measure.TIME, Measure.MEMORY)
         tested = {}
@@ -366,7 +369,7 @@ class _Judge:
         return Effect(measure, outcome, 1 + change.estimate, low, high, change.interval.level)
 
     def _beats(self, effects: Sequence[Effect]) -> bool:
-        """Whether a contender is better in time or memory, and not worse in the other."""
+        """Whether a contender is better in time or memory, and better or alike in the other one."""
         outcomes = {effect.outcome for effect in effects}
         return outcomes <= {Outcome.BETTER, Outcome.EQUIVALENT} and any(
             effect.outcome is Outcome.BETTER and effect.matters(self.rule.margin)
@@ -374,7 +377,11 @@ class _Judge:
         )
 
     def _use(self, aim: Measure, better: Sequence[str]) -> Recommendation:
-        """`better` are the contenders that are shown to be better, the apparent best first."""
+        """The advice to use the best contender of `better`, or one that may be as good.
+
+        better: the contenders that are shown to be better than the baseline. The one with the best
+        estimate comes first.
+        """
         first, *others = better
         alpha = stats.alpha(self.rule) / max(1, len(others))
         outcomes = {name: self._pair(self._key(aim), name, first, alpha) for name in others}
@@ -389,7 +396,10 @@ class _Judge:
         )
 
     def _leanest(self, names: Sequence[str]) -> str | None:
-        """The one that is shown to take less memory than all others of at least two; else None."""
+        """The contender of `names` that is shown to take less memory than each other one of them.
+
+        None if there is none. `names` has at least two contenders.
+        """
         changes = {name: self.rows[name].changes.get(PEAK.key) for name in names}
         known = {name: change.estimate for name, change in changes.items() if change is not None}
         if len(known) < len(names):

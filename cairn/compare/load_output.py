@@ -37,7 +37,7 @@ QUANTITIES: Mapping[str, tuple[str, Direction]] = {
 """
 
 MAIN = (RATE, "p50", "p99")
-"""The quantities that a report shows if it does not show all."""
+"""The quantities that a report shows without --full."""
 
 REQUEST_TIME = Metric("request_time", "time per request", "ns")
 """The time of a load divided by its requests: the reciprocal of the throughput, not a latency."""
@@ -103,10 +103,11 @@ def failed_share(numbers: Mapping[str, float]) -> float:
 
 
 def _whole(parts: Sequence[tuple[str, Mapping[str, float]]]) -> Numbers:
-    """Returns the numbers of all parts, and the numbers of the whole load made from them.
+    """Returns the numbers of each part, and the numbers of the whole load, made from the parts.
 
-    Requests are added up. Of several parts, the other numbers are geometric means, so that each
-    part has the same weight. A quantity that one part lacks is left out of the whole.
+    In the whole, requests are added up. Each other number is the geometric mean over the parts, so
+    that each part has the same weight. A quantity that one part lacks is left out of the whole. A
+    single part is the whole load, so its numbers are returned without a subject.
     """
     if len(parts) == 1:
         return dict(parts[0][1])
@@ -132,7 +133,7 @@ _REDIS_COLUMNS = {
 
 
 def _redis_quiet(text: str) -> Numbers:
-    """redis-benchmark -q: a line for each test."""
+    """Reads the output of redis-benchmark -q, which has a line for each test."""
     parts = []
     for found in _REDIS_QUIET.finditer(text):
         numbers = {RATE: float(found["rate"])}
@@ -143,7 +144,7 @@ def _redis_quiet(text: str) -> Numbers:
 
 
 def _redis(text: str) -> Numbers:
-    """redis-benchmark without -q: a section for each test."""
+    """Reads the output of redis-benchmark without -q, which has a section for each test."""
     heads = list(_REDIS_TEST.finditer(text))
     parts = []
     for place, head in enumerate(heads):
@@ -167,14 +168,14 @@ def _redis(text: str) -> Numbers:
 
 
 def _redis_csv(text: str) -> Numbers:
-    """redis-benchmark --csv: a row for each test."""
+    """Reads the output of redis-benchmark --csv, which has a row for each test."""
     lines = text.splitlines()
     starts = [place for place, line in enumerate(lines) if line.startswith('"test","rps"')]
     if not starts:
         return {}
     parts = []
     for row in csv.DictReader(line for line in lines[starts[0] :] if line.startswith('"')):
-        if row["test"] == "test":  # another run of the tool
+        if row["test"] == "test":  # the heads of a further run
             continue
         try:
             numbers = {RATE: float(row["rps"])}
@@ -194,11 +195,12 @@ _MEMTIER_COLUMNS = {
     "KB/sec": ("transfer", 1024.0),
     **{f"{name} Latency": (name, 1e6) for name in _PERCENTILES.values()},
 }
-"""By title of a column: the quantity, and the factor to its unit."""
+"""By the title of a column: its quantity, and the factor from the column's unit to the
+quantity's."""
 
 
 def _memtier(text: str) -> Numbers:
-    """memtier_benchmark: its last table, which holds the average if there were several runs."""
+    """Reads the last table of memtier_benchmark, which has the averages if it made several runs."""
     tables = list(re.finditer(r"^Type +.*Ops/sec.*$", text, re.M))
     if not tables:
         return {}
@@ -230,7 +232,7 @@ _WRK_TIME = r"([\d.]+)(us|ms|s|m|h)"
 
 
 def _wrk(text: str) -> Numbers:
-    """Wrk and wrk2; percentiles need their option --latency."""
+    """Reads the output of wrk and wrk2, which has percentiles only with their option --latency."""
     rate = re.search(r"^Requests/sec: +([\d.]+)", text, re.M)
     done = re.search(r"^ +(\d+) requests in ", text, re.M)
     if rate is None or done is None:
@@ -253,7 +255,7 @@ def _wrk(text: str) -> Numbers:
 
 
 def _ab(text: str) -> Numbers:
-    """ab, whose percentiles are whole milliseconds."""
+    """Reads the output of ab, whose percentiles are whole milliseconds."""
     rate = re.search(r"^Requests per second: +([\d.]+)", text, re.M)
     done = re.search(r"^Complete requests: +(\d+)", text, re.M)
     if rate is None or done is None:
@@ -269,7 +271,7 @@ def _ab(text: str) -> Numbers:
         found["max latency"] = float(longest[1]) * 1e6
     if transfer := re.search(r"^Transfer rate: +([\d.]+) \[Kbytes/sec\]", text, re.M):
         found["transfer"] = float(transfer[1]) * 1024
-    # A page of another length is an error for ab, and normal for a page that a program writes.
+    # The errors that ab calls "Length" are not added: pages that a program writes differ in length.
     for pattern in (r"^Non-2xx responses: +(\d+)", r"Connect: (\d+)", r"Receive: (\d+)",
                     r"Exceptions: (\d+)"):  # fmt: skip
         if failed := re.search(pattern, text, re.M):

@@ -340,8 +340,7 @@ def _ratios(
     names: Sequence[str],
     margin: float,
 ) -> dict[str, PairedRatio]:
-    """The ratios of one program, by contender. Holm's procedure adjusts the outcomes over
-    `names`."""
+    """The ratios of one program by contender. Holm's procedure covers all contenders of `names`."""
     made: dict[str, tuple[float, float | None, float, int]] = {}
     for name in names:
         estimates = []

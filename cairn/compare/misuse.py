@@ -32,9 +32,9 @@ class MisuseScenario:
 
     name: str
     attacks: int
-    """The number of ways in which the program can do it."""
+    """The number of ways in which the program can commit this misuse."""
     title: str
-    """What the program does, as a clause."""
+    """The misuse that the program commits, as a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class MisuseCell:
     attack: int
     """The attack with this verdict."""
     how: str
-    """The damage, or how the process ended; empty if it went on without damage."""
+    """The damage, or how the process ended; empty if the process went on without damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ def judge(output: str, errors: str, code: int) -> tuple[str, str]:
         return CAUGHT, "the call failed"
     if last == "neutral" and code == 0:
         return NEUTRAL, ""
-    if ending == _STOOD_STILL:  # the allocator was damaged, but stopped nothing
+    # The program's own time limit ended the process: the allocator hung, and detected nothing.
+    if ending == _STOOD_STILL:
         return NEUTRAL, "the process made no progress"
     return CAUGHT, _first_line(errors) or ending
 

@@ -54,10 +54,11 @@ class Entry:
     faults: float | None
     """Page faults per operation, median over runs."""
     median_ratio: Ratio | None
-    """`median_ns` divided by that of the best contender in this scenario. The next two fields are
-    the same ratios of P95 and P99."""
+    """`median_ns` divided by that of the best contender in this scenario."""
     p95_ratio: Ratio | None
+    """`p95_ns` divided by that of the contender that is best in P95."""
     p99_ratio: Ratio | None
+    """`p99_ns` divided by that of the contender that is best in P99."""
     over_above: Difference | None
     """`median_ns` divided by that of the contender one line above; None for the first line.
 

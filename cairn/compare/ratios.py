@@ -162,8 +162,8 @@ class Column:
     error: NDArray[np.float64] | None
     """By contender: the standard error of `behind`; None for one round.
 
-    The apparent best has distance 0 to itself. Its error is set so that its interval reaches as far
-    as another contender may be ahead of it.
+    The apparent best has the distance 0 to itself, without an error of its own. Its value here
+    makes its interval reach as far as any other contender may be ahead of it.
     """
     luck: float
     """By how much the apparent best looks too good, as a log distance; see _luck()."""
@@ -172,7 +172,11 @@ class Column:
 
     @staticmethod
     def of(contenders: tuple[str, ...], logs: NDArray[np.float64], alpha: float) -> Column:
-        """Finds the apparent best of two or more contenders after subtracting each round's pace."""
+        """Makes the column of two or more contenders.
+
+        The apparent best is found after subtracting the pace of each round: the median over the
+        contenders of how much slower they were in this round than usual.
+        """
         import numpy as np
 
         pace = np.median(logs - centre(logs), axis=1, keepdims=True)

@@ -27,10 +27,13 @@ def without_places(text: str) -> str:
 
 
 def identity(workload: Workload) -> Workload:
-    """What must be equal in two runs: the workload without its places and limits."""
+    """Returns the parts of a workload that must be equal in two runs.
+
+    The paths of {data} and {work} and the limits of the workload are left out.
+    """
     own = workload.own
     command = workload.command
-    if own.reports:  # a built-in workload, whose program lies in the folder of cairn
+    if own.reports:  # a built-in workload, in the folder of cairn
         command = (command[0].rpartition("/")[2], *command[1:])
     return replace(
         workload,

@@ -125,11 +125,13 @@ class Standings:
     cells: Mapping[tuple[int, str], WorkloadResult]
     """The results by workload and contender, one for every pair."""
     time_over: tuple[int, ...]
-    """The workloads over which the means of time are taken. The next three fields are the same for
-    the means of memory over all, large and small programs."""
+    """The indexes of the workloads that enter the means of time."""
     memory_over: tuple[int, ...]
+    """The indexes of the workloads that enter the means of memory."""
     large_over: tuple[int, ...]
+    """The workloads of `memory_over` that count as large programs."""
     small_over: tuple[int, ...]
+    """The other workloads of `memory_over`."""
     level: float
     """The nominal level of the intervals."""
     leanest: str | None
@@ -213,9 +215,10 @@ def standings(run: Run, samples: Sequence[Sample]) -> Standings:
 
 
 def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[bool, float]:
-    """The sort key: contenders without a mean last, the others by the sum of log distances.
+    """The sort key. Contenders without a mean come last.
 
-    The means cannot sort the contenders, because all means below 1 were raised to 1.
+    The others are sorted by the sum of their log distances to the best of each workload. The means
+    cannot sort them, because every mean below 1 was raised to 1.
     """
     return mean is None, 0.0 if mean is None else sum(
         float(c.behind[c.contenders.index(name)]) for c in columns
