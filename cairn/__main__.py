@@ -18,7 +18,7 @@ def _quit(_number: int, _frame: object) -> None:
 
 def main() -> None:
     """Runs the command. The entry point of the installed script."""
-    # A shell starts background commands with SIGINT ignored, and so it stays.
+    # A shell starts background commands with SIGINT ignored. Then it must remain ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _quit)
     from cairn.cli import main as command

@@ -47,7 +47,7 @@ def unpack(place: str, target: Path) -> None:
     except UsageError:
         raise
     except OSError as error:
-        # The decompressors raise it without a number for damaged data.
+        # For damaged data, the decompressors raise OSError without an errno.
         if error.errno is not None and error.errno not in _OF_THE_ARCHIVE:
             raise
         raise _cannot(place, error) from None

@@ -17,7 +17,7 @@ from cairn.model import Contender
 
 NAME_MAX = 64
 _COMMAS_MOST = 8
-"""The most commas of a path within a list."""
+"""The most commas in a path that is an element of a list separated by commas."""
 
 
 _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -276,9 +276,10 @@ def is_usable_here(path: str | os.PathLike[str]) -> bool:
 
 
 def companion_folders(library: Library, companions: Sequence[str]) -> tuple[str, ...]:
-    """The library's own folder if a companion lies there that the loader does not take, else ().
+    """The library's own folder, if the loader needs it on LD_LIBRARY_PATH; else ().
 
-    The loader may find another version of the companion in a folder of the system.
+    The loader needs it if a companion lies there that it does not find by itself. It may find
+    another version of the companion in a folder of the system.
     """
     folder = os.path.dirname(library.realpath)
     beside = {name: os.path.join(folder, name) for name in companions}

@@ -43,7 +43,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A pinned source, or an allocator without one, beside what can be had today."""
+    """One pinned source and the newest versions that the registry and the distribution offer.
+
+    An allocator that has no pinned source has a Standing with the distribution's version alone.
+    """
 
     allocator: Allocator
     source: Source | None
@@ -127,7 +130,8 @@ def survey(
                     failures.append(f"the registry has no {kind} {package} now: {error}")
                     continue
                 failures.append(f"the newest {kind}s are not known: {error}")
-                break  # the next question would wait as long for the same answer
+                # The other packages are in the same registry, which would fail as slowly again.
+                break
     standings = []
     for entry in entries:
         for pin in pinned[entry.name] or (None,):
@@ -186,7 +190,7 @@ def _newest_crate(package: str, folder: Path) -> Release:
 
 def _newest_wheel(package: str, folder: Path) -> Release:
     report = folder / "report.json"
-    # pip refuses to install into Debian's Python, also in a dry run. A target has no such rule.
+    # pip refuses to install into Debian's Python, even in a dry run. With --target it does not.
     target = ["--target", str(folder / "none")]
     plan = ["--dry-run", "--ignore-installed", *target, "--report", str(report)]
     download.run_pip(["install", *plan, package], folder, _UNREADABLE)
@@ -219,7 +223,8 @@ def newest_source(entry: Allocator, cache: Path, progress: Progress) -> Source:
         except NotObtained as error:
             raise CairnError(f"the newest {entry.name} is not known: {error}.") from None
         if _is_newer(newest.number, pin.release):
-            # The pinned release's stand-ins may not fit the dependencies of another one.
+            # The new release may have other dependencies than the pinned one. So none of its
+            # dependencies is replaced by an empty package (`stand_ins` in sources.toml).
             return replace(
                 pin,
                 version=f"{pin.kind}-{newest.number.partition('+')[0]}",

@@ -227,9 +227,10 @@ def run_tool(
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process has ended. It is not reaped, so that its number stays that of its group.
+    """Whether the process has ended. The process is not reaped.
 
-    The process must not have been reaped before.
+    Until it is reaped, its process id cannot be reused and still names its process group. It must
+    not have been reaped before.
     """
     options = os.WEXITED | os.WNOHANG | os.WNOWAIT
     return os.waitid(os.P_PID, process.pid, options) is not None

@@ -70,8 +70,9 @@ _SHT_NOBITS = 8
 _EH_HEAD = struct.Struct("4BII")
 """The head of .eh_frame_hdr: version, three forms of numbers, a pointer, number of entries."""
 _EH_FORMS = (0x1B, 0x03, 0x3B)
-"""The forms that linkers write: 4 bytes relative to the place; 4 bytes; 4 bytes relative to the
-head. The last is that of the entries, each of which begins with the address of a function."""
+"""The forms of numbers that linkers write. The pointer has 4 bytes and is relative to its own
+place. The number of entries has 4 bytes. The numbers in the entries have 4 bytes and are relative
+to the start of .eh_frame_hdr. Each entry begins with the address of a function."""
 
 
 class NotElf(Exception):

@@ -45,10 +45,10 @@ _HIDDEN_MALLOC = "malloc"
 
 
 _RUST, _RUST_CHOSEN = "__rust_alloc", "__rg_alloc"
-"""The function that a Rust program calls to allocate, and the function that this one calls if the
-program chose its own allocator.
+"""A Rust program calls the first function to allocate. If the program chose its own allocator, the
+first function calls the second one.
 
-If the compiler mangled these names, they are the ends of the mangled names.
+If the compiler mangled these names, the mangled names end with them.
 """
 
 
@@ -59,11 +59,11 @@ _COMMON_END, _LONGEST = b"lloc\0", max(map(len, _WANTED))
 
 
 _NAMES_MAX, _HITS_MAX = 100_000, 1000
-"""The most names ending with _COMMON_END that are examined, and the most places in the symbol table
-that are examined because they may hold the offset of one name.
+"""Limits of a search. At most _NAMES_MAX names that end with _COMMON_END are examined. For each
+wanted name, at most _HITS_MAX places in the symbol table are examined that hold its offset.
 
-Chromium has some thousands of such names. The limits end the search in a hostile file that repeats
-a name or an offset.
+Chromium has some thousands of names with this end. The limits end the search in a hostile file that
+repeats a name or an offset.
 """
 
 
@@ -76,9 +76,9 @@ _TEXTS = (
     ("mimalloc", b"mimalloc: ", b"allow_large_os_pages"),
     ("tcmalloc", b"tcmalloc: large alloc", b"TCMALLOC_"),
 )
-"""Allocator, the beginning of its error messages, and the name of a knob.
+"""Allocator, the beginning of its error messages, and the name or prefix of a knob.
 
-Only the code of the allocator contains both texts.
+Only the code of the allocator contains both of these texts.
 """
 
 
@@ -104,7 +104,7 @@ class Inside:
     allocator: str | None = None
     """The allocator that is linked in, or "malloc" if only its malloc is known."""
     evidence: str | None = None
-    """"symbol", or "text" for a stripped file that contains both texts of an allocator."""
+    """"symbol", or "text" for a stripped file that contains both texts in an entry of _TEXTS."""
     mark: str | None = None
     """The symbol or the texts that were found."""
     asks_libc: bool = True

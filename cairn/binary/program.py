@@ -222,9 +222,9 @@ def _first_line_of_script(file: str) -> str | None:
 
 
 def _shell_words(text: str) -> list[str]:
-    """The words of arguments of env that are one text: those in a '#!' line or after -S.
+    """Splits a text into arguments of env: the text in a '#!' line, or the text after -S.
 
-    If a quote in the text is not closed, the text is split at blanks.
+    If a quote in the text is not closed, the text is split at blanks alone.
     """
     try:
         return shlex.split(text)
@@ -233,7 +233,10 @@ def _shell_words(text: str) -> list[str]:
 
 
 def _env_arguments(text: str) -> list[str]:
-    """The arguments of env in a '#!' line. Only with -S is a carriage return a blank."""
+    """The arguments of env in a '#!' line.
+
+    A carriage return at the end of the line belongs to the last argument, except with -S.
+    """
     words = _shell_words(text)
     if text.endswith("\r") and words and not re.match(r"-[0v]*S|--split-string", text):
         words[-1] += "\r"

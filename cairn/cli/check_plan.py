@@ -98,8 +98,8 @@ def one_build(
 ) -> tuple[Run, store.Folder]:  # fmt: skip
     """Returns a new run of one contender, and its folder.
 
-    rounds: their number without -r; 0 if only instructions are counted. The run has no bounds,
-    since it compares nothing.
+    rounds: the number of rounds if the user does not give it with -r; 0 if only instructions are
+    counted. The run has no bounds, since it compares nothing.
     """
     from cairn.allocators.contenders import parse_contender
 
@@ -179,10 +179,11 @@ def _rule(given: dict[str, Any]) -> StopRule:
 def side_by_side(
     base: Base, command: Sequence[str], programs: Sequence[NamedProgram]
 ) -> tuple[tuple[NamedProgram, NamedProgram], tuple[str, ...]] | None:
-    """Returns the base's program, the present one, and their arguments.
+    """Returns the base's program and the program of `command`, and the arguments of both.
 
-    programs: where the base's program is now, if the user says so. Returns None if the program
-    cannot run again. Raises UsageError if the command differs from the base's in its arguments.
+    programs: the base's program at its present place, if the user names it with -p. Returns None if
+    the base's program cannot run again, because it is gone or was built again. Raises UsageError if
+    the arguments in `command` differ from those of the base.
     """
     if not command:
         raise UsageError("which build? Give its command after '--', as for the base")

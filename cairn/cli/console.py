@@ -213,10 +213,10 @@ def is_stream(out: Path) -> bool:
 
 
 def emit(content: str | bytes, out: Path | None, force: bool) -> None:
-    """Writes a result to standard output, or to a file, completely or not at all.
+    """Writes a result to standard output or to the file `out`.
 
-    If `out` is a link, the link itself is replaced. Into a device, a pipe or a descriptor the
-    content is written.
+    A file is written completely or not at all, by a rename. If `out` is a link, the link itself is
+    replaced. A device, a pipe or a descriptor is written directly.
 
     Raises UsageError or CairnError if the file cannot be written.
     """

@@ -145,7 +145,7 @@ def go_on(console: Console, fleet: Fleet, output: Output) -> None:
 
 
 def _interrupted(fleet: Fleet, scheduler: Scheduler, watch: FleetWatch) -> Interrupted:
-    """The error for ctrl-C. Jobs on this machine have met it, too."""
+    """The error after ctrl-C. Jobs on this machine are cancelled, and jobs of Slurm go on."""
     name = fleet.path.name
     if fleet.plan.scheduler == "local":
         scheduler.cancel(watch.jobs)

@@ -127,7 +127,8 @@ def _check(checked: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(definition: dict[str, Any], described: dict[str, str]) -> None:
     """Makes all fields required, since every document has them all, and describes them."""
-    if "description" in definition:  # Python takes away the indentation from version 3.13 on
+    # Before Python 3.13, docstrings keep the indentation of the source.
+    if "description" in definition:
         definition["description"] = inspect.cleandoc(definition["description"])
     properties = definition.get("properties")
     if properties is None:
@@ -202,7 +203,7 @@ def inspect_schema() -> dict[str, Any]:
 
 
 def text(of: dict[str, Any] | None = None) -> str:
-    """Returns the content of the file of a schema, by default of that of runs."""
+    """Returns a schema as the content of its file. None stands for the schema of runs."""
     return json.dumps(schema() if of is None else of, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -146,7 +146,7 @@ def new_run(
 ) -> Run:
     """Returns the description of a new run.
 
-    stdin: the input of the program while the run has no folder; None for that of the settings.
+    stdin: the program's input until the run has a folder; None for the input in the settings.
     programs: the programs of -p, each of which runs under each allocator.
 
     Raises CairnError if doctor finds an obstacle or a contender is missing.
@@ -343,7 +343,8 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
     end_like_ctrl_c()
     with stop_request.postponed():
-        import numpy  # noqa: F401 - loaded whole, for the report of a run that is interrupted
+        # ctrl-C in the middle of a later import would leave numpy unusable for the report.
+        import numpy  # noqa: F401
     try:
         with private_folder() as scratch, observer:
             if run.gate is None or run.gate.timed:
@@ -390,7 +391,7 @@ def _found_by(folder: StoredRun) -> str:
 def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
     """Returns the stored run with all data of its report.
 
-    predicts: see Measured; None finds it.
+    predicts: the value of `Measured.predicts`; None to find it out.
     """
     from cairn.bench import experiments, run_settings
     from cairn.matrix.runs import groups_of

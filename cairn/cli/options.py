@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cairn.run.program_contenders import NamedProgram
 
 REPEAT_MOST = 1000
-"""The most runs whose mean is one sample."""
+"""The largest number for --repeat: so many runs at most are averaged to one sample."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -91,7 +91,7 @@ def profile(
 
 
 def _may_run_twice(runs: int | None, given_input: GivenInput, color: str) -> bool:
-    """Whether the program runs twice. Says so, or why not."""
+    """Whether the program runs twice. Tells the user, unless the user asked for one run."""
     if runs == 1:
         return False
     if given_input.is_read_once:

@@ -366,7 +366,10 @@ def profile(
 
 
 def _check_live(command: Sequence[str], *, alone: bool) -> None:
-    """Raises UsageError if there is no screen, or no ordinary report after it."""
+    """Raises UsageError if --live cannot be used, for example because there is no terminal.
+
+    alone: whether none of the options was given that --live excludes.
+    """
     from cairn.cli import live_screen
 
     if command[0] in ("auto", "exact"):
@@ -440,7 +443,7 @@ class _Outs:
     ) -> None:
         """Writes the report in all forms that were asked for.
 
-        title: the allocator's name. folder: that of a kept profile, which may have names.
+        title: the allocator's name. folder: as for `stack_outputs.names_of`.
         """
         from cairn.report import profile, profile_export
 
@@ -592,8 +595,8 @@ def _tree(
 ) -> Tree | None:
     """Returns what the probe's files lack: the launcher's figures, and the clock samples.
 
-    The figures have the processes that are missing. Runs the program again if that is needed for
-    the samples.
+    The figures include the processes that are missing from the files. Runs the program again if the
+    share of CPU time needs more samples.
     """
     from cairn.profile.missing import missing_processes
     from cairn.profile.reader import gather

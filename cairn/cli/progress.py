@@ -25,7 +25,7 @@ _QUIET_EVERY_S = 30.0
 _PLANNED_AT = (FORECAST_FROM, LIKELY_FROM)
 """The numbers of rounds after which `Lines` prints the predicted number of rounds."""
 _PLANNED_FROM_S = 10.0
-"""`Lines` prints the predicted number only if the run takes this much longer."""
+"""`Lines` prints the predicted number of rounds only if the run goes on for at least this long."""
 
 
 def _standing(now: Standing) -> str:
@@ -60,13 +60,13 @@ class PlannedTrials:
     """
 
     each: int
-    """The trials of a round without the probe."""
+    """The number of trials of a round that run without the probe."""
     further: int = 0
-    """The additional trials of a round with the probe."""
+    """The number of trials that a round has in addition, if it also has trials with the probe."""
     probed_rounds: int = 0
-    """The number of rounds with the probe, which are the first ones."""
+    """The number of rounds that also have trials with the probe. They are the first rounds."""
     warm_up: int = 0
-    """The trials before the first round."""
+    """The number of trials before the first round."""
 
     @staticmethod
     def of(run: Run) -> PlannedTrials:

@@ -114,7 +114,8 @@ def _listed(path: Path) -> Listed:
     from cairn.report import run_list
 
     try:
-        # Only the calibration in use predicts. Finding it for each run would take long.
+        # The list does not say which run is used for predictions: to find that out for each run
+        # would take long.
         found = measured(store.Folder(path), predicts=False)
         return run_list.listed(found, str(path), runs_now=store.is_measured(path))
     except CairnError as error:

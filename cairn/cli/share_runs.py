@@ -22,23 +22,25 @@ if TYPE_CHECKING:
     from cairn.run.foreground import Ended
 
 BUDGET_S = 10.0
-"""The further runs take at most this long together, unless the user fixes their number."""
+"""The further runs of the program take at most this long together, unless the user fixes their
+number."""
 RUNS_MOST = 200
 BLIND = ("threads in user mode", "timers")
-"""The clocks that need the probe. The first does not see the kernel, so the probe times the
-allocator's system calls. The second consists of the probe's own timers."""
+"""The kinds of clock samples (`Scope`) that need the probe. Samples of threads in user mode show
+nothing of the kernel, so the probe times the allocator's system calls. The timers are the probe's
+own."""
 USED_LEAST, USED_MOST = 0.5, 1.5
-"""A further run counts only if its CPU time is between these multiples of that of the profiled run
-without the probe. Otherwise the program did other work, such as a build that finds everything
-built."""
+"""A further run counts only if its CPU time lies between these multiples of the CPU time of the
+profiled run (see `_program_ns`). Otherwise the program did other work, such as a build that finds
+everything built."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenInput:
-    """The program's standard input, and whether a further run can read the same."""
+    """The program's standard input, and whether a further run can read the same input again."""
 
     offset: int | None
-    """The place in the file before the first run; None if standard input is not a file."""
+    """The file offset of standard input before the first run; None if it is not a regular file."""
     is_read_once: bool
     """Whether standard input is a pipe or a socket."""
 
@@ -59,7 +61,7 @@ class GivenInput:
 
 
 def refuse(runs: int | None, given: GivenInput) -> None:
-    """Raises UsageError if further runs are requested that cannot read the same input."""
+    """Raises UsageError if further runs are requested, but cannot read the same input."""
     if runs is not None and runs > 1 and given.is_read_once:
         raise UsageError(
             "--runs needs an input that can be read again, and standard input is a pipe; redirect "
@@ -70,7 +72,10 @@ def refuse(runs: int | None, given: GivenInput) -> None:
 def sampled(
     found: Profile, contender: Contender, file: Path, between: tuple[int, int] | None = None
 ) -> KernelClock:
-    """The clock samples of the profiled run, or of a part of its life, from the launcher's file."""
+    """The clock samples of the profiled run, from the launcher's file.
+
+    between: the begin and the end of the part of the run that counts; None for the whole run.
+    """
     from cairn.profile import cpu_samples
     from cairn.profile.tally import KernelClock
 
@@ -93,7 +98,7 @@ class Again:
     """The contender with the probe."""
     command: Sequence[str]
     runs: int | None
-    """The number of all runs; None for as many as needed."""
+    """The number of all runs, the profiled one included; None for as many as are needed."""
     given: GivenInput
     file: Path
     """The file of the clock samples."""
@@ -140,9 +145,9 @@ class Again:
         return ran < RUNS_MOST and not share.is_narrow and share.may_narrow
 
     def _once(self, first: ClockRun, before: Ended) -> ClockRun | None:
-        """One further run; None if the program did not do the same as in its profiled run.
+        """Runs the program once more. Returns None if it did other work than in its profiled run.
 
-        The run has 0 as its number of samples if it took none.
+        If no sample was taken in the further run, the result has 0 as its number of samples.
         """
         self.given.rewind()
         ended, clock = self._probed() if first.scope in BLIND else self._plain()
@@ -179,7 +184,7 @@ class Again:
 
 
 def _with_cpu_time(clock: KernelClock, ended: Ended) -> KernelClock:
-    """The clock with the launcher's account of the CPU time of its run."""
+    """Adds the CPU time of the run, as the launcher measured it, to the clock samples."""
     told = ended.launched
     if told is None:
         return clock
@@ -188,10 +193,11 @@ def _with_cpu_time(clock: KernelClock, ended: Ended) -> KernelClock:
 
 
 def _program_ns(run: ClockRun, other: ClockRun) -> float:
-    """The CPU time of a run for a comparison with another one.
+    """The CPU time of `run`, for a comparison with that of `other`.
 
-    If only one of them is behind the probe, the probe's time is left out. Otherwise the kernel's
-    account is better, which does not depend on a few samples.
+    If only one of the two runs had the probe, the time comes from the clock samples, without those
+    in the probe. Otherwise it is the kernel's account of the CPU time, which does not depend on the
+    number of samples.
     """
     both = run.probed == other.probed and run.cpu_ns and other.cpu_ns
     return run.cpu_ns if both else run.whole_ns

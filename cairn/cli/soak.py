@@ -115,7 +115,7 @@ def soak(
 
 
 def _raise_unjudged(run: Run, samples: Sequence[Sample]) -> None:
-    """Raises an error if all runs of a contender ended well, and still tell nothing."""
+    """Raises an error if all runs of a contender ended well, and still do not allow a verdict."""
     from cairn.soak.verdict import verdicts
 
     for one in verdicts(run, samples):

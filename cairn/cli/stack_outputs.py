@@ -25,9 +25,9 @@ class FoundStacks:
     """The stacks of a profile."""
 
     finest: tuple[Stack, ...]
-    """Those with their source lines, as far as they are known."""
+    """The stacks with source lines, as far as the lines are known."""
     shown: tuple[Stack, ...]
-    """Those of the report: with source lines, or added up by function."""
+    """The stacks as the report shows them: with source lines, or added up by function."""
     note: str
     """The sentence that says why lines are missing; "" if there is nothing to say."""
 
@@ -42,7 +42,8 @@ def install_line() -> str:
 def names_of(profile: Profile, folder: Path | None, debug_path: Sequence[str] = ()) -> FrameNames:
     """The names of the frames of a profile.
 
-    folder: where the profile was kept, with names of 'cairn symbolize'. None if it is not kept.
+    folder: the folder of a kept profile, which may have names that 'cairn symbolize' found. None if
+    the profile was not kept.
     """
     from cairn.binary.build_ids import FilesByBuildId
     from cairn.profile import kept_names
@@ -63,7 +64,7 @@ class StackOutputs:
     pprof: str | None
     flame_graph: str | None
     by_line: bool = False
-    """Whether the source lines of a function are told apart."""
+    """Whether the report distinguishes the source lines of a function."""
     debug_path: tuple[str, ...] = ()
     """Folders with programs, libraries and debug files."""
 
@@ -91,9 +92,9 @@ class StackOutputs:
             check_out(_path(file), force)
 
     def stacks(self, profile: Profile, folder: Path | None) -> FoundStacks:
-        """The stacks of the profile, which was kept in this folder.
+        """The call stacks of the profile. folder: as for `names_of`.
 
-        Raises CairnError if a form needs some and there are none.
+        Raises CairnError if a form needs call stacks and the profile has none.
         """
         from cairn.profile.callers import by_function, has_lines, stacks
         from cairn.report.naming_table import NO_LINES, lines_missing

@@ -109,7 +109,7 @@ def _source(asked: bool, console: Console) -> str | None:
 
 
 def _has_something() -> bool:
-    """Waits for the first byte of standard input, or for its end."""
+    """Whether the first byte or the end of standard input comes within _PATIENCE_S."""
     return bool(select.select([0], [], [], _PATIENCE_S)[0])
 
 

@@ -113,14 +113,15 @@ class Counting:
 
         unreached = self._unreached()
         if any(one.reason == "silent" for _, one in unreached):
-            # A program that has just been executed has not reported yet. The others remain silent.
+            # A program that was executed a moment ago has not reported yet, but will soon. A
+            # program that the probe cannot reach remains silent.
             time.sleep(_EXEC_S)
             again = self._unreached()
             unreached = tuple(one for one in unreached if one in again)
         return window.since(self._folder, begin, self._started_ns, self._spare, unreached)
 
     def _unreached(self) -> tuple[tuple[int, Unreached], ...]:
-        """(process id, program) for each program that the probe could not reach until now."""
+        """Process id and program of each process that the probe could not reach until now."""
         from cairn.run.proof import unreached_processes
 
         return unreached_processes(self._witness.read_bytes()) if self._witness.exists() else ()
