@@ -99,7 +99,7 @@ def _unpack_members(place: str, archive: tarfile.TarFile, target: Path) -> None:
 
 
 def _unpack_zip(place: str, target: Path) -> None:
-    """Unpacks files with their permissions to execute, and symbolic links; zipfile drops both."""
+    """Unpacks files, and also permissions to execute and symbolic links, which zipfile drops."""
     links: list[tuple[Path, str]] = []
     with zipfile.ZipFile(place) as packed:
         for entry in packed.infolist():

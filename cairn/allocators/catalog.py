@@ -106,7 +106,7 @@ class Found:
     version: str | None = None
     """The version of the project, without the distribution's revision."""
     origin: str | None = None
-    """The package and its full version, or the source that it was built from."""
+    """The package with its full version, or the source from which the library was built."""
     build_id: str | None = None
     cached: bool = False
     """Whether this copy is registered in the user's cache: fetched, built or added."""

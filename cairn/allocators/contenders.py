@@ -48,7 +48,7 @@ class ContenderSpec:
 
 
 def split_contenders(argument: str) -> tuple[str, ...]:
-    """Returns the specs in one argument of -a. Commas separate them, also before a name.
+    """Returns the specs in one argument of -a. Commas separate the specs, such as "system,b=lib".
 
     An argument with knobs is one spec, since the values of knobs may contain commas. A path that
     exists is not divided. Raises UsageError for a list with knobs, and for an empty spec.
@@ -275,8 +275,9 @@ def resolve(
     fitting = [item for item in copies if is_version(item.version, spec.version)]
     if not fitting:
         raise ContenderFailed(_unavailable(spec, copies, catalog))
+    # `found` has the newest copies first. So among the usable copies the one with exactly this
+    # version wins, else the newest one.
     fitting.sort(key=lambda item: (item.problem is not None, item.version != spec.version))
-    # `found` is sorted newest first: the exact version wins, else the newest that fits.
     chosen = fitting[0]
     entry = chosen.allocator
     for key, _ in entry.own_knobs:

@@ -275,7 +275,10 @@ def _build(entry: Allocator, source: Source, cache: Path, progress: Progress) ->
 
 
 def _real_version(source: Source, shop: Workshop) -> str:
-    """The version of a release that is not pinned, different from that of each pinned one."""
+    """The version of a release that is not pinned.
+
+    It differs from the version of each pinned release, so that both can lie in the cache.
+    """
     version = recipes.version_of(source.recipe, shop)
     if version is None:
         return source.version

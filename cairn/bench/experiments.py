@@ -139,10 +139,10 @@ def _prepare_build(progress: Progress) -> Settings:
     """Fetches and configures libgit2, and returns the settings of a run that builds it with ninja.
 
     The configured source stays in the cache folder for later runs. Before each trial, `ninja -t
-    clean` removes the files of the last build. It is a debug build, without optimisation, because
-    developers make that kind of build most often. A second reason is that allocations take a larger
-    share of the compiler's time in it than in an optimised build. Raises CairnError if a tool is
-    missing, or if the source cannot be fetched, unpacked or configured.
+    clean` removes the files of the last build. The build is a debug build, without optimisation,
+    because developers make that kind of build most often. A second reason is that allocations take
+    a larger share of the compiler's time in a debug build than in an optimised one. Raises
+    CairnError if a tool is missing, or if the source cannot be fetched, unpacked or configured.
     """
     tools = {name: find_tool(name) for name in ("cmake", "ninja", "cc")}
     missing = [name for name, path in tools.items() if path is None]
@@ -338,7 +338,7 @@ _PROGRAMS = (
 
 
 def _findings(*, quick: bool = False) -> tuple[Variant, ...]:
-    """The programs; for the quick size those on which an ill allocator is tried first."""
+    """The programs; in the quick size only the first program of each ill allocator."""
     first = {one.programs[0] for one in ILL}
     return tuple(
         Variant(name, program, arguments, 0.3, 256 << 20)

@@ -62,7 +62,7 @@ def specs(say: Progress) -> tuple[str, ...]:
 
 
 def _compile(compiler: str, source: Path, made: Path) -> None:
-    """Compiles a library. It gets its name only when it is complete."""
+    """Compiles a library. The file gets its final name only when it is complete."""
     with tempfile.TemporaryDirectory(prefix=".new-", dir=made.parent) as folder:
         draft = Path(folder) / made.name
         command = [compiler, *FLAGS, str(source), "-o", str(draft), "-ldl"]

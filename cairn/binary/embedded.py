@@ -110,7 +110,7 @@ class Inside:
     asks_libc: bool = True
     """Whether the executable imports an allocating function.
 
-    If it imports none, no block of its own code comes from libc.
+    If it imports none, the blocks that its own code allocates do not come from libc.
     """
     go: bool = False
     rust: bool = False

@@ -73,7 +73,7 @@ class Library:
     defines_malloc: bool
     defines_free: bool
     truncated: bool
-    """Whether its headers promise more bytes than the file has."""
+    """Whether the headers promise more bytes than the file has."""
     noexec: bool
     """Whether the file lies on a file system from which no code may be mapped."""
 
@@ -239,14 +239,14 @@ def _refuse_machine(library: Library, program: Program | None) -> None:
 def loader_problem(library: Library, library_path: tuple[str, ...] = ()) -> str | None:
     """Why the dynamic loader refuses the library, as the end of a sentence; None if it accepts it.
 
-    Without a known loader for the machine the answer is None.
+    The answer is also None if no loader is known for the machine.
     """
     listed = _listed(library, library_path)
     return None if listed is None else _read_listing(*listed)
 
 
 def found_by_loader(library: Library) -> dict[str, str]:
-    """Returns the path of each library that the loader maps for this one, by its name."""
+    """Returns the paths of the libraries that the loader maps for `library`, by their names."""
     listing, _ = _listed(library) or ("", 0)
     pairs = (line.strip().rpartition(" (")[0].partition(" => ") for line in listing.splitlines())
     return {name: path for name, _, path in pairs if os.path.isabs(path)}
@@ -254,10 +254,10 @@ def found_by_loader(library: Library) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _listed(library: Library, library_path: tuple[str, ...] = ()) -> tuple[str, int] | None:
-    """The loader's list of the libraries that it maps for this one, and its exit status.
+    """The loader's list of the libraries that it maps for `library`, and its exit status.
 
-    The listing mode maps files and runs none of their code. None without a known loader for the
-    machine. The answer is cached, since a file that hangs the loader costs the whole timeout.
+    The listing mode maps files and runs none of their code. Returns None if no loader is known for
+    the machine. The answer is cached, since a file that hangs the loader costs the whole timeout.
     """
     loader = _LOADERS.get((library.machine, library.elf_class))
     if loader is None or not os.access(loader, os.X_OK):

@@ -54,22 +54,23 @@ class Program:
     """32 or 64; None if unknown."""
     machine: str | None
     needs: tuple[str, ...]
-    """The libraries that its dynamic section names."""
+    """The libraries that the program needs, as its dynamic section names them."""
     loader: str | None
-    """The dynamic loader that it requests, for example "/lib64/ld-linux-x86-64.so.2"."""
+    """The dynamic loader that the program requests, such as "/lib64/ld-linux-x86-64.so.2"."""
     setuid: bool
     setgid: bool
     capabilities: bool
     """Whether the file has file capabilities."""
     gains_rights: bool
-    """Whether its execution by this user changes ids or rights.
+    """Whether ids or rights change when this user executes the program.
 
     The loader then ignores preloaded libraries.
     """
     own_malloc: bool
-    """Whether it exports its own malloc, which takes precedence over a preloaded one."""
+    """Whether the program exports a malloc of its own, which takes precedence over a preloaded
+    one."""
     sanitizer: str | None
-    """The sanitizer that it is built with and whose allocator it uses, or None."""
+    """The sanitizer with which the program was built and whose allocator it uses, or None."""
     build_id: str | None
 
     @property
@@ -79,14 +80,14 @@ class Program:
 
     @property
     def musl(self) -> bool:
-        """Whether its C library is musl: libraries for glibc cannot be loaded into it."""
+        """Whether the program's C library is musl. Libraries for glibc cannot be loaded into it."""
         return elf.is_musl_loader(self.loader)
 
 
 def inspect_program(command: str, path: str | None = None) -> Program:
     """The program that `command` starts.
 
-    path: the search path; None for that of this process. Raises ProgramMissing or
+    path: the search path; None for the PATH of this process. Raises ProgramMissing or
     ProgramNotExecutable if the kernel could not start the program, and ContenderFailed for a script
     whose first line drops the preloaded allocator.
     """

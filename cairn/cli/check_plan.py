@@ -209,7 +209,7 @@ def side_by_side(
 def refuse_stored(base: Base, wanted: Gate, trust: bool, *, kept: bool = False) -> None:
     """Raises UsageError if the stored numbers of the base cannot be compared.
 
-    kept: whether they would be compared with those of a kept run.
+    kept: whether they would be compared with the numbers of a kept run.
     """
     where = ""
     if base.commit is not None:

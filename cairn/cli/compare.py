@@ -237,7 +237,10 @@ def _of_programs(
     shell: bool,
     why: bool,
 ) -> tuple[str, ...]:
-    """Returns the command of the first program of -p. Raises UsageError if one is missing."""
+    """Returns the command of the first program of -p.
+
+    Raises UsageError for an option that does not go with -p, and if a program is missing.
+    """
     from cairn.run import program_contenders
 
     for option, is_given in (

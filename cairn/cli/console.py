@@ -73,7 +73,8 @@ def say(console: Console, head: str, text: str) -> None:
 def on_screen(console: Console, head: str, text: str) -> str:
     """Returns a message in lines that fit the terminal, so that no name is broken at its edge.
 
-    The lines after the first are indented as far as `head`. Elsewhere, as in a log, it is one line.
+    The lines after the first are indented as far as `head`. Outside of a
+    terminal, as in a log, the message is one line.
     """
     text = message(text)
     if not console.is_terminal:
@@ -198,9 +199,9 @@ def refuse_one_file(*outs: Path | None) -> None:
 
 
 def is_stream(out: Path) -> bool:
-    """Returns whether this is a device, a pipe or a descriptor, such as /dev/stdout.
+    """Returns whether `out` is a device, a pipe or a descriptor, such as /dev/stdout.
 
-    A file must not take its place.
+    Such an output is written directly: a new file must not replace it.
     """
     try:
         mode = out.stat().st_mode

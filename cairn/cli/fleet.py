@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _SLOWEST = 4.0
 """The time limit of a job, as a multiple of the expected time of its round."""
 _START_S = 600.0
-"""The time that a job has beside its round, for its start and its inputs."""
+"""The time that a job has in addition, for its start and for making its inputs."""
 
 
 def options_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:

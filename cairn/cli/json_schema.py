@@ -24,9 +24,9 @@ from cairn.soak.verdict import SoakVerdict, Tried
 from cairn.why.gap import Why
 
 NAME = f"run-{SCHEMA}.json"
-"""The name of the schema. The number is the value of "schema" in the documents."""
+"""The file name of the schema of runs. The number is the value of "schema" in the documents."""
 INSPECT_NAME = f"inspect-{facts.SCHEMA}.json"
-"""The name of the schema of 'cairn inspect'."""
+"""The file name of the schema of 'cairn inspect'."""
 FOLDER = Path(__file__).resolve().parents[1] / "report" / "schema"
 _TYPES = (Run, Comparison, Sample, InstructionCount, Checked, Why, SoakVerdict, Tried)
 _CHECK = {

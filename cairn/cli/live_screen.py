@@ -45,7 +45,7 @@ class LiveScreen:
     """
 
     def __init__(self, read: Callable[[], Seen], title: str, folder: Path, color: str) -> None:
-        """read: returns the counts so far. folder: a private one, for the program's output."""
+        """read: returns the counts so far. folder: a private folder for the program's output."""
         self._read, self._title = read, title
         self._file = folder / "output"
         self.output = os.open(

@@ -192,7 +192,7 @@ class SizeClass:
 
     block_bytes: int
     smallest: int
-    """The smallest request, in bytes, that gets such a block."""
+    """The smallest request, in bytes, that gets a block of this class."""
     slab_bytes: int
     slab_blocks: int
 

@@ -283,7 +283,7 @@ def _conduct(console: Console, of: Run, folder: store.Folder, output: Output) ->
 
 
 def _note_changed(folder: store.Folder) -> str | None:
-    """Adds a note to the run if an input was changed while it was measured, and returns it."""
+    """Adds a note to the run and returns it if an input was changed during the run; else None."""
     from cairn.matrix import inputs
 
     path = inputs.changed(folder.content(inputs.KEPT))

@@ -205,7 +205,7 @@ def described(
 def twins_of(contenders: Sequence[Contender], option: str) -> tuple[Contender, ...]:
     """Returns each contender once more, with the probe preloaded.
 
-    Raises UsageError if `option`, for which they are needed, cannot use them.
+    option: the option that asked for this. Raises UsageError if the contenders do not suit it.
     """
     from cairn.allocators.contenders import behind_probe
     from cairn.why.gap import twin

@@ -23,7 +23,10 @@ _TAKEN = {"names", "specs", "runs", "form", "full", "out", "force", "color"}
 def bench(
     console: Console, names: Sequence[str], specs: Sequence[str], times: int | None, output: Output
 ) -> None:
-    """Measures the table and writes it. Raises UsageError for options that it does not have."""
+    """Measures the table and writes it.
+
+    Raises UsageError for options that this experiment does not have.
+    """
     if set(names) != {benching.NAME}:
         raise UsageError(
             f"{benching.NAME} measures no time and is not part of a run; name it by itself"

@@ -79,7 +79,7 @@ def chosen(given: str | None, results: Path, console: Console) -> Iterator[Input
 
 
 def _source(asked: bool, console: Console) -> str | None:
-    """Returns the file of standard input, or NO_INPUT. None means that it must be copied."""
+    """Returns the file of standard input, or NO_INPUT. None: standard input must be copied."""
     try:
         status = os.fstat(0)
     except OSError:  # the caller closed it

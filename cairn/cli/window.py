@@ -91,9 +91,10 @@ class Counting:
     def finish(self, tree: Tree | None) -> None:
         """Reports after the program has ended, unless the report was written while it ran.
 
-        `tree` has the launcher's figures.
+        tree: the launcher's figures.
 
-        Raises CairnError if nothing was counted, and any error that prevented the earlier report.
+        Raises CairnError if nothing was counted. If an error prevented the report while the program
+        ran, that error is raised.
         """
         from cairn.profile import reader
 

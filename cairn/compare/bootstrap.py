@@ -44,7 +44,8 @@ class Layer:
     """
 
     logs: NDArray[np.float64]
-    """Log ratios: rounds × programs × contenders; nan for those that this run lacks."""
+    """Log ratios: rounds × programs × contenders; nan for programs and contenders that the run
+    lacks."""
 
 
 def means(layers: Sequence[Layer]) -> NDArray[np.float64]:
@@ -110,11 +111,11 @@ def _spread(draws: NDArray[np.float64], layers: Sequence[Layer]) -> tuple[float,
 def _freedom(variances: Sequence[float], layers: Sequence[Layer]) -> float:
     """The degrees of freedom of a sum of parts with these variances, by Satterthwaite.
 
-    A short run may show a variance that is far too small. Then the formula would give the degrees
-    of freedom of a long run to an error that is that of the short one. So a run counts with at
-    least the variance that it would have if the noise of all runs were equal. Intervals over 2
-    rounds of one program and 30 rounds of another covered 88 % without this rule, and 70 % with
-    the sum of all degrees of freedom.
+    A short run may show a variance that is far too small. Then the formula would give the error the
+    degrees of freedom of a long run, although it comes mostly from the short one. So a run counts
+    with at least the variance that it would have if the noise of all runs were equal. Intervals
+    over 2 rounds of one program and 30 rounds of another covered 88 % without this rule, and 70 %
+    with the sum of all degrees of freedom.
     """
     known = [
         (variance, weight, len(layer.logs) - 1)

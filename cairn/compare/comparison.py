@@ -235,7 +235,7 @@ class RoundNumbers:
     """By metric key and surviving contender: one number per round, None where not measured."""
 
     def ratios(self, key: str, name: str, base: str) -> tuple[float, ...]:
-        """The contender's number divided by the baseline's, of each round that has both."""
+        """The contender's number divided by the baseline's, in each round that has both numbers."""
         return tuple(
             own / other
             for own, other in zip(self.of[key, name], self.of[key, base], strict=True)

@@ -58,7 +58,7 @@ error of at most ERROR. This is the boundary of Haybittle and Peto, as in a comp
 (`stats.ALPHA_EARLY`); tests/python/test_gate_coverage.py has the simulation.
 """
 ROUNDS_LEAST, ROUNDS_DEFAULT = 12, 400
-"""The rounds of the first look and of the last one."""
+"""The numbers of rounds at the first look and at the last look, unless the user gives others."""
 _POWER = 0.8416
 """The 80 % quantile of the normal distribution. If the end of the expected interval lies this many
 standard errors from the bound, the interval misses the bound in 4 of 5 checks."""
@@ -74,7 +74,7 @@ class GateMeasure:
     counted under valgrind."""
     verb: str
     noun: str
-    """The words of a sentence such as "new takes 3 % more peak memory"."""
+    """The verb and the noun of a sentence such as "new takes 3 % more peak memory"."""
 
 
 MEASURES = {
@@ -254,9 +254,9 @@ def forecast(
 
 
 def _needed(ratios: Sequence[float], bound: GateBound, error: float, bounds: int) -> int | None:
-    """Predicts the rounds that decide the bound in 4 of 5 checks, if the estimate is right.
+    """Predicts how many rounds decide the bound in 4 of 5 checks, if the estimate is right.
 
-    Returns None if it is more than ROUNDS_MOST.
+    Returns None if more than ROUNDS_MOST rounds are needed.
     """
     noise = rounds_needed.noise({"": ratios})
     if noise is None:

@@ -81,7 +81,7 @@ def metric(name: str) -> Metric:
 
 
 def metrics(names: Iterable[str]) -> tuple[Metric, ...]:
-    """Returns the metrics of all names: those of the whole load first, each group in order."""
+    """Returns the metrics of all names, first those of the whole load, then those of each part."""
     order = list(QUANTITIES)
 
     def place(name: str) -> tuple[str, int]:

@@ -73,9 +73,9 @@ class ProgramRatios:
     time_ns: float | None
     """The median over the complete rounds of one run: the first run in which time was measured."""
     memory_bytes: float | None
-    """The median peak, likewise."""
+    """The median of the peak memory, over the complete rounds of the first run that measured it."""
     failure: str | None = None
-    """The contender's first failure here, as the rest of a sentence."""
+    """The contender's first failure on this program, as the rest of a sentence."""
 
     def of(self, measure: Measure) -> PairedRatio | None:
         """The ratio of this measure."""
@@ -149,7 +149,7 @@ class _ProgramRounds:
     keys: Mapping[Measure, str]
 
     def without_rounds(self) -> _ProgramRounds:
-        """The same program, of which no round is used."""
+        """Returns a copy in which no round is used. The failures stay."""
         empty: Mapping[str, tuple[Sample, ...]] = dict.fromkeys(self.rounds.runs, ())
         return replace(self, rounds=replace(self.rounds, rounds=(), runs=empty))
 

@@ -27,7 +27,7 @@ _SHARED = tuple(
 
 
 def settings_of(settings: Settings, workload: int) -> Settings:
-    """The settings of the run, with those that this workload has of its own."""
+    """The settings of the run, in which the workload's own settings replace the general ones."""
     own = settings.workloads[workload].own
     different = {name: value for name in _SHARED if (value := getattr(own, name)) is not None}
     return replace(settings, **different) if different else settings

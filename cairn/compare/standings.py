@@ -104,8 +104,8 @@ class Place:
     memory_small: Ratio | None
     """The mean over the workloads that `memory_large` leaves out."""
     over_above: Difference | None
-    """Geometric mean over the workloads of its time divided by that of the contender one place
-    above, paired within rounds; None for the first place.
+    """The contender's time divided by that of the contender one place above, paired within rounds:
+    the geometric mean over the workloads. None for the first place.
 
     If this contender is not shown to take more time, the order of the two may be chance.
     """

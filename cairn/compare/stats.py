@@ -393,8 +393,8 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
 
     A contender is settled in two cases: its interval is as narrow as `precision` demands and a
     difference or equivalence is shown at ALPHA_EARLY; or its interval is half as wide as demanded,
-    whatever it shows. The rule stops when all contenders are settled or `max_rounds` is reached.
-    At an interval width between these two, the outcome of a look depends on the differences, and
+    whatever it shows. The rule stops when all contenders are settled or `max_rounds` is reached. If
+    the interval is between these two widths, the outcome of a look depends on the differences, and
     each such look costs some error. There are few such looks, for any `max_rounds`: the half-width
     shrinks like 1/sqrt(n), so four times the rounds halve it.
 

@@ -1,5 +1,5 @@
-/* own_spin_lock: one spin lock of the allocator's own making, which is held for $ILL rounds at each
- * malloc and free. A waiting thread reads the lock, with pauses.
+/* own_spin_lock: one spin lock of the allocator's own making, which is held for $ILL turns of a
+ * loop at each malloc and free. A waiting thread reads the lock, with pauses.
  *
  * No lock of pthread's and no system call shows it. Cairn must report the finding spins
  * (docs/findings.md).

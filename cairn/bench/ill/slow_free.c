@@ -1,7 +1,7 @@
 /* slow_free: every free first does $ILL turns of a loop.
  *
  * In comparison with the allocator behind this library, Cairn must report the finding slow-free. If
- * frees are most of the allocator's work, it must report slow-path instead.
+ * frees are most of the allocator's work, Cairn must report slow-path instead.
  */
 #include "ill.h"
 
