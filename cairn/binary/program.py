@@ -346,7 +346,7 @@ def _describe_program(command: str, first: str, interpreter: str | None) -> Prog
     try:
         descriptor = elf.open_regular(file)
     except OSError:
-        return program  # executable but not readable: the proof of load must decide
+        return program  # executable but not readable: only a run can tell
     try:
         image = elf.Image(descriptor)
         if image.truncated or image.type not in (elf.ET_EXEC, elf.ET_DYN):

@@ -73,8 +73,8 @@ def say(console: Console, head: str, text: str) -> None:
 def on_screen(console: Console, head: str, text: str) -> str:
     """Returns a message in lines that fit the terminal, so that no name is broken at its edge.
 
-    The lines after the first are indented as far as `head`. Outside of a
-    terminal, as in a log, the message is one line.
+    The lines after the first are indented as far as `head`. If the output is no terminal but a log,
+    the message is one line.
     """
     text = message(text)
     if not console.is_terminal:

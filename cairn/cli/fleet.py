@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _SLOWEST = 4.0
 """The time limit of a job, as a multiple of the expected time of its round."""
 _START_S = 600.0
-"""The time that a job has in addition, for its start and for making its inputs."""
+"""The time that is added to this limit, for the start of the job and for making its inputs."""
 
 
 def options_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -127,7 +127,7 @@ def _check(checked: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(definition: dict[str, Any], described: dict[str, str]) -> None:
     """Makes all fields required, since every document has them all, and describes them."""
-    # Before Python 3.13, docstrings keep the indentation of the source.
+    # Before Python 3.13, docstrings keep the indentation of the source. cleandoc() removes it.
     if "description" in definition:
         definition["description"] = inspect.cleandoc(definition["description"])
     properties = definition.get("properties")

@@ -205,7 +205,8 @@ def described(
 def twins_of(contenders: Sequence[Contender], option: str) -> tuple[Contender, ...]:
     """Returns each contender once more, with the probe preloaded.
 
-    option: the option that asked for this. Raises UsageError if the contenders do not suit it.
+    option: the option that needs these contenders. Raises UsageError if there are fewer than two
+    contenders, if one has the probe already, or if a new name is taken.
     """
     from cairn.allocators.contenders import behind_probe
     from cairn.why.gap import twin
@@ -343,7 +344,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
     observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
     end_like_ctrl_c()
     with stop_request.postponed():
-        # ctrl-C in the middle of a later import would leave numpy unusable for the report.
+        # The report needs numpy. ctrl-C in the middle of a later import would leave it unusable.
         import numpy  # noqa: F401
     try:
         with private_folder() as scratch, observer:

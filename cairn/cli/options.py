@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cairn.run.program_contenders import NamedProgram
 
 REPEAT_MOST = 1000
-"""The largest number for --repeat: so many runs at most are averaged to one sample."""
+"""The most runs that --repeat averages to one sample."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -31,13 +31,13 @@ ROUNDS_LEAST = 3
 """The fewest rounds in which an ending must occur before it can count as a failure. The baseline,
 too, must have at least this many runs."""
 CHANCE = 0.03
-"""An ending counts as a failure only if the probability of a pure coincidence is at most this.
+"""An ending counts as a failure only if chance explains it with at most this probability.
 
-The coincidence: two equal contenders have the ending in so many of their runs, and all these runs
-belong to one of the two (see `_is_most`). Without this limit, an ending that comes in a third of
-the runs by chance would be called a failure in 3 of 100 comparisons; with it, in about 1 of 100.
-The shortest comparison can meet the limit. For example, a contender has the ending in all four runs
-of three rounds and their warm-up, and the baseline has none in three runs: 1 / C(7, 4) = 0.029.
+It is the probability that, of two equal contenders, one has all runs with the ending (`_is_most`).
+Without this limit, an ending that comes in a third of the runs by chance would be called a failure
+in 3 of 100 comparisons; with it, in about 1 of 100. Even the shortest comparison can meet the
+limit: if the ending is in all four runs of a contender (three rounds and the warm-up) and in none
+of three runs of the baseline, the probability is 1 / C(7, 4) = 0.029.
 """
 CONSTANT_LEAST = 6
 """The fewest runs of the baseline for `_more`. If all of them have the same number of processes
@@ -78,7 +78,7 @@ class Trials:
         self.runs += 1
 
     def each(self) -> Iterator[tuple[Counts, int, int]]:
-        """Yields the endings of each group of trials, with its number of trials and of rounds."""
+        """Yields the endings of each group of trials, and its numbers of trials and of rounds."""
         for key, (runs, rounds) in self._patterns.items():
             yield {program: dict(counts) for program, counts in key}, runs, rounds
 

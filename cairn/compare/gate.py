@@ -323,9 +323,8 @@ def _decided(
     needed = None
     if state is GateState.OPEN:
         needed = _needed(ratios, bound, error, bounds)
-        # The prediction may be at most `rounds`, although the data of `rounds` rounds did not
-        # decide the bound: it trusts an estimate that may be off by chance. So at least a quarter
-        # is added.
+        # `_needed` trusts the estimate, which may be off by chance. So it may return fewer rounds
+        # than there are, although these did not decide the bound. At least a quarter is added.
         needed = needed and min(ROUNDS_MOST, max(needed, math.ceil(1.25 * rounds)))
     return replace(
         one, state=state, estimate=estimate, low=low, high=high, level=level, rounds=rounds,

@@ -175,7 +175,7 @@ def _redis_csv(text: str) -> Numbers:
         return {}
     parts = []
     for row in csv.DictReader(line for line in lines[starts[0] :] if line.startswith('"')):
-        if row["test"] == "test":  # the heads of a further run
+        if row["test"] == "test":  # the column titles of a further run
             continue
         try:
             numbers = {RATE: float(row["rps"])}

@@ -18,8 +18,8 @@ Always true here:
 - The interval of a ratio is at 95 % by itself. A ratio counts as proven only if Holm's procedure
   over the contenders of its program says so, and if its estimate is outside ±margin.
 - The interval of a mean is at 95 % by itself. A mean counts as proven only if Holm's procedure over
-  all contenders says so. Without it, the least of several equal means would often look proven,
-  since chance has made it the least.
+  all contenders says so. Without it, one of several means that are truly 1 would often
+  look proven by chance.
 
 All functions are pure. `bootstrap` explains the intervals of means.
 """

@@ -17,7 +17,7 @@ UNSUITED = "cannot be compared"
 """The reason why no round of a program of a plan was run, although it did not fail."""
 
 Only = Mapping[str, tuple[int, ...]]
-"""By contender: the indexes of the workloads on which it runs. Others run on all."""
+"""By contender: the indexes of the workloads on which it runs. Absent contenders run on all."""
 _ALL: Only = {}
 
 
@@ -41,7 +41,8 @@ def runs_on(only: Only, contender: str, workload: int) -> bool:
 def taking_part(run: Run, number: int) -> list[str]:
     """The names of the contenders that run in this round.
 
-    If the probe runs in some rounds only, contenders with the probe take no part in the others.
+    If the probe runs in some rounds only, contenders with the probe take no part in the other
+    rounds.
     """
     rounds = run.settings.profiled_rounds
     rest = run.settings.why and rounds is not None and not WARM_UP < number <= rounds

@@ -125,7 +125,7 @@ class Noise:
     centres: tuple[float, ...]
     """By contender: the estimate of its log ratio."""
     scales: tuple[float, ...]
-    """By contender: the standard deviation of the normal noise that is as wide as its noise."""
+    """By contender: the standard deviation of normal noise that is as wide as the contender's."""
 
     def half_width(self, rounds: int, alpha: float) -> float | None:
         """Predicts half the length of the widest interval after `rounds` rounds.
@@ -266,7 +266,7 @@ def _freedom(rounds: int, contenders: int) -> float:
 
 
 def _scale(rank: stats.SignedRank) -> float:
-    """The scale of the noise: the standard deviation of the normal noise that is as wide as it.
+    """The scale of the noise: the standard deviation of normal noise of the same width.
 
     The width is the distance between the two Walsh averages that _SCALE_SHARE describes.
     """

@@ -69,8 +69,10 @@ class Contest:
     rounds: int
     """The number of complete rounds."""
     best_time: str | None
-    """The contender that looks best. Any contender whose interval begins at 1 may be the best."""
+    """The contender that looks best in time. Any contender whose interval begins at 1 may be
+    best."""
     best_memory: str | None
+    """The contender that looks best in memory."""
     half_width: float | None
     """The noise in time: the median over contenders of half the interval's length; 0.01 is ±1 %."""
     memory_half_width: float | None

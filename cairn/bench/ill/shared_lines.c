@@ -2,17 +2,17 @@
  * line. Every second thread gets the even slots of a size class, and the other threads get the odd
  * ones. Freed blocks are reused at once by a thread of the same kind.
  *
- * The allocator itself does the usual work of an allocator with a lock. In comparison with a healthy
- * allocator, Cairn must say that the program itself runs slower because its threads share cache
- * lines. The finding is threads-share-lines (docs/findings.md).
+ * The allocator itself does the usual work of an allocator with a lock. In comparison with a
+ * healthy allocator, Cairn must say that the program itself runs slower because its threads share
+ * cache lines. The finding is threads-share-lines (docs/findings.md).
  */
 #define SERVED_MAX 64
 #include "slots.h"
 
 static _Atomic unsigned threads;
 
-/* The slots that one kind of threads has in one size class: the threads with even numbers, or those
- * with odd numbers.
+/* The slots of one size class for one kind of threads. The threads with even numbers are one kind,
+ * the threads with odd numbers are the other.
  */
 struct kind {
     struct slot *freed;
