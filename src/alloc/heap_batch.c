@@ -29,10 +29,10 @@ bool heap_begin_batch(struct heap *heap, struct slab *slab, struct block *block,
     if (!batch_is_of(batch, NULL))
         post_batch(heap, batch);
     slab_mark_by(block, NULL, last);
-    slab_interrupt_here(); /* each block of the batch is marked */
+    slab_interrupt_here(); /* a handler finds each block of the batch marked */
     atomic_store_explicit(&batch->word, batch_word(slab->class, offset), memory_order_relaxed);
     heap->batched |= UINT64_C(1) << (batch - heap->batches);
-    slab_interrupt_here(); /* a batch that has a slab is complete */
+    slab_interrupt_here(); /* a handler finds no slab in an incomplete batch */
     atomic_store_explicit(&batch->slab, slab, memory_order_relaxed);
     return true;
 }

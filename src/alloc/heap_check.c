@@ -57,7 +57,8 @@ void heap_check(struct heap *heap)
         }
         int32_t carved =
             heap->room[class] + length - (heap->warm >> class & 1 ? heap_hot(class) : 0);
-        /* The last refill carved these blocks. They are on the list, or were handed out since. */
+        /* `carved` is the number of blocks that the last refill carved for the list. These blocks
+         * are on the list, or were handed out since. */
         CHECK_THAT(carved >= 0 && carved <= HEAP_CARVED_MOST);
         if (slab != NULL) {
             CHECK_THAT(slab->class == class && remote_state(slab) == REMOTE_CURRENT);

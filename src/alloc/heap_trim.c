@@ -6,27 +6,33 @@
 #include "base/ticks.h"
 
 enum {
-    WAITS = 8,            /* looks that gave back little: 63 epochs */
-    DEBT_LEAST = 1 << 20, /* bytes */
-    DEBT_SHARE = 16,      /* of the memory in use */
-    LOOK_TICKS = 1 << 25, /* of one look: 7 ms at 5 GHz, 33 ms at 1 GHz */
-    SEEN_TRIMMED = 128,   /* bit of slab.seen: trimmed as it is */
+    /* wait_longer() counts at most this many looks in a row that gave back little. The heap then
+     * waits for 63 epochs after each look. */
+    WAITS = 8,
+
+    /* A debt is large if it is at least DEBT_LEAST bytes and at least one part in DEBT_SHARE of the
+     * memory in use. */
+    DEBT_LEAST = 1 << 20,
+    DEBT_SHARE = 16,
+
+    LOOK_TICKS = 1 << 25, /* limit of a look: 7 ms at 5 GHz, 33 ms at 1 GHz */
+    SEEN_TRIMMED = 128,   /* bit of slab.seen: the slab was trimmed */
     SEEN_MOST = SEEN_TRIMMED - 1,
 };
 
 /* One look at the slabs of a heap. */
 struct look {
-    bool at_once; /* also trims slabs that were not seen before */
-    bool trims;   /* else only the debt is found out */
-    bool is_over; /* the time is over */
+    bool at_once; /* also trims slabs that were not looked at before */
+    bool trims;   /* false: the look trims nothing, it only finds `debt` */
+    bool is_over; /* the look was ended because it took LOOK_TICKS */
     bool pending; /* some slab may be trimmed at the next look */
     uint64_t began_ticks;
     size_t debt;  /* bytes of free blocks in slabs that may be trimmed */
     size_t given; /* bytes given back */
 };
 
-/* Returns a number that changes if the number of live blocks changes much: SEEN_MOST at most. A
- * slab that was not seen has `seen` == 0, so the number is not 0. */
+/* Returns a mark from 1 to SEEN_MOST that stays the same if the number of live blocks changes
+ * little. The mark is never 0, because slab.seen is 0 for a slab that was not looked at before. */
 static uint8_t mark_of(struct slab *slab)
 {
     uint32_t live = slab_live(slab);
@@ -34,7 +40,7 @@ static uint8_t mark_of(struct slab *slab)
     return (uint8_t)(mark < SEEN_MOST ? mark : SEEN_MOST);
 }
 
-/* Looks at one parked slab. Remembers in slab.seen how many blocks are live. */
+/* Looks at one parked slab. Stores the mark of its number of live blocks in slab.seen. */
 static void look_at(struct slab *slab, struct look *look)
 {
     uint8_t mark = mark_of(slab);
@@ -104,8 +110,8 @@ static bool is_much(size_t debt)
     return debt >= DEBT_LEAST && debt >= used / DEBT_SHARE;
 }
 
-/* Counts a look that gave back little. After the second, waits for 1 epoch, then for 3, and so
- * on. */
+/* Counts a look that gave back little. After the third such look in a row, the heap waits for 1
+ * epoch, after the fourth for 3 epochs, then for 7, and so on. */
 static void wait_longer(struct heap_trim *trim)
 {
     if (trim->fruitless < WAITS)

@@ -7,13 +7,13 @@
  *
  * A parked slab is trimmed (slab_trim.h) if
  *
- *     its number of live blocks was the same at the last look, an epoch before, and
+ *     its number of live blocks was about the same at the last look, an epoch before, and
  *     it is not among the first N slabs of its class, where N is the number of slabs that the class
  *     used again in the last epochs (these slabs are used next), and
  *     there was much to give back at the last look, or the thread allocates rarely
  *
- * After each look that gave back little, the heap waits longer until it looks again: 1, 3, 7, … 63
- * epochs.
+ * From the third look in a row on that gave back little, the heap waits until it looks again: first
+ * for 1 epoch, then for 3, 7, … 63 epochs.
  */
 #ifndef CAIRN_ALLOC_HEAP_TRIM_H
 #define CAIRN_ALLOC_HEAP_TRIM_H
@@ -25,8 +25,8 @@
  * that the heap keeps. The caller holds no lock, and lock_is_unsafe() is false. */
 void heap_trim(struct heap *heap, bool is_quiet);
 
-/* (owner only) Gives back all pages of parked slabs on which no block is live. The same conditions
- * hold. */
+/* (owner only) Gives back all pages of parked slabs on which no block is live. The caller holds no
+ * lock, and lock_is_unsafe() is false. */
 void heap_trim_all(struct heap *heap);
 
 #endif

@@ -20,8 +20,8 @@ enum {
 
 /* Read and written without a lock: the ends of two epochs rarely overlap. */
 static _Atomic uint64_t began_ticks; /* time of the first look; 0: none */
-static _Atomic uint64_t spent_ticks; /* by collapsing, ever */
-static _Atomic unsigned refusals;    /* by the kernel, in a row */
+static _Atomic uint64_t spent_ticks; /* time that all collapsing has taken */
+static _Atomic unsigned refusals;    /* number of the kernel's refusals in a row */
 static _Atomic unsigned wait;        /* epochs to wait after a refusal */
 
 /* Returns whether collapsing has so far taken less than one part in `share` of the time since the
@@ -76,7 +76,8 @@ static bool is_touched(size_t first)
     return unknown <= CHUNK_SLICES / 32;
 }
 
-/* Records whether the kernel refused. After a refusal, doubles the number of epochs to wait. */
+/* Records whether the kernel refused to collapse a chunk. Each refusal in a row doubles the number
+ * of epochs to wait before the next attempt. */
 static void learn(bool refused)
 {
     unsigned before = atomic_load_explicit(&refusals, memory_order_relaxed);

@@ -16,7 +16,8 @@ enum {
 };
 
 static _Atomic unsigned wanted_now = HUGE_PAGE_AUTO;
-static _Atomic uint64_t small_ticks; /* per small page, moving average; 0: unknown */
+/* Time of the first touch of a small page, as a moving average. 0 if it is not known yet. */
+static _Atomic uint64_t small_ticks;
 
 /* Number of chunks that request no huge page after the next slow huge page. */
 static _Atomic unsigned patience = PATIENCE_LEAST;

@@ -39,7 +39,8 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
 
 void *large_reuse(struct slab *run, size_t slack)
 {
-    bool has_guards = CAIRN_HARDENED && run->end != LARGE_OPEN; /* and may be no huge page */
+    /* A run with guards must not become a huge page. */
+    bool has_guards = CAIRN_HARDENED && run->end != LARGE_OPEN;
     if (run->slices >= CHUNK_SLICES && !has_guards) {
         page_heap_count_reuse(slab_index(run), run->slices);
         huge_page_collapse_reused(slab_index(run), run->slices);
@@ -144,11 +145,11 @@ void large_free(struct slab *slab)
     }
     bool emptied = CAIRN_HARDENED && large_guard_open(slab);
     if (UNLIKELY(site_is_counted()))
-        site_give_back(slab); /* for heap_destroy(); other callers have done it */
+        site_give_back(slab); /* only heap_destroy() has not called it before */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;
-    count_not_moved(slab); /* before release(): the record goes with the run */
+    count_not_moved(slab); /* before release(), which gives the record away */
     release(moved, emptied && !moved, slab_index(slab), slab->slices);
 }
 

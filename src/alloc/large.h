@@ -23,8 +23,8 @@ static inline bool large_is_impossible(size_t bytes)
 void *large_allocate(size_t size, size_t alignment, bool *zero);
 
 /* Returns a block of at least `size` bytes, above SIZE_CLASS_BYTES_MAX, that the program is
- * expected to grow. If possible, as many free slices as the block has lie behind it. A block that
- * grows step by step then moves once per doubling. */
+ * expected to grow. If possible, free slices of the same total length follow the block. A block
+ * that grows step by step then moves only when its length has doubled. */
 void *large_allocate_to_grow(size_t size);
 
 /* Says whether pages may be moved with mremap(), for which a sandbox may kill the process. NULL

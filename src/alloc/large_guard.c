@@ -8,9 +8,12 @@
 
 enum {
     FILLED_MOST = 64,
-    EMPTIED_SLICES = 256, /* longer runs are never kept */
+    EMPTIED_SLICES = 256, /* run_cache.h never keeps a longer run */
     LOOK_EVERY = 16,      /* calls between looks at the clock */
-    FAULTS = 4,           /* time with later page faults ÷ time of the change */
+
+    /* A change of guards also causes page faults later. Together with them, it costs this many
+     * times its own time. */
+    FAULTS = 4,
 };
 
 /* --- the budget ------------------------------------------------------------------------------- */
@@ -22,7 +25,7 @@ void large_guard_lift_limit(void)
     is_unlimited = true;
 }
 
-/* Adds what the thread has earned since it last read the clock. */
+/* Adds to the budget a sixteenth of the time since the thread last read the clock. */
 static void earn(struct large_budget *budget)
 {
     uint64_t now = ticks_now();
@@ -48,8 +51,9 @@ static uint64_t begin(const struct large_budget *budget)
     return budget != NULL ? ticks_now() : 0;
 }
 
-/* Takes the time since `began` off the budget. A thread that did not run meanwhile pays no more
- * than a full budget. */
+/* Takes the cost of the change that began at `began` off the budget. If the thread lost the
+ * processor during the change, the measured time is far too long. So the budget never falls below
+ * minus LARGE_BUDGET_MOST. */
 static void pay(struct large_budget *budget, uint64_t began)
 {
     if (budget == NULL)
@@ -133,8 +137,8 @@ bool large_guard_open(struct slab *slab)
 }
 
 /* Makes room in a guarded or sealed run: removes the guards between `before` and `used` bytes from
- * its start. Returns false if the block of the guarded run lies elsewhere, or if the kernel
- * refuses. */
+ * its start. Returns false if the kernel refuses, or if the block of a guarded run does not begin
+ * `before` bytes behind the start of the run. */
 static bool fit(struct slab *slab, size_t before, size_t used)
 {
     uint32_t state = slab->end;
@@ -149,8 +153,8 @@ static bool fit(struct slab *slab, size_t before, size_t used)
     return true;
 }
 
-/* Sets guards around the block of an open run, or moves the guard behind the block of a guarded one
- * to the block's end. */
+/* If the run is open, sets guards before and behind its block. If the run is guarded, moves the
+ * guard behind the block to the end of the block. */
 static void guard(struct slab *slab, size_t before, size_t used)
 {
     char *start = slab_start(slab);

@@ -38,13 +38,16 @@
 #define LARGE_EMPTIED (UINT32_MAX - 1)
 #define LARGE_SEALED  UINT32_MAX
 
-/* The time that a thread may still spend, in ticks of ticks.h. It grows by a sixteenth of the time
- * that passes, up to LARGE_BUDGET_MOST. The first LARGE_BUDGET_BLOCKS changes are free. */
+/* The time that a thread may still spend on changes of guards, in ticks of ticks.h. The budget
+ * grows by a sixteenth of the time that passes, up to LARGE_BUDGET_MOST. A thread's first
+ * LARGE_BUDGET_BLOCKS changes of guards cost nothing. */
 struct large_budget {
-    uint64_t seen;   /* when the clock was read last */
-    int64_t left;    /* may be negative */
-    uint32_t spent;  /* number of changes, up to LARGE_BUDGET_BLOCKS */
-    uint32_t missed; /* calls without a budget since the clock was read last */
+    uint64_t seen;  /* when the clock was read last */
+    int64_t left;   /* time left; may be negative */
+    uint32_t spent; /* changes so far, counted to LARGE_BUDGET_BLOCKS */
+
+    /* Number of calls since the clock was read last. Each of them found no time left. */
+    uint32_t missed;
 };
 enum {
     LARGE_BUDGET_BLOCKS = 256,
@@ -63,7 +66,8 @@ bool large_guard_has_budget(struct large_budget *budget);
 size_t large_guard_room(size_t size, size_t alignment);
 
 /* Makes the run, in any state, a block of `size` bytes, and returns the block. The room was
- * computed for the same alignment. `*zero` says whether the run reads as zero; it is updated. */
+ * computed for the same alignment. The caller sets `*zero` to whether the run is known to read as
+ * zero. The function sets `*zero` to whether the block reads as zero. */
 void *large_guard_set(struct slab *slab, size_t size, size_t alignment, bool *zero,
                       struct large_budget *budget);
 

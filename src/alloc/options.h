@@ -53,7 +53,7 @@ bool options_purge_lazily(char **environment);
 bool options_policy_frozen(char **environment);
 bool options_trace(char **environment);
 
-/* Sets `*every` to the number that is given. A value that is not a number from 1 to 10^9 is
+/* Sets `*every` to N if CAIRN_GUARDED=N is given. A value that is not a number from 1 to 10^9 is
  * wrong. */
 enum options_limit options_guarded(char **environment, uint32_t *every);
 bool options_hardened_full(char **environment);

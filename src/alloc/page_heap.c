@@ -12,9 +12,9 @@ enum {
     LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
     DENSE_LOOKS = 2,       /* chunk.dense of a chunk that may become a huge page */
     COLLAPSED = UINT8_MAX, /* chunk.dense of a chunk taken to become a huge page */
-    TOLD_MOST = 5,         /* doublings of the required reuses, to 128 */
+    TOLD_MOST = 5,         /* doublings of the required number of reuses: 4 to 128 */
     REFUSALS_MOST = 8,     /* refused chunks after which a purge ends */
-    FAR_SLICES = 1 << 13,  /* 128 MiB: from this alignment on, allocate_far() */
+    FAR_SLICES = 1 << 13,  /* 128 MiB: from this alignment on, use allocate_far() */
 };
 
 static struct lock lock;
@@ -187,7 +187,7 @@ static size_t find_long(size_t slices)
             size_t index = start_in(number, slices);
             if (index != 0)
                 return index;
-            chunk_exactly(number); /* the bound was too high */
+            chunk_exactly(number); /* `longest` was too high a bound */
         }
     }
 }
@@ -504,9 +504,9 @@ static void cut_off(size_t index, size_t slices, bool zero)
     }
 }
 
-/* Allocates a run at a multiple of `unit` slices: at the first such place that is free, or on new
- * chunks at the next one. For large units, this is quicker than to allocate the slices in between
- * and free them again. Returns 0 if the machine refuses memory. */
+/* Allocates a run at a multiple of `unit` slices: at the first free one, or else on new chunks. For
+ * a large unit, this is quicker than to allocate `unit` - 1 slices more and free them again.
+ * Returns 0 if the machine refuses memory. */
 static size_t allocate_far(size_t slices, size_t unit, bool *zero)
 {
     if (chunk_end() == 0 && !grow(1))
@@ -640,7 +640,7 @@ bool page_heap_trim(void *start, size_t bytes)
     statistics.purges++;
     statistics.purged_bytes += done ? bytes : 0;
     used_at_purge = statistics.used_slices;
-    /* If the chunk was to have a huge page, the kernel would later fill it up (khugepaged). */
+    /* Else the kernel (khugepaged) could later make all pages of the chunk resident again. */
     if (chunk_of(number)->huge)
         chunk_want_small(number);
     lock_drop(&lock);

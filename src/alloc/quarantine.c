@@ -71,7 +71,7 @@ bool quarantine_put_large(struct heap *heap, struct slab *slab)
     if (slices > QUARANTINE_LARGE_SLICES)
         return false;
     if (!enter(quarantine))
-        return true; /* the block stays out of use */
+        return true; /* in a signal handler: the block stays out of use */
     while (quarantine->large_count == QUARANTINE_LARGE ||
            quarantine->large_slices + slices > QUARANTINE_LARGE_SLICES)
         evict_large(heap, quarantine);

@@ -28,10 +28,10 @@ enum {
     QUARANTINE_SHORT_CLASS_MAX = 23,
     QUARANTINE_MEDIUM = 8, /* places for blocks of up to 4 KiB */
     QUARANTINE_MEDIUM_CLASS_MAX = 47,
-    QUARANTINE_LONG = 4, /* places for larger ones */
+    QUARANTINE_LONG = 4, /* places for small blocks above 4 KiB */
     QUARANTINE_PLACES = QUARANTINE_SHORT + QUARANTINE_MEDIUM + QUARANTINE_LONG,
-    QUARANTINE_LARGE = 8,          /* large blocks */
-    QUARANTINE_LARGE_SLICES = 128, /* 2 MiB */
+    QUARANTINE_LARGE = 8,          /* places for large blocks */
+    QUARANTINE_LARGE_SLICES = 128, /* all large blocks together: 2 MiB */
 };
 
 struct quarantine {
@@ -98,7 +98,7 @@ quarantine_put(struct heap *heap, struct block *block, unsigned class)
 {
     struct quarantine *quarantine = quarantine_of(heap);
     if (UNLIKELY(quarantine->is_busy))
-        return; /* the block stays out of use */
+        return; /* in a signal handler: the block stays out of use */
     quarantine->is_busy = true;
     atomic_signal_fence(memory_order_seq_cst);
     struct block **place = &quarantine->blocks[quarantine_place(quarantine, class)];

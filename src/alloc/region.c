@@ -10,14 +10,14 @@ enum {
     PLACES_TRIED = 64,           /* random bases tried in each window */
     SKIPS_MAX = 1024,            /* occupied chunks that one growth skips: 2 GiB */
     PIECE_CHUNKS_MAX = 32,       /* 64 MiB */
-    GAPS_MAX = 64,               /* gaps that the region knows of */
-    ALIGNED_PLACES_TRIED = 8,    /* by region_grow_aligned() */
+    GAPS_MAX = 64,               /* most gaps that are remembered */
+    ALIGNED_PLACES_TRIED = 8,    /* addresses that region_grow_aligned() tries */
     RECORD_STEP_BYTES = 1 << 16, /* a multiple of every OS page size */
 };
 
 struct region region;
 
-static size_t slices_max; /* of the window that was chosen */
+static size_t slices_max; /* `slices` of the window that was chosen */
 
 /* Slices below the end of the region that region_grow_aligned() left out. Nothing is mapped there
  * except their records, which are zero. `from` == `to` if an entry is unused. */
@@ -183,7 +183,7 @@ size_t region_grow(size_t chunks, size_t *got)
     if (region.base == 0 && !place())
         return 0;
     size_t end = atomic_load_explicit(&region.slices, memory_order_relaxed);
-    size_t piece = end / CHUNK_SLICES; /* doubles the region: 2, 2, 4, 8 … 64 MiB */
+    size_t piece = end / CHUNK_SLICES; /* the region doubles: by 2, 2, 4 … 64 MiB */
     if (piece > PIECE_CHUNKS_MAX)
         piece = PIECE_CHUNKS_MAX;
     if (piece < chunks)

@@ -104,7 +104,7 @@ static inline bool remote_post_quick(struct slab *slab, struct block *block, siz
 enum remote_post {
     REMOTE_POSTED,
     REMOTE_WAKES, /* a FULL slab has room again */
-    REMOTE_LAST,  /* the last live block may be among them */
+    REMOTE_LAST,  /* the posted blocks may include the last live one */
 };
 
 /* Posts `count` blocks, which are linked from `first` to `last` and, except for `last`, marked as

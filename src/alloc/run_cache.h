@@ -48,8 +48,8 @@ enum { SLACK_QUARTER = 2, SLACK_HALF = 1 };
 
 struct run_cache {
     uint64_t filled;   /* bit n - 1: list n is not empty */
-    uint32_t slices;   /* on all lists */
-    uint32_t most;     /* slices; 0: keep no runs */
+    uint32_t slices;   /* total length of the runs on all lists */
+    uint32_t most;     /* limit of `slices`; 0: keep no runs */
     uint32_t evicted;  /* length of the run evicted last */
     uint32_t long_run; /* slice index; 0: none */
 
@@ -70,9 +70,9 @@ static inline uint32_t run_cache_pop(struct run_cache *cache, uint32_t count, st
     ASSUME(index != 0);
     /* Computed without a branch, which the processor would mispredict half of the time. */
     cache->filled ^= (uint64_t)(next == 0) << (count - 1);
-    slab_interrupt_here(); /* no bit of `filled` is set for an empty list */
+    slab_interrupt_here(); /* a handler finds no bit set for an empty list */
     cache->first[count] = next;
-    slab_interrupt_here(); /* `slices` is not too low */
+    slab_interrupt_here(); /* a handler finds `slices` right or too high */
     cache->slices -= count;
     return index;
 }
@@ -115,14 +115,15 @@ static inline bool run_cache_put(struct run_cache *cache, struct slab *run)
     run->next = cache->first[count];
     cache->first[count] = (uint32_t)slab_index(run);
     cache->slices += count;
-    slab_interrupt_here(); /* `slices` is not too low, and the list is not empty */
+    /* A handler finds `slices` right or too high, and no bit of `filled` set for an empty list. */
+    slab_interrupt_here();
     cache->filled |= UINT64_C(1) << (count - 1);
     return true;
 }
 
-/* Takes a run from the next list of runs that are longer than the run evicted last. If no kept run
- * is longer, takes one of the shortest runs. Returns the run's record, or NULL if all lists are
- * empty. */
+/* Takes a run off its list: one of the shortest runs that are longer than the run evicted last. If
+ * no kept run is longer than that one, takes one of the shortest runs of all. Returns the run's
+ * record, or NULL if all lists are empty. */
 struct slab *run_cache_evict(struct run_cache *cache);
 
 /* Returns the length, in slices, of the longest run that may be kept as the long run. */

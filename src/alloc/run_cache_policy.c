@@ -27,7 +27,9 @@ void run_cache_policy_free(struct run_cache *cache, struct slab *run, uint32_t m
     } else if (run->slices <= most) {
         while (!run_cache_put(cache, run)) {
             struct slab *other = run_cache_evict(cache);
-            if (UNLIKELY(other == NULL)) /* a handler interrupted a change, and forked */
+            /* `slices` can be too high in the child of a fork: a signal handler may interrupt a
+             * change of the cache and fork. Then all lists may be empty. */
+            if (UNLIKELY(other == NULL))
                 cache->slices = 0;
             else
                 large_free(other);

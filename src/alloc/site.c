@@ -26,8 +26,8 @@ _Static_assert(SITE_DOUBLINGS < 1 << DOUBLING_BITS, "the number of doublings fit
 _Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > (OTHERS + 1) << DOUBLING_BITS,
                "an inverse that a slab left is not a row number");
 
-/* The table has OTHERS rows. The last row is for the blocks of all other sites. The record of a
- * block holds n + 1 for row n. */
+/* The table of sites. Its rows have the numbers 1 to OTHERS. Row number n is site_table[n - 1]. The
+ * last row, number OTHERS, counts the blocks of all sites without their own row. */
 struct site *site_table;
 
 static struct lock lock;
@@ -69,7 +69,7 @@ static uint32_t number_of(uintptr_t address, uint32_t slices, uint32_t depth)
     return at + 1;
 }
 
-/* Returns the element of lives[] for a lifetime. */
+/* Returns the index in lives[] at which a block with this lifetime is counted. */
 static unsigned life_of(uint64_t ns)
 {
     unsigned bits = ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(ns);
@@ -82,8 +82,8 @@ static size_t bytes_of(const struct slab *slab)
     return (size_t)slab->slices << SLICE_SHIFT;
 }
 
-/* Returns the row that the block counts for, or NULL if it is not counted. In that case the record
- * holds 0 or a number that a slab left behind. */
+/* Returns the row that counts the block, or NULL if the block is not counted. If it is not counted,
+ * the field `site` of its record is 0 or a value that a slab left behind. */
 static struct site *site_of(const struct slab *slab)
 {
     uint32_t number = slab->site >> DOUBLING_BITS;

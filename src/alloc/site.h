@@ -20,7 +20,7 @@
  *
  * Before site_begin(), nothing is counted. The only cost is then a check in slow paths, and a
  * countdown when a large block reuses a kept run. After site_begin(), every counted block is
- * allocated in a slow path, even if the thread had kept its run. The owner of a counted block is an
+ * allocated in a slow path, even if the thread had kept its run. The owner of a counted block is a
  * shared heap or the mark of site_keeps(), so that the free of the block takes a slow path, too.
  * Between calls, always, for every row:
  *
@@ -58,14 +58,14 @@ enum {
 struct site {
     uintptr_t address; /* return address; 0: empty row, or the last row */
     uint32_t slices;   /* slices requested */
-    uint32_t depth;    /* of the stack, 8 bits */
-    uint64_t counted;  /* blocks seen, without weights */
+    uint32_t depth;    /* eight bits of the stack depth */
+    uint64_t counted;  /* number of counted blocks, each counted as one */
     uint64_t variance; /* upper bound of the variance of `blocks` */
 
-    /* The following fields are estimates: every block that was seen adds its weight. */
+    /* The following fields are estimates: every counted block adds its weight. */
     uint64_t blocks;            /* blocks handed out, ever */
-    uint64_t bytes;             /* bytes of these blocks when they were handed out */
-    uint64_t hits;              /* blocks in runs that the thread had kept */
+    uint64_t bytes;             /* total size of `blocks` when they were handed out */
+    uint64_t hits;              /* blocks that reused a run which the thread had kept */
     uint64_t freed;             /* blocks freed */
     uint64_t live_bytes;        /* bytes of the blocks that are not freed */
     uint64_t lives[SITE_LIVES]; /* freed blocks by lifetime */
@@ -88,8 +88,8 @@ static inline bool site_is_counted(void)
     return site_table != NULL;
 }
 
-/* Counts sites from now on. Returns false if the
- * machine refuses memory for the table. Takes the page heap's lock. */
+/* Counts sites from now on. Returns false if the machine refuses memory for the table of sites.
+ * Takes the page heap's lock. */
 bool site_begin(void);
 
 /* Counts a large block that was allocated for the caller at return address `caller` (NULL:
@@ -128,8 +128,8 @@ bool site_has_taken_lock(void);
 
 /* The caller of the following three functions holds the lock (site_lock()). site_next() walks the
  * sites in order of `bytes`, the largest first: it returns the first site for NULL, and NULL after
- * the last site. site_others() returns the last row of the table, and site_count() the number of
- * sites. */
+ * the last site. site_others() returns the row that sums up all sites without a row of their own.
+ * site_count() returns the number of sites that have a row. */
 const struct site *site_next(const struct site *before);
 const struct site *site_others(void);
 uint32_t site_count(void);

@@ -136,8 +136,10 @@ void slab_destroy(struct slab *slab)
         clear_free_blocks(slab);
         atomic_store_explicit(&slab->end, 0, memory_order_relaxed);
     }
-    slab->seen = 0; /* the next run here was not moved, and */
-    atomic_store_explicit(&slab->away, 0, memory_order_relaxed); /* has no slack */
+    /* `seen` and `away` share their bytes with `moved` and `slack` of a large block. The next run
+     * that begins here is not moved and has no slack. */
+    slab->seen = 0;
+    atomic_store_explicit(&slab->away, 0, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     for (size_t i = 0; i < slab->slices; i++)
         atomic_store_explicit(&slab_at(index + i)->kind, RUN_NONE, memory_order_relaxed);
@@ -208,7 +210,7 @@ struct block *slab_carve(struct slab *slab, uint32_t *count)
     char *page_end = (char *)(((uintptr_t)next + bytes + page - 1) & ~(page - 1));
     uint32_t most = (uint32_t)((size_t)(page_end - next) / bytes);
     if (CAIRN_HARDENED && most < HARDENING_CARVED_LEAST)
-        most = HARDENING_CARVED_LEAST; /* of few blocks, the order is hardly random */
+        most = HARDENING_CARVED_LEAST; /* a few blocks have only a few orders */
     if (most > (uint32_t)(slab->capacity - slab->carved))
         most = (uint32_t)(slab->capacity - slab->carved);
     *count = most;

@@ -45,7 +45,7 @@ struct block {
 
 enum run_kind {
     RUN_NONE = 0, /* no run begins here */
-    RUN_TAIL,     /* a slice of a slab behind the first */
+    RUN_TAIL,     /* a slice of a slab, but not its first slice */
     RUN_SLAB,
     RUN_LARGE,  /* one large block (large.h) */
     RUN_CACHED, /* free, and kept by a thread (run_cache.h) */
@@ -60,7 +60,7 @@ struct slab {
     _Alignas(RECORD_BYTES) _Atomic(struct heap *) owner;
     union {
         struct block *free; /* (owner only) freed blocks, newest first */
-        uint64_t born_ns;   /* RUN_LARGE that a site counts: time of allocation */
+        uint64_t born_ns;   /* RUN_LARGE that site.h counts: time of allocation */
     };
     _Atomic uint32_t until;  /* (owner only) local frees left until heap_event() */
     _Atomic uint32_t rest;   /* (owner only) live blocks beyond `until` */
@@ -94,7 +94,7 @@ struct slab {
     };
     uint8_t class;
     _Atomic uint8_t kind; /* enum run_kind; constant while the run is in use */
-    uint8_t zero;         /* the part that is not carved reads as zero */
+    uint8_t zero;         /* the memory that is not carved reads as zero */
     union {
         uint8_t moved; /* RUN_LARGE: large_move() has moved its pages */
         uint8_t seen;  /* RUN_SLAB: see heap_trim.c */
@@ -293,7 +293,7 @@ static inline struct slab *slab_of(const struct block *block)
 static inline bool slab_free(struct slab *slab, struct block *block, uintptr_t last)
 {
     slab_mark_by(block, slab->free, last);
-    slab_interrupt_here(); /* each block of `free` is marked */
+    slab_interrupt_here(); /* a handler finds each block of `free` marked */
     slab->free = block;
     uint32_t until = atomic_load_explicit(&slab->until, memory_order_relaxed) - 1;
     /* Written after `free`, so that slab_live() is never too low. */

@@ -5,7 +5,7 @@
 #include "os/os.h"
 
 enum {
-    BLOCKS_MAX = SLICE_BYTES / 16, /* most blocks of a slab: of 16 bytes, in one slice */
+    BLOCKS_MAX = SLICE_BYTES / 16, /* a slab of 16-byte blocks has the most blocks */
     AWAY_BITS = 32,
 };
 _Static_assert(SIZE_CLASS_BYTES_MAX * 4 / 4096 <= AWAY_BITS, "a bit for each page of a slab");

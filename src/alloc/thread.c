@@ -59,7 +59,8 @@ static struct lock handlers_lock;
 
 enum { REGISTERING_MS = 1000 };
 
-/* A fork handler may register handlers. Its thread has the lock already, or gave up waiting. */
+/* A fork handler may itself register handlers. Its thread then holds `handlers_lock` already, or
+ * has given up waiting for this lock: before_fork(). */
 void thread_begin_registering(void)
 {
     if (!lock_is_forking())
@@ -99,7 +100,7 @@ bool thread_adopt_child(void)
     bool may = !has_taken_lock() && !atomic_load_explicit(&lock_was_ignored, memory_order_relaxed);
     if (may && lock_is_in_new_child())
         lose_other_threads();
-    return may || !lock_is_in_new_child(); /* another thread of the child may have done it */
+    return may || !lock_is_in_new_child(); /* another thread may have set the mark */
 }
 
 /* The order of the locks is: streams, registering, and then as heap.h says.
@@ -107,8 +108,9 @@ bool thread_adopt_child(void)
  * No lock is taken if a signal handler forks while its thread holds one of them. The child then
  * takes memory from emergency.h, until the interrupted function has dropped the lock.
  *
- * Before glibc 2.36, the caller holds the lock of glibc's table of handlers, for which the thread
- * that registers a handler may wait. The wait for that thread is therefore limited. */
+ * Before glibc 2.36, fork() calls this function while it holds the lock of glibc's table of
+ * handlers. A thread that registers a handler holds `handlers_lock` and may wait for glibc's lock.
+ * The wait for `handlers_lock` is therefore limited. */
 static void before_fork(void)
 {
     if (lock_is_forking()) {

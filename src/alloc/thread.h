@@ -22,21 +22,23 @@ extern _Thread_local struct heap *thread_heap
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
 extern const struct heap heap_away __attribute__((visibility("hidden")));
-/* Returns whether the thread's heap is aside (detour.h). */
+/* Returns whether the thread has put its heap aside for a detour (detour.h). */
 static inline bool thread_is_away(void)
 {
     return thread_heap == &heap_away;
 }
 
-/* Returns the thread's heap, even if it is aside. It then stands in hardening_caller, which the
- * plain build does not use otherwise, because there is little static thread-local storage. Returns
- * heap_none or heap_gone if the thread has none. */
+/* Returns the thread's heap, even if the thread has put it aside (detour.h). The variable
+ * hardening_caller then points to the heap: static thread-local storage is scarce, and the plain
+ * build does not need this variable for anything else. Returns heap_none or heap_gone if the thread
+ * has no heap. */
 static inline struct heap *thread_own_heap(void)
 {
     return UNLIKELY(thread_is_away()) ? (struct heap *)hardening_caller : thread_heap;
 }
 
-/* Returns true if the thread has a heap of its own. Puts the heap back if it is aside. */
+/* Returns true if the thread has a heap of its own. Puts the heap back if the thread has put it
+ * aside. */
 static inline bool thread_has_heap(void)
 {
     if (UNLIKELY(thread_is_away()))
@@ -66,9 +68,10 @@ bool thread_may_lock(void);
 /* Registers this allocator's fork handlers, unless that was done before. */
 void thread_set_up(void);
 
-/* Between these two calls no other thread forks, unless a fork has waited for a second. The calling
- * thread registers fork handlers of the program: libc then holds the lock of its table of handlers,
- * and calls malloc to enlarge the table. */
+/* Called before and after the program registers fork handlers. Between the two calls, a fork by
+ * another thread waits, for one second at most. libc holds the lock of its table of fork handlers
+ * while it calls malloc to enlarge the table. Without the wait, the two threads could wait for each
+ * other's locks. */
 void thread_begin_registering(void);
 void thread_end_registering(void);
 

@@ -7,7 +7,7 @@
 #include "alloc/thread.h"
 
 enum {
-    BLOCKS_MAX = SLICE_BYTES / 16, /* most blocks of a slab: of 16 bytes, in one slice */
+    BLOCKS_MAX = SLICE_BYTES / 16, /* a slab of 16-byte blocks has the most blocks */
     WORDS = BLOCKS_MAX / 64,
 };
 
@@ -15,7 +15,7 @@ enum {
 struct seen {
     size_t slices; /* length of the run, over which the walk steps */
     char *start;
-    size_t block_bytes; /* the distance of the blocks */
+    size_t block_bytes; /* from the start of a block to the next one */
     bool has_canaries;  /* the blocks are those of a slab in the hardened build */
     size_t blocks;
     const struct heap *owner;
@@ -23,8 +23,9 @@ struct seen {
 };
 
 /* In the hardened build, asks the map of blocks (block_map.h). In the plain build, returns true if
- * the block's key does not mark it as free. A thread may write to the block meanwhile. If the key
- * then seems to be no mark, the block is live, or will be in a moment. */
+ * the block's key does not mark it as free. Another thread may change the link or the key between
+ * the two reads. They then do not match, and the block counts as live: it is live now, or was live
+ * a moment ago, or will be live in a moment. */
 __attribute__((no_sanitize("thread"))) static bool is_live(const struct block *block)
 {
     const volatile struct block *now = block;
