@@ -26,7 +26,7 @@ struct arena {
     size_t mapped_bytes;
     size_t limit_bytes; /* SIZE_MAX: no limit */
     size_t high_water_bytes;
-    size_t serial; /* serial of the last mark, if blocks are watched */
+    size_t serial; /* number of the last mark; used if blocks are watched */
     enum cairn_arena_huge huge;
     enum guard guard;
     bool fixed;
@@ -39,7 +39,7 @@ struct trailer {
      * block. */
     char *before;
     size_t size;
-    size_t serial; /* serial of a mark; 0: this is a block */
+    size_t serial; /* number of the mark; 0 if this is an ordinary block */
     uintptr_t seal;
 };
 
@@ -182,8 +182,8 @@ static void verify_all(const struct arena *arena)
 }
 
 /* Erases the seals of the blocks that a rewind frees, so that a later rewind to a mark among these
- * blocks is refused. Otherwise the pattern of idle memory overwrites the seals. Under
- * AddressSanitizer, idle memory keeps its content. */
+ * blocks is refused. This is needed for AddressSanitizer (GUARD_ASAN), where idle memory keeps its
+ * content. With GUARD_PATTERN, the pattern of idle memory then overwrites the seals. */
 GUARD_MAY_LOOK static void erase_trailers(const struct chunk *chunk, const char *from,
                                           const char *to)
 {

@@ -31,7 +31,7 @@ static inline void fill(char *end)
     *(hardening_word *)end = FILL_WORD;
 }
 
-/* Returns whether that word is unchanged. */
+/* Returns whether the word that fill() wrote behind the end of a request is unchanged. */
 static inline bool is_filled(const char *end)
 {
     return *(const hardening_word *)end == FILL_WORD;
@@ -103,8 +103,9 @@ static struct large_budget *budget(void)
     return has_heap() ? &quarantine_of(thread_heap)->large_budget : NULL;
 }
 
-/* Turns a large block into a live block of `size` bytes. `*zero` says whether it is known to read
- * as zero; it is updated. */
+/* Turns a large block into a live block of `size` bytes. The caller sets `*zero` to whether the
+ * memory at `p` is known to read as zero. The function sets `*zero` to whether the returned block
+ * reads as zero. */
 static void *issue_large(void *p, size_t size, size_t alignment, bool *zero)
 {
     if (UNLIKELY(!region_has(region_index(p)))) /* of emergency.h */
@@ -127,7 +128,8 @@ static __attribute__((noinline)) void *malloc_large(size_t size, const void *cal
     return allocate_large(size, 1, &zero, caller);
 }
 
-/* Counts a call of malloc. Returns a guarded block, or NULL if another one is to be handed out. */
+/* Counts a call of malloc. Returns a guarded block (guarded_block.h), or NULL if this call must
+ * return an ordinary block. */
 static __attribute__((noinline)) void *malloc_guarded(unsigned class, size_t size)
 {
     guarded_count(class, 1);
@@ -329,7 +331,8 @@ static __attribute__((noinline)) void free_small_of_other(struct slab *slab, str
         quarantine_release(thread_heap, slab, block);
 }
 
-/* Frees `p`, which is NULL, a block of guarded_block.h or emergency.h, or a misuse. */
+/* Frees `p`, which is NULL or a block of guarded_block.h or emergency.h. Ends the program if `p` is
+ * none of these. */
 static __attribute__((noinline)) void free_foreign(void *p)
 {
     if (p != NULL && run_of_live(p, true) == NULL)
@@ -397,8 +400,8 @@ static bool resize_large(struct slab *slab, size_t have, size_t size)
         return false;
     if (large_slices(room) != slab->slices)
         large_guard_open(slab);
-    bool done = large_resize(slab, room); /* true if the block shrinks */
-    bool zero = true;                     /* so that large_guard_set() keeps the contents */
+    bool done = large_resize(slab, room); /* never false if the block shrinks */
+    bool zero = true;                     /* else large_guard_set() could clear the block */
     large_guard_set(slab, done ? size : have, alignment, &zero, budget());
     return done;
 }
@@ -434,7 +437,7 @@ static void *move_large(struct slab *slab, size_t have, size_t size)
     block_map_set(large_guard_block(slab), BLOCK_FREE);
     void *there = large_move(slab, large_guard_room(size, alignment));
     struct slab *now = there != NULL ? slab_at(region_index(there)) : slab;
-    bool zero = true; /* so that large_guard_set() keeps the contents */
+    bool zero = true; /* else large_guard_set() could clear the block */
     void *block = large_guard_set(now, there != NULL ? size : have, alignment, &zero, budget());
     block_map_set(block, BLOCK_LIVE);
     return there != NULL ? block : NULL;

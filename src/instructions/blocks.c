@@ -10,8 +10,8 @@ enum {
     LEAF_SHIFT = 30,
     LEAVES = 1 << (47 - LEAF_SHIFT),
     NOTED = 1,
-    READ = 2,        /* of a page: a byte of it was read here */
-    GROUP_SHIFT = 1, /* of a granule: the size group of its block */
+    READ = 2,        /* of a page: is_mapped_anew() has read a byte of it */
+    GROUP_SHIFT = 1, /* of a block's first granule: shift of the size group */
 };
 
 struct leaf {
@@ -61,8 +61,9 @@ static void note(uintptr_t start, uintptr_t end)
     }
 }
 
-/* Reads a byte of the second page of a large block, so that this page is in memory. Returns true if
- * it was read before and is not in memory now: the kernel has mapped it anew, or taken it back. */
+/* Reads a byte of the second page of a large block, so that this page is in memory from now on.
+ * Returns true if an earlier call has read the page, and the page was not in memory before this
+ * call: the allocator has mapped it anew or given it back. */
 static bool is_mapped_anew(uintptr_t start, size_t bytes)
 {
     const uintptr_t page_bytes = (uintptr_t)1 << PAGE_SHIFT;

@@ -88,7 +88,8 @@ void history_begin(const char *owner)
     if (!has_forked) {
         const char *run = getenv("CAIRN_INSTRUCTIONS_RUN");
         const char *slash = strrchr(program, '/');
-        /* valgrind itself begins as an ordinary program that has this library. */
+        /* The process that becomes valgrind loads this library, too, but outside of valgrind. This
+         * process must not write files. */
         folder = ask_valgrind(RUNNING_ON_VALGRIND) != 0 ? getenv("CAIRN_INSTRUCTIONS") : NULL;
         learns = run != NULL && strcmp(run, "learn") == 0;
         for (unsigned start = 0; folder != NULL && start < STARTS_MOST; start++) {

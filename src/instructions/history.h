@@ -1,10 +1,12 @@
-/* history.h - tells each allocation's path before the call, from an earlier run of the program.
+/* history.h - tells before each allocation whether it will get new or reused memory, from an
+ * earlier run of the program. New or reused is called the path of the allocation.
  *
  * The address of a block says whether its memory is new or reused, so the path is known only after
- * the call. Callgrind must know it before, because it counts by the name of the caller. The program
- * therefore runs twice. The first run writes the paths of each thread's allocations into a file,
- * and the second run reads them. A program that does the same in each run has the same paths in
- * both. The second run checks each path, and counts those that differ from the first run.
+ * the call. Callgrind must know the path before the call, because it counts by the name of the
+ * caller. The program therefore runs twice. The first run writes the paths of each thread's
+ * allocations into a file, and the second run reads them. A program that does the same in each run
+ * has the same paths in both. The second run checks each path, and counts those that differ from
+ * the first run.
  *
  *     CAIRN_INSTRUCTIONS       the folder of the files, which has the folders "learnt" and "told"
  *     CAIRN_INSTRUCTIONS_RUN   "learn" in the first run, and "count" in the second
@@ -12,9 +14,9 @@
  *     learnt/PROCESS.THREAD    one byte for each allocation: its enum path
  *     told/PROCESS             a struct history_account of the second run
  *
- * PROCESS is the program's name with the number of its start, and .N for the N-th child of a fork.
- * THREAD is the number of the thread's first operation in its process. If a file cannot be made,
- * the paths are untold.
+ * PROCESS is "NAME-START": the program's name, and how often the program was started before. The
+ * N-th child of a fork adds ".N". THREAD is the number of the thread in its process, in the order
+ * of the threads' first operations. If a file cannot be made, every path is PATH_UNTOLD.
  */
 #ifndef CAIRN_INSTRUCTIONS_HISTORY_H
 #define CAIRN_INSTRUCTIONS_HISTORY_H
@@ -44,10 +46,12 @@ void history_begin(const char *owner);
 void history_before_fork(void);
 void history_forked(struct history_thread *me);
 
-/* Returns the path of the thread's next allocation. In the first run it is always PATH_UNTOLD. */
+/* Returns the path of the thread's next allocation. In the first run of the program, the path is
+ * always PATH_UNTOLD. */
 enum path history_next(struct history_thread *me);
 
-/* Tells the path that the allocation had. `said` is the result of history_next(). */
+/* Records the path that the allocation had. Counts the allocation as wrong if history_next()
+ * returned another path, which is passed as `said`. */
 void history_tell(struct history_thread *me, enum path said, enum path path);
 
 void history_count_nested(void);

@@ -94,7 +94,8 @@ static struct {
 };
 
 static __thread struct history_thread mine;
-/* The frame of the thread's operation, or 0, and the return address that it holds. */
+/* `operation` is the address of the frame in which the thread's operation runs, or 0.
+ * `operation_returns` is the return address in this frame. */
 static __thread uintptr_t operation;
 static __thread uintptr_t operation_returns;
 static __thread bool searches; /* this library calls libc, which may allocate */
@@ -217,9 +218,10 @@ static uintptr_t return_address(uintptr_t frame)
     return ((const uintptr_t *)frame)[1];
 }
 
-/* Returns true if the call with this frame is a part of another operation, or of a search of this
- * library. An exception or a long jump may have left the last operation. Its frame is then not
- * above this one, or later calls have overwritten it. */
+/* Returns true if the call with the frame address `frame` is a part of another operation, or of a
+ * search of this library (`searches`). An exception or a long jump may have left the last
+ * operation. In that case its frame does not lie above `frame`, or later calls have overwritten the
+ * return address in its frame. */
 static bool is_within(uintptr_t frame)
 {
     if (operation == 0 || searches)
@@ -301,7 +303,7 @@ static void release(enum function function, void *block, uintptr_t second, uintp
         return;
     path_function *call = function_of(function, caller);
     bool is_foreign = real[function].is_foreign;
-    if (call == NULL) { /* the functions of C23, which few allocators have */
+    if (call == NULL) { /* free_sized() of C23 or similar; few allocators have it */
         call = real[FREE].call;
         is_foreign = false;
     }

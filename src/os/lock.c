@@ -32,7 +32,8 @@ bool lock_acquire_within(struct lock *lock, unsigned ms)
     for (; !lock_try(lock); ms--) {
         if (ms == 0)
             return false;
-        /* It is 2 while another thread waits. A wait for another value returns at once. */
+        /* The lock's state is 1, or 2 while another thread waits. os_wait_ms() returns at once if
+         * the state is not the value that it is given. */
         uint32_t now = atomic_load_explicit(&lock->state, memory_order_relaxed);
         if (now != 0)
             os_wait_ms(&lock->state, now, 1);

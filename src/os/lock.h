@@ -57,9 +57,9 @@ extern _Atomic uint32_t lock_no_mark __attribute__((visibility("hidden")));
  * guards may be damaged. */
 extern _Atomic bool lock_was_ignored __attribute__((visibility("hidden")));
 
-/* Takes a lock that is not free: spins for a while, then waits in the kernel. Returns at once if
- * the caller is the thread of lock_begin_fork(), or if lock_is_in_new_child(). The lock's holder
- * does not exist in such a child. */
+/* Takes a lock that is not free: spins for a while, then waits in the kernel. Returns at once and
+ * without the lock in two cases: the caller is the thread that called lock_begin_fork(), or
+ * lock_is_in_new_child() is true. In such a child the thread that held the lock does not exist. */
 void lock_wait(struct lock *lock) __attribute__((cold));
 
 /* From now on `lock_mark` shows whether the process has forked. If the kernel refuses, the mark is
@@ -112,8 +112,9 @@ static inline bool lock_is_forking(void)
     return atomic_load_explicit(&lock_forker, memory_order_relaxed) == &lock_count;
 }
 
-/* lock_enter() counts a lock without taking one, for code that no signal handler of the thread must
- * interrupt and call again. lock_leave() ends that. */
+/* lock_enter() counts a lock without taking one. A signal handler that interrupts the code before
+ * lock_leave() then finds lock_is_held(). So it neither waits for a lock nor runs the same code
+ * again. */
 static inline void lock_enter(void)
 {
     lock_count++;
@@ -128,7 +129,7 @@ static inline void lock_leave(void)
 
 static inline void lock_take(struct lock *lock)
 {
-    lock_enter(); /* before the lock is taken, for a signal in between */
+    lock_enter(); /* first, because a signal may come after lock_acquire() */
     lock_acquire(lock);
 }
 
@@ -167,7 +168,7 @@ static inline void lock_hold_none(void)
 /* Returns whether the process is the child of a fork and has not called lock_set_mark() yet. */
 static inline bool lock_is_in_new_child(void)
 {
-    /* Acquire order belongs to the release order of lock_watch_forks(). */
+    /* Acquire order, because lock_watch_forks() publishes the mark with release order. */
     _Atomic uint32_t *mark = atomic_load_explicit(&lock_mark, memory_order_acquire);
     return atomic_load_explicit(mark, memory_order_relaxed) == 0;
 }

@@ -116,8 +116,9 @@ static bool renew_or_clear(void *start, size_t bytes)
     return os_renew(start, bytes) || os_give_back(start, bytes);
 }
 
-/* The kernel unmaps `to` before it checks whether it can move anything. After a move, `from` is
- * mapped anew and so becomes one mapping with the memory around it. */
+/* If the kernel refuses, `to` is mapped anew: the kernel unmaps `to` before it checks whether it
+ * can move anything. After a move, `from` is mapped anew, so that it becomes one mapping with the
+ * memory around it. */
 enum os_moved os_move(void *from, size_t from_bytes, void *to, size_t to_bytes)
 {
     int saved = errno;
@@ -162,9 +163,10 @@ static bool protect_from_all(void *start, size_t bytes)
     return protect(start, bytes, PROT_NONE);
 }
 
-/* Marks pages as a guard. `*unknown` is whether that failed because the kernel knows no such
- * guards, or has none for locked memory. Any other error may come from a sandbox that does not
- * allow madvise(). There, mprotect() could end the program. */
+/* Marks pages as a guard with MADV_GUARD_INSTALL. Sets `*unknown` to true if the kernel does not
+ * know this advice, or does not allow it for locked memory: the caller then uses mprotect(). After
+ * any other error the caller must not use mprotect(). The error may come from a sandbox, which
+ * could end the program for that call. */
 static bool install(void *start, size_t bytes, bool *unknown)
 {
     int saved = errno;

@@ -5,22 +5,27 @@ enum {
     REST_FIRST = 4,
     REST_LEAST = 3,
     REST_MOST = 20,
-    REST_PART = 5,    /* rest after a change: age of the phase / REST_PART */
-    SURE_WEIGHT = 24, /* fewer epochs are not enough to see a new phase */
+    REST_PART = 5,    /* rest after a change: epochs of the phase / REST_PART */
+    SURE_WEIGHT = 24, /* least weight of the step in use to see a new phase */
 };
 static const double DISCOUNT = 0.99;
 static const double UNSEEN_WEIGHT = 0.25;
-static const double FORGOTTEN_WEIGHT = 1e-6; /* reached 1,400 to 1,800 epochs after the last use */
+
+/* The weight of an unused step falls to this value within 1,400 to 1,800 epochs. The step then
+ * counts as unseen. */
+static const double FORGOTTEN_WEIGHT = 1e-6;
 
 /* In units of the noise. */
 static const double BONUS = 0.5;
 static const double MARGIN = 0.5; /* another step must seem cheaper by this much */
-static const double OUTLIER = 4;  /* a cost counts as at most this far from the mean */
+static const double OUTLIER = 4;  /* a cost further from the mean counts as this far */
 static const double PHASE = 12;   /* a CUSUM above this means a new phase */
 
 /* Fractions of a cost. */
 static const double NOISE_FIRST = 0.25;
-static const double NOISE_LEAST = 1.0 / 64; /* with a noise of 0, no step is tried again */
+
+/* With a noise of 0 there would be no bonus, and no step would be tried again. */
+static const double NOISE_LEAST = 1.0 / 64;
 
 static const double COST_NS_MAX = 1e15; /* eleven days: no epoch is that long */
 

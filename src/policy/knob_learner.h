@@ -53,23 +53,23 @@ enum {
 };
 
 struct knob_learner_change {
-    uint64_t epoch; /* the change came at its end; the first epoch is 1 */
+    uint64_t epoch; /* number of the epoch that ended with the change, from 1 */
     uint32_t from;
     uint32_t to;
     double cost_ns;     /* estimated cost per unit of work at `from` */
-    double expected_ns; /* the same at `to`; 0: unknown */
+    double expected_ns; /* estimated cost per unit of work at `to`; 0: unknown */
 };
 
 /* The knowledge that was gained in the current phase. */
 struct knob_learner_known {
     uint64_t epochs;
     double weight[KNOB_STEPS]; /* discounted number of epochs at each step */
-    double sum_ns[KNOB_STEPS]; /* discounted sum of their costs */
+    double sum_ns[KNOB_STEPS]; /* discounted sum of the costs of these epochs */
     double noise_weight;
     double noise_sum_ns;
-    double above_ns; /* CUSUM: how much more than before the step in use costs */
-    double below_ns; /* CUSUM: how much less it costs */
-    unsigned wanted; /* step that the last epoch chose; may be far away */
+    double above_ns; /* CUSUM of the costs above the mean of the step in use */
+    double below_ns; /* CUSUM of the costs below the mean of the step in use */
+    unsigned wanted; /* step that was chosen last; need not be a neighbour */
     unsigned rest;   /* epochs until a change is allowed */
 };
 
