@@ -20,7 +20,8 @@ struct text {
     bool truncated;
 };
 
-/* Returns an empty text in a buffer of `capacity` bytes, at least 1. The final NUL counts. */
+/* Returns an empty text in a buffer of `capacity` bytes. `capacity` includes the final NUL and is
+ * at least 1. */
 static inline struct text text_over(char *data, size_t capacity)
 {
     data[0] = '\0';

@@ -42,7 +42,7 @@ struct child_state {
     const char *object;
     _Atomic uint64_t started_ns;
     struct rusage before;              /* resources that the child used before exec */
-    struct process_schedule scheduled; /* its times before exec */
+    struct process_schedule scheduled; /* times of the child before exec */
     char join[CGROUP_JOIN_BYTES];      /* the launcher writes it before child_release() */
 };
 

@@ -20,8 +20,8 @@
 /* Sizes of a ring: the first size for a steady clock, the first size for an adaptive clock, and the
  * smallest size. map_ring() halves the size until the kernel permits it. RING_BYTES_MOST has room
  * for half a second of samples, or for the records of the libraries that a thousand processes load.
- * An adaptive clock fills that within 40 ms at first, so its ring is four times as large. Without
- * privileges the kernel permits 512 KiB per processor. */
+ * An adaptive clock would at first fill a ring of this size within 40 ms, so RING_BYTES_FAST is
+ * four times as large. Without privileges the kernel permits 512 KiB per processor. */
 #define RING_BYTES_MOST  ((size_t)256 << 10)
 #define RING_BYTES_FAST  ((size_t)1 << 20)
 #define RING_BYTES_LEAST ((size_t)16 << 10)

@@ -57,8 +57,8 @@
 /* The first period of an adaptive clock. */
 #define CPU_SAMPLES_LEAST_NS UINT64_C(48731)
 
-/* The mean period of the threads' clocks. The launcher cannot change the period of a thread that
- * runs, except for the first one. */
+/* The mean period if each thread has its own clock. The launcher can change the period of the first
+ * thread, and of threads that start later, but not of other threads that run already. */
 #define CPU_SAMPLES_THREADS_NS UINT64_C(251803)
 
 #define CPU_SAMPLES_DRAIN_NS (50 * NS_PER_MS)
@@ -66,11 +66,11 @@
 /* The first bytes of the file: "wherabt" and the version of the format, 4. */
 #define CPU_SAMPLES_MAGIC UINT64_C(0x0474626172656877)
 
-/* The clocks that take the samples. */
+/* The clocks (perf events) that take the samples. */
 enum cpu_samples_scope {
-    CPU_SAMPLES_PROCESSORS,           /* of each processor */
-    CPU_SAMPLES_THREADS,              /* of each thread of the tree */
-    CPU_SAMPLES_THREADS_IN_USER_MODE, /* the same, and samples in the kernel are left out */
+    CPU_SAMPLES_PROCESSORS,           /* a clock for each processor */
+    CPU_SAMPLES_THREADS,              /* a clock for each thread of the tree */
+    CPU_SAMPLES_THREADS_IN_USER_MODE, /* CPU_SAMPLES_THREADS, but no samples in the kernel */
 };
 
 struct cpu_samples_head {
@@ -88,7 +88,7 @@ enum {
     CPU_SAMPLES_PERIOD,         /* struct cpu_samples_period */
 };
 
-/* The period changed: of the processors' clocks, or of the first thread's clock. */
+/* Says that the period changed: of the processors' clocks, or of the first thread's clock. */
 struct cpu_samples_period {
     uint64_t period_ns; /* from now on */
     uint64_t ns;        /* when it changed */
@@ -107,10 +107,10 @@ struct cpu_samples {
     struct cpu_samples_head head;
     bool adaptive;
     int cgroup; /* folder of the tree's cgroup, or -1 */
-    int used;   /* counts the CPU time of the tree, or -1 */
+    int used;   /* counter of the tree's CPU time, or -1 */
     uint64_t began_ns;
-    uint64_t period_ns;  /* the present period varies around this */
-    uint64_t changed_ns; /* CPU time of the tree at the last change */
+    uint64_t period_ns;  /* the periods vary at random around this one */
+    uint64_t changed_ns; /* CPU time of the tree when period_ns last changed */
     struct random random;
     size_t count;
     uint64_t due_ns;

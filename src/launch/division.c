@@ -68,7 +68,8 @@ static void note_child(const struct division *division, struct division_known *p
     if (parent->has_child)
         return;
     parent->has_child = true;
-    if (parent->is_child) /* its pages count since it was itself forked */
+    /* `inherited_bytes` of a child was set when the child itself was forked. */
+    if (parent->is_child)
         return;
     parent->inherited_bytes = size;
     parent->faults_before = before->faults + less(size, before->anon_bytes) / division->page_bytes;

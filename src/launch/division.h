@@ -49,20 +49,23 @@ struct division_result {
     size_t processes;
     uint64_t total_bytes;   /* anonymous and shared memory of the tree */
     uint64_t largest_bytes; /* anonymous memory of the largest process */
-    bool has_copied;        /* false if shared pages count in each process */
-    uint64_t copied_bytes;
-    uint64_t child_pages;  /* shared pages that children wrote */
-    uint64_t parent_pages; /* shared pages that parents wrote */
+    /* False if copied_bytes is not known, because the measured memory of the tree counts a shared
+     * page once for each process. */
+    bool has_copied;
+    uint64_t copied_bytes; /* memory that was copied after forks */
+    uint64_t child_pages;  /* shared pages that children wrote to */
+    uint64_t parent_pages; /* shared pages that parents wrote to */
 };
 
 /* A process since its first reading. */
 struct division_known {
     struct division_process now;
-    uint64_t family; /* the number of its family */
+    uint64_t family; /* number of the process's family */
     bool seen;       /* found by the reading in progress */
-    bool is_child;   /* its parent is of the same family */
-    bool has_child;  /* a child of it was found */
-    /* Its size and faults when it was forked, or when its first child was. */
+    bool is_child;   /* the parent process is of the same family */
+    bool has_child;  /* a child of the process was found */
+    /* Size and faults of the process when it was forked. For the process that began the family:
+     * when its first child was forked. */
     uint64_t inherited_bytes;
     uint64_t faults_before;
 };

@@ -196,7 +196,7 @@ static void follow_stop(struct launch *launch)
         return;
     int signal = info.si_status;
     if (signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU)
-        return; /* SIGSTOP and debuggers stop only this process */
+        return; /* SIGSTOP or a debugger has stopped PROG alone */
     terminal_take_back(&launch->terminal);
     /* If our group is orphaned, the kernel does not stop it, because no shell could continue it.
      * After SIGTTIN or SIGTTOU, PROG would then wait for a terminal that it can never get. So PROG

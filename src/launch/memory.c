@@ -315,8 +315,8 @@ static bool read_freed_lazily(uint64_t *pages)
 }
 
 /* Updates `lazy_bytes` from the page tables, if it is time to read them. The page tables are not
- * read if `lazy_bytes` is 0 and no process of the machine has freed pages lazily since the last
- * time. */
+ * read if `lazy_bytes` is 0 and no process of the machine has freed pages lazily since page tables
+ * were last read. */
 static void look_at_lazy(struct memory *memory)
 {
     if (!look_is_due(memory))

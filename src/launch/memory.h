@@ -80,7 +80,7 @@ struct memory {
      * known. */
     pid_t newest;
     size_t pid_count;
-    uint64_t lazy_bytes; /* as of the last reading of page tables */
+    uint64_t lazy_bytes; /* lazily freed, when page tables were last read */
     /* The number of pages that all processes of the machine had freed lazily when page tables were
      * last read. */
     uint64_t freed_lazily;

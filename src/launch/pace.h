@@ -25,11 +25,11 @@ struct pace {
     uint64_t divisor;
     uint64_t begin_ns;
     uint64_t due_ns;
-    uint64_t cost_ns; /* CPU time of one repetition, a running mean */
-    uint64_t cpu_ns;  /* CPU time of all repetitions */
+    uint64_t cost_ns; /* running mean of the operation's CPU time */
+    uint64_t cpu_ns;  /* CPU time of the operation since pace_begin() */
 };
 
-/* Starts the pace. The first repetition is due after min_ns. */
+/* Starts the pace. The operation is due for the first time after min_ns. */
 void pace_begin(struct pace *pace, uint64_t now_ns);
 
 /* Records that the operation was done and used `cpu_ns` of CPU time. Sets `due_ns`. */

@@ -52,8 +52,8 @@ struct peak_reading {
     uint64_t anon_bytes;
     uint64_t shmem_bytes;
     uint64_t lazy_bytes;
-    /* A lower bound for the memory at some moment since the last reading, from another source. 0 if
-     * there is none. */
+    /* A lower bound for the memory of the tree at some moment since the last reading, for example
+     * from the highest sizes of its processes. 0 if no bound is known. */
     uint64_t at_least_bytes;
     uint64_t other_bytes;
     uint64_t charged_max_bytes;
@@ -90,8 +90,9 @@ struct peak peak_begin(uint64_t slack_bytes);
 /* Adds a reading. Readings must be added in the order of their times. */
 void peak_add(struct peak *peak, const struct peak_reading *reading);
 
-/* Call this after the last reading. It closes the last gap. If charged_max is the maximum since the
- * beginning, the whole lifetime of the program is treated as one gap. */
+/* Call this after the last reading. Closes the gap before the last reading (see the top of this
+ * file). If charged_max is the maximum since the beginning, the whole lifetime of the program is
+ * treated as one gap. */
 void peak_end(struct peak *peak);
 
 /* Returns whether the peak was measured. The last reading is taken after the program has ended. If

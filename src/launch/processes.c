@@ -69,7 +69,8 @@ bool processes_parse_entry(const char *stat, const char *statm, struct division_
             return false;
         numbers[i] = strtoull(next, &next, 10);
     }
-    /* The size of the process, its resident pages, and those of files and of shared memory. */
+    /* `statm` begins with three numbers: the pages of the process, its resident pages, and its
+     * resident pages of files and shared memory. */
     strtoull(statm, &next, 10);
     uint64_t resident = strtoull(next, &next, 10), of_files = strtoull(next, &next, 10);
     if (resident <= of_files)

@@ -66,7 +66,7 @@ struct process_memory {
     uint64_t anon_bytes;
     uint64_t shmem_bytes;
     uint64_t file_bytes;    /* mapped files: not memory of the program */
-    uint64_t highest_bytes; /* highest sum of the three since the last exec */
+    uint64_t highest_bytes; /* highest sum of these sizes since the last exec */
 };
 
 /* processes_read_memory() reads the memory of a process. It returns false for a zombie, a kernel

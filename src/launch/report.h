@@ -31,15 +31,15 @@ struct report {
     int exec_errno; /* 0 if exec succeeded */
     bool has_wall;
     uint64_t wall_ns;
-    uint64_t user_ns; /* from here to `reaped`: totals of the tree */
+    uint64_t user_ns; /* the fields from here to `reaped` are of the whole tree */
     uint64_t system_ns;
     uint64_t minor_faults;
     uint64_t major_faults;
     uint64_t voluntary_switches;
     uint64_t involuntary_switches;
-    uint64_t ran_ns; /* of the first threads of reaped processes */
+    uint64_t ran_ns; /* sum over the first threads of all reaped processes */
     uint64_t queued_ns;
-    uint64_t largest_process_bytes; /* a maximum, not a sum */
+    uint64_t largest_process_bytes; /* a maximum over the processes, not a sum */
     uint64_t reaped;
     uint64_t left_behind;
 

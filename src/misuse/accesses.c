@@ -25,7 +25,7 @@ static bool has_secret(const unsigned char *p, size_t size)
     return false;
 }
 
-/* Attack 0 reads the block at once. Attack 1 reads it when the memory may serve another block. */
+/* Reads a freed block: attack 0 at once, attack 1 when the memory may serve another block. */
 static void read_after_free(size_t size, int attack)
 {
     unsigned char *p = live_take(size);
@@ -38,15 +38,16 @@ static void read_after_free(size_t size, int attack)
         unsigned char *q = live_take(size);
         live_unchecked(q);
         fill_with_secret(q, size);
-        /* If a live block overlaps `p`, the secret there is that of the new block. */
+        /* If a live block overlaps `p`, the secret found at `p` belongs to that block. */
         if (live_overlaps(p, size) && has_secret(opaque(p), size))
             damage("a pointer to a freed block reads the contents of another block");
     }
 }
 
-/* Rewrites the first two words of the freed block `p`. They are taken for a link, and the XOR of a
- * secret, the block and the link, which is the format of cairn's allocator. The attacker reads the
- * secret from the block, and also writes both words at `target`. */
+/* Overwrites the first two words of the freed block `p`, so that the free list leads to `target`.
+ * cairn's allocator keeps a link in the first word of a free block. The second word is the XOR of a
+ * secret, the block's address and the link. The attacker computes the secret from the old words.
+ * With the secret, the memory at `target` gets the two words of a free block, too. */
 static void forge(unsigned char *p, unsigned char *target)
 {
     uint64_t words[2];
@@ -60,8 +61,9 @@ static void forge(unsigned char *p, unsigned char *target)
 }
 
 /* Two blocks are freed, and the newer one is written to. Attack 0 writes an address of the attacker
- * where many allocators keep a link. Attack 1 encodes it as glibc does, and attack 5 as cairn does.
- * The others write the address of a live block, or fill the block. */
+ * where many allocators keep a link. Attack 1 encodes the address as glibc encodes a link, and
+ * attack 5 as cairn does. Attack 2 writes the address of a live block. Attacks 3 and 4 fill the
+ * block. */
 static void write_after_free(size_t size, int attack)
 {
     unsigned char *victim = live_take(size);
@@ -102,7 +104,8 @@ static void read_before_write(size_t size, int attack)
     }
 }
 
-/* Attack 1 first frees other blocks, because an allocator may keep some freed blocks ready. */
+/* Counts how often a new block has the address of the block that was freed last. Attack 1 frees
+ * other blocks before, because an allocator may keep some freed blocks ready. */
 static void predict(size_t size, int attack)
 {
     enum { TRIES = 32, BEFORE = 64 };

@@ -21,7 +21,8 @@ static void twice(size_t size, int attack)
     free_wrongly(p);
 }
 
-/* With attack 1, the allocator first gets as many blocks as glibc keeps in a thread's cache. */
+/* Frees a block twice, and another block in between. Attack 1 first frees as many blocks as glibc
+ * keeps in a thread's cache, so that this cache is full. */
 static void twice_after_others(size_t size, int attack)
 {
     enum { CACHED = 7 };
@@ -63,8 +64,8 @@ static void twice_after_refill(size_t size, int attack)
     impossible("every freed block is in use again");
 }
 
-/* The program writes to the block between the two frees. With attack 2, only the second word
- * changes, in which glibc keeps its mark of a free block. */
+/* Frees a block twice, and writes to the block in between. Attack 2 changes only the second word,
+ * in which glibc keeps its mark of a free block. */
 static void twice_overwritten(size_t size, int attack)
 {
     unsigned char *p = live_take(size);
@@ -110,7 +111,7 @@ static void after_size_0(size_t size, int attack)
     free_wrongly(p);
 }
 
-/* The block serves another part of the program when the first part frees it again. */
+/* Frees a block a second time after malloc has handed out its memory again, as another block. */
 static void late(size_t size, int attack)
 {
     (void)attack;
@@ -136,8 +137,8 @@ static void resized(size_t size, int attack)
     live_adopt(q, sizes[attack]);
 }
 
-/* The program then writes as many bytes as malloc_usable_size() allowed, when the memory serves
- * another block. */
+/* Calls malloc_usable_size() for a freed block. When the memory serves another block, the program
+ * writes as many bytes as that call allowed. */
 static void sized(size_t size, int attack)
 {
     (void)attack;

@@ -102,8 +102,8 @@ void pretend_block(unsigned char *p, size_t block_size, unsigned char *start, si
 
 /* --- one case --------------------------------------------------------------------------------- */
 
-/* Allocates blocks of several sizes and frees half of them. Then allocates blocks of the size,
- * which stay live. */
+/* Allocates blocks of several sizes and frees half of them. Then allocates LIVE blocks of `size`
+ * bytes, which stay live. */
 static void begin(size_t size)
 {
     static const size_t sizes[] = {16, 24, 100, 256, 1000, 2000, 5000, 40000, 300000};

@@ -30,7 +30,7 @@ static void over(size_t size, int attack, size_t by)
     size_t header = malloc_usable_size(p);
     unsigned char *to = opaque(p);
     for (size_t at = size; at < size + by; at++)
-        to[at] = written(size, attack, at - header); /* before the header, the offset wraps */
+        to[at] = written(size, attack, at - header); /* wraps to a large offset before the header */
     end(p, neighbour);
 }
 
@@ -40,7 +40,7 @@ static void under(size_t size, int attack, size_t by)
     unsigned char *p = live_pair(size, false, &neighbour);
     unsigned char *to = (unsigned char *)opaque(p) - by;
     for (size_t at = 0; at < by; at++)
-        to[at] = written(size, attack, at + 8 - by); /* before the header, the offset wraps */
+        to[at] = written(size, attack, at + 8 - by); /* wraps to a large offset before the header */
     end(p, neighbour);
 }
 

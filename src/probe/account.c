@@ -87,7 +87,7 @@ void account_take_freed(struct thread_state *me, const void *block)
     }
 }
 
-/* Begins free(NULL) or delete of NULL. */
+/* Begins and counts the operation free(NULL), or delete of a null pointer. */
 void account_enter_without(struct thread_state *me)
 {
     me->counts->released[PROFILE_FREE_NULL - PROFILE_ALLOCATING][account_phase()]++;
@@ -293,9 +293,10 @@ static void note_usable(size_t bytes, size_t usable)
     session_add(&session.samples->usable_bytes, weight * usable);
 }
 
-/* If the thread has ended, subtracts the block that it gives back from the live ones. libc frees a
- * thread's own memory like this. Only functions that do not call each other are counted here,
- * because the guard of an ended thread does not show such a call. Always returns false. */
+/* Called for an operation that is not counted. If the thread has ended, `block` no longer counts as
+ * live: libc frees a thread's own memory after the thread's end. live_subtract_late() is called
+ * only for free and realloc. A function such as delete may itself call free, and the guard of an
+ * ended thread does not show that the inner call is nested. Always returns false. */
 bool account_enter_late(const struct thread_state *me, enum profile_function function,
                         const void *block)
 {

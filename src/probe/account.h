@@ -110,8 +110,8 @@ static inline void *account_late(const struct thread_state *me, void *block, siz
     return block;
 }
 
-/* Returns false for blocks that another library than malloc's hands out: the allocator has no
- * function of this name. */
+/* Returns whether the function's blocks count as live. They do not if the allocator has no function
+ * of this name, so that another library hands the blocks out. */
 static inline bool live_counts(enum profile_function function)
 {
     return profile_kind(function) != PROFILE_KIND_ALIGNED || !session.foreign[function];

@@ -19,13 +19,13 @@
 #include <sys/mman.h>
 
 enum {
-    EVERY_FIRST = 16 << 10, /* bytes between two samples, on average */
+    EVERY_FIRST = 16 << 10, /* mean number of bytes between two samples */
     /* The mean distance of samples is doubled after this many samples. It is also doubled after
      * WINDOW samples that took more than a PART_OF_TIME-th of the CPU time. */
     SAMPLES_OF_EVERY = 8192,
     WINDOW = 128,
     PART_OF_TIME = 32,
-    BLOCKS_SHIFT = 15, /* sampled blocks that can live at once */
+    BLOCKS_SHIFT = 15, /* log2 of the sampled blocks that can live at once */
     BLOCKS_SHIFT_EXACT = 24,
     NODES_SHIFT = 20,
     INDEX_SHIFT_FIRST = 10,
@@ -46,12 +46,12 @@ static struct random generator;
 static uint64_t samples_of_every;
 static struct {
     uint64_t samples;
-    uint64_t spent_ticks; /* in samples, of all threads */
-    uint64_t begin_ticks; /* when the window began, by three clocks */
+    uint64_t spent_ticks; /* time that all threads spent on these samples */
+    uint64_t begin_ticks; /* begin_…: time of the window's begin, on three clocks */
     uint64_t begin_ns;
     uint64_t begin_cpu_ns;
 } window;
-static uint64_t seed; /* CAIRN_PROBE_STACKS_SEED; 0: by the clock */
+static uint64_t seed; /* CAIRN_PROBE_STACKS_SEED; 0: the clock gives the seed */
 
 /* --- the file --------------------------------------------------------------------------------- */
 
@@ -224,20 +224,20 @@ static uint32_t site_of(const struct unwind_stack *stack)
 /* --- live blocks ------------------------------------------------------------------------------ */
 
 struct block {
-    uintptr_t start;      /* 0: the entry is not used */
-    uint64_t ticks;       /* when it was handed out */
-    uint64_t bytes;       /* requested */
-    double chance;        /* of being sampled */
-    uint32_t thread;      /* that got it */
-    uint32_t allocations; /* of this thread until then, with this one */
-    uint32_t site;        /* of an unused entry: number of the next unused one */
-    bool filtered;        /* it is counted in watched_filter */
+    uintptr_t start;      /* address of the block; 0: the entry is not used */
+    uint64_t ticks;       /* when the block was handed out */
+    uint64_t bytes;       /* requested bytes */
+    double chance;        /* probability that such a block is sampled */
+    uint32_t thread;      /* number of the thread that allocated the block */
+    uint32_t allocations; /* allocations of `thread` up to this one */
+    uint32_t site;        /* in an unused entry: number of the next unused one */
+    bool filtered;        /* the block is counted in watched_filter */
 };
 
 static struct block *blocks; /* [0] is not used */
 static uint32_t blocks_most;
 static uint32_t blocks_end = 1; /* entries from here on were never used */
-static uint32_t unused_block;   /* 0: none before blocks_end */
+static uint32_t unused_block;   /* an unused entry; 0: none before blocks_end */
 static uint32_t block_count;
 /* Numbers of blocks by a hash of their address; 0: none. At most half of it is filled. */
 static uint32_t *block_index;
@@ -260,7 +260,7 @@ static void widen_block_index(void)
             block_index[block_slot(blocks[i].start)] = i;
 }
 
-/* Returns a new entry, or NULL if the table is full. No entry has this address. */
+/* Returns a new entry, or NULL if the table is full. There must be no entry for `start` yet. */
 static struct block *new_block(uintptr_t start)
 {
     uint32_t number = unused_block;
@@ -319,13 +319,13 @@ static void change_live(const struct block *block, int sign)
     add_to(&site->live, block, sign);
     head->live_bytes += sign * (double)block->bytes / block->chance;
     site->live_samples += (uint32_t)sign;
-    if (site->live_samples == 0) /* no errors of rounding remain */
+    if (site->live_samples == 0) /* removes rounding errors */
         site->live = (struct call_stacks_sum){.blocks = 0};
     site->changed = ++head->moment;
 }
 
-/* Notes the peak if there are more live bytes than ever before. Counted bytes do not depend on the
- * sample, so that the peak is not a moment at which the estimate is high by chance. */
+/* Notes the peak if there are more live bytes than ever before. Uses the count of live.h if there
+ * is one, because the estimate from the samples may be high at a moment by chance. */
 static void look_for_peak(void)
 {
     bool counted = live_way != LIVE_ESTIMATED && call_stacks_way == CALL_STACKS_SAMPLED;
@@ -333,7 +333,7 @@ static void look_for_peak(void)
     if (head->is_counted != counted && head->peak_ticks != 0)
         head->peak_seen = head->peak_bytes;
     head->is_counted = counted;
-    /* Counted bytes change in steps (live.h). The latest moment of a step is taken. */
+    /* live.h counts in steps. Of all moments with the highest count, the latest is the peak. */
     if (head->peak_ticks != 0 && (seen < head->peak_seen || (seen == head->peak_seen && !counted)))
         return;
     head->peak_seen = seen;
@@ -457,8 +457,8 @@ void call_stacks_thread_begin(struct thread_state *me)
     me->special &= (uint8_t)~THREAD_STACK;
 }
 
-/* Begins a window. Returns true if the samples of the last one took too much of the CPU time. Wall
- * time would not do, because a process does not run all the time on a busy machine. */
+/* Begins a window. Returns true if the samples of the previous window took too much of the CPU
+ * time. Wall time is not used, because a process does not run all the time on a busy machine. */
 static bool begin_window(void)
 {
     struct timespec cpu = {.tv_sec = 0};
@@ -527,7 +527,7 @@ __attribute__((noinline)) void call_stacks_add(struct thread_state *me, const vo
 {
     if (call_stacks_way == CALL_STACKS_OFF || direct_forbidden)
         return;
-    /* These lie in the thread's record, because the program's stack may be small. */
+    /* The thread's record holds this data, because the program's stack may be small. */
     me->stack_block = (uintptr_t)block;
     me->stack_bytes = bytes;
     me->stack_ticks = ticks_now();
@@ -608,7 +608,7 @@ void call_stacks_remove_late(const void *block)
 
 /* --- sparse spans ----------------------------------------------------------------------------- */
 
-/* Adds the blocks that hold sparse spans to their sites. Returns false if they cannot be known. */
+/* Adds to each site its blocks in sparse spans. Returns false if the sparse spans are not known. */
 static bool find_sparse(enum call_stacks_span kind, enum pinned_span shift)
 {
     if (!pinned_begin(shift, block_count))
@@ -793,7 +793,7 @@ void call_stacks_forked(void)
 {
     call_stacks_way = CALL_STACKS_OFF;
     head = NULL;
-    thread_state.stack_lost.start = 0; /* its site is one of the parent's file */
+    thread_state.stack_lost.start = 0; /* stack_lost.site is in the parent's file */
     (void)futex_lock_reset(&lock);
     objects_forked();
 }
