@@ -11,7 +11,7 @@ enum {
     LOOK_SHARE = 32,
     REUSE_SHARE = 8,
 
-    REFUSALS_MOST = 10, /* doublings of `wait`: to about four minutes */
+    REFUSALS_MOST = 10, /* doublings of `wait`, which is then about four minutes */
 
     /* Limit of one call of huge_page_collapse_epoch(): 7 ms at 5 GHz, 33 ms at 1 GHz. Without the
      * limit, a call after a long time without work could take long. */
@@ -19,7 +19,7 @@ enum {
 };
 
 /* Read and written without a lock: the ends of two epochs rarely overlap. */
-static _Atomic uint64_t began_ticks; /* time of the first look; 0: none */
+static _Atomic uint64_t began_ticks; /* time of the first look; 0: no look yet */
 static _Atomic uint64_t spent_ticks; /* time that all collapsing has taken */
 static _Atomic unsigned refusals;    /* number of the kernel's refusals in a row */
 static _Atomic unsigned wait;        /* epochs to wait after a refusal */

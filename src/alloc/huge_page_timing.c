@@ -11,7 +11,7 @@ enum {
      * page are faster. */
     HUGE_SLOW = 2,
 
-    PATIENCE_LEAST = 8, /* chunks */
+    PATIENCE_LEAST = 8, /* limits of `patience`, in chunks */
     PATIENCE_MOST = 1024,
 };
 
@@ -22,7 +22,7 @@ static _Atomic uint64_t small_ticks;
 /* Number of chunks that request no huge page after the next slow huge page. */
 static _Atomic unsigned patience = PATIENCE_LEAST;
 
-static _Atomic unsigned wait; /* number of next chunks that request no huge page */
+static _Atomic unsigned wait; /* how many of the next chunks request no huge page */
 
 void huge_page_want(enum huge_page_use wanted)
 {

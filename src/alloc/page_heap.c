@@ -19,9 +19,9 @@ enum {
 
 static struct lock lock;
 static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_MAX};
-static bool lazy;           /* purging only offers memory */
+static bool lazy;           /* a purge only offers memory to the kernel: os_offer() */
 static size_t idle_least;   /* lowest idle_slices since the epoch began */
-static size_t fresh_slices; /* slices handed out that were not dirty, ever */
+static size_t fresh_slices; /* slices ever handed out that were not dirty */
 
 /* Returns the number of chunks below the end of the region. */
 static size_t chunk_end(void)

@@ -48,7 +48,7 @@ struct page_heap_use {
 struct page_heap_level {
     struct page_heap_use use;
     size_t idle_least; /* lowest `idle` since the epoch began */
-    size_t fresh;      /* non-resident slices handed out, ever */
+    size_t fresh;      /* slices ever handed out that were not resident */
     bool is_lazy;      /* page_heap_purge_lazily() was called */
 };
 struct page_heap_level page_heap_level(void);
@@ -137,12 +137,12 @@ struct page_heap_statistics {
     size_t mapped_slices;
     size_t used_slices;
     size_t idle_slices;  /* free and resident */
-    size_t purged_bytes; /* given back, ever */
+    size_t purged_bytes; /* total of memory that was given back */
     size_t purges;       /* system calls that gave memory back */
-    size_t grown;        /* times that memory was mapped */
+    size_t grown;        /* how often memory was mapped */
     size_t used_most;    /* peak of used_slices */
     size_t limit_slices; /* REGION_SLICES_MAX: no limit */
-    size_t record_bytes; /* address space of the records */
+    size_t record_bytes; /* address space that the records take */
 };
 struct page_heap_statistics page_heap_statistics(void);
 

@@ -3,7 +3,7 @@
 
 #include "alloc/chunk.h"
 
-enum { REUSES = 4 }; /* of a chunk, before it is found the first time */
+enum { REUSES = 4 }; /* reuses of a chunk before it is first found */
 
 void *page_heap_find_reused(size_t index, size_t slices)
 {

@@ -6,7 +6,7 @@
 #include "os/os.h"
 
 enum {
-    LOOK_TICKS = 1 << 26, /* 13 ms at 5 GHz, 67 ms at 1 GHz */
+    LOOK_TICKS = 1 << 26, /* between clock reads: 13 ms at 5 GHz, 67 ms at 1 GHz */
     SLACK_SLICES = (1 << 20) / SLICE_BYTES,
     SLACK_WATCHED_SLICES = (256 << 10) / SLICE_BYTES,
     HELD_SLICES = (128 << 20) / SLICE_BYTES,
@@ -14,7 +14,7 @@ enum {
 };
 
 static _Atomic uint64_t epoch_began_ns;
-static _Atomic uint32_t epochs; /* that have ended */
+static _Atomic uint32_t epochs; /* number of epochs that have ended */
 _Atomic bool purge_due;
 
 uint32_t purge_epoch(void)

@@ -29,7 +29,7 @@ static struct gap {
 /* Ends of the mapped records of slices and chunks. */
 static uintptr_t slice_records_end;
 static uintptr_t chunk_records_end;
-static uintptr_t map_end; /* of block_map.h; unused in the plain build */
+static uintptr_t map_end; /* end of the mapped block map; hardened build only */
 
 /* Addresses from which the base is drawn, and the most slices that the region may have there. The
  * records begin REGION_SLICE_SPAN + REGION_CHUNK_SPAN below the base, and the block map of the

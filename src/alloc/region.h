@@ -54,7 +54,7 @@ enum {
 struct region {
     uintptr_t base;        /* address of slice 0; 0 before the first growth */
     uintptr_t records;     /* address of the record of slice 0 */
-    _Atomic size_t slices; /* end of the region; 0 before the first growth */
+    _Atomic size_t slices; /* slices up to the end; 0 before the first growth */
 };
 extern struct region region __attribute__((visibility("hidden")));
 

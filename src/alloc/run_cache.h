@@ -31,8 +31,8 @@
 #include "alloc/slab.h"
 
 enum {
-    RUN_CACHE_RUN_MAX = 64, /* slices of one run on a list: 1 MiB */
-    RUN_CACHE_MOST = 128,   /* slices on all lists: 2 MiB */
+    RUN_CACHE_RUN_MAX = 64, /* longest run on a list, in slices: 1 MiB */
+    RUN_CACHE_MOST = 128,   /* most slices on all lists together: 2 MiB */
 
     /* With many threads, `most` is RUN_CACHE_TOGETHER slices divided by their number, but at least
      * RUN_CACHE_LEAST. This bounds the memory that sleeping threads keep. */
@@ -51,13 +51,13 @@ struct run_cache {
     uint32_t slices;   /* total length of the runs on all lists */
     uint32_t most;     /* limit of `slices`; 0: keep no runs */
     uint32_t evicted;  /* length of the run evicted last */
-    uint32_t long_run; /* slice index; 0: none */
+    uint32_t long_run; /* slice index of the long run; 0: none */
 
     /* Estimate of the slices of long runs in use that the program did not request. */
     uint32_t long_slack;
 
     uint32_t slack_shift;                  /* SLACK_QUARTER or SLACK_HALF */
-    uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* first[n]: first run of n slices, by index */
+    uint32_t first[RUN_CACHE_RUN_MAX + 1]; /* slice index of the first run on list n */
 };
 
 /* Takes the run that arrived last from list `count`, which is not empty. Returns its slice index,

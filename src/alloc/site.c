@@ -114,7 +114,7 @@ static uint32_t doublings(uint32_t counted)
 static uint32_t advance(struct site_turn *turn, uint64_t now_ns)
 {
     uint32_t doubled = doublings(turn->counted);
-    if (turn->counted == 0) /* a seed of its own for every heap */
+    if (turn->counted == 0) /* every heap gets its own seed */
         turn->random = random_of((uintptr_t)turn ^ now_ns << 32);
     if (turn->counted < UINT32_MAX)
         turn->counted++;

@@ -44,9 +44,9 @@
 enum {
     SITE_SLOTS = 1024,
     SITE_MOST = 768,
-    SITE_ALL = 512,      /* blocks of a heap that are all counted */
+    SITE_ALL = 512,      /* the first blocks of a heap, which are all counted */
     SITE_EACH = 64,      /* samples before the weight doubles */
-    SITE_DOUBLINGS = 10, /* weight at most 1024 */
+    SITE_DOUBLINGS = 10, /* so a weight is at most 1024 */
     SITE_LIVES = 8,
 
     /* lives[0] counts lifetimes below 2^SITE_LIFE_FIRST ns (a microsecond), lives[1] those below

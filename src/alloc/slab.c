@@ -152,7 +152,7 @@ static void count_live(struct slab *slab, uint32_t more)
     atomic_store_explicit(&slab->until, until + more, memory_order_relaxed);
 }
 
-enum { NEIGHBOURS = 16 }; /* at most 256 */
+enum { NEIGHBOURS = 16 }; /* at most 256, because the elements of `order` are bytes */
 
 /* Links `count` new blocks of `bytes` bytes from `start` on, and writes their canaries. The order
  * of each NEIGHBOURS blocks is random. Larger groups would be harder to foresee, but a program that

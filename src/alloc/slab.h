@@ -63,8 +63,8 @@ struct slab {
         uint64_t born_ns;   /* RUN_LARGE that site.h counts: time of allocation */
     };
     _Atomic uint32_t until;  /* (owner only) local frees left until heap_event() */
-    _Atomic uint32_t rest;   /* (owner only) live blocks beyond `until` */
-    _Atomic uint64_t posted; /* the word of remote.h */
+    _Atomic uint32_t rest;   /* (owner only) live blocks that `until` does not count */
+    _Atomic uint64_t posted; /* posted blocks and state: see remote.h */
 
     /* Neighbours on the list that the slab is on, by slice index. The slab's state says which list
      * this is. The heap's lock guards them. */
@@ -73,7 +73,7 @@ struct slab {
 
     _Atomic uint32_t slices; /* length of the run */
     union {
-        uint32_t back; /* RUN_TAIL: distance to the run's first slice */
+        uint32_t back; /* RUN_TAIL: number of slices of the run before this one */
 
         /* RUN_SLAB: OS pages that were given back; see slab_trim.h. */
         _Atomic uint32_t away;
@@ -82,7 +82,7 @@ struct slab {
          * request. */
         uint32_t slack;
     };
-    uint16_t capacity;       /* blocks that fit */
+    uint16_t capacity;       /* number of blocks that fit into the slab */
     _Atomic uint16_t carved; /* (owner only) number of blocks that exist so far */
     union {
         uint32_t inverse; /* see slab_begins() */

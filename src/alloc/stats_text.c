@@ -279,7 +279,7 @@ void stats_write_prometheus(struct text *text, const struct cairn_stats *stats)
         begin_metric(text, "cairn_", &of_all[i]);
         add_sample(text, "cairn_", &of_all[i], 0, value_of(&of_all[i], stats));
     }
-    for (size_t i = 1; i < COUNT_OF(of_class); i++) { /* member 0 labels the others */
+    for (size_t i = 1; i < COUNT_OF(of_class); i++) { /* member 0 is the label of the others */
         begin_metric(text, "cairn_class_", &of_class[i]);
         for (unsigned class = 0; class < CAIRN_CLASS_COUNT; class++) {
             const struct cairn_class_stats *of = &stats->classes[class];

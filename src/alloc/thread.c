@@ -34,7 +34,7 @@ static void on_exit_of_thread(void *value)
     if (round < ROUNDS - 1 && pthread_setspecific(key, (char *)value + 1) == 0)
         return;
     struct heap *heap = (struct heap *)((uintptr_t)value - round);
-    bool may_lock = thread_may_lock(); /* else the heap stays as it is */
+    bool may_lock = thread_may_lock(); /* if not, the heap stays as it is */
     if (CAIRN_HARDENED && may_lock)
         quarantine_drain(heap);
     thread_heap = (struct heap *)&heap_gone;
@@ -51,7 +51,7 @@ void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
 
-static bool streams_locked; /* these three belong to the thread that forks */
+static bool streams_locked; /* three variables of the thread that forks */
 static bool handlers_locked;
 static unsigned depth; /* forks in progress: a handler may fork, too */
 

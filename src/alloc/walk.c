@@ -65,7 +65,7 @@ static bool look_at_run(size_t index, size_t end, struct seen *seen)
     seen->owner = atomic_load_explicit(&slab->owner, memory_order_acquire);
     if (slab->kind == RUN_LARGE) {
         size_t slices = slab->slices;
-        if (slices == 0 || slices > end - index) /* it is being made or freed */
+        if (slices == 0 || slices > end - index) /* the block is being made or freed */
             return false;
         seen->slices = slices;
         seen->start = slab_start(slab);

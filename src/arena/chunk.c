@@ -41,7 +41,7 @@ struct chunk *chunk_map(size_t header_bytes, size_t room_bytes, size_t alignment
         return NULL;
     char *start = memory + shape.offset_bytes;
     char *end = memory + shape.mapped_bytes;
-    if (huge) /* may fail: small pages work as well */
+    if (huge) /* a refusal does no harm: small pages work as well */
         os_want_huge_pages(start, (size_t)(end - start));
     struct chunk *chunk = (struct chunk *)memory;
     *chunk = (struct chunk){

@@ -16,12 +16,12 @@
 #define CHUNK_ALIGNMENT ((size_t)16)
 
 struct chunk {
-    struct chunk *later; /* the next chunk: filled later, or spare */
+    struct chunk *later; /* the next chunk, which is filled later or is spare */
     char *start;
     char *end;
     char *touched;
-    size_t before_bytes; /* handed out from earlier chunks; set while in use */
-    size_t mapped_bytes; /* taken from the kernel; 0: the caller's memory */
+    size_t before_bytes; /* bytes used in earlier chunks; valid while in use */
+    size_t mapped_bytes; /* bytes from the kernel; 0 for the caller's memory */
 };
 
 static inline size_t chunk_room(const struct chunk *chunk)

@@ -108,7 +108,7 @@ static struct large_budget *budget(void)
  * reads as zero. */
 static void *issue_large(void *p, size_t size, size_t alignment, bool *zero)
 {
-    if (UNLIKELY(!region_has(region_index(p)))) /* of emergency.h */
+    if (UNLIKELY(!region_has(region_index(p)))) /* a block of emergency.h */
         return p;
     struct slab *slab = slab_at(region_index(p));
     void *block = large_guard_set(slab, size, alignment, zero, budget());

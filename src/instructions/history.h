@@ -28,14 +28,14 @@ struct history_account {
     uint64_t wrong;    /* paths unlike those of the first run */
     uint64_t nested;   /* operations within other operations */
     char program[256]; /* the path of the program, cut if longer */
-    char owner[256];   /* the path of the library of the allocator's malloc */
+    char owner[256];   /* the path of the library that contains malloc */
 };
 
 struct history_thread {
-    uint64_t place;  /* the number of allocations of the thread */
+    uint64_t place;  /* the number of allocations of the thread so far */
     uint8_t *window; /* a part of the thread's file in memory, or NULL */
-    uint32_t number; /* THREAD */
-    bool failed;     /* the next window cannot be mapped */
+    uint32_t number; /* THREAD in the name of the thread's file */
+    bool failed;     /* a window could not be mapped; no other is tried */
 };
 
 /* Opens the process's account. `owner` is the path of the library that has the allocator's malloc.

@@ -90,8 +90,8 @@ enum {
 
 /* Says that the period changed: of the processors' clocks, or of the first thread's clock. */
 struct cpu_samples_period {
-    uint64_t period_ns; /* from now on */
-    uint64_t ns;        /* when it changed */
+    uint64_t period_ns; /* the new period */
+    uint64_t ns;        /* when the period changed */
 };
 
 struct perf_event_mmap_page;

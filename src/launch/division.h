@@ -38,11 +38,11 @@
 struct division_process {
     pid_t pid;
     pid_t parent;
-    uint64_t started; /* when it began; a later process may reuse its number */
-    uint64_t stack;   /* start of its stack, which exec changes */
-    bool forked;      /* it began by fork, and has not called exec */
+    uint64_t started; /* when the process began; its number may be reused */
+    uint64_t stack;   /* start address of the stack, which exec changes */
+    bool forked;      /* the process began by fork and has not called exec */
     uint64_t anon_bytes;
-    uint64_t faults; /* minor page faults since it began */
+    uint64_t faults; /* minor page faults since the process began */
 };
 
 struct division_result {
@@ -72,7 +72,7 @@ struct division_known {
 
 struct division {
     uint64_t page_bytes;
-    uint64_t families; /* the number of the last family */
+    uint64_t families; /* number given to the last family */
     size_t count;
     struct division_known known[DIVISION_PROCESSES_MAX];
     struct division_result result; /* total_bytes is 0 before the first reading */

@@ -61,7 +61,7 @@ struct launch {
     struct sampler sampler;
     struct counters counters;
     struct cpu_samples cpu_samples;
-    struct cgroup clock_cgroup; /* without memory, for clock samples; version 0: none */
+    struct cgroup clock_cgroup; /* for clock samples; version 0 if there is none */
     struct terminal terminal;
     struct report report;
     struct reaped reaped;
@@ -132,7 +132,7 @@ static bool wait_until(const struct launch *launch, uint64_t deadline_ns, short 
     int report_fd = report_events == NULL ? -1 : launch->options.report_fd;
     struct pollfd fds[] = {
         {.fd = launch->signals.fd, .events = POLLIN},
-        {.fd = report_fd}, /* poll() reports only errors on this one */
+        {.fd = report_fd}, /* poll() reports only errors of this descriptor */
     };
     uint64_t now_ns = clock_now_ns();
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
@@ -153,7 +153,7 @@ static void reap(struct launch *launch, const siginfo_t *info, bool killed)
     int status;
     bool is_success = info->si_code == CLD_EXITED && info->si_status == 0;
     if (launch->options.reaped_path != NULL && !is_success && !killed)
-        name = processes_read_name(info->si_pid); /* gone once the child is reaped */
+        name = processes_read_name(info->si_pid); /* the name is gone once the child is reaped */
     struct process_schedule schedule;
     processes_read_schedule(info->si_pid, &schedule);
     if (wait4(info->si_pid, &status, 0, &usage) != info->si_pid)

@@ -66,11 +66,11 @@ struct memory {
     /* v1: descriptor of the file with the kernel memory. -1 if the cgroup does not count kernel
      * memory separately. */
     int kernel;
-    int charged_max;      /* highest charge; -1 if there is no such file */
-    int folder;           /* the cgroup's; the caller closes it. -1: none */
+    int charged_max;      /* file of the highest charge; -1 if there is none */
+    int folder;           /* the cgroup's folder, closed by the caller; or -1 */
     int vmstat;           /* /proc/vmstat; -1 if it cannot be read */
     bool resettable;      /* each reading resets charged_max */
-    uint64_t slack_bytes; /* memory_slack_bytes() */
+    uint64_t slack_bytes; /* the result of memory_slack_bytes() */
     uint64_t other_bytes; /* other memory at the last reading; see peak.h */
     uint64_t cache_taken; /* see struct peak_reading */
 

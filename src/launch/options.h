@@ -37,17 +37,17 @@ struct options {
     int report_fd;
     enum options_memory memory;
     uint64_t timeout_ns; /* 0 if there is no limit */
-    uint64_t grace_ns;   /* from SIGTERM to SIGKILL */
+    uint64_t grace_ns;   /* time from SIGTERM to SIGKILL */
     uint64_t touch_bytes;
     bool terminal;
     bool counters;
-    bool adaptive_period; /* of the clock samples */
+    bool adaptive_period; /* the period of the clock samples is adaptive */
     bool divides_memory;
     bool no_core;
     bool wait_descendants;
     bool has_cpus;
     cpu_set_t cpus;
-    const char *folder; /* all paths are NULL if the option was not given */
+    const char *folder; /* this path and the next ones are NULL if not given */
     const char *stdin_path;
     const char *stdout_path;
     const char *stderr_path;

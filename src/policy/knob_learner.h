@@ -49,7 +49,7 @@
 
 enum {
     KNOB_STEPS = 6,
-    KNOB_TRACE = 16, /* changes that are remembered */
+    KNOB_TRACE = 16, /* number of changes that are remembered */
 };
 
 struct knob_learner_change {

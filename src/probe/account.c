@@ -108,7 +108,7 @@ static struct reading read_end(struct thread_state *me)
     uint64_t now = me->alone ? ticks_after() : ticks_now();
     /* Without fences the processor may take the second reading before the first one. */
     struct reading end = {.ticks = now > me->began_ticks ? now - me->began_ticks : 0};
-    end.switched = preemption_occurred(); /* before a system call can cause a switch */
+    end.switched = preemption_occurred(); /* read before a system call can cause a switch */
     if (me->counted)
         me->counted = perf_events_after(me);
     if (me->faults_wanted)

@@ -129,7 +129,7 @@ static uint32_t new_entry(enum call_stacks_table table, uint32_t *count)
 /* Node numbers by a hash of their content; 0: none. The table is filled to one half at most. */
 static uint32_t *node_index;
 static unsigned node_index_shift;
-static uint32_t *site_of_node; /* 0: none yet */
+static uint32_t *site_of_node; /* 0: the node has no site yet */
 
 static size_t hash_of(uint64_t a, uint64_t b, unsigned shift)
 {
@@ -409,7 +409,7 @@ static void thin(void)
 static void begin_life(struct block block)
 {
     size_t slot = block_slot(block.start);
-    if (block_index[slot] != 0) /* its free was not seen */
+    if (block_index[slot] != 0) /* the free of an earlier block was not seen */
         forget_block(slot);
     if (call_stacks_way == CALL_STACKS_SAMPLED && block_count >= blocks_most - 2)
         thin();
