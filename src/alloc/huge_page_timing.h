@@ -23,11 +23,11 @@ void huge_page_want(enum huge_page_use wanted);
 enum huge_page_use huge_page_wanted(void);
 
 /* Returns whether a huge page may be requested for a chunk that would profit from one. If not, the
- * chunk counts as one of the chunks that do without a huge page after a slow one. */
+ * chunk counts as one of the chunks that request no huge page after a slow huge page. */
 bool huge_page_may_be_requested(void);
 
-/* These two functions touch memory that was never touched, and learn from the time that the touch
- * takes. huge_page_time_huge() touches a chunk for which a huge page was requested.
+/* The following two functions touch memory that was never touched, and learn from the time that the
+ * touch takes. huge_page_time_huge() touches a chunk for which a huge page was requested.
  * huge_page_time_small() touches the first two OS pages of any other chunk. */
 void huge_page_time_huge(char *chunk);
 void huge_page_time_small(char *chunk);

@@ -178,8 +178,8 @@ bool large_resize(struct slab *slab, size_t size)
     size_t want = large_slices(size);
     if (want == 0 || want > REGION_SLICES_MAX)
         return false;
-    /* `slack` counts the slices that were not requested. The block keeps all its slices if that
-     * number does not grow. Only a block above RUN_CACHE_RUN_MAX slices has such slices. */
+    /* `slack` counts the slices that were not requested. The block keeps all its slices if `slack`
+     * does not grow. Only a block of more than RUN_CACHE_RUN_MAX slices has slack. */
     if (want <= have && have > RUN_CACHE_RUN_MAX && have - want <= slab->slack) {
         slab->slack = (uint32_t)(have - want);
         return true;

@@ -65,9 +65,9 @@ bool large_guard_has_budget(struct large_budget *budget);
  * Returns SIZE_MAX if that overflows. */
 size_t large_guard_room(size_t size, size_t alignment);
 
-/* Makes the run, in any state, a block of `size` bytes, and returns the block. The room was
- * computed for the same alignment. The caller sets `*zero` to whether the run is known to read as
- * zero. The function sets `*zero` to whether the block reads as zero. */
+/* Makes the run, in any state, a block of `size` bytes, and returns the block. The length of the
+ * run was computed by large_guard_room() for the same alignment. The caller sets `*zero` to whether
+ * the run is known to read as zero. The function sets it to whether the block reads as zero. */
 void *large_guard_set(struct slab *slab, size_t size, size_t alignment, bool *zero,
                       struct large_budget *budget);
 

@@ -150,7 +150,8 @@ struct page_heap_statistics page_heap_statistics(void);
 void page_heap_lock(void);
 void page_heap_unlock(void);
 
-/* Returns whether a thread is within a function of this module, or between these two calls. */
+/* Returns whether a thread is within a function of this module, or between page_heap_lock() and
+ * page_heap_unlock(). */
 bool page_heap_has_taken_lock(void);
 
 /* Asserts the contract. Takes the lock. */

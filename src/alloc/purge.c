@@ -77,7 +77,7 @@ static void purge_at_once(void)
     size_t came =
         level.fresh - atomic_exchange_explicit(&fresh_before, level.fresh, memory_order_relaxed);
     bool in_vain = was_in_vain(&level, came);
-    if (came != 0) /* else the program still shrinks, and `went` adds up */
+    if (came != 0) /* if not, the program still shrinks, and `went` adds up */
         atomic_store_explicit(&went, 0, memory_order_relaxed);
     if (in_vain && !learning_is_frozen()) {
         hold(level.use.used + level.use.idle + HELD_SLICES);

@@ -21,7 +21,8 @@ void quarantine_post(struct slab *slab, struct block *block, uintptr_t last)
 }
 
 /* Returns false if this thread, or the thread that a signal handler has interrupted, is already
- * changing the quarantine. Else the caller may change it until it calls leave(). */
+ * changing the quarantine. If the result is true, the caller may change the quarantine until it
+ * calls leave(). */
 static bool enter(struct quarantine *quarantine)
 {
     if (UNLIKELY(quarantine->is_busy))

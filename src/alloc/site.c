@@ -109,8 +109,7 @@ static uint32_t doublings(uint32_t counted)
 }
 
 /* Counts one block of the sequence and returns log2 of its weight. The next sample is drawn at
- * random from the next group of blocks. That group begins after the rest of the group of this
- * block. */
+ * random from the next group of blocks, which begins where the group of this block ends. */
 static uint32_t advance(struct site_turn *turn, uint64_t now_ns)
 {
     uint32_t doubled = doublings(turn->counted);

@@ -116,7 +116,7 @@ static inline bool site_keeps(const struct heap *owner)
  * counts the block, else NULL. */
 struct heap *site_keeper(const struct slab *slab);
 
-/* Counts the new length of a block that was resized in place. It had `before` slices. */
+/* Counts the new length of a block that was resized in place from `before` slices. */
 void site_resize(struct slab *slab, size_t before);
 
 /* For reports and for fork: nothing is counted between the two calls. */

@@ -13,8 +13,8 @@ const uint16_t size_class_units[SIZE_CLASS_COUNT] = {
     EIGHT(256), EIGHT(512), EIGHT(1024), EIGHT(2048), EIGHT(4096), FOUR(8192), FOUR(16384),
 };
 
-/* Element i is the class of the sizes 16 i - 15 to 16 i. Element 0 is that of size 0, which counts
- * as 1. */
+/* Element i is the class of the sizes 16 i - 15 to 16 i. Element 0 is the class of size 0, which
+ * counts as size 1. */
 #define TWICE(class)  (class), (class)
 #define FOURTH(class) (class), (class), (class), (class)
 

@@ -176,10 +176,10 @@ static inline uint32_t slab_live(struct slab *slab)
            atomic_load_explicit(&slab->rest, memory_order_relaxed);
 }
 
-/* (owner only) Carves blocks and links them in address order. They count as live. Returns the first
- * of them and sets `*count` to their number, or returns NULL if all blocks are carved already.
- * Carves at least one block, and then no further than the OS page in which that block ends, so that
- * pages are touched as late as possible. */
+/* (owner only) Carves blocks and links them in address order. The blocks count as live. Returns the
+ * first of them and sets `*count` to their number, or returns NULL if all blocks are carved
+ * already. Carves at least one block, and then no further than the OS page in which that block
+ * ends, so that pages are touched as late as possible. */
 struct block *slab_carve(struct slab *slab, uint32_t *count);
 
 /* (owner only) Frees `count` live blocks, which are linked from `first` to `last`, and moves `rest`

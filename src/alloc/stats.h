@@ -10,7 +10,7 @@
 
 #include <cairn/cairn.h>
 
-/* Fills `*stats`. Takes and drops the locks of all heaps, and then that of the page heap. */
+/* Fills `*stats`. Takes and drops the locks of all heaps, and then the lock of the page heap. */
 void stats_gather(struct cairn_stats *stats);
 
 #endif

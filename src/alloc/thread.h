@@ -60,9 +60,9 @@ void *thread_late(size_t size) __attribute__((cold));
  * held a lock. In that case, the heaps of the other threads become heaps without a thread. */
 bool thread_adopt_child(void) __attribute__((cold));
 
-/* Returns false if the calling thread must take no lock now: it holds one already and was
- * interrupted by the signal handler that runs now, or a thread that only the parent process has
- * holds one. */
+/* Returns false if the calling thread must take no lock now. There are two reasons. The caller may
+ * be a signal handler that has interrupted the thread while it held a lock. Or the process may be
+ * the child of a fork, and a thread that exists only in the parent holds a lock. */
 bool thread_may_lock(void);
 
 /* Registers this allocator's fork handlers, unless that was done before. */

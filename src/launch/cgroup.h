@@ -55,8 +55,8 @@ bool cgroup_make_without_memory(struct cgroup *cgroup, pid_t pid, const char *mo
  * false with errno set if the move fails. */
 bool cgroup_join(const char *join);
 
-/* Kills every process in the cgroup and in the cgroups below it. Returns false if the kernel has no
- * such function: v1 has none, and v2 has one since Linux 5.14. */
+/* Kills every process in the cgroup and in the cgroups below it. Returns false if the kernel cannot
+ * do this: v1 cannot, and v2 can since Linux 5.14. */
 bool cgroup_kill(struct cgroup *cgroup);
 
 /* Removes the cgroup. Call it after the last process of the cgroup was reaped. The kernel may still

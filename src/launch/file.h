@@ -22,9 +22,9 @@
 bool file_read_at(int folder, const char *path, char *text, size_t capacity);
 bool file_write_at(int folder, const char *path, const char *text);
 
-/* file_read() and file_write() do the same with an open descriptor. file_read_number() reads a
- * decimal number from it. Each call starts at the beginning of the file, so that a repeated read
- * returns the present contents. */
+/* file_read() and file_write() are like file_read_at() and file_write_at(), but use an open
+ * descriptor. file_read_number() reads a decimal number from the descriptor. Each call starts at
+ * the beginning of the file, so that a repeated read returns the present contents. */
 bool file_read(int fd, char *text, size_t capacity);
 bool file_read_number(int fd, uint64_t *number);
 bool file_write(int fd, const char *text);

@@ -109,7 +109,8 @@ struct process_name processes_read_name(pid_t pid)
     return name;
 }
 
-/* The file holds "89062 3997328 3": both times, and the number of times that the thread ran. */
+/* /proc/PID/schedstat holds, for example, "89062 3997328 3": ran_ns, queued_ns, and how often the
+ * thread ran. */
 bool processes_read_schedule(pid_t pid, struct process_schedule *schedule)
 {
     char text[128];

@@ -57,7 +57,7 @@ struct report {
 void report_add_usage(struct report *report, const struct rusage *usage);
 
 /* report_add_schedule() adds the times of a process that was reaped. report_subtract_schedule()
- * subtracts those of the child before it became PROG. */
+ * subtracts the times that the child had before it became PROG. */
 void report_add_schedule(struct report *report, const struct process_schedule *schedule);
 void report_subtract_schedule(struct report *report, const struct process_schedule *before);
 

@@ -210,8 +210,9 @@ size_t live_many(size_t size)
     return size <= 100 ? 1200 : size <= 1000 ? 320 : 96;
 }
 
-/* Two of four blocks have the size itself. The others have sizes for which an allocator might take
- * a block of the size, if it had been misled about the length of that block. */
+/* Of each four blocks, two have `size` bytes. The other two have sizes for which an allocator might
+ * use a block of `size` bytes, if the misuse has misled the allocator about the length of this
+ * block. */
 void live_go_on(size_t size)
 {
     size_t with_header = (size + 23) & ~(size_t)15;

@@ -41,7 +41,7 @@ void live_foreign(const void *start, size_t size);
 /* Allocates a block and fills it with a pattern of its own. */
 unsigned char *live_take(size_t size);
 
-/* Makes `p`, which is not NULL, a live block. live_take() does the same with a block of malloc. */
+/* Makes `p`, which is not NULL, a live block of `size` bytes, and fills it like live_take(). */
 void live_adopt(unsigned char *p, size_t size);
 
 /* Frees a live block, whose contents must be unchanged. */

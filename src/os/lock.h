@@ -173,10 +173,10 @@ static inline bool lock_is_in_new_child(void)
     return atomic_load_explicit(mark, memory_order_relaxed) == 0;
 }
 
-/* Returns whether the calling thread must not wait for a lock now: it holds one itself, or a thread
- * that only the parent process has may hold one. Every caller asks before it takes a lock.
- * Therefore this function also makes the mark that shows a fork, once the process has a second
- * thread. */
+/* Returns whether the calling thread must not wait for a lock now. This is so if the thread holds a
+ * lock itself, or if a thread that exists only in the parent process may hold one. This function is
+ * called before locks are taken. It therefore also makes the mark that shows a fork, once the
+ * process has a second thread. */
 static inline bool lock_is_unsafe(void)
 {
     if (!LOCK_IS_ALONE &&

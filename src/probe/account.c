@@ -233,8 +233,8 @@ static void leave(struct thread_state *me, bool timed)
 
 /* Watches the block that an operation returned. A watched block that realloc moved stays watched.
  * Every large block is watched with weight 1. If realloc makes a large block small or medium, the
- * block stays watched only with probability 1 / session.gap, and then gets the weight session.gap:
- * small and medium blocks are sampled like this. */
+ * block stays watched only with probability 1 / session.gap, and then gets the weight session.gap,
+ * because small and medium blocks are sampled with this probability. */
 static void watch(struct thread_state *me, const void *block, size_t bytes, size_t usable)
 {
     bool large = profile_group(bytes) == PROFILE_LARGE;
