@@ -32,7 +32,8 @@ class Cause:
     finding: Finding | None = None
     """None for a part of the gap."""
     rank: float = 0.0
-    """The effect in the unit of the order."""
+    """The number by which causes are ordered: the effect, converted from CPU time to thread time if
+    any cause is in thread time."""
 
 
 def causes(why: Why, contender: str) -> tuple[Cause, ...]:

@@ -13,7 +13,7 @@ from cairn.model import Interval
 from cairn.why.parts import Side, interval
 
 COSTLIEST = 5
-"""The functions of each contender that are kept."""
+"""The number of functions that are named for each contender."""
 
 
 @dataclass(frozen=True, slots=True)

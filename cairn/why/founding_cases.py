@@ -26,7 +26,7 @@ class Case:
     """One recorded observation."""
 
     application: str
-    """Also the name of the workload in the run."""
+    """The name of the application, and of the workload that stands for it in the run."""
     contender: str
     """The name of the contender in the run."""
     said: str

@@ -9,10 +9,11 @@ clock samples (`cairn.profile.cpu_samples`), they split the CPU time of these pl
     allocator code                CPU time in the allocator
     allocator system calls        CPU time in system calls that the allocator made
     page faults                   CPU time in the kernel outside any system call and any interrupt
-    interrupts                    CPU time in interrupts, wherever they come. The kernel takes no
-                                  clock samples in their first part, in which it has turned
-                                  interrupts off: that time is in the part at which they came. If
-                                  interrupts cannot be told apart, they are in page faults
+    interrupts                    CPU time in interrupts, whatever code they interrupt. The kernel
+                                  handles the first part of an interrupt with interrupts turned off,
+                                  and takes no clock sample there. The time of this first part
+                                  counts as time of the interrupted code. If the kernel does not
+                                  show which samples are in interrupts, they count as page faults.
     program system calls and exit
                                   other CPU time in the kernel: the program's own system calls, and
                                   its exit, where the kernel takes its memory back
@@ -35,7 +36,8 @@ The gap in memory is the difference between the peaks of the whole process trees
                               bytes. The program decides this number, so both contenders get the
                               same one: the median over the trials in which they were counted. If
                               they were counted in none, it is the median of the estimates, and the
-                              name of the part says so. No more than the resident memory counts.
+                              name of the part says so. The number is at most the resident memory
+                              of this process in the trial in which it was the least.
     size rounding             usable size of these blocks beyond the requested bytes
     free memory and metadata  all other resident memory of this process that belongs to no file:
                               free and fragmented memory, the allocator's records, and the program's
@@ -118,8 +120,8 @@ from cairn.why.parts import (
 from cairn.why.probe_parts import by_probe
 
 CLOCK_SAMPLES_LEAST = 100
-"""Clock samples that all plain runs of the contender with more CPU time need together. The other
-one may have fewer: each of its parts is then short, and its interval says how short."""
+"""The contender with more clock samples must have this many in all its plain runs together. The
+other contender may have fewer: it then takes little CPU time in every part."""
 GAP_LEAST, LEFT_MOST = 0.05, 0.2
 """A gap in CPU time counts if it is at least GAP_LEAST of the baseline's CPU time. It is accounted
 for if at most LEFT_MOST of it is unexplained."""
@@ -326,8 +328,8 @@ def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
 def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Finding]:
     """Corrects findings about system calls by the plain runs. The largest effect comes first.
 
-    Findings about the CPU time of calls alone are limited by `_at_most`. The finding `queues` of
-    the probed runs is replaced if the plain runs show a larger effect.
+    `_at_most` limits findings that are only about the CPU time of system calls. The finding
+    `queues` of the probed runs is replaced if the plain runs show a larger effect.
 
     The probe's detours keep threads apart, so threads wait for each other less often in probed
     runs. In the plain runs, clock samples give the CPU time in the allocator's system calls. In the
@@ -376,9 +378,11 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
 
 
 def _at_most(finding: Finding, share: float) -> Finding:
-    """Limits a finding about the CPU time of system calls alone to what plain runs spend in them.
+    """Limits the effect of a finding to `share`, if it is only about CPU time in system calls.
 
-    In probed runs the clock times the calls, so waiting for a processor makes them longer.
+    The probe measures wall time in system calls, so waiting for a processor makes them longer.
+
+    share: the CPU time in the allocator's system calls, as a share of all CPU time of plain runs.
     """
     if finding.name not in _OF_CALLS or finding.of != "CPU" or finding.effect <= share:
         return finding

@@ -16,7 +16,8 @@ from cairn.why.gap import Why
 from cairn.why.parts import PROGRAM, UNEXPLAINED
 
 GAINED_LEAST = 0.5
-"""A finding is false if the program gains less than this share of its effect without the cause."""
+"""A finding predicts what the program saves without the cause: its effect. If an allocator without
+the illness saves less than this share of the effect, the finding is false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +25,15 @@ class Ill:
     """An allocator with one illness."""
 
     name: str
-    """Its name as a contender, and that of its source in cairn/bench/ill/."""
+    """The allocator's name as a contender, and the name of its source file in cairn/bench/ill/."""
     illness: str
-    """What it does, as the end of a sentence."""
+    """What is wrong with the allocator, as the end of a sentence that begins with its name."""
     strength: int
-    """The value of the environment variable ILL: see the comment of the source."""
+    """The value of the environment variable ILL, which the source file explains."""
     right: tuple[str, ...]
-    """The findings that name the cause. Each of them is right."""
+    """The findings that name the cause of this illness. Each of them is a right answer."""
     programs: tuple[str, ...]
-    """The programs on which the illness has an effect. The first is the one of --quick."""
+    """The programs on which the illness has an effect. With --quick, only the first one is run."""
 
 
 _ALONE = ("table", "cache", "server")
@@ -97,33 +98,33 @@ class Told:
     allocator: str
     program: str
     right: tuple[str, ...]
-    """The right findings; empty for a healthy allocator."""
+    """The findings that name the illness (`Ill.right`); empty for a healthy allocator."""
     causes: tuple[Cause, ...]
-    """The largest effect first."""
+    """The causes that Cairn named, the largest effect first."""
     false: tuple[str, ...]
-    """The findings without whose cause the program would gain too little."""
+    """The wrong findings among `causes`: see GAINED_LEAST."""
     why_not: str = ""
     """Why there is no answer, as a sentence; empty if there is one."""
 
     @property
     def first(self) -> bool:
-        """Whether a right finding was named first."""
+        """Whether the first of `causes` is a right finding."""
         return bool(self.causes) and self.causes[0].name in self.right
 
     @property
     def named(self) -> bool:
-        """Whether a right finding was named at all."""
+        """Whether any of `causes` is a right finding."""
         return any(cause.name in self.right for cause in self.causes)
 
 
 def score(
     whys: Sequence[Why], samples: Sequence[Sample], programs: Sequence[str]
 ) -> tuple[Told, ...]:
-    """What was said of each allocator on each of its programs, ill ones first.
+    """What Cairn said of each allocator on each of its programs. Ill allocators come first.
 
-    programs: the names of the workloads. An ill allocator is compared with the baseline, over which
-    its library runs, so the baseline shows what the program gains without the illness. A healthy
-    allocator is compared with the best of the healthy ones.
+    programs: the names of the workloads. The library of an ill allocator adds an illness to the
+    malloc of the baseline. So a comparison with the baseline shows what the program gains without
+    the illness. A healthy allocator is compared with the best of the healthy ones.
     """
     costs = _costs(samples)
     ill = {one.name: one for one in ILL}
@@ -142,7 +143,8 @@ def _one_for_each_program(whys: Sequence[Why]) -> Iterator[Why]:
 
 
 Costs = Mapping[tuple[int, str], Mapping[Of, float]]
-"""By workload and contender: mean CPU time and time in ns, and the mean peak of memory in bytes."""
+"""By workload and contender: the means of CPU time and wall time in ns, and of the memory peak in
+bytes. Wall time is stored as "thread time"."""
 
 
 def _costs(samples: Sequence[Sample]) -> Costs:
@@ -172,7 +174,8 @@ def _told(
     )
     found = causes(why, allocator)
     if described is None:
-        # A healthy allocator has no cause to be named but what its own profile says.
+        # PROGRAM and UNEXPLAINED only describe the gap to another allocator. For a healthy one,
+        # only findings count.
         found = tuple(one for one in found if one.name not in (PROGRAM, UNEXPLAINED))
     false = tuple(
         cause.name
@@ -185,7 +188,7 @@ def _told(
 
 
 def _gain(costs: Costs, workload: int, allocator: str, others: Sequence[str], of: Of) -> float:
-    """The share that the best of `others` saves; 0 if it saves nothing."""
+    """The share of `allocator`'s cost that the best of `others` saves; 0 if it saves nothing."""
     own = costs.get((workload, allocator), {}).get(of, 0.0)
     best = min((costs[workload, name][of] for name in others), default=own)
     return max(0.0, 1 - best / own) if own else 0.0

@@ -75,8 +75,9 @@ def memory_gap(pairs: Pairs) -> Gap | None:
 def _held(side: Side) -> float | None:
     """The memory of the process with the most memory, without pages of files.
 
-    If the tree was one process, all memory at the peak is its. For runs of earlier versions, which
-    did not divide the memory among the processes, it is the largest resident set in the probed run.
+    If the tree was one process, this is the peak of the tree. Runs of earlier versions did not
+    divide the memory among the processes. For them it is the largest resident set of a process in
+    the probed run.
     """
     memory = side.plain.memory
     if memory.division is None:
@@ -85,7 +86,7 @@ def _held(side: Side) -> float | None:
 
 
 def _copied(side: Side) -> float | None:
-    """Memory of pages that a process copied, because it shared them since a fork and wrote."""
+    """Memory of pages that two processes shared after a fork, until one of them wrote to them."""
     division = side.plain.memory.division
     return division.copied_bytes if division is not None else None
 

@@ -1,10 +1,15 @@
 """Places an allocator in the ranges of others, metric by metric. All functions are pure.
 
-On each program, the range of a metric ends at the worst value of the healthy contenders, without
-the one that `ranges.worst_of` leaves out. A value within it is inside, one that is at most WIDENED
-times as bad as its end is at the edge, and a value beyond that is outside if its whole interval is.
-A value on the better side is inside: making fewer system calls than all others is not an illness.
-The metric has the verdict of the program on which it is worst.
+The ranges come from stored runs of healthy contenders and are made separately for each program. The
+end of a range is the worst value of these contenders, without the one that `ranges.worst_of` leaves
+out. The allocator's value gets one of three verdicts:
+
+    inside     it is not worse than the end of the range. A value that is better than all others is
+               also inside: making few system calls is not an illness.
+    outside    its whole interval is more than WIDENED times as bad as the end
+    edge       all other values
+
+The verdict on a metric is that on the program on which the metric is worst.
 """
 
 from __future__ import annotations
@@ -26,9 +31,10 @@ WIDENED: Mapping[Kind, float] = {
     "layout": 2.0,
     "time": 1.5,
 }
-"""A value at the edge is at most this many times as bad as the end of the range."""
+"""By kind of metric: a value is outside if it is more than this many times as bad as the end of the
+range."""
 _LEAST = 3
-"""The fewest contenders that make a range."""
+"""A range needs the values of at least this many contenders."""
 
 Verdict = Literal["inside", "edge", "outside"]
 VERDICTS: tuple[Verdict, ...] = ("inside", "edge", "outside")
@@ -36,7 +42,7 @@ VERDICTS: tuple[Verdict, ...] = ("inside", "edge", "outside")
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """A contender of the kept run that was outside in this metric, on this program."""
+    """A contender of the stored runs that is outside, too, in this metric and on this program."""
 
     contender: str
     program: str
@@ -45,7 +51,7 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One metric of an allocator, on the program on which it is worst."""
+    """One metric of an allocator, on the program on which its value is worst."""
 
     metric: ProfileMetric
     verdict: Verdict
@@ -58,9 +64,10 @@ class Placed:
     times: float
     """How many times as bad as `end` the value is; below 1 if it is better."""
     programs: tuple[str, ...]
-    """The programs on which it has this verdict, the worst first."""
+    """The programs on which the metric has this verdict, the worst first."""
     outliers: tuple[Outlier, ...]
-    """The contenders that were outside there; empty unless this allocator is outside."""
+    """The stored contenders that are outside on these programs. Empty unless the verdict is
+    "outside"."""
 
     def cost(self, of: Literal["cpu", "memory"]) -> tuple[float, float, float] | None:
         """The least, the median and the greatest cost of `outliers`; None if not known."""
@@ -75,7 +82,8 @@ def placed(
 ) -> tuple[Placed, ...]:
     """Returns the place of an allocator in each metric that is judged and was measured.
 
-    cells: by program its values. table: the kept ranges, without this allocator.
+    cells: the allocator's values, by program.
+    table: the values of the stored runs, without this allocator.
     """
     found = []
     for metric in METRICS:
@@ -125,7 +133,10 @@ class _Place:
 
 
 def _end(metric: ProfileMetric, program: str, table: ProfileTable) -> tuple[str, float] | None:
-    """The contender at the end of the range, and its value; None if the range has too few."""
+    """The contender at the end of the range, and its value.
+
+    None if fewer than _LEAST contenders have a value.
+    """
     values = table.on(program, metric.key, table.healthy)
     if len(values) < _LEAST:
         return None

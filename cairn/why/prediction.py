@@ -39,15 +39,15 @@ PLAIN = ("reused", "free, local", "free, remote")
 SHORTEST_NS = 2.0
 """Shorter mean times enter a ratio as this time: the clock cannot distinguish them from 0."""
 SCALE_LEAST = 0.1
-"""The least `Prediction.scale`. Where the blocks lie can change the time of a program that hardly
-allocates."""
+"""The least `Prediction.scale`. Even if a program hardly allocates, its time may change with the
+allocator, because the addresses of the blocks change its cache misses."""
 SHORTER, LONGER = 0.96, 1.30
-"""The errors of predictions: the natural logarithm of the measured ratio of CPU times to the
-predicted one, as a multiple of `Prediction.scale`, lies between -SHORTER and LONGER in nine of ten
-cases. 'cairn bench predictions' measures them:
+"""The bounds of the errors of predictions. An error is ln(measured / predicted) divided by
+`Prediction.scale`, where both are ratios of CPU times. Nine of ten errors lie between -SHORTER and
+LONGER. 'cairn bench predictions' measures the two bounds:
 docs/decisions/0033-prediction-intervals-from-measured-errors.md."""
 LEFT_LEAST = 0.05
-"""The least share of CPU time that a program is predicted to take under another allocator."""
+"""No allocator is predicted to reduce a program's CPU time below this share of the present one."""
 KNOWN_LEAST = 0.9
 """Both allocators must have costs for kinds of operations that make up this share of the program's
 time in the allocator."""
@@ -61,16 +61,17 @@ class Costs:
     kinds: Mapping[str, Mapping[int, float]]
     """Nanoseconds per operation (`_each_ns`), by kind and workload."""
     kernel: Mapping[int, float]
-    """Nanoseconds in system calls per byte of the peak."""
+    """Time in the allocator's system calls, in nanoseconds per byte of the memory peak."""
     faults: Mapping[int, float]
-    """Nanoseconds of system time outside the allocator's system calls, per byte of the peak."""
+    """System time outside the allocator's system calls, in nanoseconds per byte of the memory
+    peak."""
     fault: Mapping[int, float]
-    """The same system time, in nanoseconds per page fault."""
+    """System time outside the allocator's system calls, in nanoseconds per page fault."""
     own: Mapping[int, float] = field(default_factory=dict)
-    """Nanoseconds of a run in allocator code, by CPU timers."""
+    """CPU time of a run in allocator code, in nanoseconds, as the CPU timers found it."""
     clocked: Mapping[int, float] = field(default_factory=dict)
-    """Nanoseconds of a run in operations, by the probe's times: the sum of count times
-    `_each_ns`."""
+    """Time of a run in allocator code, in nanoseconds, as the probe's clock found it: the sum over
+    all kinds of operations of their number times `_each_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +81,21 @@ class Prediction:
     allocator: str
     """The contender's name in the calibration."""
     saves: float
-    """The saving by the median of the workloads' ratios. Below 0, the allocator would take more
-    time."""
+    """The expected saving. Below 0, the allocator would take more time."""
     low: float
     high: float
-    """The interval of the saving of CPU time. It includes the effect of where the blocks lie."""
+    """The interval of the saving. It allows for the unknown effect of other block addresses on the
+    program's own code."""
     own: float
-    """The part of `saves` in allocator code. The next two fields are the parts of `saves` in system
-    calls and in page faults."""
+    """The part of `saves` in allocator code."""
     kernel: float
+    """The part of `saves` in the allocator's system calls."""
     faults: float
+    """The part of `saves` in page faults."""
     scale: float
-    """The time in the allocator, in its system calls and in page faults, under the one of the two
-    allocators that takes more of it. Errors of predictions are proportional to it."""
+    """The time that can change: that in the allocator, in its system calls and in page faults. Of
+    the present time and the predicted one, it is the longer. The errors of predictions are
+    proportional to this number."""
 
 
 def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
@@ -124,7 +127,7 @@ class _Trial:
 
     @property
     def own_ns(self) -> float:
-        """CPU time in allocator code; computed and explained as in `cairn.why.gap`."""
+        """CPU time in allocator code, computed as in `cairn.why.probe_parts`."""
         a, system_ns = self.summary, self.probed.system_ns
         detours = min(a.detours_ns, float(system_ns))
         kernel = min(a.kernel_ns or 0.0, system_ns - detours)
@@ -235,11 +238,11 @@ def predict(
     if program_ns <= 0:
         return ()
     kernel_ns = min(kernel_ns, system_ns - detours_ns)
-    # `cairn.why.gap` explains these terms.
+    # `cairn.why.probe_parts` explains these terms.
     inside_ns = summary.samples_inside / summary.samples * cpu_ns - detours_ns * WAY_OUT
     other_ns = system_ns - detours_ns - kernel_ns
     # `other_ns` may contain time of the program's own system calls or of the probe. So it is
-    # limited to the time that as many page faults took in the calibration.
+    # limited to the time that this number of page faults took in the calibration.
     if mine.fault:
         other_ns = min(other_ns, faults * statistics.median(mine.fault.values()))
     in_faults = other_ns * min(1.0, summary.faults_inside / faults) if faults else 0.0
@@ -264,7 +267,11 @@ def predict(
 
 
 def _scale(summary: ProbeSummary, mine: Costs, theirs: Costs) -> float | None:
-    """The median factor for the time in allocator code; None if it is not known."""
+    """The ratio of the two allocators' times in allocator code for this program's operations.
+
+    Each workload of the calibration gives one ratio, and the result is their median. None if too
+    many of the program's operations are of kinds without costs (KNOWN_LEAST).
+    """
     each = {kind: _each_ns(kind, one) for kind, one in summary.kinds.items()}
     times = {kind: one.count * (each[kind] or 0.0) for kind, one in summary.kinds.items()}
     ratios: dict[str, dict[int, float]] = {}
@@ -289,7 +296,7 @@ def _scale(summary: ProbeSummary, mine: Costs, theirs: Costs) -> float | None:
 
 
 def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:
-    """By workload: the allocators' ratio by CPU timers over their ratio by the probe's times.
+    """By workload: the allocators' ratio by CPU timers, over that by the probe's clock.
 
     The two ratios differ because a quick operation takes less time among other instructions than
     alone: docs/decisions/0012-cpu-timers-not-timed-operations.md.

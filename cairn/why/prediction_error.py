@@ -29,12 +29,15 @@ class AllocatorChange:
 
     @property
     def after(self) -> str:
-        """The allocator to which the change is."""
+        """The allocator after the change."""
         return self.told.allocator
 
     @property
     def error(self) -> float:
-        """The logarithm of the measured ratio of CPU times to the predicted one, over the scale."""
+        """The error of the prediction: ln(measured / predicted) divided by `told.scale`.
+
+        Both are the CPU time after the change as a share of the CPU time before it.
+        """
         measured, predicted = (max(LEFT_LEAST, 1 - one) for one in (self.saved, self.told.saves))
         return math.log(measured / predicted) / self.told.scale
 

@@ -1,12 +1,14 @@
 """How often the predictions of `cairn profile` are right, by the experiment `predictions`.
 
-The experiment runs the workloads of a calibration, those of the suite, and other programs. The runs
-of the first kind are a calibration. From it, the change from one allocator to another is predicted
-for each workload of the suite and each other program, and compared with the measured change.
+The experiment runs three groups: the workloads of `cairn calibrate`, the workloads of the suite,
+and other programs. The runs of the first group serve as the calibration. From this calibration, the
+change from one allocator to another is predicted for the other two groups, and compared with the
+measured change.
 
-The intervals are tried on allocators from which they do not come. Each allocator is left out once:
-the interval then comes from the errors in which that allocator has no part, and the predictions in
-which it has one are judged. All functions are pure.
+The intervals are made from prediction errors, so an interval must not be judged by the errors that
+it was made from. Therefore each allocator is left out once. The interval is made from the
+predictions between the remaining allocators. It is judged by the predictions that begin or end at
+the allocator that was left out. All functions are pure.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ Claim = Literal["saves", "saves nothing", "not known"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedChange:
-    """A prediction, judged by an interval that does not come from one of its allocators."""
+    """A prediction from or to the allocator `left_out`, and the interval that it is judged by."""
 
     change: AllocatorChange
     left_out: str
+    """The allocator without whose predictions the interval was made."""
     low: float
     high: float
     """The interval of the saving."""
@@ -55,7 +58,11 @@ class Claimed:
 
     claim: Claim
     is_right: bool
-    """Whether the named allocator saves TOLD_FROM, or no allocator does. True if not known."""
+    """Whether the measurement agrees with the claim.
+
+    After "saves", the named allocator must save at least TOLD_FROM. After "saves nothing", no
+    allocator may save TOLD_FROM. "not known" is always right.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +72,8 @@ class Score:
     judged: tuple[JudgedChange, ...]
     claimed: tuple[Claimed, ...]
     ends: tuple[float, float] | None
-    """The errors that give the interval, as `prediction.SHORTER` and LONGER; None if none is known.
-    The first one is negative."""
+    """The two errors that bound nine of ten predictions, measured anew in this run. They correspond
+    to -SHORTER and LONGER of `cairn.why.prediction`. None if no change could be predicted."""
 
 
 def score(run: Run, samples: Sequence[Sample]) -> Score:

@@ -88,7 +88,7 @@ class _Shares:
 
 
 def _in_faults_ns(side: Side, shares: _Shares | None) -> float | None:
-    """The allocator's part of `_rest_ns`, by its share of the page faults."""
+    """The allocator's part of `_rest_ns`: `_rest_ns` times the allocator's share of page faults."""
     rest, inside = _rest_ns(side, shares), side.summary.faults_inside
     faults = faults_of(side.probed)
     if rest is None or inside is None:

@@ -75,10 +75,10 @@ def summarized(profile: Profile) -> ProbeSummary:
 
 
 def _live(profile: Profile) -> tuple[int | None, int | None]:
-    """The requested bytes of the live blocks at their peak, and the usable ones beyond them.
+    """The peak of the requested bytes in live blocks, and the usable bytes beyond these.
 
-    If live bytes were not counted, the share of usable bytes is that of the moment with the most of
-    them.
+    A number that the probe did not count at the peak is estimated from the recorded moment with the
+    most live bytes.
     """
     largest = profile.largest
     most = max(profile.moments, key=lambda moment: moment.live_bytes, default=None)

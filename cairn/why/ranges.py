@@ -21,14 +21,14 @@ from cairn.profile.metrics import BY_KEY, METRICS, Number, ProfileMetric
 from cairn.why.gap import twin
 
 LEFT_OUT = 5.0
-"""The worst value is left out if it is this many times as bad as the next one."""
+"""The worst value is left out if it is this many times as bad as the second worst."""
 DRAMATIC = 3.0
-"""A value is dramatic if it is this many times as bad as the median of the others."""
+"""A value is dramatic if it is this many times as bad as the median of the other contenders."""
 _OTHERS_LEAST = 3
-"""With fewer other contenders, none is left out and none is dramatic."""
+"""If a value can be compared with fewer other contenders, it is neither left out nor dramatic."""
 
 Values = Mapping[str, Number]
-"""By key of a metric."""
+"""The numbers of one contender on one program, by the key of the metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class ProfileTable:
 
     baseline: str
     titles: Mapping[str, str]
-    """By contender, in the order of the runs."""
+    """The title of each contender, in the order of the runs."""
     programs: tuple[str, ...]
     cells: Mapping[str, Mapping[str, Values]]
-    """By program and contender. A cell that was not measured is absent."""
+    """The metrics, by program and contender. A cell that was not measured is absent."""
     costs: Mapping[str, Mapping[str, Cost]]
-    """By program and contender."""
+    """The costs, by program and contender."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By group: its contenders."""
+    """The contenders of each group."""
     ill: tuple[str, ...] = ()
     """The contenders that were made ill on purpose. They are in no range."""
 
@@ -125,7 +125,7 @@ def gathered(
 
 
 def _values(samples: Sequence[Sample], name: str) -> dict[str, Number]:
-    """The median of each metric over the rounds, and the hull of its intervals."""
+    """For each metric: its median over the rounds, and the least and the greatest interval end."""
     found: dict[str, list[Number]] = {}
     plain = [one for one in samples if one.trial.contender == name]
     for sample in samples:
@@ -166,7 +166,7 @@ def _share(sample: Sample) -> Number | None:
 
 
 def _relative(values: Values, base: Values) -> dict[str, Number]:
-    """The values; times are divided by the baseline's."""
+    """The values. A value of a `relative` metric, such as a time, is divided by the baseline's."""
     found = {}
     for key, number in values.items():
         by = base.get(key, (0.0, 0.0, 0.0))[0] if BY_KEY[key].relative else 1.0
@@ -176,7 +176,7 @@ def _relative(values: Values, base: Values) -> dict[str, Number]:
 
 
 def _cost(samples: Sequence[Sample], name: str, baseline: str) -> Cost:
-    """The medians of the ratios within rounds."""
+    """The cost as a ratio: contender to baseline in each round, then the median over the rounds."""
     rounds: dict[int, dict[str, Sample]] = {}
     for sample in samples:
         rounds.setdefault(sample.trial.round, {})[sample.trial.contender] = sample
@@ -207,7 +207,8 @@ def _ends(metric: ProfileMetric, number: Number) -> tuple[float, float]:
 def worst_of(metric: ProfileMetric, values: Mapping[str, Number]) -> str | None:
     """The contender to leave out; None if there is none.
 
-    The worst contender lies on the side that counts as worse, or on either side if neither does.
+    If more of the metric is worse, only the greatest value can be the worst, and if less is worse,
+    only the least. If neither is worse, it may be the greatest or the least.
     """
     if len(values) <= _OTHERS_LEAST:
         return None
@@ -223,7 +224,10 @@ def worst_of(metric: ProfileMetric, values: Mapping[str, Number]) -> str | None:
 
 
 def _apart(metric: ProfileMetric, values: Mapping[str, Number], name: str, side: int) -> bool:
-    """Whether the interval of a value lies beyond those of all others on this side."""
+    """Whether the interval of `name` does not overlap with any other interval.
+
+    side: 1 if the interval must lie on the worse side of all others, -1 for the better side.
+    """
     better, worse = _ends(metric, values[name])
     others = [_ends(metric, number) for other, number in values.items() if other != name]
     return (
@@ -234,7 +238,10 @@ def _apart(metric: ProfileMetric, values: Mapping[str, Number], name: str, side:
 
 
 def dramatic(metric: ProfileMetric, values: Mapping[str, Number]) -> tuple[tuple[str, float], ...]:
-    """The contenders that differ dramatically, each with its multiple of the others' median."""
+    """The contenders whose value is dramatic, each with the ratio to the median of the others.
+
+    The ratio is the larger value divided by the smaller one, so it is at least `DRAMATIC`.
+    """
     found = []
     for name, number in values.items():
         others = [one for other, one in values.items() if other != name]
@@ -254,7 +261,7 @@ def dramatic(metric: ProfileMetric, values: Mapping[str, Number]) -> tuple[tuple
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Mean, least and greatest of some contenders."""
+    """The mean, the least and the greatest value of a metric over some contenders."""
 
     mean: float
     least: float
@@ -285,16 +292,20 @@ class Range:
     """The number of programs of these means."""
     whole: Spread
     worst: str | None
-    """The contender that `narrow` leaves out; None for none."""
+    """The contender that `narrow` leaves out; None if it leaves out none."""
     narrow: Spread
     groups: Mapping[str, Spread]
     dramatic: tuple[tuple[str, float], ...]
-    """Contenders, each with its multiple of the median of the others."""
+    """The contenders whose value is dramatic, each with the ratio of its value to the median of the
+    other contenders."""
     values: Mapping[str, Number]
 
 
 def ranges(table: ProfileTable, program: str | None = None) -> tuple[Range, ...]:
-    """Returns the range of each metric that was measured: on a program, or of means over all."""
+    """Returns the range of each metric that was measured.
+
+    program: the program whose values are used; None for the means over all programs.
+    """
     found = []
     for metric in METRICS:
         if program is None:
