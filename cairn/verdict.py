@@ -41,7 +41,8 @@ class Bound:
 class Aim:
     """The question that the verdict answers first. Without a goal it is every aim of `AIMS`.
 
-    It decides who is recommended and when measuring stops. It changes no effect.
+    The question decides which contenders are recommended and when measuring stops. It changes no
+    measured effect.
     """
 
     goal: Measure | None = None
@@ -49,8 +50,8 @@ class Aim:
     may_cost: tuple[Bound, ...] = ()
     """Bounds on measures other than the goal. If there are any, `goal` is not None."""
     pareto: bool = False
-    """Whether the question is which contenders are on the front of time and memory. There is no
-    goal then."""
+    """Whether the question is which contenders are on the front of time and memory. `goal` is then
+    None."""
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -60,9 +61,9 @@ class Aim:
         return (self.goal or Measure.TIME, *(bound.measure for bound in self.may_cost))
 
     def hypotheses(self, contenders: int) -> int:
-        """The size of the largest family of hypotheses.
+        """The number of hypotheses in the largest family.
 
-        contenders: their number, with the baseline.
+        contenders: the number of contenders, including the baseline.
         """
         if self.pareto:
             return max(1, contenders * (contenders - 1))
@@ -70,7 +71,7 @@ class Aim:
 
     @property
     def given(self) -> bool:
-        """Whether this is another question than the usual one."""
+        """Whether the user asked another question than the usual one (EVERY_AIM)."""
         return self.goal is not None or self.pareto
 
 
@@ -116,9 +117,10 @@ class Judgement:
 
     contender: str
     effects: tuple[Effect, ...]
-    """One for each measure, in their order."""
+    """One effect for each measure, in the order of `Measure`."""
     lazily_freed: bool = False
-    """Whether it takes more memory, but no more if lazily freed memory is left out."""
+    """Whether the contender takes more memory than the baseline only because of lazily freed memory
+    (MADV_FREE): without that memory, it does not take more."""
 
     def effect(self, measure: Measure) -> Effect:
         """Returns the contender's effect in this measure."""
@@ -131,9 +133,9 @@ class Advice(Enum):
     USE = "use"
     """At least one contender is shown to be better than the baseline, by more than the margin."""
     KEEP = "keep"
-    """There is no such contender, and none may be better by `POSSIBLE` or more."""
+    """No contender is shown to be better, and none may be better by `POSSIBLE` or more."""
     OPEN = "not known yet"
-    """There is no such contender, but one may be better by `POSSIBLE` or more."""
+    """No contender is shown to be better, but some contender may be, by `POSSIBLE` or more."""
     NOT_MEASURED = "not measured"
 
 
@@ -160,10 +162,11 @@ class Recommendation:
     others, if the aim is not memory."""
     possible: float | None = None
     """With KEEP and OPEN: the largest saving that some contender's interval leaves possible, as a
-    share of the baseline. None if every contender is shown to be worse or equivalent, and if an
+    share of the baseline. None if every contender is shown to be worse or equivalent, or if an
     interval is missing. A proven saving whose estimate is within the margin counts, too."""
     possible_with: str | None = None
-    """The contender with that interval, or with OPEN the one whose interval is missing."""
+    """The contender whose interval gives `possible`; with OPEN, it may also be a contender whose
+    interval is missing."""
     too_dear: tuple[str, ...] = ()
     """With bounds: the contenders that are shown to be better and to cost more than a bound."""
     price_open: tuple[str, ...] = ()
@@ -172,7 +175,7 @@ class Recommendation:
 
     @property
     def in_order(self) -> tuple[str, ...]:
-        """The best, with the leanest of them first."""
+        """The contenders in `best`, with `leanest` moved to the front."""
         return tuple(sorted(self.best, key=lambda name: name != self.leanest))
 
 
@@ -182,9 +185,10 @@ class Beaten:
 
     contender: str
     by: str
-    """A contender that is better in time or memory, and better or equivalent in the other."""
+    """Another contender, which is better in one of time and memory, and better or equivalent in the
+    other measure."""
     effects: tuple[Effect, ...]
-    """Time and memory of `by`, compared with `contender`. They have no amounts."""
+    """The effects of `by` on time and memory, compared with `contender`. They have no `amount`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +199,18 @@ class Front:
     """
 
     members: tuple[str, ...]
-    """The fastest first; the baseline may be one."""
+    """The contenders on the front, the fastest first. The baseline may be among them."""
     beaten: tuple[Beaten, ...]
     open: tuple[tuple[str, str], ...] = ()
-    """Pairs of a member and another contender, which may be both faster and leaner than it."""
+    """Pairs (member, other contender). It is still possible that the other contender is both faster
+    and leaner than the member."""
 
     @property
     def certain(self) -> tuple[str, ...]:
-        """The members of which it is shown that none of the others is both faster and leaner."""
+        """The members that certainly belong to the front.
+
+        For these it is shown that no other contender is both faster and leaner.
+        """
         unclear = {member for member, _ in self.open}
         return tuple(name for name in self.members if name not in unclear)
 
@@ -228,7 +236,8 @@ class FailedContender:
 
     contender: str
     why: str
-    """The first failure, as the rest of a sentence or a sentence."""
+    """The first failure, as the rest of a sentence that begins with the contender, or as a whole
+    sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +270,7 @@ class Verdict:
     rounds_least: int | None = None
     """With TOO_FEW_ROUNDS: the least number of rounds that gives intervals."""
     rounds_least_s: float | None = None
-    """The time that they take, in seconds, judged by the rounds so far."""
+    """The expected time of `rounds_least` rounds in seconds, judged by the rounds so far."""
 
     @property
     def waits(self) -> bool:
@@ -292,8 +301,8 @@ class Verdict:
     def recommended(self) -> tuple[str, ...]:
         """The contenders that are recommended for some aim, in the order of the aims.
 
-        They are those of the goal if there is one. If the front is the question, they are its
-        certain members without the baseline.
+        With a goal, these are the contenders that are recommended for the goal. If the question is
+        the front, these are the certain members of the front, without the baseline.
         """
         if self.aim.pareto:
             certain = self.front.certain if self.front is not None else ()
@@ -309,10 +318,10 @@ class Verdict:
 
     @property
     def only_choice(self) -> Judgement | None:
-        """The only contender that is recommended, if it costs nothing by the other aims.
+        """The only contender that is recommended, if it costs nothing in the other aims.
 
-        By the other aims no contender is better, and the intervals leave less than `POSSIBLE` as
-        its cost. None if there is no such contender.
+        For each other aim, the advice is to keep the baseline, and the interval excludes that this
+        contender costs `POSSIBLE` or more. None if there is no such contender.
         """
         if len(self.recommended) != 1 or self.aim.pareto:
             return None

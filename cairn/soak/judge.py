@@ -21,10 +21,11 @@ from cairn.soak.trend import Envelope, Growth, Stretch
 KIB, MIB = 1 << 10, 1 << 20
 
 SETTLED = (0.25, 0.5)
-"""The shares of the run after which memory is judged. The second one is used if memory swung widely
-between the two, as when a program loads its data and drops them."""
+"""Memory is judged only from the time on when this share of the run is over. If the first share
+gives no answer, the second is tried: between the two, the program may have loaded data and dropped
+it again."""
 READINGS_LEAST = 24
-"""With fewer readings than this, nothing is concluded."""
+"""In a run with fewer readings of the memory, nothing is concluded."""
 SECONDS_LEAST = 4.0
 """In a shorter run, nothing is concluded."""
 CYCLES_LEAST = 5
@@ -33,25 +34,27 @@ BLOCKS_MOST = 8
 CHANCE_MOST = 0.01
 """For a leak: the largest probability that blocks in a random order rise as steadily."""
 STEADY = 0.8
-"""The least growth of a leak in the second half, as a multiple of that in the first. A program that
-still fills its memory grows more and more slowly."""
+"""A leak grows in the second half of the time at least this many times as much as in the first. A
+program that still fills its memory grows more and more slowly."""
 RISE_LEAST = 16 * KIB
 """The least growth of a leak over all blocks."""
 LEVEL_BYTES, LEVEL_SHARE, LEVEL_SWING = 32 * KIB, 0.015, 0.1
-"""Live memory is level if it grows by at most the largest of these over the time that is judged:
-bytes, a share of live memory, and a share of its largest fall."""
+"""The limits of growth that still counts as level: LEVEL_BYTES, LEVEL_SHARE of live memory, and
+LEVEL_SWING of the largest fall of live memory. The largest of the three applies."""
 SWING, SWING_COUNTS = 0.2, 0.33
-"""Memory swings if its largest fall is more than this share of its rise. A swing is a fall of at
-least the second share of the largest one."""
+"""Memory swings if its largest fall is more than SWING times its rise. A fall then counts as a
+swing if it is at least SWING_COUNTS times the largest fall."""
 SPARE_SHARE, SPARE_BYTES = 0.5, 4 * MIB
-"""Held memory is too much if its excess over live memory is at least each of these: a share of live
-memory, and bytes."""
+"""Spare memory is the memory that the allocator holds beyond live memory. It is too much if it is
+at least SPARE_BYTES and at least SPARE_SHARE of live memory."""
 SPARE_RISE_BYTES, SPARE_RISE_SHARE = MIB, 0.1
-"""Spare memory grows if its rise is at least each of these: bytes, and a share of live memory."""
+"""Spare memory grows if it rises by at least SPARE_RISE_BYTES and by at least SPARE_RISE_SHARE of
+live memory."""
 RETURNED = 0.5
-"""Spare memory is idle if a trim returns at least this share of it."""
+"""Spare memory is idle if the allocator returns at least this share of it when it is asked to."""
 FELL = 1.5
-"""Live memory fell if it once was at least this multiple of the most in the last half."""
+"""Live memory fell if it once was at least this many times its maximum in the last half of the
+run."""
 
 
 class Kind(Enum):
@@ -87,9 +90,11 @@ class JudgedRun:
     seconds: float
     """The length of the run."""
     live: float
-    """Median of live memory in the last half of the run. The next two fields are medians, too."""
+    """The median of live memory in the last half of the run."""
     held: float
+    """The median of held memory in the last half of the run."""
     resident: float
+    """The median of resident memory in the last half of the run."""
     live_most: float
     """The most live memory in the last half of the run."""
     spare: float
@@ -97,17 +102,18 @@ class JudgedRun:
     growth: Growth | None
     """Growth of the lower edge of live memory; None if there were too few swings or readings."""
     held_growth: Growth | None
+    """Growth of held memory; None if there were too few readings."""
     trim: Trim | None = None
     returned: float | None = None
-    """The share of the spare memory that a trim returned; None if there was no trim, or no spare
-    memory."""
+    """The share of the spare memory that the allocator returned when it was asked to. None if it
+    was not asked, or if it then held at most 1 MiB of spare memory."""
     also: Kind | None = None
-    """A second verdict, on the memory beyond live memory."""
+    """With LEAK: a second verdict, on the spare memory."""
     reason: Reason | None = None
-    """Given for UNKNOWN alone."""
+    """Why nothing is known; given only for UNKNOWN."""
     needed_s: float | None = None
-    """The length of a run that would probably be long enough. Given for UNKNOWN alone, if it is
-    known."""
+    """The length of a run that would probably be long enough. Given only for UNKNOWN, if the length
+    is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,8 @@ def judge(series: Series) -> JudgedRun:
 def _rests(series: Series) -> bool:
     """Whether the program allocated nothing in the last half of the run.
 
-    The last moment is that of the end of the run.
+    The last of the moments is the end of the run, and the one before it that of the last allocation
+    or free that was recorded.
     """
     at = series.at_ms
     return len(at) > 1 and at[-2] - at[0] < (at[-1] - at[0]) / 2
@@ -194,10 +201,10 @@ def _too_little(series: Series, seconds: float) -> JudgedRun:
 def _live(whole: Stretch, parts: list[Stretch], seconds: float) -> _Live:
     """Returns whether live memory grows.
 
-    Live memory is judged from the first of SETTLED on, and if that gives no answer, from the second
-    one on. The shorter time can show that a program has become stable. It shows a leak only if the
-    longer one had too few swings, because in a short time even a slow warm-up seems to grow
-    steadily.
+    Live memory is judged from the first share of SETTLED on. If that gives no answer, it is judged
+    from the second share on. This shorter time can show that a program has become stable. It shows
+    a leak only if the longer time had too few swings, because in a short time even a slow warm-up
+    seems to grow steadily.
     """
     first = _of_part(whole, parts[0], seconds)
     if first.kind is not Kind.UNKNOWN:
@@ -284,7 +291,8 @@ def _beyond(
     if trim is None:
         return Kind.UNKNOWN, Reason.UNTRIMMED, None
     if returned is not None and returned >= RETURNED:
-        # Live memory was never that large, so this memory is a reserve of the allocator.
+        # If live memory never was large enough to fill the spare memory, and the spare memory does
+        # not grow, it is a reserve of the allocator, which is not counted as retention.
         fell = max(series.live_peak, *series.live) >= FELL * most
         return Kind.RETENTION if fell or rises else Kind.STABLE, None, returned
     left = trim.after_bytes - trim.live_bytes
@@ -294,10 +302,10 @@ def _beyond(
 
 
 def _rises(live: Stretch, held: Stretch, most: float) -> bool:
-    """Whether the memory beyond live memory grows steadily.
+    """Whether the spare memory grows steadily.
 
-    In each block of time, this is the held memory less the most live memory of the last three
-    blocks. So memory that waits for the next cycle does not count.
+    In each block of time, the spare memory is the held memory minus the most live memory of this
+    block and the two before it. So memory that waits for the program's next cycle does not count.
     """
     edges = np.linspace(0, trend.BINS, BLOCKS_MOST + 1).astype(int)
     pairs = list(itertools.pairwise(edges))

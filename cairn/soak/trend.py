@@ -23,12 +23,12 @@ BINS = 96
 _FINE = 8
 """The number of interpolated readings in one part."""
 _BANDWIDTH = 0.25
-"""The lags of the autocovariance, as a share of the number of readings."""
+"""The number of lags over which autocovariances are summed, as a share of the number of parts."""
 _RHO_MOST = 0.97
 _CRITICAL = {0.95: 3.27, 0.99: 4.69}
-"""Half the length of an interval in standard errors of `growth`, by level. These are quantiles of
-the statistic for independent readings. Its distribution is not normal even then, because the
-bandwidth is a share of the readings (Kiefer and Vogelsang 2005)."""
+"""By level: half the length of the interval of `growth`, in standard errors. The quantiles of the
+normal distribution would be too small, because the number of lags grows with the number of parts
+(Kiefer and Vogelsang 2005). These quantiles hold for independent parts."""
 _STUDENT = {
     3: {0.95: 3.182, 0.99: 5.841},
     4: {0.95: 2.776, 0.99: 4.604},
@@ -40,7 +40,7 @@ _STUDENT = {
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Bytes per second, with an interval."""
+    """The growth of memory in bytes per second, with an interval."""
 
     per_s: float
     low: float
@@ -49,7 +49,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of time of one quantity, in BINS equal parts."""
+    """The course of one quantity, such as live memory, in BINS equal parts of a stretch of time."""
 
     seconds: float
     """The length of the stretch."""
@@ -58,11 +58,14 @@ class Stretch:
     minima: Numbers
     maxima: Numbers
     readings: int
-    """The number of real readings. The others are interpolated."""
+    """The number of real readings in this time. The values between them are interpolated."""
 
 
 def part(at_s: Sequence[float], values: Sequence[float], begin_s: float, end_s: float) -> Stretch:
-    """Returns the quantity between two times. Between two readings it changes evenly."""
+    """Returns the course of the quantity between two times.
+
+    It is assumed to change linearly between two readings.
+    """
     times, numbers = np.asarray(at_s, float), np.asarray(values, float)
     edges = np.linspace(begin_s, end_s, BINS + 1)
     fine = np.linspace(begin_s, end_s, BINS * _FINE + 1)
@@ -77,7 +80,7 @@ def part(at_s: Sequence[float], values: Sequence[float], begin_s: float, end_s: 
 
 
 def _residuals(values: Numbers) -> tuple[float, Numbers, Numbers]:
-    """The slope per reading, the residuals of the values, and the centred times."""
+    """The slope per value of a fitted line, the residuals of the values, and the centred times."""
     times = np.arange(len(values), dtype=np.float64) - (len(values) - 1) / 2
     slope = float(values @ times / (times @ times))
     rest: Numbers = np.asarray(values - values.mean() - slope * times, np.float64)
@@ -100,9 +103,9 @@ def growth(found: Stretch, level: float = 0.95) -> Growth:
     """Returns the growth of the means.
 
     The error is that of Newey and West with prewhitening (Andrews and Monahan 1992). The
-    correlation of neighbours is removed from the residuals. The long-run variance of the rest is
-    summed over lags up to a quarter of the readings. The error is then increased by the effect of
-    the correlation.
+    correlation of neighbouring parts is removed from the residuals. The long-run variance of the
+    rest is summed over lags up to a quarter of the number of parts. The error is then increased by
+    the effect of the correlation.
     """
     slope, rest, times = _residuals(found.means)
     rho, count = _rho(rest), len(rest)
@@ -127,7 +130,7 @@ class Envelope:
     growth: Growth
     """The growth of the least values, with an interval of 95 %."""
     surely: Growth
-    """The same with an interval of 99 %."""
+    """The growth of the least values, with an interval of 99 %."""
     ordered: float
     """The probability that blocks in a random order have at least as many ascending pairs (Mann and
     Kendall)."""
@@ -144,9 +147,9 @@ class Envelope:
 def envelope(found: Stretch, blocks: int) -> Envelope:
     """Returns the lower edge in this number of blocks, from 5 to 8.
 
-    The least value of a block may lie at its beginning or at its end. So the growth is estimated
-    and subtracted from the values, and the growth until the middle of the block is added to its
-    least value.
+    If memory grows, the least value of a block tends to lie at its beginning, but each block should
+    be represented by a value at its middle. So the growth is estimated and subtracted before the
+    least value is searched, and the growth up to the middle of the block is added afterwards.
     """
     edges = np.linspace(0, BINS, blocks + 1).astype(int)
     pairs = list(itertools.pairwise(edges))
@@ -163,8 +166,8 @@ def envelope(found: Stretch, blocks: int) -> Envelope:
 def over_blocks(least: Numbers, block_s: float, rho: float = 0.0) -> Envelope:
     """Returns the envelope with these least values.
 
-    rho: the correlation of neighbouring readings, of which all blocks together have BINS. Because
-    of it, neighbouring blocks are also correlated, so the interval is widened.
+    rho: the correlation of neighbouring values among the BINS values that the blocks consist of. It
+        makes neighbouring blocks correlated, too, so the interval is widened.
     """
     count = len(least)
     slope, rest, times = _residuals(least)

@@ -25,7 +25,7 @@ class SoakVerdict:
     """By round. Failed runs are left out."""
     also: Kind | None = None
     reason: Reason | None = None
-    """Given for UNKNOWN alone, if a run succeeded."""
+    """Why nothing is known; given only for UNKNOWN, if a run succeeded."""
     needed_s: float | None = None
     failure: str | None = None
     """Why the contender has failed."""
@@ -111,7 +111,10 @@ def joined(runs: Sequence[JudgedRun]) -> tuple[Kind, Reason | None]:
 
 
 def tried(found: Sequence[SoakVerdict]) -> tuple[Tried, ...]:
-    """Returns for each contender the leanest of those that hold less memory, if there are any."""
+    """Returns, for each contender, the one that holds the least memory of all leaner contenders.
+
+    A contender without a leaner one is left out. LEANER defines what is leaner.
+    """
     healthy = [one for one in found if one.runs and one.failure is None]
     answers = []
     for other in healthy:
