@@ -23,15 +23,16 @@ class MemorySeries:
     """The memory of one trial at some moments."""
 
     at_ns: tuple[int, ...]
-    """Ascending."""
+    """The times of the moments, in ascending order."""
     bytes: tuple[int, ...]
+    """The memory at each moment."""
     byte_ns: tuple[int, ...]
-    """The integral since the first moment."""
+    """For each moment: the integral of the memory since the first moment, in bytes × ns."""
 
     def mean(self, begin_ns: int | None = None, end_ns: int | None = None) -> int | None:
-        """The mean between two times in bytes; None if it is not known.
+        """The mean memory between two times in bytes; None if it is not known.
 
-        Without the times it is the mean from the first to the last moment.
+        Without these times it is the mean from the first to the last moment.
         """
         if len(self.at_ns) < 2:
             return None
@@ -43,15 +44,16 @@ class MemorySeries:
         return round(total / (end - begin))
 
     def at(self, time_ns: int) -> int | None:
-        """The memory at this time in bytes; None if there was no reading around it."""
+        """The memory at this time in bytes; None before the first and after the last moment."""
         if not self.at_ns or not self.at_ns[0] <= time_ns <= self.at_ns[-1]:
             return None
         return round(self._between(self.bytes, time_ns))
 
     def growth(self, begin_ns: int | None = None, end_ns: int | None = None) -> int | None:
-        """The memory at the end less that in the middle of these times; may be negative.
+        """The memory at `end_ns` minus the memory halfway between the two times.
 
-        A program fills its memory at first, so the growth in the first half says little.
+        It may be negative. The growth in the first half says little, because a program fills its
+        memory at first.
         """
         if len(self.at_ns) < 2:
             return None
@@ -61,7 +63,7 @@ class MemorySeries:
         return None if middle is None or last is None or end <= begin else last - middle
 
     def _between(self, numbers: tuple[int, ...], time_ns: int) -> float:
-        """One of the sequences at this time, which lies between two moments."""
+        """Interpolates `bytes` or `byte_ns` at a time between two moments."""
         right = min(max(1, bisect.bisect_left(self.at_ns, time_ns)), len(self.at_ns) - 1)
         left = right - 1
         passed = self.at_ns[right] - self.at_ns[left]
@@ -70,9 +72,9 @@ class MemorySeries:
 
 
 def added(memory: Memory, path: Path, session: Session | None) -> Memory:
-    """Adds the numbers over time from the launcher's file.
+    """Adds the mean, the growth and the idle memory, which it computes from the launcher's file.
 
-    Those of a server are of the time of its load.
+    For a server, mean and growth cover only the time of its load.
     """
     if memory.peak_bytes is None or (session is not None and session.loaded is None):
         return memory
@@ -93,7 +95,7 @@ def added(memory: Memory, path: Path, session: Session | None) -> Memory:
 
 
 def read(path: Path) -> MemorySeries:
-    """Reads the launcher's file; without moments if it is missing, empty or damaged."""
+    """Reads the launcher's file. The series has no moments if the file is missing or damaged."""
     try:
         rows = [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
         moments = [(at, held, integral) for at, held, integral in rows]

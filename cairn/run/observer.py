@@ -20,13 +20,16 @@ class Progress:
     rounds_expected: int
     """The estimated number of complete rounds at which the slowest workload is finished."""
     rounds_range: tuple[int, int] | None
-    """The range of that number, if the rounds so far are too few for an estimate; else None."""
+    """The probable range of `rounds_expected`, while the rounds so far are too few for an estimate.
+    Later it is None."""
     seconds_range: tuple[float, float] | None
-    """The range of the time that all workloads still need; None exactly if `rounds_range` is."""
+    """The range of the time that all workloads still need. It is None if `rounds_range` is None."""
     seconds_left: float | None
     """The estimated time that all workloads still need."""
     half_width: float | None
-    """Half the length of the slowest workload's widest confidence interval; None before the first.
+    """Half the length of the slowest workload's widest confidence interval.
+
+    None while the rounds are too few for an interval.
     """
     leading: str | None
     """The contender that is furthest ahead of the baseline.

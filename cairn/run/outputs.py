@@ -57,8 +57,8 @@ def state(path: Path) -> State:
 def unwritten(before: Mapping[Path, State]) -> str | None:
     """The failure if a file is there as it was before the trial; None if all were written.
 
-    Such a file is that of an earlier trial. It is not removed before a trial, because it may be a
-    file of the user that the program changes.
+    An unchanged file comes from an earlier trial. Files are not removed before a trial, because the
+    program may be meant to change a file of the user.
     """
     for path, then in before.items():
         if then is not None and state(path) == then:

@@ -20,9 +20,9 @@ from cairn.run.runner import real_path
 
 MISSING = "--instructions needs valgrind, which is not installed; Debian: apt-get install valgrind."
 _ACCOUNT = struct.Struct("=QQQ256s256s")
-"""struct history_account."""
+"""struct history_account of src/instructions/history.h."""
 _CUT = 255
-"""The length of a path that the account holds, without its end."""
+"""The most bytes of a path in the account. A path of this length may have been cut."""
 
 
 def need_valgrind() -> None:
@@ -34,7 +34,7 @@ def need_valgrind() -> None:
 def learn(contender: Contender, command: Sequence[str], folder: Path) -> foreground.Ended:
     """Runs the program without its output, and notes the paths of its allocations in `folder`.
 
-    Nothing is counted, so this run takes a tenth of the time of the other one.
+    Nothing is counted, so this run takes a tenth of the time that count() takes.
     """
     return _run(contender, command, folder, "learn", "--instr-atstart=no", "/dev/null", quiet=True)
 
@@ -76,7 +76,7 @@ def _run(
 
 
 def counted(contender: Contender, folder: Path) -> PathInstructions:
-    """The counts of the second run.
+    """The counts of the run that count() made.
 
     Raises ContenderFailed if a process called another allocator than the contender, and CairnError
     if valgrind counted nothing.
@@ -102,9 +102,10 @@ def counted(contender: Contender, folder: Path) -> PathInstructions:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """The lines of a file, which is open only meanwhile: there is one for each process.
+    """Yields the lines of a file that valgrind wrote for one process.
 
-    Raises CutOff if its end is missing.
+    The file is open only while its lines are read, because there may be many processes. Raises
+    CutOff if the last line has no end.
     """
     last = ""
     with file.open(encoding="utf-8", errors="replace") as opened:

@@ -1,6 +1,8 @@
-"""Decides what a failed `prepare` or `conclude` of a plan costs: a retry, a round, or the program.
+"""Decides what to leave out after a failed `prepare` or `conclude` command of a plan.
 
-No allocator is preloaded in these lines, so no contender is to blame for their failure.
+The trial is tried once more. If it fails again, the rest of the program's round is left out, and
+after several such rounds the program. The commands run without a preloaded allocator, so no
+contender is to blame for their failure.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from cairn.errors import UsageError
 from cairn.model import Trial
 
 _PAUSE_S = 1.0
-"""The time before such a trial is tried once more: a port may still be in use, for example."""
+"""The pause before a failed trial is tried once more. A port may still be in use, for example."""
 _ROUNDS_MOST = 2
 """The number of rounds of a program that may be left out. The next failure ends the program."""
 
@@ -21,7 +23,7 @@ T = TypeVar("T")
 
 
 class Preparations:
-    """The trials of a run that could not be prepared or concluded."""
+    """The trials of a run whose `prepare` or `conclude` command failed."""
 
     def __init__(self, *, tolerant: bool) -> None:
         self._tolerant = tolerant
@@ -42,7 +44,7 @@ class Preparations:
         return run()
 
     def leaves_out(self, trial: Trial) -> bool:
-        """Whether the trial belongs to a round of which the rest is left out."""
+        """Whether the trial belongs to a round whose remaining trials are left out."""
         return (trial.workload, trial.round) in self._shortened
 
     def may_go_on(self, trial: Trial, *, succeeded: bool) -> bool:

@@ -38,7 +38,8 @@ def gathered(folder: Path, spare: Spare | None) -> tuple[Profile | None, list[tu
     found = reader.added_up(noted())
     if found is not None:
         largest = found.largest
-        with contextlib.suppress(CairnError):  # a damaged file of where blocks lie is none
+        # The file with the addresses of blocks may be damaged. It then counts as missing.
+        with contextlib.suppress(CairnError):
             lies = layout.of(folder, largest.pid, largest.begin_ns)
             found = replace(found, layout=lies)
     return found, list(owners)

@@ -110,11 +110,11 @@ def _queued_ns(pid: int) -> int | None:
 def _cpu_ns(pid: int, ticks_ns: int) -> int:
     """The CPU time of a process by its CPU clock, which has nanoseconds; else by its ticks."""
     try:
-        # The kernel's number of the CPU clock of a process, as clock_getcpuclockid(3) returns it.
+        # clock_getcpuclockid(3) computes the id of a process's CPU clock in this way.
         exact = time.clock_gettime_ns((~pid << 3) | 2)
     except OSError:
         return ticks_ns
-    # The clock of a process that has ended, and has a parent that did not wait for it, may be 0.
+    # If a process has ended and its parent has not waited for it yet, its CPU clock may be 0.
     return exact if exact >= ticks_ns - 2 * _TICK_NS else ticks_ns
 
 

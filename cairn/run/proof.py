@@ -71,11 +71,11 @@ class _Tree:
             case "exec-failed":
                 self._reach_again(record.pid)
             case "wait" if self.owed[record.pid] > self.started[record.pid]:
-                # Another process ended this one before its program began.
+                # If another process ended this one before its program began, no record is missing.
                 self.owed[record.pid] -= _was_ended(record.status)
 
     def _reach_again(self, pid: int) -> None:
-        """Removes the last unreached program of this process, whose execution failed."""
+        """Removes the last entry of this process from `unreached`, because its exec() failed."""
         for place in range(len(self.unreached) - 1, -1, -1):
             if self.unreached[place][0] == pid:
                 del self.unreached[place]
@@ -91,7 +91,7 @@ class _Tree:
 
 
 def _was_ended(status: int | None) -> bool:
-    """Whether a signal ended the process that does not come from an error of its own."""
+    """Whether the process was ended by a signal that is not a sign of a crash, such as SIGKILL."""
     return (
         status is not None
         and os.WIFSIGNALED(status)

@@ -19,7 +19,7 @@ class MallocOwner(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """One line of the file. A member that a line does not have keeps its default."""
+    """One line of the witness's file, or of the launcher's. A missing member has its default."""
 
     v: int
     event: str

@@ -55,7 +55,7 @@ _LAST_GRACE_S = 12.0
 _FAILED_REQUESTS_MOST = 0.01
 """The largest share of a load's requests that may fail: a server that answers with errors is fast.
 
-Below it are the few connections that a busy machine loses.
+A busy machine loses a few connections, which is less than this share.
 """
 
 _VALGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
@@ -167,7 +167,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def real_path(path: str) -> str:
-    """The real path of a file whose path the dynamic loader printed, without symbolic links."""
+    """Resolves the symbolic links of a path that the dynamic loader printed."""
     return os.path.realpath(path)
 
 
@@ -260,7 +260,7 @@ class Runner:
     ) -> tuple[Sample, Trace]:
         """The trial between its preparation and its conclusion.
 
-        written: the states before the preparation of the files that the program has to write.
+        written: the files that the program has to write, with their states before the preparation.
         """
         settings, own = self._of[trial.workload], self._settings.workloads[trial.workload].own
         contender = self._contenders[trial.contender]
@@ -490,7 +490,7 @@ class Runner:
         The hook is not measured. Raises UsageError if it fails.
         """
         errors_file = self._scratch / "hook"
-        # A file, since a process that the hook leaves in the background would keep a pipe open.
+        # A file is used because a background process of the hook would keep a pipe open.
         with errors_file.open("wb") as errors:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command], cwd=self._settings.folder, stdin=subprocess.DEVNULL,
@@ -737,7 +737,7 @@ def seen_by(contender: Contender, between: Path | None = None) -> Callable[[str]
 
     For a probed contender, the function maps the probe's path to the contender's library, because
     the witness reports the probe as the owner of malloc. The probe's own files prove that the probe
-    calls this library (`proof.not_behind`). The same holds for a library `between`.
+    calls this library (`proof.not_behind`). A library `between` is mapped in the same way.
     """
     if (between := native.probe() if contender.probed else between) is None:
         return real_path

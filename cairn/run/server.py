@@ -49,9 +49,9 @@ def uses_port(*lines: str | None) -> bool:
 def free_port() -> int:
     """Returns a TCP port on which nothing listens.
 
-    It lies outside the range from which the kernel takes the ports of clients. A client may so not
-    take it before the server does, and a client that connects to it before the server listens does
-    not meet itself.
+    The port lies outside the range from which the kernel chooses the ports of clients, for two
+    reasons. No client can take the port before the server does. And no client that connects before
+    the server listens can get this port as its own: TCP would then connect the client to itself.
     """
     try:
         words = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
@@ -112,7 +112,7 @@ class Session:
         self.loaded: Loaded | None = None
         """The load, if it ended with success."""
         self.idle_ns: int | None = None
-        """The time at which the server had been without its load for `idle_s`."""
+        """The time at which the server had run without a load for `idle_s` seconds."""
         self.problem: str | None = None
         """Why there is no result, as the rest of a sentence that begins with the program."""
         self.died = False
@@ -226,7 +226,7 @@ class Session:
                 wall_ns = time.monotonic_ns() - began
                 status = process.wait() if ended == "command" else None
         usage = process_usage.of_descendants(launcher).since(before)
-        # A load notices the death of its server before the launcher has reported it.
+        # If the server dies, its load may fail before the launcher has reported the death.
         if ended == "server" or _readable([report], _DEATH_S if status else 0):
             self.died = True
         elif ended == "time":
@@ -256,11 +256,11 @@ class Session:
             self.problem = f"was ready, but the load {_how(status)}{self._last_words()}"
 
     def _ended_within(self, report: int, seconds: float) -> bool:
-        """Returns whether the server ends within this time. Nothing wakes up meanwhile."""
+        """Returns whether the server ends within this time. Cairn sleeps until then."""
         return bool(_readable([report], max(0.0, seconds)))
 
     def _idle(self, report: int, seconds: float) -> None:
-        """Leaves the server alone for this time. Nothing wakes up meanwhile."""
+        """Leaves the server alone for this time. Cairn sleeps until then."""
         if _readable([report], seconds):
             self.died = True
         else:
@@ -304,24 +304,29 @@ class Session:
 
 
 def _accepts(host: str, port: int) -> bool:
-    """Whether something accepts a connection on this port."""
+    """Whether a process accepts a connection on this port."""
     try:
         with socket.create_connection((host, port), timeout=1) as connection:
-            # Without a listener, a client whose own port is this one would meet itself.
+            # If nothing listens, the kernel may give this connection the same port as its own.
+            # TCP then connects the socket to itself.
             return bool(connection.getsockname() != connection.getpeername())
     except OSError:
         return False
 
 
 def _readable(descriptors: Sequence[int], seconds: float | None) -> list[int]:
-    """The descriptors that can be read, or are at their end, within this time."""
+    """Waits until a descriptor can be read or is at its end, or this time is over.
+
+    Returns these descriptors.
+    """
     return select.select(descriptors, [], [], seconds)[0]
 
 
 def _wait(process: subprocess.Popen[bytes], report: int, until: float | None) -> str:
-    """Waits for the end of a command, of the server, or of the time.
+    """Waits until the command ends, the server ends, or the time `until` has come.
 
-    Returns "command", "server" or "time". Nothing wakes up meanwhile.
+    Returns which of them happened: "command", "server" or "time". Cairn sleeps until then, so that
+    it does not disturb the measurement.
     """
     try:
         command = os.pidfd_open(process.pid)

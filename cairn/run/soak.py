@@ -32,24 +32,26 @@ PROBE = {
     "CAIRN_PROBE_LIVE": "exact",
     "CAIRN_PROBE_TIMER": "off",
     "CAIRN_PROBE_TRIM": "on",
-    # The probe notes the memory only in timed operations. A program that rests most of the time
-    # would have too few of them.
+    # The probe records memory only when it times an operation. By default it times one operation in
+    # 256 on average, which gives too few readings if the program rests most of the time.
     "CAIRN_PROBE_GAP": "16",
 }
-"""The probe's settings for such a run."""
+"""The probe's settings for a run of 'cairn soak'."""
 
 REQUEST = 0x6D697274
-"""The value of the probe's signal; KERNEL_CALLS_REQUEST in src/probe/kernel_calls.h."""
+"""The value that is sent with the probe's signal: KERNEL_CALLS_REQUEST of
+src/probe/kernel_calls.h."""
 _ASKED = 12
-"""How often a process is asked. It does not answer while its thread is inside the allocator."""
+"""How often a process is asked to give memory back, until it answers. It cannot answer while the
+thread that gets the signal is inside the allocator."""
 _ANSWER_S = 0.25
-"""The time that a process has for one answer."""
+"""The time after which a process that has not answered is asked again."""
 _LOOK_S = 0.02
 """The interval at which Cairn looks for answers."""
 _LOAD_S = 0.05
 """The least time between the beginnings of two loads."""
 _GRID = 512
-"""The number of moments of a series of several processes."""
+"""The number of moments at which the memory of several processes is added up."""
 _TRIES = 5
 """Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
 _LIBRARY = "libcairn-probe"
@@ -64,13 +66,13 @@ class Asked:
     """The request to give memory back, at the end of a run."""
 
     at_ns: int
-    """When it was made, on the clock of `time.monotonic_ns`."""
+    """The time of the request, on the clock of `time.monotonic_ns`."""
     answered: tuple[int, ...] = ()
-    """The processes that gave memory back."""
+    """The ids of the processes that gave memory back."""
     running: tuple[int, ...] = ()
-    """The processes that ran at that time."""
+    """The ids of the processes that ran at the time of the request."""
     problem: str | None = None
-    """Why none did, as the rest of a sentence that begins with the allocator."""
+    """Why no process gave memory back, as the rest of a sentence that begins with the allocator."""
 
 
 class SoakSession(Session):
@@ -88,12 +90,12 @@ class SoakSession(Session):
     ) -> None:
         super().__init__(load, ready, folder, timeout_s, scratch)
         self.asked: Asked | None = None
-        """None if the program ended before it was asked."""
+        """The request to give memory back; None if the program ended before it."""
         self._seconds = seconds
         self._profiles = profiles
 
     def conduct(self, launcher: subprocess.Popen[bytes], report: int) -> None:
-        """Lets the program run, asks for memory, and ends the program."""
+        """Lets the program run, asks its allocator to give memory back, and ends the program."""
         self._began = time.monotonic()
         if not self._load or self._wait_until_ready(report):
             self._load_began = time.monotonic()
@@ -111,16 +113,17 @@ class SoakSession(Session):
         ok_exit: Sequence[int],
         last_line: str,
     ) -> str | None:
-        """As in Session. A program without a load may end by itself with success.
+        """Returns why this trial is not a result, as Session.failure() does.
 
-        It fails if it left others behind: the launcher has ended them with it.
+        In addition, a program without a load may end by itself with success. If it left other
+        processes behind, this is a failure, because the launcher then ended them early.
         """
         if self.died and not self._load and self.problem is None and exit_code in ok_exit:
             return _BACKGROUND if left_behind else None
         return super().failure(exit_code, signal_number, left_behind, ok_exit, last_line)
 
     def _rest(self, report: int, until: float) -> None:
-        """Waits until this time. A load that ends before is begun again."""
+        """Waits until this time. A load that ends earlier is begun again."""
         if not self._load:
             self.died = self._ended_within(report, until - time.monotonic())
             return
@@ -162,7 +165,7 @@ def ask(folder: Path) -> Asked:
     answered = []
     for _ in range(_ASKED):
         for pid, _ in waiting.values():
-            # Meanwhile the process may have become another program.
+            # Since the last check, the process may have executed another program.
             if _has_probe(pid):
                 _send(pid)
         until = time.monotonic() + _ANSWER_S
@@ -186,16 +189,16 @@ def _send(pid: int) -> None:
 
 
 def _trims(profile: ProcessProfile) -> int:
-    """How often the process has called malloc_trim()."""
+    """How many calls of malloc_trim() the probe counted in the process."""
     from cairn.profile.tally import RELEASING
 
     return int(profile.tally.released[RELEASING.index("malloc_trim")].sum())
 
 
 def _has_probe(pid: int) -> bool:
-    """Whether the process still has the probe, so that it survives the probe's signal.
+    """Whether the process still has the probe's handler of SIGSYS. Otherwise the signal kills it.
 
-    A program that exec() has just started has no handler of signals yet.
+    A program that exec() has just started has no handler yet.
     """
     try:
         status = Path(f"/proc/{pid}/status").read_bytes()
@@ -242,13 +245,13 @@ def _read(path: Path) -> ProcessProfile | None:
 def series(folder: Path, asked: Asked | None) -> Series | None:
     """Reads the memory over time from the probe's files; None if no process has any.
 
-    The series ends when the allocator was asked to return memory. Its last moment is the time of
-    the request, so that it is as long as the run if the program rests at the end.
+    The series ends when the allocator was asked to return memory. The last moment is the time of
+    this request. So the series is as long as the run, even if the program rests at the end.
     """
     from cairn.profile import reader
 
     found = [one for name in reader.names(folder) if (one := _read(folder / name)) is not None]
-    # The last program of each process: one that has executed another program is no longer there.
+    # By process: the last program that it executed. The earlier ones no longer have memory.
     last = {one.process.pid: one for one in sorted(found, key=lambda one: one.process.begin_ns)}
     found = [one for one in found if one.moments]
     if not found:
@@ -288,7 +291,10 @@ def _live(moment: Moment) -> int:
 
 
 def _held(moment: Moment) -> int:
-    """The bytes that the allocator holds. Address space that was never touched costs nothing."""
+    """The bytes that the allocator holds, but at most the resident set.
+
+    The rest is address space that was never touched, which costs no memory.
+    """
     known = [one for one in (moment.held_bytes, moment.resident_bytes) if one is not None]
     return max(min(known), 0) if known else _live(moment)
 
@@ -296,10 +302,10 @@ def _held(moment: Moment) -> int:
 def _course(
     profile: ProcessProfile, begin_ns: int, asked: Asked | None, is_last: bool
 ) -> _Course | None:
-    """The moments of one process, up to the request to return memory.
+    """The moments of one program in a process, up to the request to return memory.
 
-    The last one of a process that ended is left out: by then the program has freed its memory, or
-    a part of it. If the process ran at the time of the request, the last moment is at that time.
+    If the program ended, its last moment is left out, because it had then freed some or all of its
+    memory. If it ran at the time of the request, a moment at that time is added.
 
     is_last: whether the process has executed no other program since.
     """
@@ -312,7 +318,8 @@ def _course(
         before = bisect_left(times, asked.at_ns)
         later, moments, times = moments[before:], moments[:before], times[:before]
         if moments and is_last and process.pid in asked.running:
-            # The answer to the request begins with a reading.
+            # A process that answers records its memory first. Without an answer, the last reading
+            # before the request is used.
             answer = later[:1] if process.pid in asked.answered else []
             moments += answer or moments[-1:]
             times.append(asked.at_ns)
@@ -327,9 +334,10 @@ def _course(
 
 
 def _summed(courses: Sequence[_Course]) -> _Course:
-    """The sums of several processes at _GRID times. Before and after its life a process has none.
+    """The sums over several processes, at _GRID times.
 
-    A process keeps its last state until the next moment, or until its end.
+    The numbers of a process are interpolated linearly between its moments. Before its first moment
+    and after its last one, they are 0.
     """
     import numpy as np
 
@@ -345,7 +353,7 @@ def _summed(courses: Sequence[_Course]) -> _Course:
 
 
 def _trim(found: Sequence[ProcessProfile], asked: Asked) -> Trim | None:
-    """The memory of the processes that answered, before and after their answer."""
+    """The memory of the processes that answered, before and after they gave memory back."""
     live = held = after = 0
     for one in found:
         later = [each for each in one.moments if one.process.begin_ns + each.ns >= asked.at_ns]

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from cairn.profile.spare import WINDOW_BYTES, Spare
 
 _WINDOWS_MOST = 1 << 17
-"""As many as there are process numbers on most machines. Memory that is never written takes no
-space."""
+"""The most windows. The process id of a program selects the window that the program writes to. With
+this number of windows, the programs of a run rarely share one. A window that is never written takes
+no memory."""
 _HIGH = 900
-"""The least number of the descriptor: programs seldom have files of their own there."""
+"""The descriptor gets this number or a higher one, because programs seldom use such numbers."""
 
 
 @contextlib.contextmanager
@@ -51,7 +52,7 @@ def _made() -> int:
 
 
 def _windows() -> int:
-    """The number of windows that the limit on file sizes permits."""
+    """The number of windows of the spare memory, which the limit on file sizes may reduce."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if limit == resource.RLIM_INFINITY:
         return _WINDOWS_MOST

@@ -41,7 +41,7 @@ _SECOND = len("20260101-000000")
 FLEET = "fleet.json"
 """The file of a run on several machines, in whose folder many runs lie: see `matrix.fleet`."""
 INPUT = "input"
-"""The copy of standard input, of which every trial reads all."""
+"""The copy of standard input. Every trial reads it from the beginning."""
 _RAW = ("witness", "failed")
 """The folders of raw data within the folder of a run."""
 _NAME_LENGTH = 64
@@ -61,7 +61,7 @@ def root() -> Path:
         return Path(data) / "cairn" / "results"
     try:
         return Path.home() / ".local" / "share" / "cairn" / "results"
-    except RuntimeError:  # neither $HOME nor an entry for this user
+    except RuntimeError:  # $HOME is not set, and the user database has no entry for this user
         raise CairnError(
             "there is no home folder to keep runs in; name one with $CAIRN_RESULTS"
         ) from None
@@ -80,7 +80,10 @@ _Signature = tuple[int, int, int]
 
 
 def _signature(path: Path) -> _Signature | None:
-    """Returns what changes whenever a file is changed or replaced; None without a regular file."""
+    """Returns numbers that change when the file is changed or replaced.
+
+    Returns None if it is not a regular file.
+    """
     try:
         status = path.lstat()
     except OSError:
@@ -98,11 +101,14 @@ class Folder(StoredRun):
         self._lock: int | None = None
         self._input: int | None = None
         self._kept: dict[str, bytearray] = {}
-        """The content of the settings and samples; empty unless this process measures the run."""
+        """By file name: the content of run.json and samples.jsonl as this process wrote it.
+
+        Empty unless this process measures the run.
+        """
         self._seen: dict[str, _Signature | None] = {}
-        """The state of each of these files after the last change by this process."""
+        """The signature of each file in `_kept` after the last change by this process."""
         self.restored = False
-        """Whether another process changed these files, so that they were written again."""
+        """Whether another process changed a file in `_kept`, so that it was written again."""
 
     def content(self, name: str) -> bytes | None:
         """Returns one part of the run, as StoredRun.content does."""
@@ -236,7 +242,8 @@ class Folder(StoredRun):
                 self._kept[SAMPLES] += line
                 self._seen[SAMPLES] = _signature(path)
         except OSError as error:
-            # Readers ignore an incomplete last line. A full disk could not hold the file again.
+            # The file now may end in an incomplete line, which readers ignore. The new signature
+            # keeps _restore() from writing the file anew: a full disk would have no room for it.
             if SAMPLES in self._kept:
                 self._seen[SAMPLES] = _signature(path)
             raise cannot("write", path, error) from error
@@ -376,7 +383,7 @@ def _at(path: Path) -> StoredRun:
 def to_resume(results: Path, name: str) -> Folder:
     """Returns the folder of the run called `name`, in which measuring can continue.
 
-    Raises UsageError as `find` does, and for a run file.
+    Raises UsageError if `find` does, or if the run is in a run file: measuring needs a folder.
     """
     found = find(results, name)
     if not isinstance(found, Folder):

@@ -33,7 +33,7 @@ class TimeBudget:
 def no_round(budget_s: float, run_s: float, round_s: float, runs: int, least: int) -> str:
     """The sentences when not even one round fits into the budget.
 
-    run_s, round_s: the expected time of a run, and of a round of so many `runs`.
+    run_s, round_s: the expected time of one run, and of one round, which has `runs` runs.
     least: the least number of rounds that can show a difference.
     """
     whole = round_s * (least + 1)
