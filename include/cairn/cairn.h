@@ -87,7 +87,7 @@ struct cairn_stats {
      * huge pages. */
     size_t resident_bytes;
     /* live_bytes and the next five members add up to used_bytes. */
-    size_t cached_bytes; /* runs that threads keep, and blocks of cached_count */
+    size_t cached_bytes; /* runs that threads keep, and the cached blocks */
     size_t free_bytes;   /* other free blocks: the cost of fragmentation */
     size_t fresh_bytes;  /* blocks that can still be carved */
     size_t slack_bytes;  /* slack_bytes of all classes */
@@ -120,9 +120,10 @@ struct cairn_stats {
 /* Fills `*stats`. The call walks all slabs, which takes about a millisecond per GiB. Threads cannot
  * get new slabs meanwhile. Statistics cost nothing while they are not requested.
  *
- * The child of a fork in a signal handler that interrupted the allocator may take none of its
- * locks. There the functions below do nothing, and return false, 0 or NULL. All statistics are 0.
- * The functions that allocate take memory that is not in a heap. */
+ * A signal handler may interrupt the allocator and fork. The child of such a fork may take none of
+ * the allocator's locks. In this child, all statistics are 0, and the functions below do nothing
+ * and return false, 0 or NULL. The functions below that allocate take memory that is not in a
+ * heap. */
 void cairn_statistics(struct cairn_stats *stats);
 
 /* Enough bytes for each text. With CAIRN_SITES=1 in the environment, the JSON needs

@@ -1,14 +1,16 @@
 /* atfork.c - registers this allocator's fork handlers before those of the program.
  *
- * pthread_atfork() is a part of each library that calls it, and calls this function of glibc. The
- * definition here comes before glibc's, if the allocator is preloaded or part of the program.
+ * pthread_atfork() is linked into each library that calls it. It calls glibc's function
+ * __register_atfork(), which this file replaces. The definition here comes before glibc's if the
+ * allocator is preloaded or part of the program. It has two purposes:
  *
- * - Before a fork, glibc calls the handlers in the reverse order of their registration. After the
- *   fork, it calls them in that order. So our handlers, which are registered here before those of
- *   the program, enclose theirs.
- * - glibc holds the lock of its table of handlers while it enlarges the table with malloc. A thread
- *   that forks takes that lock after our handler has taken our locks. So no thread may fork while
- *   another one registers a handler.
+ * - Our handlers must be the first that are registered. Before a fork, glibc calls handlers in the
+ *   reverse order of their registration, so our handler runs last and takes our locks when the
+ *   program's handlers need no more memory. After the fork, our handler runs first and drops the
+ *   locks.
+ * - No thread may fork while another one registers a handler. Otherwise there could be a deadlock:
+ *   glibc holds the lock of its table of handlers while it enlarges the table with malloc, and so
+ *   waits for our locks. A thread that forks waits for glibc's lock while it holds our locks.
  *
  * The definition is weak, because a static program has glibc's definition, too.
  */

@@ -225,7 +225,7 @@ void names_collect(void)
     if (!thread_may_lock())
         return;
     if (names_has_heap()) {
-        struct heap *heap = thread_heap; /* from here on, it may be aside again (detour.h) */
+        struct heap *heap = thread_heap; /* the calls below may put it aside */
         if (CAIRN_HARDENED)
             quarantine_drain(heap);
         heap_collect(heap);

@@ -1,10 +1,11 @@
 /* deepbind.c - dlopen() and dlmopen() without RTLD_DEEPBIND.
  *
- * With that flag, a plugin looks for free() in its own libraries first, and finds libc's. But the
- * blocks that the program passes to the plugin are ours. So Debian's php crashes at its start under
- * every other preloaded allocator. A plugin that needs the flag for names of its own gets it with
- * CAIRN_KEEP_DEEPBIND=1. The flag is passed on where it does no harm: if nothing is loaded, and for
- * a namespace other than the program's, whose libraries call a malloc of their own anyway.
+ * With RTLD_DEEPBIND, a plugin looks for free() in its own libraries first, and finds libc's. But
+ * the blocks that the program passes to the plugin are ours. Debian's php, for example, crashes at
+ * its start under every other preloaded allocator. With CAIRN_KEEP_DEEPBIND=1 the flag is kept, for
+ * a plugin that needs it for names of its own. The flag is also kept in two cases in which it does
+ * no harm: if the call loads nothing, and if it loads a library into a namespace other than the
+ * program's. The libraries of such a namespace have a malloc of their own anyway.
  *
  * The loader looks at the return address to see which object called, and searches that object's
  * RUNPATH. So each function here calls the loader's function last, by a jump, which keeps the

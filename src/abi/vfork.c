@@ -12,7 +12,8 @@
  * so the function is written in assembly.
  *
  * On other processors, libc's function is used. The children of clone(CLONE_VM), system() and
- * posix_spawn() do not come here. Those of the last two do not allocate.
+ * posix_spawn() do not come here. This is safe for system() and posix_spawn(), whose children do
+ * not allocate.
  *
  * The definition is weak, because a static program has libc's definition, too. */
 #include "abi/abi.h"

@@ -101,7 +101,7 @@ static inline void *count_for_site(void *p, size_t size, const void *caller, boo
 static void *reuse_any(size_t size, size_t alignment)
 {
     size_t slices = large_slices(size);
-    struct heap *heap = thread_heap; /* heap_none and heap_gone have no runs */
+    struct heap *heap = thread_heap; /* or heap_none, heap_gone: without runs */
     if (slices - 1 >= RUN_CACHE_RUN_MAX)
         return alignment <= SLICE_BYTES ? heap_reuse_long(heap, size) : NULL;
     if (alignment != 1)
@@ -151,7 +151,8 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
     return p;
 }
 
-/* Counts `count` calls of malloc, and one for each block that the list of a class has now. */
+/* Counts calls of malloc for guarded_next(): `count` calls, and one for each block that the list of
+ * the class has now, because the fast path will hand out these blocks without counting. */
 static inline void count_list(struct heap *heap, unsigned class, uint32_t count)
 {
     if (CAIRN_HARDENED || LIKELY(!guarded_is_on()))
@@ -244,7 +245,7 @@ void *alloc_aligned_slow(size_t alignment, size_t size, const void *caller)
         void *p = alloc_malloc_quick(bytes);
         if (LIKELY(p != NULL))
             return p;
-        /* Not in alloc_malloc_slow(), which does not know the alignment. */
+        /* alloc_malloc_slow() would also use emergency.h, but does not know the alignment. */
         return is_emergency() ? emergency_allocate(size, alignment)
                               : alloc_malloc_slow(bytes, caller);
     }
@@ -317,7 +318,7 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 
 static inline void free_large(struct slab *slab, struct heap *heap)
 {
-    struct run_cache *runs = &heap->runs; /* heap_none and heap_gone take no runs */
+    struct run_cache *runs = &heap->runs; /* of heap_none, heap_gone: always full */
     bool kept = atomic_load_explicit(&slab->owner, memory_order_acquire) == NULL &&
                 (run_cache_put(runs, slab) || run_cache_put_long(runs, slab));
     if (UNLIKELY(!kept))
@@ -333,7 +334,9 @@ void alloc_free_slow(void *p)
         guarded_or_emergency_free(p);
         return;
     }
-    if (slab->kind == RUN_LARGE) /* made by another thread after the first check */
+    /* When alloc_free() looked, there was no block at `p`. Since then, another thread may have made
+     * a large block there. */
+    if (slab->kind == RUN_LARGE)
         free_large(slab, thread_heap);
     else
         slab_misused("a block is freed twice", p);
@@ -345,7 +348,8 @@ static inline bool is_of_this_thread(struct slab *slab)
 {
     if (UNLIKELY(thread_heap == &heap_none) && !lock_is_unsafe())
         thread_birth();
-    /* Read last: until it belongs to this thread, the heap may lose the slab to another thread. */
+    /* The owner is read after thread_birth(). That function may return an idle heap, and other
+     * threads may take slabs from a heap as long as it is idle. */
     return atomic_load_explicit(&slab->owner, memory_order_relaxed) == thread_heap;
 }
 
@@ -383,7 +387,8 @@ void alloc_free_other(void *p, struct slab *slab, struct heap *heap, uintptr_t l
         return;
     }
     struct batch *batch = batch_of(heap->batches, slab);
-    /* A slab whose blocks are in a batch has one slice, and is a slab as long as they are there. */
+    /* A batch only has blocks of a slab with one slice, so `slab` is the record of the whole slab.
+     * The slab cannot end meanwhile, because the blocks of the batch count as live. */
     if (LIKELY(batch_is_of(batch, slab) && slab_begins(slab, (uint32_t)offset) &&
                !slab_is_marked_by(block, last))) {
         if (UNLIKELY(!batch_add(batch, block, offset, last)))

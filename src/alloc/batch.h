@@ -30,7 +30,7 @@ enum {
     BATCH_BLOCKS = 64,
     BATCH_BYTES = 8192,
 
-    /* The places in the word. Each part has 16 bits. */
+    /* Positions of the parts of `word`, in bits. Each part has 16 bits, and the first is at 0. */
     BATCH_LAST_SHIFT = 16,
     BATCH_COUNT_SHIFT = 32,
     BATCH_FULL_SHIFT = 48,
@@ -94,7 +94,7 @@ static inline bool batch_add(struct batch *batch, struct block *block, size_t of
     uint64_t word = atomic_load_explicit(&batch->word, memory_order_relaxed);
     uint64_t behind = offset - batch_first(word);
     slab_mark_by(block, (struct block *)((char *)block - behind), last);
-    slab_interrupt_here(); /* each block of the batch is marked */
+    slab_interrupt_here(); /* marked before it is in the batch */
     word += behind + (UINT64_C(1) << BATCH_COUNT_SHIFT) + (UINT64_C(1) << BATCH_FULL_SHIFT);
     atomic_store_explicit(&batch->word, word, memory_order_relaxed);
     return (int64_t)word >= 0;

@@ -38,9 +38,9 @@ static inline void block_map_set(const void *p, enum block_state state)
     atomic_store_explicit(block_map_at(p), (uint8_t)state, memory_order_relaxed);
 }
 
-/* Makes a live block BLOCK_QUARANTINED. Returns the state before: if it was not BLOCK_LIVE, the
- * block is not the caller's. Called by the owner of the block's slab, which saves the time of an
- * atomic exchange. */
+/* Makes a live block BLOCK_QUARANTINED. Returns the previous state. If it was not BLOCK_LIVE, the
+ * caller does not get the block. Called by the owner of the block's slab, which needs no atomic
+ * exchange. */
 static inline enum block_state block_map_take_own(const void *p)
 {
     enum block_state before = block_map_state(p);
@@ -48,7 +48,7 @@ static inline enum block_state block_map_take_own(const void *p)
     return before;
 }
 
-/* The same for other threads. */
+/* Does the same as block_map_take_own(). Any thread may call this function. */
 static inline enum block_state block_map_take(const void *p)
 {
     if (LOCK_IS_ALONE)

@@ -14,10 +14,10 @@
  * clause such as "a block is freed twice". */
 _Noreturn void broken(const char *what, const void *pointer) __attribute__((cold));
 
-/* Like broken(), for a misuse by the program. The line also says `where` the pointer lies, for
- * example "size class", and the `bytes` of that place. If `where` is NULL, it says neither. At the
- * end, the hardened build names the program's call (code_address.h), and the plain build says how to
- * find it. */
+/* Like broken(), for a misuse by the program. The line also contains `where`, which says what the
+ * pointer points to, for example "size class", and its size `bytes`. If `where` is NULL, the line
+ * contains neither. At the end of the line, the hardened build names the program's call
+ * (code_address.h), and the plain build says how to find this call. */
 _Noreturn void broken_by_misuse(const char *what, const void *pointer, const char *where,
                                 size_t bytes) __attribute__((cold));
 

@@ -33,7 +33,7 @@ struct chunk {
     uint8_t inside;      /* its first slice belongs to a run from an earlier chunk */
     uint16_t used_count; /* bits set in `used` */
     uint16_t list;       /* see chunk.c; 0: on no list */
-    uint32_t next;       /* on the list; CHUNK_NONE: none */
+    uint32_t next;       /* next chunk on the list, or CHUNK_NONE */
     uint32_t prev;
 
     /* Number of calls of page_heap_look() in a row that found the chunk dense, or COLLAPSED
@@ -85,13 +85,14 @@ static inline void chunk_gave_all(size_t number)
  * the upper bound. */
 unsigned chunk_exactly(size_t number);
 
-/* Returns the partly used chunk whose longest free run is the shortest of at least `slices`, or
- * CHUNK_NONE. If there are several, returns one of the most densely used. */
+/* Best fit: among the partly used chunks whose longest free run has at least `slices` slices,
+ * returns the one in which this run is the shortest. If there are several, returns one of the most
+ * densely used. Returns CHUNK_NONE if there is none. */
 size_t chunk_find(size_t slices);
 
-/* Returns those of the slices that make up whole OS pages. If an OS page is larger than a slice,
- * the kernel would also take the rest of the page in which the last slice lies, even if that rest
- * is in use. */
+/* Removes from a set of slices those that do not fill a whole OS page, and returns the rest. An OS
+ * page may be larger than a slice. The kernel can only take back whole pages, and must not get a
+ * page of which another slice is in use. */
 bitmap_wide chunk_whole_pages(bitmap_wide slices);
 
 /* Returns whether a chunk may be collapsed into a huge page: the kernel was asked neither for a

@@ -4,16 +4,21 @@
 #include "base/ticks.h"
 
 enum {
-    TICKS_SHIFT = 15,     /* one detour for each 2^15 ticks: 7 µs at 5 GHz */
-    DETOURS_MOST = 1024,  /* that are left */
-    DETOURS_BUSY = 32,    /* that are left to a thread that comes from a slow path */
-    COOL_TICKS = 1 << 23, /* 2 ms at 5 GHz, between two calls of heap_cool() */
-    DETOURS_QUIET = 256,  /* more than this are left: the thread is quiet */
+    /* A thread earns one detour for each 2^15 ticks of the clock: 7 µs at 5 GHz. */
+    TICKS_SHIFT = 15,
+    /* A thread can have this many detours left, however long it pauses. */
+    DETOURS_MOST = 1024,
+    /* A thread that reaches a slow path can have this many left: it is busy. */
+    DETOURS_BUSY = 32,
+    /* The time between two calls of heap_cool(): 2 ms at 5 GHz. */
+    COOL_TICKS = 1 << 23,
+    /* A thread with at least this many detours left calls the allocator rarely. */
+    DETOURS_QUIET = 256,
 };
 
 const struct heap heap_away;
 
-/* Adds the detours for the time since the last call, so that at most `most` are left. */
+/* Adds the detours that the thread earned since the last call, up to a total of `most`. */
 static void earn(struct heap_trim *trim, uint32_t most)
 {
     uint64_t now = ticks_now();
@@ -25,9 +30,9 @@ static void earn(struct heap_trim *trim, uint32_t most)
         trim->detours = earned < most - trim->detours ? trim->detours + (uint32_t)earned : most;
 }
 
-/* Called when a busy thread has made all its detours. If the thread pauses now, and then uses again
- * and again what its lists have, it would reach no slow path. So empties the lists now and then:
- * whichever class is used next, its first call takes the slow path. */
+/* Called when a busy thread has made all its detours. Its lists could then serve all further calls,
+ * so that the thread would never reach a slow path again. Therefore this function empties the lists
+ * now and then: the next call of each class takes the slow path. */
 static void meet_again(struct heap *heap)
 {
     if (heap->trim.ticks - heap->trim.cooled_ticks < COOL_TICKS)
@@ -49,7 +54,7 @@ void detour_begin(void)
     if (heap->trim.detours == 0)
         return;
     hardening_caller = heap;
-    slab_interrupt_here(); /* the heap that is aside is known */
+    slab_interrupt_here(); /* the heap is noted before it is put aside */
     thread_heap = (struct heap *)&heap_away;
 }
 

@@ -46,8 +46,8 @@ static char *cut(struct mapping *mapping, size_t bytes)
     return (char *)mapping + (state & USED_MASK);
 }
 
-/* Adds a mapping with room for `bytes` bytes, and cuts them off. Returns NULL if the machine
- * refuses. */
+/* Adds a mapping with room for `bytes` bytes, and cuts these bytes off. Returns NULL if there is no
+ * memory. */
 static char *cut_new(size_t bytes)
 {
     size_t page = os_page_bytes();
@@ -106,7 +106,8 @@ void emergency_free(void *p)
             return; /* the block was freed twice */
         after = state - BLOCK;
         if (after < BLOCK) {
-            /* The other blocks were freed. A block that is cut meanwhile lies behind them. */
+            /* All other blocks were freed before. If another thread cuts a block now, it lies
+             * behind the cleared bytes, and the exchange fails. */
             memset((char *)mapping + FIRST, 0, (state & USED_MASK) - FIRST);
             after = FIRST;
         }

@@ -18,7 +18,7 @@
 #include "base/base.h"
 
 /* Returns a block that reads as zero, of at least `size` bytes at a multiple of `alignment`, a
- * power of two. Returns NULL if the machine refuses memory. */
+ * power of two. Returns NULL if there is no memory. */
 void *emergency_allocate(size_t size, size_t alignment) __attribute__((cold));
 
 /* Frees a block of emergency_allocate(). */

@@ -132,8 +132,9 @@ static struct slot *slot_at(const void *p)
     return page % 2 == 1 ? &slots[page / 2] : NULL;
 }
 
-/* Returns the slot to which a bad access belongs: that of its page, or of the nearer block of the
- * two pages beside a guard. */
+/* Returns the slot to which a bad access at `p` belongs. On a page of a slot it is this slot. On a
+ * guard it is the slot of the nearer neighbouring page, if that slot was ever used, or else the
+ * slot of the other one. */
 static const struct slot *slot_near(const void *p)
 {
     size_t page = page_number(p);
@@ -188,7 +189,7 @@ static void put_slot(uint32_t number)
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     (void)context;
-    static _Atomic unsigned reported; /* RISC-V lacks an exchange of a byte */
+    static _Atomic unsigned reported; /* no bool: RISC-V cannot exchange a byte */
     const void *p = info->si_addr;
     if (guarded_has(p) && atomic_exchange(&reported, 1) == 0) {
         const struct slot *slot = slot_near(p);

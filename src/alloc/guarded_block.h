@@ -56,8 +56,8 @@ void guarded_begin(uint32_t every);
 /* Counts `count` calls of malloc for blocks of a class. */
 void guarded_count(unsigned class, uint32_t count);
 
-/* Returns a guarded block, as guarded_allocate() does, if enough blocks of the class were counted
- * since the last one. Returns NULL otherwise. */
+/* Returns a guarded block, as guarded_allocate() does, if enough calls were counted for the class
+ * since its last guarded block. Returns NULL otherwise. */
 void *guarded_next(unsigned class, size_t size);
 
 /* Returns a guarded block that reads as zero. Returns NULL if the size is 0 or above an OS page, if
@@ -69,7 +69,7 @@ void *guarded_allocate(size_t size);
  * the block. */
 void guarded_free(void *p);
 
-/* Returns the requested bytes of a live block, after the same checks. */
+/* Returns the requested bytes of a live block, after the checks of guarded_free(). */
 size_t guarded_size(const void *p);
 
 /* Returns the requested bytes of a guarded block or a block of emergency.h. */

@@ -13,7 +13,8 @@ enum {
 static _Atomic size_t runs;
 static _Atomic size_t guards;
 
-/* Returns the number of guards that may follow slabs, in a region of `slices` slices. */
+/* Returns the most guards that may follow slabs in a region of `slices` slices. guarded_run.h gives
+ * the reason for the two shares. */
 static size_t guards_most(size_t slices)
 {
     return slices <= DENSE_SLICES
@@ -21,8 +22,8 @@ static size_t guards_most(size_t slices)
                : DENSE_SLICES / DENSE_SHARE + (slices - DENSE_SLICES) / SPARSE_SHARE;
 }
 
-/* Returns whether a guard follows the next slab. Threads may count at the same time, and then set
- * one guard more. */
+/* Returns whether a guard follows the next slab. If several threads call this function at the same
+ * time, there may be one guard more than guards_most() for each of them. */
 static bool is_due(void)
 {
     size_t number = atomic_fetch_add_explicit(&runs, 1, memory_order_relaxed);

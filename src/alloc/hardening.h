@@ -42,8 +42,9 @@ enum {
 /* The secrets of this process. The second one is odd. */
 extern uint64_t canary_secrets[2] __attribute__((visibility("hidden")));
 
-/* The return address of the program's call that this thread serves, for the report of a misuse.
- * In the plain build: the heap that the thread has put aside (thread_own_heap()). */
+/* In the hardened build: the return address of the program's call that this thread serves, for the
+ * report of a misuse. The plain build uses the variable for another purpose, to save thread-local
+ * storage: it holds the heap that the thread has put aside (thread_own_heap()). */
 extern _Thread_local const void *hardening_caller
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
 

@@ -173,7 +173,7 @@ void heap_free_large(struct heap *heap, struct slab *slab)
 void *heap_reuse_long(struct heap *heap, size_t size)
 {
     enum { LOOK_EVERY = 64 };
-    if (heap->runs.long_run == 0) /* heap_none and heap_gone have no long run */
+    if (heap->runs.long_run == 0) /* also in heap_none and heap_gone */
         return NULL;
     /* A thread that only reuses its long run would call purge_look() nowhere else. */
     if (++heap->long_reuses % LOOK_EVERY == 0) {

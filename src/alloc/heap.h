@@ -62,7 +62,8 @@ struct heap_statistics {
     uint64_t claims;                /* slabs given back because all live blocks were posted */
 };
 
-/* (owner only) The state of heap_trim.h and detour.h. */
+/* (owner only) The state of heap_trim.h and detour.h. A look is a call of heap_trim() that searches
+ * the heap for memory to give back. */
 struct heap_trim {
     uint64_t ticks;        /* when `detours` was last raised */
     uint64_t cooled_ticks; /* when detour.c last called heap_cool() */
@@ -71,9 +72,9 @@ struct heap_trim {
     uint32_t epoch;        /* purge_epoch() at the last heap_trim() */
     uint16_t wait;         /* epochs until the next look */
     uint8_t fruitless;     /* looks in a row that gave back little */
-    bool due;              /* there may be something to trim */
+    bool due;              /* a look may find something */
     bool large_debt;       /* the last look found much to give back */
-    /* Slabs of each class that were used again. */
+    /* For each class: how many parked slabs were used again lately. */
     uint8_t reopened[SIZE_CLASS_COUNT];
 };
 
@@ -146,7 +147,7 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
     size_t class = slab->class;
     if (LIKELY(--heap->room[class] >= 0)) {
         slab_mark_by(block, heap->list[class], last);
-        slab_interrupt_here(); /* each block on the list is marked */
+        slab_interrupt_here(); /* marked before it is on the list */
         heap->list[class] = block;
     } else {
         heap_free_to_slab(heap, slab, block, last);
@@ -158,7 +159,7 @@ static inline void heap_free(struct heap *heap, struct slab *slab, struct block 
 static inline void *heap_pop(struct heap *heap, unsigned class, struct block *block)
 {
     heap->list[class] = block->next;
-    slab_interrupt_here(); /* each block on the list is marked */
+    slab_interrupt_here(); /* off the list before it loses its mark */
     heap->room[class]++;
     block->key = 0;
     return block;
@@ -199,9 +200,9 @@ void *heap_refill(struct heap *heap, unsigned class);
  * this function. If lock_is_unsafe() and the post needs a lock, the block stays allocated. */
 void heap_post(struct slab *slab, struct block *block);
 
-/* (owner only) Begins a batch with a block of another owner's slab, and posts the batch that was in
- * this place. Returns false if blocks of this slab have to be posted at once. `offset` and `last`
- * are as in batch_add(). */
+/* (owner only) Begins a batch with a block of another owner's slab. If another batch is in the
+ * place of the new one (batch_of()), posts that batch first. Returns false if blocks of this slab
+ * have to be posted at once. `offset` and `last` are as in batch_add(). */
 bool heap_begin_batch(struct heap *heap, struct slab *slab, struct block *block, size_t offset,
                       uintptr_t last);
 
@@ -296,8 +297,8 @@ void heap_check_lists(void);
 /* --- for the other files of this module: heap_batch.c and heap_trim.c ----------------------------
  * */
 
-/* Posts blocks in any case, and does what the result of remote_post_locked() says. Takes the lock
- * of the heap that owns the slab. */
+/* Posts blocks with remote_post_locked(), which always succeeds, and then handles the slab as its
+ * result says. Takes the lock of the heap that owns the slab. */
 void heap_post_locked(struct slab *slab, struct block *first, struct block *last, uint32_t count);
 
 /* (owner only) Moves the posted blocks of a slab to its list `free`. The caller holds the lock of
