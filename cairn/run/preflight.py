@@ -39,7 +39,7 @@ class Preflight:
     """The name of the contender that the others are compared with."""
     notes: tuple[str, ...]
     program: str
-    """A description of the program in one line; empty if a check of the program is a warning."""
+    """A description of the program in one line; empty if a check of the program gave a warning."""
 
 
 def prepare(

@@ -17,7 +17,8 @@ from cairn.model import Trial
 _PAUSE_S = 1.0
 """The pause before a failed trial is tried once more. A port may still be in use, for example."""
 _ROUNDS_MOST = 2
-"""The number of rounds of a program that may be left out. The next failure ends the program."""
+"""The number of rounds of a program that may be left out. After one more failure, the program is
+not measured any further."""
 
 T = TypeVar("T")
 

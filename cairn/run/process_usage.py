@@ -21,10 +21,11 @@ class TreeUsage:
     """Resources of a tree of processes, in nanoseconds and counts."""
 
     cpu_ns: int
-    """The CPU time of living processes is exact; that of ended ones is in clock ticks."""
+    """The CPU time. It is exact for living processes. For ended processes, it is rounded to clock
+    ticks."""
     user_ns: int
     system_ns: int
-    """User and system time are in clock ticks, so that their sum is not exactly `cpu_ns`."""
+    """User and system time are rounded to clock ticks, so their sum is not exactly `cpu_ns`."""
     minor_faults: int
     major_faults: int
     queued_ns: int | None = None

@@ -90,7 +90,8 @@ def prepare(
 
     specs: the user's arguments of -a; () runs each program with the allocator that it has.
 
-    A contender is called "new/cairn". With one allocator for each program, it is called "new".
+    A contender is named after its program and its allocator, as in "new/cairn". A program with only
+    one allocator gives its contender its own name, as in "new".
     """
     contenders: list[Contender] = []
     notes: list[str] = []

@@ -109,7 +109,7 @@ class Launched(msgspec.Struct):
     ran_ns: int | None = None
     """The CPU time of the first threads of the processes that the launcher reaped."""
     queued_ns: int | None = None
-    """The time in which these threads were ready to run and had no CPU."""
+    """The time in which the threads that `ran_ns` covers were ready to run and had no CPU."""
 
 
 @dataclass(frozen=True, slots=True)

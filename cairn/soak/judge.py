@@ -138,7 +138,7 @@ def judge(series: Series) -> JudgedRun:
         reason = Reason.RESTS
     else:
         return found
-    # A longer --for would tell no more.
+    # For these reasons, a longer run (--for) would not help, so it is not recommended.
     return replace(found, reason=reason, needed_s=None)
 
 

@@ -213,7 +213,7 @@ def _chance(values: Numbers) -> float:
 
 @cache
 def _orders(count: int) -> tuple[int, ...]:
-    """The number of orders of this many values, by their number of ascending pairs."""
+    """Returns, for k = 0, 1, …, how many orders of this many values have k ascending pairs."""
     orders = [1]
     for one in range(2, count + 1):
         grown = [0] * (len(orders) + one - 1)

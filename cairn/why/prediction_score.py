@@ -97,7 +97,7 @@ def score(run: Run, samples: Sequence[Sample]) -> Score:
 
 
 def _interval(told: Prediction, shorter: float, longer: float) -> tuple[float, float]:
-    """The interval of a saving by the errors that bound it."""
+    """The interval of a saving. `shorter` and `longer` are the bounds of the prediction's error."""
     left = max(prediction.LEFT_LEAST, 1 - told.saves)
     return 1 - left * math.exp(longer * told.scale), 1 - left * math.exp(shorter * told.scale)
 

@@ -54,10 +54,9 @@ class _Shares:
     probe: float
     """Share in the probe."""
     reading_faults: float = 0.0
-    """Share of the probed runs' remaining system time (`_probed_rest_ns`) in which the probe read
-    the page fault counts of operations. The time of these readings is taken as the smaller of two
-    upper bounds. One is how much longer this system time is in probed runs than in plain runs. The
-    other is the CPU time that the timers found in the probe outside its detours."""
+    """The share of `_probed_rest_ns` that the probe spent on reading page fault counts. This time
+    is not measured. It has two upper bounds, and the smaller one is used: the increase of this
+    system time from plain to probed runs, and the CPU time in the probe outside its detours."""
 
     @staticmethod
     def of(sides: Sequence[Side]) -> _Shares | None:

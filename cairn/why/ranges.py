@@ -75,7 +75,8 @@ class ProfileTable:
     def means(self, key: str, names: Sequence[str]) -> tuple[dict[str, Number], int]:
         """The mean over programs of each contender, and the number of these programs.
 
-        The programs are those on which the metric is known of all contenders that have it at all.
+        Contenders for which the metric is known on no program are left out. A program counts if the
+        metric is known on it for all other contenders.
         """
         having = [n for n in names if any(self.on(p, key, (n,)) for p in self.programs)]
         whole = [

@@ -56,7 +56,7 @@ enum { CAIRN_CLASS_COUNT = 64 };
 struct cairn_class_stats {
     size_t block_bytes;
     size_t slab_count;
-    size_t block_count; /* blocks carved in these slabs so far, used or not */
+    size_t block_count; /* blocks carved in the slabs so far, used or not */
     size_t live_count;
     /* Free blocks that are kept ready on a list: by the calling thread, by the thread that ended
      * last, or by a heap. */
@@ -80,7 +80,7 @@ struct cairn_stats {
     size_t large_count;
 
     size_t mapped_bytes;    /* address space taken from the kernel */
-    size_t used_bytes;      /* the part in slabs, large blocks and heaps */
+    size_t used_bytes;      /* mapped bytes in slabs, large blocks and heaps */
     size_t used_most_bytes; /* the highest value of used_bytes so far */
     size_t idle_bytes;      /* free but resident; cairn_purge(0) gives it back */
     /* used_bytes + idle_bytes: an upper bound of the resident set, except with CAIRN_PURGE=free and

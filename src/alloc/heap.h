@@ -88,9 +88,9 @@ struct heap {
     struct run_cache runs;      /* (owner only) */
     uint32_t long_reuses;       /* (owner only) heap_reuse_long() calls that had a run */
     struct lock lock;
-    uint32_t partial[SIZE_CLASS_COUNT];    /* first slab of each list, by slice index */
-    uint32_t full;                         /* first full slab; 0: none */
-    uint32_t large;                        /* first large block; in shared heaps only */
+    uint32_t partial[SIZE_CLASS_COUNT];    /* slice index of each list's first slab */
+    uint32_t full;                         /* slice index of the first full slab; 0: none */
+    uint32_t large;                        /* same for large blocks; in shared heaps only */
     uint64_t empty;                        /* a bit per class: empty(c) above */
     uint64_t warm;                         /* (owner only) a bit per class: warm(c) above */
     uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (owner only) in HEAP_LENT_UNIT; never falls */
