@@ -85,7 +85,7 @@ class Outcome(Enum):
     BETTER = "better"
     WORSE = "worse"
     EQUIVALENT = "equivalent"
-    """The difference is within the margin, even if it is shown."""
+    """The difference lies within the margin. It may even be proven, but is too small to matter."""
     NOT_SHOWN = "not shown"
     NOT_KNOWN = "not known"
     """There is no interval: not measured, too few rounds, or a number of 0 in some run."""
@@ -102,7 +102,7 @@ class Effect:
     high: float | None = None
     """The ends of the ratio's interval. None exactly if the outcome is NOT_KNOWN."""
     level: float | None = None
-    """The nominal level of the interval after adjustment."""
+    """The confidence level of this interval, after the adjustment for several comparisons."""
     amount: float | None = None
     """The difference in nanoseconds, bytes or faults: (ratio - 1) times the baseline's median."""
 
@@ -257,8 +257,8 @@ class Verdict:
     failed: tuple[FailedContender, ...] = ()
     """The failed contenders, the baseline included."""
     cpu_share: float | None = None
-    """CPU time under the baseline divided by the wall time in which the program could have had a
-    CPU, as a median; 1 is one busy CPU (`suitability.cpu_share`)."""
+    """How many CPUs the program kept busy under the baseline: CPU time divided by the wall time in
+    which the program could have had a CPU, as a median over the runs (`suitability.cpu_share`)."""
     under_load: bool = False
     """Whether the program is a server under a load. Time and CPU time are then those of a request,
     if the load printed its throughput and the number of its requests."""

@@ -760,8 +760,8 @@ def carried_witness(scratch: Path) -> Path:
 def _watch(pipe: int, report: Path | None, launcher: int) -> tuple[str | None, str | None]:
     """Waits for the launcher's report.
 
-    Returns early if a preload is lost, with the reason; and if the program is a server that waits
-    for clients, with the place where it listens, as the second value.
+    Returns early if a preload is lost: the first value is the reason. Also returns early if the
+    program is a server that waits for clients: the second value says where it listens.
 
     report: the witness's file; with None the function returns at once. launcher: its process id.
     """

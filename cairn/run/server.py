@@ -280,7 +280,10 @@ class Session:
 
     @contextlib.contextmanager
     def _started(self, line: str, output: int, errors: int) -> Iterator[subprocess.Popen[bytes]]:
-        """Runs the line under /bin/sh in a process group of its own, which ends with the block."""
+        """Runs the line under /bin/sh in a process group of its own.
+
+        Kills the group if the command still runs at the end of the with block.
+        """
         process = subprocess.Popen(
             ["/bin/sh", "-c", line], cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output,
             stderr=errors, process_group=0,

@@ -232,7 +232,7 @@ def _running(folder: Path) -> Iterator[tuple[Path, ProcessProfile]]:
 
 
 def _read(path: Path) -> ProcessProfile | None:
-    """Reads one file; None if nothing was counted, or if it cannot be read."""
+    """Reads one file of the probe. None if nothing was counted, or if the file cannot be read."""
     from cairn.profile import reader
 
     for _ in range(_TRIES):

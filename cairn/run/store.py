@@ -343,7 +343,8 @@ def find(results: Path, name: str) -> StoredRun:
     if name == "last":
         if not known:
             raise UsageError(f"there is no run in {results} yet; 'cairn compare -- PROG' makes one")
-        # Other folders, such as those that a program made here, are found by their names alone.
+        # A program may have made folders here, too. They are the last run only if there is no
+        # folder with a name of new_id().
         named = [path for path in known if _ID.fullmatch(path.name)]
         return Folder((named or known)[-1])
     if "/" in name or name in (".", ".."):

@@ -65,7 +65,10 @@ class BuiltIn:
     quick: bool = False
 
     def workload(self, arguments: str, cpus: int, *, name: str = "", group: str = "") -> Workload:
-        """A workload of a run: the program with these arguments, on a machine with `cpus`."""
+        """A workload of a run: the program with these arguments.
+
+        cpus: the number of processors of the machine.
+        """
         command = (str(native.workload(self.program)), *words(arguments, cpus))
         return Workload(name=name or self.name, command=command, group=group or self.group)
 

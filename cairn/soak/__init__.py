@@ -1,4 +1,4 @@
-"""Says from memory over time whether it leaks, is fragmented, is kept, or is stable.
+"""Judges the memory of a program over time: leak, fragmentation, retention, or stable.
 
 `trend` measures growth with intervals, `judge` has the rules for one run, and `verdict` joins the
 runs of each contender and compares contenders. docs/soak.md has the rules in words. All functions

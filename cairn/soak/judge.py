@@ -231,7 +231,7 @@ def _of_part(whole: Stretch, found: Stretch, seconds: float) -> _Live:
     answer = _named(edge, trend.growth(found), level, seconds)
     before = trend.fall(whole)
     if answer.kind is Kind.LEAK and max(edge.rise / 3, 1.5 * fall) <= before <= 5 * edge.rise:
-        # The rise may be the beginning of another cycle.
+        # Memory fell by a similar amount before, so this rise may only begin another cycle.
         return _Live(Kind.UNKNOWN, edge, Reason.CYCLES, seconds * 1.5 * CYCLES_LEAST)
     return answer
 

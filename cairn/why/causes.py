@@ -73,7 +73,10 @@ def _compared(why: Why, contender: str) -> Iterator[Cause]:
 
 
 def _alone(why: Why, contender: str) -> Iterator[Cause]:
-    """Yields the findings from the contender's own profiles."""
+    """Yields the findings from the contender's own profiles.
+
+    The effect of each is reduced by the effect of the same finding on the other contender.
+    """
     theirs = {one.name: one.effect for name, one in why.raised if name != contender}
     for name, finding in why.raised:
         if name == contender:
@@ -91,8 +94,8 @@ def _layout(why: Why, contender: str) -> Iterator[Cause]:
 def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
     """Yields the parts of the gap in CPU time without a reason.
 
-    These are the unexplained part, and the program's own part unless its reason is known. If a part
-    was not measured, the unexplained part contains it, so it is not a cause of its own.
+    These are the unexplained part, and the program's own part unless its reason is known. Yields
+    nothing if some part was not measured: the unexplained part then contains that part.
     """
     if why.time is None or why.time.unmeasured:
         return

@@ -48,7 +48,7 @@ def summarized(table: LockTable | None) -> tuple[LockSummary, ...]:
 
 
 def lock_costs(sides: Sequence[Side]) -> LockCosts | None:
-    """The locks of one contender; None if they are not known in some run, or if it took none."""
+    """The locks of one contender. None if they are not known in some run, or if it took no lock."""
     known = [side.summary for side in sides if side.summary.locks_taken is not None]
     if len(known) < len(sides) or not any(one.locks for one in known):
         return None

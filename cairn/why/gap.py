@@ -146,7 +146,7 @@ class Why:
     time: Gap | None
     memory: Gap | None
     findings: tuple[Finding, ...] = ()
-    """Findings about the slower of the two, from the comparison with the other."""
+    """Findings about the slower of the two contenders, from the comparison with the other one."""
     raised: tuple[tuple[str, Finding], ...] = ()
     """Findings from the profile of one contender alone, each with the contender's name. Each was
     made in most trials of that contender, and is quoted from the trial with the median effect."""
@@ -164,8 +164,9 @@ class Why:
     locks: Mapping[str, LockCosts] = field(default_factory=dict)
     """By contender: the allocator's locks. Only contenders that take locks are in it."""
     layout: tuple[str, Finding] | None = None
-    """The contender with more CPU time in the program's own code, and the reason: how its blocks
-    lie. None if that time is not shown to differ, or if no reason is known."""
+    """The contender with more CPU time in the program's own code, and the finding about the layout
+    of its blocks that explains this. None if that time is not shown to differ, or if there is no
+    such finding."""
 
 
 def twin(name: str) -> str:
@@ -299,7 +300,7 @@ def _unrecorded(samples: Sequence[Sample], name: str) -> dict[str, dict[str, int
 
 
 def _sides(samples: Sequence[Sample], name: str) -> dict[int, Side]:
-    """The contender's rounds, by number, in which both the plain and the probed run count."""
+    """By round: the contender's two runs. A round is left out unless both of its runs count."""
     runs = {(s.trial.contender, s.trial.round): s for s in samples if s.counts}
     found = {}
     for (whose, round_), plain in runs.items():
@@ -463,7 +464,7 @@ def _contended(pairs: Pairs, slower: int, took_ns: float) -> Finding | None:
 
 
 def _atomic_ns(side: Side) -> float | None:
-    """CPU time at atomic instructions and pauses of the allocator, in the plain run."""
+    """CPU time at atomic instructions and pause instructions of the allocator, in the plain run."""
     where = side.plain.cpu_samples
     if where is None:
         return None
@@ -643,7 +644,10 @@ def _mean(pairs: Pairs, place: int, kind: str) -> tuple[float, float | None]:
 
 
 def _calls(pairs: Pairs, whole: float) -> tuple[str, ...]:
-    """Returns evidence: the kinds of system calls that contribute most to `whole`, a difference."""
+    """Returns evidence: the kinds of system calls that contribute most to the difference.
+
+    whole: the difference.
+    """
     found: list[tuple[float, str]] = []
     for kind in dict.fromkeys(
         name for pair in pairs for side in pair for name in side.summary.calls

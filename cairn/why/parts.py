@@ -96,13 +96,17 @@ class Gap:
 
     @property
     def ranked(self) -> tuple[Part, ...]:
-        """The causes: parts with the same sign as the whole, the largest first."""
+        """The causes, the largest first.
+
+        These are the parts that are shown to differ, with the sign of the whole. The unexplained
+        part is never a cause.
+        """
         way = self.whole.change or 0.0
         return tuple(sorted(self._with_sign(way), key=lambda one: -abs(one.change or 0.0)))
 
     @property
     def against(self) -> tuple[Part, ...]:
-        """Parts with the opposite sign of the whole, in the order of `parts`."""
+        """The parts that are shown to differ with the opposite sign of the whole."""
         return self._with_sign(-(self.whole.change or 0.0))
 
     @property

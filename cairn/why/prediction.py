@@ -14,8 +14,9 @@ a profiled program has three terms:
                      saving is the current allocator's time minus this product.
     program code     stays the same, because the effect of another placement of blocks is not known
 
-Each workload of the calibration gives another ratio, and the median is used. The interval is that
-of the ratio of the two CPU times. It is wider if more of the time can change (`Prediction.scale`).
+Each workload of the calibration gives another ratio, and the median is used. The interval of the
+prediction is computed for the ratio of the two CPU times. It is wider if more of the time can
+change (`Prediction.scale`).
 """
 
 from __future__ import annotations

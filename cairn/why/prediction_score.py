@@ -113,7 +113,7 @@ def claim(predictions: Sequence[Prediction]) -> Claim:
 
 
 def _claimed(found: Sequence[AllocatorChange]) -> tuple[Claimed, ...]:
-    """The sentences about each program and allocator."""
+    """The claim about each program under each allocator, and whether it is right."""
     by_program: dict[tuple[int, str], list[AllocatorChange]] = {}
     for one in found:
         by_program.setdefault((one.workload, one.before), []).append(one)

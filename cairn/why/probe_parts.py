@@ -125,10 +125,11 @@ def _own_ns(side: Side, shares: _Shares | None) -> float | None:
 
 
 def _detours_ns(side: Side) -> float:
-    """System time that the probed run spends on the probe's interception of system calls.
+    """System time that the probed run spends on detours.
 
-    A detour enters the probe and returns to the allocator. Of its CPU timer samples, the share
-    WAY_OUT lies in the allocator and the rest in the probe.
+    A detour is what the probe adds to a system call that it intercepts: the way from the allocator
+    into the probe and back. Of the CPU timer samples in detours, the share WAY_OUT lies in the
+    allocator and the rest in the probe.
     """
     return min(side.summary.detours_ns, float(side.probed.system_ns))
 

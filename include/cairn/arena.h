@@ -58,10 +58,11 @@ struct cairn_arena {
 /* Transparent huge pages make the first touch of large memory several times cheaper. In exchange,
  * up to 2 MiB are resident before they are used. */
 enum cairn_arena_huge {
-    CAIRN_ARENA_HUGE_AUTO, /* only chunks of 32 MiB and more request them */
-    /* Every chunk requests them, and has room for a multiple of 2 MiB, if the limit allows that. */
+    CAIRN_ARENA_HUGE_AUTO, /* chunks of at least 32 MiB request huge pages */
+    /* Every chunk requests huge pages, and has room for a multiple of 2 MiB if the limit allows
+     * that. */
     CAIRN_ARENA_HUGE_ON,
-    CAIRN_ARENA_HUGE_NEVER, /* no chunk requests them; the kernel may still use them */
+    CAIRN_ARENA_HUGE_NEVER, /* no requests; the kernel may still use huge pages */
 };
 
 /* A checked arena fills freed memory with a pattern. It verifies the pattern when it hands the

@@ -4,8 +4,8 @@
  * The forms with std::nothrow come from the C++ runtime. They call the forms here and catch the
  * exception, which C cannot do.
  *
- * No function of cairn.h takes a caller. While sites are counted (alloc/site.h), all large blocks
- * of an operator therefore count for one site: the operator.
+ * The functions of cairn.h have no parameter for the address of the caller. While sites are counted
+ * (alloc/site.h), all large blocks of an operator therefore count for one site: the operator.
  */
 #include <cairn/cairn.h>
 

@@ -26,7 +26,7 @@ static struct mallinfo2 info(void)
     struct cairn_stats stats;
     stats_gather(&stats);
     /* The values in `stats` were read at different moments. Another thread may have allocated or
-     * freed in between. */
+     * freed in between, so that `small` exceeds `arena`. */
     size_t small = stats.live_bytes - stats.large_bytes;
     size_t arena =
         stats.resident_bytes > stats.large_bytes ? stats.resident_bytes - stats.large_bytes : 0;

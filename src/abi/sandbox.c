@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Values of linux/seccomp.h, which the compiler of musl does not find. */
+/* A value of linux/seccomp.h. The compiler wrapper of musl does not find this header. */
 enum { SET_MODE_FILTER = 1 };
 
 enum { UNKNOWN, OPEN, CONFINED };

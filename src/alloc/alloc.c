@@ -405,7 +405,8 @@ static size_t usable_bytes(struct slab *slab)
     return slab->kind == RUN_LARGE ? large_bytes(slab) : size_class_bytes(slab->class);
 }
 
-/* Ends the program if `p`, a block of this run, is marked as free. `what` is said on stderr. */
+/* Ends the program if `p`, a block of this run, is marked as free. `what` describes the misuse in
+ * the line on stderr. */
 static void refuse_freed(const struct slab *slab, const void *p, const char *what)
 {
     if (slab->kind != RUN_LARGE && UNLIKELY(slab_is_marked(p)))

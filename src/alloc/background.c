@@ -75,7 +75,7 @@ static background_create *find_create(void)
 }
 
 /* Creates the thread. The thread does not inherit the priority of its creator, because its work can
- * wait, and it blocks all signals. Returns false if the thread cannot be created. */
+ * wait. It blocks all signals. Returns false if the thread cannot be created. */
 static bool begin(void)
 {
     pthread_attr_t attributes;

@@ -1,6 +1,6 @@
 /* code_address.h - writes an address of code as the name of a library and an offset in it.
  *
- * For the reports of a misuse. Any thread may call the function. It allocates nothing, but takes
+ * This is for reports of a misuse. Any thread may call the function. It allocates nothing, but takes
  * the loader's lock.
  */
 #ifndef CAIRN_ALLOC_CODE_ADDRESS_H

@@ -297,7 +297,7 @@ static struct slot *slot_of_live(const void *p)
 void guarded_free(void *p)
 {
     if (lock_is_unsafe())
-        return; /* the block stays where it is */
+        return; /* the block stays allocated */
     struct stack stack;
     read_stack(&stack);
     lock_take(&lock);

@@ -31,7 +31,7 @@
 
 enum { GUARDED_BLOCKS = 256, GUARDED_FRAMES = 16 };
 
-/* N of CAIRN_GUARDED; 0: off. */
+/* The N of CAIRN_GUARDED=N; 0 if no block is guarded. */
 extern uint32_t guarded_every __attribute__((visibility("hidden")));
 
 static inline bool guarded_is_on(void)

@@ -121,7 +121,8 @@ static inline void hardening_clear_64(char *at)
     pair[0] = pair[1] = pair[2] = pair[3] = (hardening_pair){0};
 }
 
-/* Clears `bytes` bytes, 16 or more. Writes some of them twice. */
+/* Clears `bytes` bytes, 16 or more. Writes some of them twice, because that takes fewer
+ * branches. */
 static inline void hardening_clear(char *start, size_t bytes)
 {
     if (LIKELY(bytes <= 64)) {

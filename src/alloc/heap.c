@@ -261,7 +261,7 @@ static void *refill(struct heap *heap, unsigned class)
         heap->lent[class] = HEAP_LENT_MOST;
     if (UNLIKELY(heap_count(&heap->statistics.refills, 1) % REFILLS == 0))
         purge_look();
-    /* From now on the list keeps freed blocks, which are then reused first (guarded_block.h). */
+    /* From now on the list keeps freed blocks, unless blocks are guarded (guarded_block.h). */
     heap->warm |= guarded_is_on() ? 0 : UINT64_C(1) << class;
     heap_set_room(heap, class, 0);
     for (;;) {

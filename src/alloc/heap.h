@@ -90,7 +90,7 @@ struct heap {
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT];    /* slice index of each list's first slab */
     uint32_t full;                         /* slice index of the first full slab; 0: none */
-    uint32_t large;                        /* same for large blocks; in shared heaps only */
+    uint32_t large;                        /* slice index of a shared heap's first large block */
     uint64_t empty;                        /* a bit per class: empty(c) above */
     uint64_t warm;                         /* (owner only) a bit per class: warm(c) above */
     uint8_t lent[HEAP_LENT_CLASS_MAX + 1]; /* (owner only) in HEAP_LENT_UNIT; never falls */
@@ -331,8 +331,8 @@ static inline void heap_trim_reopened(struct heap *heap, const struct slab *slab
     heap_trim_parked(heap, slab, false);
 }
 
-/* Called at the end of heap_event() if there may be something to look for. Defined by detour.c,
- * which knows the thread's pointer to its heap. */
+/* Called at the end of heap_event() if there may be memory to give back. Defined by detour.c, which
+ * knows the thread's pointer to its heap. */
 void heap_due(void);
 
 #endif
