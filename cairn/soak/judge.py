@@ -21,9 +21,9 @@ from cairn.soak.trend import Envelope, Growth, Stretch
 KIB, MIB = 1 << 10, 1 << 20
 
 SETTLED = (0.25, 0.5)
-"""Memory is judged only from the time on when this share of the run is over. If the first share
-gives no answer, the second is tried: between the two, the program may have loaded data and dropped
-it again."""
+"""Memory is judged from the end of the first share of the run on. If that gives no answer, it is
+judged from the end of the second share on: between the two, the program may have loaded data and
+dropped it again."""
 READINGS_LEAST = 24
 """In a run with fewer readings of the memory, nothing is concluded."""
 SECONDS_LEAST = 4.0

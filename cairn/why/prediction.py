@@ -297,7 +297,7 @@ def _scale(summary: ProbeSummary, mine: Costs, theirs: Costs) -> float | None:
 
 
 def _by_timers(mine: Costs, theirs: Costs) -> dict[int, float]:
-    """By workload: the allocators' ratio by CPU timers, over that by the probe's clock.
+    """By workload: the allocators' ratio by CPU timers, divided by the ratio by the probe's clock.
 
     The two ratios differ because a quick operation takes less time among other instructions than
     alone: docs/decisions/0012-cpu-timers-not-timed-operations.md.

@@ -76,7 +76,7 @@ class ProfileTable:
         """The mean over programs of each contender, and the number of these programs.
 
         Contenders for which the metric is known on no program are left out. A program counts if the
-        metric is known on it for all other contenders.
+        metric is known on it for all remaining contenders.
         """
         having = [n for n in names if any(self.on(p, key, (n,)) for p in self.programs)]
         whole = [
