@@ -9,16 +9,16 @@ from cairn.inspect.facts import EnvironmentVariable, Inspection
 
 MIB = 1 << 20
 FREE_LEAST, FREE_SHARE = 32 * MIB, 0.25
-"""Free resident memory from this size on, and from this share of what the allocator holds on, is
-worth a sentence. Allocators keep a quarter for speed without harm."""
+"""Free resident memory is worth a sentence if it is at least this large, and at least this share of
+the memory that the allocator holds. Allocators keep a quarter for speed without harm."""
 ARENAS_MANY = 8
-"""From so many arenas on, a bound for them may save memory. glibc makes up to eight for each
-processor."""
+"""With at least this many arenas, a limit of their number may save memory. glibc makes up to eight
+for each processor."""
 LAZY_LEAST, LAZY_SHARE = 16 * MIB, 0.10
 SWAPPED_LEAST = 8 * MIB
 HUGE_FROM = 512 * MIB
-"""From so much anonymous memory on, huge pages may save notable time: the second level of most
-processors' page tables caches reaches some megabytes."""
+"""With at least this much anonymous memory, huge pages may save notable time. With small pages, the
+caches of address translations (TLB) of most processors reach only some megabytes."""
 MAPPINGS_SHARE, LIMIT_SHARE = 0.8, 0.9
 _SOON_S = 30 * 86400.0
 _OWN_HEAPS = {
@@ -95,7 +95,7 @@ def _memory(found: Inspection) -> Iterator[str]:
         )
     if heap is None:
         return
-    # Free blocks may have been given back: the addresses stay, and the pages are gone.
+    # The allocator may have returned the pages of free blocks, so not all of them are resident.
     resident_free = min(heap.free, max(0, lazy.resident - lazy.lazily_freed - heap.live_most))
     if resident_free >= max(FREE_LEAST, FREE_SHARE * heap.held):
         share = resident_free / heap.held

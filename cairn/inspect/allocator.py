@@ -33,7 +33,7 @@ _AT_PHDR, _AT_PHENT, _AT_PHNUM = 3, 4, 5
 _PT_LOAD, _PT_DYNAMIC, _PT_PHDR = 1, 2, 6
 _DT_NULL, _DT_DEBUG = 0, 21
 _FILES_MOST = 4096
-"""The most loaded files that are read of the loader's list."""
+"""The most files that are read from the list of the loader."""
 _LIBC = re.compile(r"libc\.so(\.6)?$|libc-2\.\d+\.so$|libc\.musl|ld-musl")
 _MUSL = re.compile(r"libc\.musl|ld-musl")
 _GLIBC_VERSION = re.compile(rb"GNU C Library [^\n]*?version (\d+\.\d+)")
@@ -42,9 +42,9 @@ _GLIBC_MALLOC = b"malloc(): corrupted top size"
 _OLD_GLIBC_MALLOC = b"free(): invalid pointer"
 _GO_MALLOC = "the Go runtime"
 _MINE = ("libcairn-probe.so", "libcairn-witness.so", "libcairn-instructions.so")
-"""Cairn's own libraries that pass the calls on."""
+"""Cairn's own libraries, which pass calls of malloc on to the allocator."""
 _RUNTIMES = (("libpython3", "CPython"), ("libjvm.so", "Java"), ("libnode.so", "Node.js"))
-"""The beginnings of the names of libraries with a runtime."""
+"""The beginnings of the names of libraries, and the language runtimes that they contain."""
 _TITLES = {"malloc": "an allocator of the program"}
 
 
@@ -53,7 +53,7 @@ class LoadedFile:
     """A file of the process: the program or a library."""
 
     path: str
-    """As the process sees it."""
+    """The path that the process sees."""
     base: int
     """The difference between its addresses in the process and those in the file."""
     readable: str
@@ -66,9 +66,10 @@ class ProgramFiles:
     """What the files of a process say about it."""
 
     loaded: tuple[LoadedFile, ...]
-    """In the order in which the loader searches them; the program comes first."""
+    """The files, in the order in which the loader searches them. The program comes first."""
     is_ordered: bool
-    """Whether the order is that of the loader."""
+    """Whether the order is really that of the loader. If its list cannot be read, the order is a
+    guess."""
     bits: int | None
     is_static: bool
     inside: Inside
@@ -79,7 +80,7 @@ class ProgramFiles:
 
 
 class _ElfFacts:
-    """The facts of one file that are needed here, or nothing if it cannot be read."""
+    """The facts of one file that are needed here. They are empty if it cannot be read."""
 
     def __init__(self, path: str, wanted: str = "malloc") -> None:
         self.build_id: str | None = None
@@ -110,7 +111,7 @@ def examine(
     path = target.link("exe")
     is_deleted = path.endswith(" (deleted)")
     path = path.removesuffix(" (deleted)")
-    # This link leads to the file even if it was deleted or replaced.
+    # The link /proc/PID/exe opens the file even if it was deleted or replaced.
     program = LoadedFile(path, 0, f"/proc/{target.pid}/exe", is_deleted)
     facts = _ElfFacts(program.readable)
     listed = _loaders_list(target, memory, facts.bits) if memory is not None else None
@@ -138,7 +139,7 @@ def examine(
 def _mapped_files(
     target: Target, mappings: Sequence[Mapping], program: str
 ) -> dict[str, LoadedFile]:
-    """The mapped files with code, by their paths, those that are not the C library first."""
+    """The mapped files with code, by their paths. C libraries come last."""
     found: dict[str, LoadedFile] = {}
     for one in mappings:
         if not one.is_file or one.path == program:
@@ -163,7 +164,8 @@ def _openable(target: Target, mapping: Mapping) -> str:
 def _file_at(listed: tuple[int, str], files: dict[str, LoadedFile]) -> LoadedFile:
     """The mapped file of an entry of the loader's list.
 
-    The loader has the path by which it opened the file, and the kernel that without links.
+    The loader knows the path by which it opened the file. The kernel tells the path without
+    symbolic links. If the two differ, the load address identifies the file.
     """
     base, name = listed
     for one in files.values():
@@ -203,7 +205,7 @@ def _loaders_list(
 
 
 def _link_maps(memory: ProcessMemory, dynamic: int) -> Iterator[tuple[int, str]]:
-    """Yields the entries behind the first, which is the program."""
+    """Yields load address and path of each library in the list of the loader."""
     for index in range(_FILES_MOST):
         tag, value = memory.words_at(dynamic + 16 * index, 2)
         if tag == _DT_NULL:
@@ -211,15 +213,15 @@ def _link_maps(memory: ProcessMemory, dynamic: int) -> Iterator[tuple[int, str]]
         if tag == _DT_DEBUG:
             break
     if value == 0:
-        raise Unreadable(dynamic)  # the loader has not begun
+        raise Unreadable(dynamic)  # the loader has no list yet
     entry = memory.word_at(value + 8)
     for index in range(_FILES_MOST):
         if not entry:
             return
         base, name, _, following = memory.words_at(entry, 4)
         text = _string(memory, name)
-        # The vDSO and the program have no path. A library that was given with a path relative to
-        # the working directory has that path.
+        # The program comes first. The vDSO has a name without a folder. The path of a library may
+        # be relative to the working directory.
         if index and "/" in text:
             yield base, text
         entry = following

@@ -1,11 +1,12 @@
 """The allocator's share of the CPU time of a running process, from its clock samples. All is pure.
 
-The share is that of `profile.cpu_share`, with one difference. A processor works on the allocator's
-and the program's instructions at once, so the time that the program would save without the
-allocator differs from that of the clock, by at most OVERLAP_NS for each operation
-(docs/decisions/0031-share-from-the-kernel-clock.md). From outside, operations are not counted, and
-their time cannot tell their number. So the interval is that of the clock's share, and the report
-says what each million operations adds to it (docs/decisions/0047-share-from-outside.md).
+The share is that of `profile.cpu_share`, with one difference. A processor works on instructions of
+the allocator and of the program at the same time. So without the allocator, the program would not
+save exactly the time that the clock shows for it. The two times differ by at most OVERLAP_NS for
+each operation (docs/decisions/0031-share-from-the-kernel-clock.md). `profile.cpu_share` knows the
+number of operations from the probe. Here it is not known, and the samples do not tell it. So the
+interval is that of the clock's share, and the report says what each million operations adds to it
+(docs/decisions/0047-share-from-outside.md).
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from cairn.profile.hot_functions import HotFunction
 from cairn.profile.tally import ClockRun, Scope
 
 OVERLAP_OF_MILLION = OVERLAP_NS * 1e6 / 1e9
-"""The share that is uncertain for each million operations in a second of CPU time."""
+"""The part of the share that is uncertain if the process makes a million operations in each second
+of CPU time. Each operation adds OVERLAP_NS."""
 UNSAMPLED_MAX, UNSAMPLED_LEAST_NS = 0.02, 30e6
-"""The share of CPU time, and the time, that may have no samples. The kernel tells CPU time in ticks
-of 10 ms, and not at the moment of the last sample. If more has none, all of it is unknown."""
+"""Limits of the CPU time that has no samples: as a share of all CPU time, and in nanoseconds. Below
+the larger one, such time is ignored. It comes from rounding, because the kernel tells CPU time in
+ticks of 10 ms. Above it, all of such time counts as unknown."""
 NOT_KNOWN = ""
-"""The caller of samples whose stacks show none."""
+"""Stands in place of the name of the caller if the stacks of the samples show no caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,9 @@ class SampledCaller:
     """A function of the program that called the allocator."""
 
     name: str
-    """NOT_KNOWN for samples whose caller is not known."""
+    """NOT_KNOWN for all samples without a known caller."""
     share: Estimate
-    """Its share of the allocator's time."""
+    """The share of the allocator's time that this caller caused."""
     samples: int
 
 
@@ -59,17 +62,17 @@ class AttachedShare:
     name: str
     allocator: Serving
     seconds: float
-    """How long the process was watched."""
+    """The seconds for which the process was watched."""
     cpu_s: float
-    """Its CPU time in that time."""
+    """The CPU time of the process in these seconds."""
     scope: Scope | None
     samples: int
     share: Estimate | None
     why_not: str
     """Why there is no share, as a whole sentence."""
     own: float = 0.0
-    """The parts of the share: in the allocator's code, in its system calls, in page faults in it,
-    and in interrupts that came there."""
+    """The part of the share in the allocator's code. The next three fields are the parts in its
+    system calls, in its page faults, and in interrupts that came while it ran."""
     calls: float = 0.0
     faults: float = 0.0
     interrupts: float | None = None
@@ -77,13 +80,14 @@ class AttachedShare:
     unknown: float = 0.0
     """The share of CPU time that cannot be attributed."""
     overlap_of_million: float = OVERLAP_OF_MILLION
-    """How far the time that the program would save without the allocator may differ from the share,
-    for each million operations in a second of CPU time. The interval does not contain this."""
+    """The time that the program would save without the allocator may differ from the share. This is
+    the largest difference for each million operations in a second of CPU time. The interval does
+    not contain it."""
     functions: tuple[HotFunction, ...] = ()
     callers: tuple[SampledCaller, ...] = ()
     stacks: tuple[SampledStack, ...] = ()
     unwatched: int = 0
-    """Threads without a clock."""
+    """The number of threads that had no clock (a perf event), so they have no samples."""
     is_ended: bool = False
 
 
@@ -102,11 +106,11 @@ def attached(found: Sampled) -> AttachedShare:
     if run.samples < SAMPLES_LEAST or not known:
         return _without(plain, _too_few(found, run.samples))
     share = run.inside_ns / known
-    # The samples that the kernel lost may be those of any process. The CPU time of this one tells
-    # how many can be its own.
+    # The samples that the kernel lost may belong to any process, so their time does not count. The
+    # CPU time of this process shows how much of it has no samples.
     unknown = run.unknown_ns - found.lost_ns
     unsampled = max(0.0, found.cpu_ns - (run.whole_ns - found.lost_ns))
-    # In user mode, all time in the kernel is unsampled. It may be the allocator's or not.
+    # A clock of user mode takes no samples in the kernel. The allocator may have caused that time.
     is_rounding = not found.lost_ns and found.scope != "threads in user mode"
     if not is_rounding or unsampled > max(UNSAMPLED_LEAST_NS, UNSAMPLED_MAX * found.cpu_ns):
         unknown += unsampled
@@ -169,7 +173,7 @@ def _functions(run: ClockRun, known: float) -> tuple[HotFunction, ...]:
 
 
 def _callers(stacks: Sequence[tuple[tuple[str, ...], int]]) -> tuple[SampledCaller, ...]:
-    """The functions that called the allocator, those with the most of its time first."""
+    """The functions that called the allocator. Those for which it took the most time come first."""
     counts: Counter[str] = Counter()
     for functions, count in stacks:
         counts[functions[0] if functions else NOT_KNOWN] += count
@@ -178,7 +182,7 @@ def _callers(stacks: Sequence[tuple[tuple[str, ...], int]]) -> tuple[SampledCall
     for name, count in counts.items():
         ends = wilson(count, whole)
         if name != NOT_KNOWN:
-            # Any of the samples without a caller may be this one's.
+            # Each of the samples without a known caller may belong to this caller.
             most = min(1.0, ends.high + counts[NOT_KNOWN] / whole)
             ends = Interval(ends.low, most, ends.level)
         found.append(SampledCaller(name, Estimate(count / whole, ends), count))

@@ -1,13 +1,13 @@
 """Takes clock samples of a running process with perf events. Nothing is loaded into it.
 
-After each period of CPU time, the kernel notes which thread a processor runs, its address, its
-chain of calls by frame pointers, and the top of its stack. The best clock that is permitted is
-used:
+A *clock* is a perf event that counts CPU time. After each period of CPU time, the kernel notes
+which thread a processor runs, its address, its chain of calls by frame pointers, and the top of its
+stack. The best clock that is permitted is used:
 
     processors            a clock of each processor, of which only the process's samples are kept.
                           It needs root, or a kernel.perf_event_paranoid of 0 or less
     threads               a clock of each thread. A thread that starts later gets one soon
-    threads in user mode  the same without samples in the kernel
+    threads in user mode  a clock of each thread that takes no samples in the kernel
 
 docs/decisions/0027-parts-from-the-kernel-clock.md says why the processors' clocks are better. The
 process is never stopped: the kernel notes a sample in an interrupt of some microseconds.
@@ -36,33 +36,35 @@ from cairn.profile.cpu_samples import PERIOD
 from cairn.profile.tally import Scope
 
 PERIOD_NS, PERIOD_LEAST_NS = 1_061_803, 251_803
-"""The mean period in a long measurement, and the least. They are no multiples of a millisecond,
-because much periodic work has such periods."""
+"""The mean period of a clock in nanoseconds: in a long measurement, and at least. Neither is a
+multiple of a millisecond, because much periodic work has such periods."""
 SAMPLES_AIM = 5_000
-"""The samples that a thread should have which always runs."""
+"""The number of samples that a thread should get if it runs all the time."""
 THREADS_MOST = 128
 """The most threads that get a clock of their own: those with the most CPU time. Each clock needs a
 ring, and the kernel bounds their memory."""
 STACK_BYTES, STACK_BYTES_FEW = 4096, 512
-"""Bytes of the stack in each sample: usually, and on machines with many processors."""
+"""The bytes of the stack in each sample: the usual number, and the number on machines with more
+than _PROCESSORS_FEW processors."""
 _PROCESSORS_FEW = 16
 _RING_PAGES = (4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8)
-"""The pages of a ring: as many of these as the kernel permits, and as `_ALL_PAGES` has room for."""
+"""The sizes of a ring that are tried, in pages. The first one that the kernel permits is taken. All
+rings of processors together may have _ALL_PAGES, and the ring of a thread _THREAD_PAGES."""
 _ALL_PAGES = 1 << 14
-"""The most pages of all rings together, which are 64 MiB. A ring of a processor has the samples of
-all processes, and must last until we run again on a busy machine."""
+"""The most pages of the rings of all processors together: 64 MiB. The ring of a processor gets the
+samples of all processes. It must not be full before we run again, even on a busy machine."""
 _THREAD_PAGES = 128
 CHANGE_PERIODS = 200
 _SET_PERIOD = 0x40082404
 """PERF_EVENT_IOC_PERIOD."""
 _CALL = {"x86_64": 298}
-"""The number of perf_event_open(2)."""
+"""The number of the system call perf_event_open(2), by architecture."""
 _SOFTWARE, _CPU_CLOCK = 1, 0
 _IP, _TID, _TIME, _CALLCHAIN, _PERIOD, _REGS_USER, _STACK_USER = 1, 2, 4, 32, 256, 4096, 8192
 _REGISTERS = {"bp": 6, "sp": 7, "ip": 8, "bx": 1, "r12": 20, "r13": 21, "r14": 22, "r15": 23}
 """The numbers of the registers of x86-64 in perf events."""
 REGISTERS = tuple(sorted(_REGISTERS.values()))
-"""The registers in each sample, in the order in which they are in it."""
+"""The registers in each sample, in the order in which the kernel writes them."""
 SP, IP = _REGISTERS["sp"], _REGISTERS["ip"]
 _FLAGS = {
     "disabled": 0, "exclude_kernel": 5, "exclude_hv": 6, "exclude_idle": 7, "mmap": 8, "comm": 9,
@@ -78,7 +80,7 @@ the data begin."""
 _RECORD = struct.Struct("<IHH")
 _SAMPLE = 9
 _PID_AT = 8
-"""The place of the process id in a sample, behind the address."""
+"""The offset of the process id in a sample. It follows the address, which has 8 bytes."""
 
 
 class NoClock(Exception):
@@ -98,22 +100,22 @@ class _Ring:
 
 @dataclass(slots=True)
 class SampleClock:
-    """The rings of one process's samples."""
+    """The clocks that sample one process. Each clock is a perf event with a ring of records."""
 
     target: Target
     scope: Scope
     period_ns: int
     stack_bytes: int
     rings: dict[int, _Ring] = field(default_factory=dict)
-    """By the number of the processor or of the thread."""
+    """The rings, by the number of the processor or of the thread."""
     changed_ns: int = 0
-    """When the period was changed, by CLOCK_MONOTONIC."""
+    """The time at which the period was last changed, by CLOCK_MONOTONIC."""
     mean_ns: int = 0
     unwatched: int = 0
-    """The number of threads that have no clock."""
+    """The largest number of threads that had no clock at a time."""
 
     def drain(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yields the new records of the process: kind, further bits, and content.
+        """Yields the new records of the process: kind, flags (`misc`) and content of each.
 
         Records of different rings are not in order of their times.
         """
@@ -190,7 +192,7 @@ def opened(target: Target, seconds: float) -> SampleClock:
                 for processor in processors:
                     clock.rings[processor] = _opened(clock, -1, processor)
             else:
-                # The first thread shows whether the kernel permits clocks of threads.
+                # Without a clock for the first thread, the kernel permits no clocks of threads.
                 first, *others = _by_cpu_time(target)
                 clock.rings[first] = _opened(clock, first, -1)
                 for thread in others[: THREADS_MOST - 1]:
@@ -253,7 +255,7 @@ def _has_ended(pid: int, thread: int) -> bool:
 
 
 def _opened(clock: SampleClock, pid: int, processor: int) -> _Ring:
-    """A clock with its ring. Raises OSError."""
+    """Opens a clock and maps its ring. Raises OSError."""
     in_user_mode = clock.scope == "threads in user mode"
     flags = {"exclude_idle", "mmap", "mmap2", "comm", "comm_exec", "task", "sample_id_all"}
     flags.add("use_clockid")

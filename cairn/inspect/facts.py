@@ -22,28 +22,29 @@ class ProcessFacts:
 
     pid: int
     name: str
-    """The name that the kernel has for it, of 15 characters at most."""
+    """The name that the kernel keeps for the process: 15 characters at most."""
     command: tuple[str, ...]
-    """Its command line. A process may have changed it."""
+    """The command line. A process can overwrite its own."""
     program: str
-    """The path of its executable file, as it sees it."""
+    """The path of the executable file, as the process sees it."""
     bits: int | None
     """32 or 64."""
     is_static: bool
-    """Whether no dynamic loader works in it. No library can be preloaded into such a program."""
+    """Whether the process has no dynamic loader. No library can be preloaded into such a
+    program."""
     libc: str | None
     """The C library: "glibc 2.36", "glibc" or "musl"."""
     threads: int
     running_s: float
-    """The time since its start."""
+    """The seconds since the process started."""
     user_s: float
-    """CPU time in the program so far."""
+    """CPU time in user mode so far, in seconds."""
     system_s: float
-    """CPU time in the kernel so far."""
+    """CPU time in the kernel so far, in seconds."""
     minor_faults: int
-    """Page faults without input so far."""
+    """Page faults so far for which nothing was read from a disk."""
     inner_pid: int | None
-    """Its process id in its own PID namespace, if that is not ours."""
+    """The process id in the PID namespace of the process; None if that namespace is ours."""
     is_replaced: bool
     """Whether its executable file or its allocator was deleted or replaced after the start."""
 
@@ -59,13 +60,13 @@ class Serving:
     version: str | None
     how: How
     path: str | None
-    """The file that contains it, as the process sees it."""
+    """The file that contains the allocator, by the path that the process sees."""
     build_id: str | None
     evidence: str
-    """What shows that, as a whole sentence."""
+    """The reason why this allocator is known to serve malloc, as a whole sentence."""
     beside: str | None = None
-    """Another allocator inside the program's file, which may serve a part of its blocks, such as
-    that of a Rust program."""
+    """Another allocator inside the program's file, which may serve a part of the program's blocks.
+    An example is the allocator of a Rust program."""
     runtime: str | None = None
     """A language runtime that has an allocator or a heap of its own in front of malloc."""
 
@@ -90,65 +91,67 @@ class InUse:
 
 @dataclass(frozen=True, slots=True)
 class MappingSum:
-    """All mappings of one kind, in bytes."""
+    """All mappings of one kind, added up. The numbers are bytes, except `mappings`."""
 
     kind: Kind
     mappings: int
     size: int
-    """Addresses. Most of them may never have been touched."""
+    """The size of the address ranges. Most of their pages may never have been touched."""
     resident: int
     proportional: int
-    """Like `resident`, but a page that several processes share counts in parts."""
+    """Like `resident`, but a page that n processes share counts as one n-th of a page."""
     private_dirty: int
     """Resident pages that belong to this process alone and were written."""
     swapped: int
     lazily_freed: int
-    """Resident pages that were freed by MADV_FREE, and that the kernel has not taken yet."""
+    """Resident pages that the process freed with MADV_FREE, and that the kernel has not taken
+    back."""
     huge: int
     """Bytes of `resident` in transparent huge pages, and in reserved ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """Live and held memory by the allocator's own statistics. Bytes."""
+    """Live and held memory in bytes, from the allocator's own statistics."""
 
     held: int
-    """What the allocator has from the kernel."""
+    """The memory that the allocator has from the kernel."""
     live_most: int
-    """At most this much of it is in blocks that the program has not freed, with their headers."""
+    """The most memory that can be in blocks which the program has not freed, with their headers."""
     live_least: int
-    """At least this much. The difference may lie in caches of threads, which cannot be read."""
+    """The least memory that can be in blocks which the program has not freed. In the caches of some
+    threads, which cannot be read, freed blocks look like blocks in use."""
     free: int
-    """`held` less `live_most`: free blocks in the allocator's lists, and unused memory at the end
-    of its areas."""
+    """`held` minus `live_most`: free blocks in the allocator's lists, and unused memory at the ends
+    of its arenas."""
     top: int
-    """The part of `free` at the ends of the areas."""
+    """The part of `free` at the ends of the arenas."""
     mapped: int
-    """The part of `held` in blocks with a mapping of their own."""
+    """The part of `held` in blocks that have a mapping of their own."""
     mapped_blocks: int
-    """The number of such blocks."""
+    """The number of blocks that have a mapping of their own."""
     arenas: int
     is_by_symbols: bool
-    """Whether debug symbols gave the place of the statistics. Otherwise their form was found in
-    the data of the library."""
+    """Whether debug symbols gave the address of the statistics. Otherwise the statistics were found
+    in the data of the C library by their form."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthOf:
-    """How private memory changed, in bytes: resident and swapped pages without files."""
+    """The growth of private memory, in bytes. It is resident and swapped memory without files."""
 
     seconds: float
     readings: int
     begin: int
     end: int
     per_s: float | None
-    """Bytes per second; None if that is not known."""
+    """The growth in bytes per second; None if it is not known."""
     low: float | None
     high: float | None
     why_not: str = ""
     """Why `per_s` is None, as a whole sentence."""
     faults_per_s: float | None = None
-    """Page faults per second in that time."""
+    """Page faults per second while the process was watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +159,9 @@ class Limits:
     """Limits of the kernel that the process may reach."""
 
     cgroup_bytes: int | None
-    """The least memory limit of its cgroups."""
+    """The least memory limit of the process's cgroups."""
     cgroup_used: int | None
-    """The memory of the cgroup that has this limit."""
+    """The memory that the cgroup with this limit uses."""
     mappings: int
     mappings_most: int | None
     """vm.max_map_count."""

@@ -1,20 +1,21 @@
 """Reads the statistics of glibc's malloc from the memory of another process.
 
-glibc has one main arena in its data, and a ring of further arenas, each of which is led to by the
-one before. An arena has its size, the sizes of its free blocks through lists, and the block at its
-end (*top*). A second structure, `mp_`, has the blocks with mappings of their own, and the settings.
-So
+glibc has one main arena in its data, and further arenas. Each arena points to the next one, and the
+last one to the main arena, so they form a ring. An arena has its size, the lists of its free
+blocks, and a pointer to the block at its end (*top*). A second structure, `mp_`, has the settings,
+and the number and size of the blocks with mappings of their own. So
 
     held = sum of the arenas' sizes + mapped blocks
     free = sum of the arenas' free blocks + their tops
     live = held - free - blocks in the caches of threads (tcache)
 
-The caches count as live in an arena. The caches that can be found are read: the main thread's is
-the first block of the heap, and that of the thread that made an arena is its first block. Any other
-thread may have up to `MallocPar.cached_most()` bytes in its cache, so `live` is an interval.
+An arena does not know which of its blocks lie in the cache of a thread. So the caches that can be
+found are read. The main thread's cache is the first block of the heap. The cache of the thread that
+made an arena is the first block of this arena. Any other thread may have up to
+`MallocPar.cached_most()` bytes in its cache, so `live` is an interval.
 
-The places come from symbols, or from the form of the structures: an empty list of an arena points
-to itself, and there are 127 lists in a row. No debug symbols are needed for that.
+Debug symbols give the addresses of the structures. Without them, the structures are found by their
+form: an empty list of an arena points to itself, and an arena has 127 lists in a row.
 
 The process is not stopped. Each list is checked while it is walked, and all is read again if a list
 changed meanwhile.
@@ -40,29 +41,31 @@ from cairn.inspect.memory import ProcessMemory, Unreadable
 from cairn.profile.symbols import VARIABLES, Functions
 
 _BINS = 254
-"""The words of the lists in an arena: a first and a last block for each list."""
+"""The number of words in the lists of an arena. Each of the 127 lists has a pointer to its first
+block and one to its last block."""
 _SELF_LEAST = 8
-"""The least number of empty lists by which an arena is recognised. 63 lists are for large blocks of
-different sizes, and even fragmented programs have few of those. The ring of arenas confirms it."""
+"""An arena is recognised by at least this many empty lists. Of the 127 lists, 63 are for large
+blocks, and even fragmented programs have few free blocks of these sizes. `_is_ring` confirms the
+arena."""
 _BEFORE = {112: 16, 104: 8}
-"""By the offset of the lists: the offset of the lists for small free blocks (fastbins). The first
-row is that of glibc 2.27 and newer."""
+"""The offset of the lists in an arena, and that of the lists of small free blocks (fastbins). The
+first pair is that of glibc 2.27 and newer."""
 _FASTBINS = 10
 _ARENAS_MOST = 4096
 _BLOCKS_MOST = 1_000_000
 """The most free blocks that are walked."""
 _TIME_MOST_S = 10.0
-"""The most CPU time of our own process for that."""
+"""The most seconds of CPU time that we take to walk the free blocks."""
 _TRIES = 20
 _SCAN_MOST = 64 << 20
 _FLAGS = 7
-"""The lowest bits of a size, which say other things."""
+"""The lowest three bits of the size of a block. They are flags and no part of the size."""
 _MMAPS_MOST = 65536
-"""n_mmaps_max by default."""
+"""The default of `n_mmaps_max`, a field of `mp_`."""
 _CACHE_BINS = 64
 _CACHE_SIZES = {0x290: 2, 0x250: 1}
-"""The size of the block with a thread's cache, and the bytes of each counter in it: glibc 2.30 to
-2.41, and 2.26 to 2.29."""
+"""The size of the block that holds a thread's cache, and the size of each counter in this cache.
+The first pair is that of glibc 2.30 to 2.41, the second that of glibc 2.26 to 2.29."""
 _CACHED_SUM = sum(32 + 16 * number for number in range(_CACHE_BINS))
 
 
@@ -76,7 +79,7 @@ class NotFound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MallocPar:
-    """The values of `mp_` that are needed here."""
+    """The fields of `mp_` that are needed here."""
 
     trim_threshold: int
     top_pad: int
@@ -121,14 +124,14 @@ class ArenaPlace:
 
     arena: int
     lists_at: int
-    """The offset of its lists."""
+    """The offset of the lists in an arena."""
     by_symbols: bool
 
 
 def read(
     memory: ProcessMemory, owner: LoadedFile, mappings: Sequence[Mapping], threads: int
 ) -> tuple[Heap, tuple[InUse, ...]]:
-    """The statistics, and the settings that are in use.
+    """The statistics of malloc, and the settings that it uses now.
 
     owner: the file that contains glibc's malloc: the library, or a static program. Raises NotFound.
     """
@@ -152,7 +155,11 @@ def read(
 
 
 def _data(owner: LoadedFile, mappings: Sequence[Mapping]) -> list[Mapping]:
-    """The writable mappings of the file, and the memory behind it that begins with zeros (bss)."""
+    """The parts of the process's memory that hold the variables of the file.
+
+    These are the writable mappings of the file, and the anonymous mapping right behind them. The
+    latter holds the variables that begin as zero (bss).
+    """
     found: list[Mapping] = []
     for one in mappings:
         is_its = one.path == owner.path and not one.is_shared
@@ -163,7 +170,7 @@ def _data(owner: LoadedFile, mappings: Sequence[Mapping]) -> list[Mapping]:
 
 
 def _place(memory: ProcessMemory, owner: LoadedFile, areas: Sequence[Mapping]) -> ArenaPlace:
-    """Where the main arena is. Raises NotFound."""
+    """Finds the main arena. Raises NotFound."""
     symbol = _symbol(owner, "main_arena")
     if symbol is not None:
         for lists_at in _BEFORE:
@@ -194,7 +201,10 @@ def _place(memory: ProcessMemory, owner: LoadedFile, areas: Sequence[Mapping]) -
 
 
 def _rows(selves: Sequence[int]) -> Iterator[int]:
-    """Yields the places at which 127 lists may begin, of which many point to themselves."""
+    """Yields the indexes of words at which the 127 lists of an arena may begin.
+
+    selves: the indexes of the words that point to themselves, as the words of an empty list do.
+    """
     for first in dict.fromkeys(selves[: _BINS // 2 * 8]):
         inside = sum(1 for one in selves if 0 <= one - first < _BINS and (one - first) % 2 == 0)
         if inside >= _SELF_LEAST:
@@ -218,7 +228,7 @@ def _is_ring(memory: ProcessMemory, arena: int, lists_at: int) -> bool:
 
 
 def _symbol(owner: LoadedFile, name: str) -> int | None:
-    """The address of a variable in the file, by its own or its debug file's symbols."""
+    """The address of a variable in the file, from the symbols of this file or of its debug file."""
     for path in _with_symbols(owner):
         try:
             descriptor = elf.open_regular(path)
@@ -251,9 +261,10 @@ def _with_symbols(owner: LoadedFile) -> Iterator[str]:
 def _par(
     memory: ProcessMemory, owner: LoadedFile, areas: Sequence[Mapping], mappings: Sequence[Mapping]
 ) -> MallocPar:
-    """The values of `mp_`, by its symbol or by the address at which the heap begins.
+    """Reads `mp_`.
 
-    Raises NotFound.
+    Its address comes from its symbol. Without the symbol, `mp_` is found by its form, and by its
+    pointer to the heap. Raises NotFound.
     """
     heap = next((one.start for one in mappings if one.path == "[heap]"), None)
     symbol = _symbol(owner, "mp_")
@@ -283,7 +294,10 @@ def _par(
 def _plausible(
     fields: Sequence[int], places: Sequence[int | None], heap: int | None
 ) -> MallocPar | None:
-    """The values if they can be those of `mp_`."""
+    """The fields, if they can be those of `mp_`; else None.
+
+    heap: where the mapping [heap] begins; None without one.
+    """
     trim, pad, threshold, test, arenas, huge, mmaps, mmaps_most, mapped, peak, begin, cache = (
         0 if place is None else fields[place] for place in places
     )
@@ -296,11 +310,11 @@ def _plausible(
     if (mmaps == 0) != (mapped == 0):
         return None
     if heap is None:
-        # The main arena is in mapped memory, or it has none yet.
+        # There is no heap: the main arena uses mapped memory, or it has no memory yet.
         if mmaps_most != _MMAPS_MOST or begin % 16 or begin >= 1 << 47:
             return None
-    # The heap begins where the first block is. That is at the start of the mapping, or behind
-    # memory that others took with brk(2).
+    # `begin` is the first block. It lies at the start of the mapping [heap], or behind memory that
+    # other code took with brk(2).
     elif begin % 16 or not 0 <= begin - heap < 1 << 24:
         return None
     return MallocPar(
@@ -311,7 +325,7 @@ def _plausible(
 def _read(
     memory: ProcessMemory, place: ArenaPlace, par: MallocPar, threads: int, deadline: float
 ) -> Heap:
-    """All arenas. Raises Changed or Unreadable if they change meanwhile."""
+    """Adds up all arenas. Raises Changed or Unreadable if they change meanwhile."""
     at_next = place.lists_at + 8 * _BINS + 16
     walk = _Walk(memory, place.lists_at, deadline)
     held = free = top = caches = cached = arenas = 0
@@ -391,7 +405,10 @@ class _Walk:
             )
 
     def _list(self, head: int, block: int) -> int:
-        """The bytes of a list. Each block leads to the next one and back to the one before."""
+        """The bytes of a list of free blocks.
+
+        Each block points to the next one and to the one before.
+        """
         total, before = 0, head
         while block != head:
             self._step()
@@ -404,9 +421,10 @@ class _Walk:
         return total
 
     def _fast(self, block: int) -> int:
-        """The bytes of a list of small free blocks, which leads in one direction only.
+        """The bytes of a list of small free blocks, each of which points only to the next one.
 
-        From glibc 2.32 on, the address of the next block is combined with that of the field.
+        From glibc 2.32 on, the pointer is not the address of the next block. It is this address XOR
+        (the address of the pointer itself >> 12).
         """
         total = 0
         while block:
@@ -425,7 +443,7 @@ class _Walk:
 
 
 def _cache(memory: ProcessMemory, block: int, par: MallocPar) -> int | None:
-    """The bytes of the free blocks in a thread's cache; None if this block is no such cache."""
+    """The bytes of the free blocks in a thread's cache; None if `block` does not hold a cache."""
     try:
         width = _CACHE_SIZES.get(memory.word_at(block + 8) & ~_FLAGS)
         if width is None:

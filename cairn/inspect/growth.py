@@ -14,14 +14,15 @@ from cairn.inspect.process import ProcessEnded, Target, stat_of, status_of
 from cairn.soak import trend
 
 READINGS = 2 * trend.BINS
-"""The readings of one measurement."""
+"""The number of readings in one measurement."""
 LEAST_S = 2.0
-"""In less time, the pages that a program touches once look like growth."""
+"""The shortest measurement. In a shorter one, pages that a program touches for the first time look
+like growth."""
 _PAUSE_LEAST_S = 0.01
 
 
 def private_bytes(target: Target) -> int:
-    """The resident pages without files, and the swapped ones, in bytes."""
+    """The private memory in bytes: resident pages without files, and swapped pages."""
     status = status_of(target)
     try:
         return sum(int(status[key].split()[0]) << 10 for key in ("RssAnon", "VmSwap"))
@@ -30,7 +31,7 @@ def private_bytes(target: Target) -> int:
 
 
 def measure(target: Target, seconds: float) -> GrowthOf:
-    """Watches the process for this long."""
+    """Watches the process for `seconds`, and measures the growth of its private memory."""
     pause_s = max(_PAUSE_LEAST_S, seconds / READINGS)
     begin_s = time.monotonic()
     faults = _faults(target)

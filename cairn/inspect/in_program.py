@@ -43,13 +43,13 @@ class InProgram(AllocatorCode):
     """An allocator inside the program's file."""
 
     path: str = ""
-    """The path of the file in the samples."""
+    """The path that the program's file has in the clock samples."""
     ranges: tuple[tuple[int, int], ...] = ()
-    """The offsets of its functions in the file, in order."""
+    """The ranges of the allocator's functions in the file, by their offsets and in order."""
 
     @staticmethod
     def of_file(path: str, readable: str, name: str) -> InProgram | None:
-        """The code of the allocator `name`; None if the file's symbols do not tell it."""
+        """The code of the allocator `name`; None if the file has no symbols of its functions."""
         pattern = _PATTERNS.get(name)
         if pattern is None:
             return None
@@ -61,7 +61,7 @@ class InProgram(AllocatorCode):
         try:
             image = elf.Image(descriptor)
             named = Functions(image, _SYMBOLS).named()
-            # A function without a size ends where the next one begins.
+            # Functions without a size are left out: nothing says where they end.
             found = [
                 (start, end)
                 for start, end, symbol in named

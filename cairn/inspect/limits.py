@@ -17,7 +17,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def read(target: Target, mappings: int) -> Limits:
-    """The limits. `mappings` is the number of the process's mappings."""
+    """Reads the limits. `mappings` is the number of the process's mappings."""
     cgroup = _cgroup(target.text("cgroup"))
     address = re.search(r"^Max address space +(\d+)", target.text("limits"), re.MULTILINE)
     return Limits(
@@ -65,5 +65,5 @@ def transparent_huge_pages() -> str | None:
 
 
 def ticks_per_s() -> int:
-    """The unit of times in /proc/PID/stat."""
+    """The number of clock ticks in a second. /proc/PID/stat gives times in clock ticks."""
     return os.sysconf("SC_CLK_TCK")

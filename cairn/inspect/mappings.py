@@ -24,7 +24,8 @@ _HEAD = re.compile(
 _THREADS_MOST = 1000
 """The most threads whose stacks are looked for."""
 _TURNS, _TURN_S = 10, 0.002
-"""How often a thread that runs is asked again, and after which pause."""
+"""The most attempts to read the stack pointer of a thread, and the seconds between two of them. The
+kernel does not tell the stack pointer of a thread that runs."""
 _DELETED = " (deleted)"
 _KINDS: tuple[Kind, ...] = (
     "heap", "anonymous", "stacks", "shared memory", "huge page files", "files", "kernel",
@@ -44,16 +45,17 @@ class Mapping:
     is_shared: bool
     offset: int
     path: str
-    """The file without the kernel's remark that it was deleted, or a name in brackets; empty for
-    anonymous memory."""
+    """The path of the file, without the " (deleted)" that the kernel may append; or a name in
+    brackets. It is empty for anonymous memory."""
     inode: int = 0
     is_deleted: bool = False
     numbers: Map[str, int] | None = None
-    """The bytes in smaps, by their names there; None if only the mapping was read."""
+    """The sizes in bytes from /proc/PID/smaps, by their names there; None if only /proc/PID/maps
+    was read."""
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file of a disk, such as a program or a library."""
+        """Whether the mapping is of a file on a disk, such as a program or a library."""
         return self.path.startswith("/") and not self.path.startswith(_SHARED_FILES)
 
 
@@ -107,7 +109,8 @@ def stacks(target: Target, mappings: Sequence[Mapping]) -> frozenset[int]:
             pointer = _stack_pointer(target, thread)
             if pointer is None:
                 running.append(thread)
-            # Only anonymous memory is a stack of threads: a runtime may let them run elsewhere.
+            # Only anonymous memory counts as a stack. A runtime may point the stack pointer of a
+            # thread to other memory.
             elif (its := at(mappings, pointer)) is not None and (
                 not its.path or its.path.startswith("[anon")
             ):
@@ -126,7 +129,8 @@ def _stack_pointer(target: Target, thread: int) -> int | None:
             words = file.read().split()
     except OSError:
         return 0
-    # "running", or the system call, its arguments, the stack pointer and the next instruction.
+    # The file has the word "running", or it has the number and the arguments of the system call,
+    # the stack pointer, and the address of the next instruction.
     if words == ["running"]:
         return None
     return int(words[-2], 16) if len(words) >= 3 else 0

@@ -9,7 +9,7 @@ from cairn.inspect.process import Target
 
 PAGE = 1 << 12
 AHEAD = 4
-"""The pages of one read. Lists of free blocks often lie close together."""
+"""The number of pages that are read at once. Lists of free blocks often lie close together."""
 _PAGES_MOST = 1 << 14
 """The most pages that are kept, which is 64 MiB."""
 
@@ -21,8 +21,8 @@ class Unreadable(Exception):
 class ProcessMemory:
     """The memory of a process as it was when it was first read.
 
-    Each page is read once, so that a list is walked in one state of its pages, and with few system
-    calls. `forget` begins anew.
+    Each page is read once. So a list is walked in one state of its pages, and with few system
+    calls. `forget` drops all pages, so that they are read again.
     """
 
     def __init__(self, target: Target) -> None:
@@ -85,7 +85,7 @@ class ProcessMemory:
         return self._pages[number]
 
     def _read(self, number: int, count: int) -> bytes:
-        """Whole pages; fewer if those behind are not mapped, and none if the first is not."""
+        """Reads up to `count` whole pages, and stops before the first one that is not mapped."""
         try:
             return os.pread(self._file, count * PAGE, number * PAGE)
         except (OSError, OverflowError, ValueError):

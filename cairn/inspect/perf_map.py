@@ -14,18 +14,18 @@ from cairn.inspect.process import Target, inner_pid
 
 _BYTES_MOST = 64 << 20
 CODE = "code without a name"
-"""The name of a function of which the map does not know, or without a map."""
+"""The name that stands for a function which is not in the map."""
 
 
 class PerfMap:
-    """The functions by address. Empty without a readable map."""
+    """The functions of a process, by address. The map is empty if its file cannot be read."""
 
     def __init__(self, target: Target) -> None:
         number = inner_pid(target) or target.pid
         self._functions = sorted(_read(target.path(f"/tmp/perf-{number}.map")))
 
     def name(self, address: int) -> str:
-        """The function at an address."""
+        """The name of the function at an address; CODE if the map has none there."""
         index = bisect_right(self._functions, (address, 1 << 64, "")) - 1
         if index >= 0:
             start, size, name = self._functions[index]

@@ -1,4 +1,4 @@
-"""Finds a process by its id, and refuses what has no memory to look at.
+"""Finds a process by its id, and refuses threads, zombies and kernel threads.
 
 Every function raises `ProcessEnded` if the process ends meanwhile, and `NotPermitted` if the kernel
 does not let this user read it.
@@ -42,8 +42,8 @@ class Target:
     """The time of its start after the start of the machine, in clock ticks. It tells apart two
     processes that had the same id."""
     root: str
-    """The prefix for paths of files as the process sees them: empty if its root and its mounts are
-    ours."""
+    """The prefix for paths of files as the process sees them. It is empty if the process has the
+    same root folder and mounts as we have."""
 
     def read(self, name: str) -> bytes:
         """The content of a file in the process's folder of /proc."""
@@ -79,8 +79,9 @@ class Target:
     def path(self, path: str, inode: int | None = None) -> str:
         """The path by which this process can open a file that the target has mapped.
 
-        The kernel tells the path from our root if the file can be reached from there, and else from
-        that of the target's mounts. `inode` tells which of the two files is the mapped one.
+        If the file can be reached from our root, the kernel tells the path from there. Otherwise it
+        tells the path from the root of the target's mounts. So the path may lead to a file in
+        either place. `inode` tells which of the two is the mapped one.
         """
         if not self.root or not path.startswith("/"):
             return path
@@ -190,7 +191,7 @@ def _name(pid: int) -> str:
 
 
 def _root(pid: int) -> str:
-    """The prefix for the target's paths."""
+    """The prefix for paths as the target sees them; see `Target.root`."""
     try:
         same_mounts = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
         same_root = os.path.samefile(f"/proc/{pid}/root", "/proc/self/root")
@@ -219,7 +220,7 @@ def _numbers() -> Iterator[int]:
 
 
 def inner_pid(target: Target) -> int | None:
-    """The process's id in its own PID namespace, if that is another one than ours."""
+    """The process's id in its own PID namespace; None if it is in ours."""
     numbers = status_of(target).get("NSpid", "").split()
     return int(numbers[-1]) if len(numbers) > 1 else None
 

@@ -1,6 +1,6 @@
 """Says from clock samples how much CPU time a running process's allocator takes, and for whom.
 
-`profile.cpu_samples` divides the samples into places. Here are two things more: an allocator that
+`profile.cpu_samples` divides the samples into places. This file adds two things: an allocator that
 is a part of the program's file, and the call stacks of the samples in the allocator.
 """
 
@@ -41,20 +41,23 @@ from cairn.profile.tally import ClockRun, Scope
 
 DRAIN_S = 0.05
 ANONYMOUS = "//anon"
-"""The kernel's path of memory without a file, in which just-in-time compilers put code."""
+"""The path that the kernel gives to memory without a file. Just-in-time compilers put code into
+such memory."""
 _FORK, _SAMPLE, _MMAP2 = 7, 9, 10
 _PATH_AT = 64
-"""The place of the path in a record of a mapping. Times and numbers of 16 bytes follow it."""
+"""The offset of the path in a record of a mapping. Behind the path, the record ends with 16 bytes
+of times and numbers."""
 _AT = struct.Struct("<QIIQQQ")
 _WORD = struct.Struct("<Q")
 _CONTEXT_USER = (1 << 64) - 512
 _CONTEXTS = (1 << 64) - 4095
-"""Words of a chain from this one on are marks: the next words are of the kernel, or of the user."""
+"""Words of a call chain from this value on are marks and no addresses. A mark says whether the next
+words are addresses in the kernel or in user mode."""
 _INSIDE = frozenset((Spot.OWN, Spot.CALLS, Spot.OWN_FAULTS))
 _WORDS = 32
-"""How many words of the stack are searched for the caller where no unwind table leads to it."""
+"""If no unwind table leads to the caller, this many words of the stack are searched for it."""
 _STACKS_MOST = 200_000
-"""The most call stacks that are resolved."""
+"""The most samples whose call stacks are resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,17 @@ class Sampled:
     why_not: str
     """Why `run` is None, as the end of a sentence."""
     stacks: tuple[tuple[tuple[str, ...], int], ...]
-    """The callers of the allocator, the innermost first, and the samples of each such stack."""
+    """The functions that called the allocator, the innermost first, and the number of samples of
+    each such call stack."""
     unwatched: int
-    """Threads that had no clock."""
+    """The number of threads that had no clock (a perf event)."""
     cpu_ns: float
-    """The process's CPU time in that time, by the kernel's account."""
+    """The CPU time of the process while it was sampled, by the account of the kernel."""
     lost_ns: float
     """At most this much of the CPU time of all processes has no samples, because the kernel had no
     room for them. It is a part of `run.unknown_ns`."""
     is_ended: bool
-    """Whether the process ended before the time was over."""
+    """Whether the process ended before it had been sampled for the wanted time."""
 
 
 @dataclass(slots=True)
@@ -105,7 +109,10 @@ class _StackCounts(SampleCounts):
         SampleCounts.add(self, kind, misc, body)
 
     def _plain(self, body: bytes) -> bytes:
-        """The sample in the form of `cpu_samples`; its further parts are kept for `_place`."""
+        """The sample in the form that `cpu_samples` reads.
+
+        The parts that `cpu_samples` does not need are kept for `_callers`.
+        """
         length = _AT.unpack_from(body)[5]
         chain = struct.unpack_from(f"<{length}Q", body, _AT.size)
         at = _AT.size + 8 * length
@@ -139,7 +146,7 @@ class _StackCounts(SampleCounts):
         return place
 
     def _callers(self, space: Space) -> Iterator[tuple[str, int]]:
-        """Yields file and offset of the calls that led to the allocator, the innermost first."""
+        """Yields file and offset of each call that led to the allocator, the innermost first."""
         addresses: Sequence[int] = ()
         if self.unwinder is not None and self._registers:
             addresses = self.unwinder.walk(space, self._registers, self._stack)
@@ -147,7 +154,8 @@ class _StackCounts(SampleCounts):
             addresses = self._user[1:]
         is_outside = False
         for address in addresses:
-            # A call may be the last instruction of its function.
+            # A call may be the last instruction of its function. The return address then lies
+            # behind the function, so the byte before it is looked up.
             place = space.place(address - 1)
             if place is None:
                 continue
@@ -193,9 +201,9 @@ def _follows_call(path: str, offset: int) -> bool:
 
 
 def sample(pid: int, seconds: float) -> Sampled:
-    """Samples a process for this long.
+    """Samples a process for `seconds`.
 
-    Raises UsageError, NotPermitted or ProcessEnded, as `process` says.
+    Raises UsageError, NotPermitted or ProcessEnded (see `process`).
     """
     target = find(pid)
     maps = mappings.read_maps(target)
@@ -234,7 +242,8 @@ def _sampled(
         records, length_s, cpu_ns, is_ended = _watched(ticking, seconds)
     finally:
         ticking.close()
-    # All clocks have the same period at any time, those of threads, too.
+    # `SampleCounts` takes the scope "processors" to mean that all clocks change their period
+    # together. Here, that is also true of the clocks of threads.
     counts = _StackCounts(code, target.pid, begin_ns, "processors", frozenset(), None)
     counts.unwinder = Unwinder()
     counts.readable = target.path
@@ -254,7 +263,7 @@ def _sampled(
 def _watched(
     ticking: clock.SampleClock, seconds: float
 ) -> tuple[list[tuple[int, int, bytes]], float, float, bool]:
-    """The records, the time that was watched, the CPU time in it, and whether the process ended."""
+    """Returns the records, the seconds, the CPU time in them, and whether the process ended."""
     records: list[tuple[int, int, bytes]] = []
     begin_s = time.monotonic()
     begin_ns = _cpu_ns(ticking.target)
@@ -280,10 +289,11 @@ def _cpu_ns(target: Target) -> float:
 
 
 class _Paths:
-    """Paths by which we can open the mapped files, with the files' own names at their ends.
+    """Paths by which we can open the mapped files. Each ends with the file's own name.
 
-    Upgrades of packages replace files that are in use. The kernel then still gives access to the
-    old file, under another name, and `folder` gets a link to it with the name that it had.
+    An upgrade of a package may replace a file that is in use. The kernel then still gives access to
+    the old file, under another name. So `folder` gets a link to the old file, with the name that
+    the file had.
     """
 
     def __init__(self, target: Target, program: ProgramFiles, folder: str) -> None:
@@ -292,7 +302,10 @@ class _Paths:
         self._known: dict[str, str] = {}
 
     def of(self, mapping: mappings.Mapping) -> str:
-        """The path for a mapping. That of a replaced file that may not be read cannot be opened."""
+        """A path that opens the mapped file; ANONYMOUS for a mapping without a file.
+
+        If the file was replaced and we may not read the old one, the path leads nowhere.
+        """
         if not mapping.path:
             return ANONYMOUS
         if mapping.path not in self._known:
@@ -316,7 +329,7 @@ class _Paths:
         return link
 
     def of_file(self, maps: Sequence[mappings.Mapping], file: LoadedFile) -> str:
-        """The path for a file."""
+        """A path that opens the file."""
         one = next((one for one in maps if one.path == file.path), None)
         return self._target.path(file.path) if one is None else self.of(one)
 
@@ -342,11 +355,11 @@ def _code(
 
 
 def _space(paths: _Paths, maps: Sequence[mappings.Mapping]) -> Space:
-    """The mappings with code, as the kernel would have told them."""
+    """The mappings with code, as the kernel would have recorded them when they were made."""
     space = Space()
     for one in maps:
         if one.is_executable:
-            # The kernel gives the offset of anonymous memory as its address.
+            # For anonymous memory, the kernel's records have the address in place of an offset.
             offset = one.offset if one.path else one.start
             space.put(one.start, one.end - one.start, offset, paths.of(one))
     return space
@@ -356,7 +369,7 @@ def _readable(name: str) -> str:
     """The name of a function of C++ without parameters; other names stay as they are."""
     if not name.startswith("_Z"):
         return name
-    # What follows a dot is no part of the name: the compiler made a changed copy of the function.
+    # The compiler appends a dot and a suffix to the name of a changed copy of a function.
     found = demangled(name.partition(".")[0])
     return name if found is None else without_arguments(plain(found))
 

@@ -73,6 +73,7 @@ def _is_read(name: str, entry: Allocator | None, runtime: str | None) -> bool | 
         return True
     if entry is None:
         return None
-    # Only a variable that the catalog gives to others is surely not read by this one.
+    # The catalog may lack variables that this allocator reads. Only a variable that the catalog
+    # lists for another allocator is surely not read.
     others = [one for one in load_catalog().allocators if one.reads_knob(name)]
     return False if others else None

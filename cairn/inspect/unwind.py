@@ -1,9 +1,9 @@
 """Unwinds the stack of a clock sample by the unwind tables of the files (.eh_frame), on x86-64.
 
 A sample has some registers of the thread and a copy of the top of its stack. The tables say for
-each address where the caller's registers are. Most libraries are built without frame pointers, so
-the kernel's own chain of calls ends in them; this does not. A walk ends at code without a table, at
-the end of the copy, or at the start of the thread.
+each address where the caller's registers are. The kernel also records a chain of calls, but it ends
+in code without frame pointers, such as most libraries. The tables lead through such code. A walk
+ends at code without a table, at the end of the copy, or at the start of the thread.
 
 A file may be hostile: every read is bounded, and nothing is executed.
 """
@@ -26,33 +26,38 @@ from cairn.profile.cpu_samples import Space
 FRAMES_MOST = 64
 _PT_GNU_EH_FRAME = 0x6474E550
 _HEAD_FORMS = (1, 0x1B, 0x03, 0x3B)
-"""Version and forms of the table's head, as all linkers write them."""
+"""The first four bytes of the sorted table (.eh_frame_hdr), as all linkers write them: its version,
+and the forms of its numbers."""
 _TABLE_MOST = 64 << 20
 _FUNCTIONS_MOST = 200_000
-"""The most functions of a file without a sorted table."""
+"""The most functions that are read from a file without a sorted table (.eh_frame_hdr)."""
 _RBX, _RBP, _RSP, _RETURN = 3, 6, 7, 16
 _SAVED = {_RBX: 1, _RBP: 6, 12: 20, 13: 21, 14: 22, 15: 23}
-"""The registers that a function must preserve: their numbers in the tables, and in perf events."""
+"""The registers that a function must preserve: the number of each in the tables, and its number in
+perf events."""
 _SP, _IP = 7, 8
 _OPERATIONS_MOST = 10_000
 
 
 class NoTable(Exception):
-    """There is no table for an address, or one of a form that is not known."""
+    """There is no table for an address, or the table has an unknown form."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRow:
-    """Where the caller's registers are, at one address."""
+    """The places of the caller's registers while the program is at one address.
+
+    The *frame* is the address that the caller's stack pointer has (CFA in DWARF).
+    """
 
     register: int = _RSP
     offset: int = 0
-    """The frame begins at the value of the register plus this: the value of the caller's stack
-    pointer."""
+    """The frame is the value of `register` plus this offset."""
     is_plt: bool = False
-    """Whether an expression gives the frame, as linkers write it for stubs of calls (PLT)."""
+    """Whether a DWARF expression gives the frame. It is taken for the one that linkers write for
+    the stubs of calls between files (PLT)."""
     saved: tuple[tuple[int, int], ...] = ()
-    """Registers that were saved, and their places relative to the frame."""
+    """The registers that the function has saved, and their offsets from the frame."""
     is_last: bool = False
     """Whether the function has no caller."""
 
@@ -82,7 +87,8 @@ class Unwinder:
             return value
 
         while len(found) < FRAMES_MOST:
-            # A call may be the last instruction of its function.
+            # A call may be the last instruction of its function. The return address then lies
+            # behind the function, so the byte before it is looked up.
             place = space.place(ip - 1 if found else ip)
             row = None if place is None else self._row(*place)
             if row is None or row.is_last:
@@ -159,9 +165,9 @@ class _Table:
         self._places = pairs[1::2].astype(np.int64) + segment.address
 
     def _walked(self) -> Iterator[tuple[int, int]]:
-        """Yields where each function begins, and the place of its description.
+        """Yields the address of each function, and that of its description (FDE).
 
-        Static programs have no sorted table, and all descriptions must be read.
+        Static programs have no sorted table, so all descriptions must be read.
         """
         section = next((one for one in self._image.sections() if one.name == ".eh_frame"), None)
         if section is None:
@@ -181,7 +187,10 @@ class _Table:
             reader.at = end
 
     def row(self, offset: int) -> FrameRow:
-        """The row for the byte at an offset of the file. Raises NoTable, or what damage causes."""
+        """The row for the byte at an offset of the file.
+
+        Raises NoTable. For a damaged file, it raises IndexError, struct.error or Damaged.
+        """
         address = self._image.address_of(offset)
         index = int(np.searchsorted(self._starts, address, "right")) - 1
         if index < 0:
@@ -211,7 +220,7 @@ class _Table:
 
     @functools.cache  # noqa: B019 - a table lives as long as the command
     def _general(self, place: int) -> _General:
-        """The common part of some descriptions (CIE)."""
+        """Reads the part that several descriptions have in common (CIE)."""
         reader = _TableReader(self._content, self._image.offset_of(place), place)
         end = reader.record()
         if reader.unsigned(4) != 0:
@@ -241,19 +250,19 @@ class _Table:
 @dataclass(frozen=True, slots=True)
 class _General:
     code: int
-    """The unit of distances between addresses."""
+    """The instructions give distances between addresses in multiples of this number."""
     data: int
-    """The unit of places in a frame."""
+    """The instructions give offsets from the frame in multiples of this number."""
     form: int
-    """The form of addresses."""
+    """The encoding of addresses in the descriptions."""
     has_length: bool
     begin: int
-    """The offsets of its instructions in the file."""
+    """The offset of its first instruction in the file. `end` is the offset behind the last one."""
     end: int
 
 
 class _TableReader:
-    """Reads numbers of a file in sequence."""
+    """Reads one number of a file after the other."""
 
     def __init__(self, content: mmap.mmap, at: int, address: int) -> None:
         self._content, self.at, self._shift = content, at, address - at
@@ -334,7 +343,10 @@ class _TableReader:
 
 
 class _Program:
-    """The instructions of a description, which change a row from address to address."""
+    """Runs the instructions of a description (FDE).
+
+    They change a row step by step, from the first address of the function on.
+    """
 
     def __init__(self, general: _General) -> None:
         self._general = general
@@ -343,7 +355,7 @@ class _Program:
         self._kept: list[FrameRow] = []
 
     def run(self, reader: _TableReader, end: int, address: int | None) -> None:
-        """Runs the instructions up to an address, or all of them."""
+        """Runs the instructions up to an address; all of them if `address` is None."""
         for _ in range(_OPERATIONS_MOST):
             if reader.at >= end:
                 return
@@ -365,7 +377,10 @@ class _Program:
         raise NoTable
 
     def _other(self, reader: _TableReader, operation: int) -> int:
-        """An operation with a code of its own. Returns how far the address moves."""
+        """Runs an operation whose code takes a whole byte.
+
+        Returns how far the address moves, in multiples of `_General.code`.
+        """
         data = self._general.data
         match operation:
             case 0x00:
