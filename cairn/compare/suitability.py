@@ -20,7 +20,7 @@ from cairn.verdict import WAITS
 SHORT_NS = 20_000_000
 """A run that is shorter than this, in nanoseconds, is short.
 
-Starting a process takes a millisecond, and varies by some tenths of one.
+Starting a process takes a millisecond, and varies by some tenths of a millisecond.
 """
 
 STARTER_NS = 100_000_000
@@ -90,7 +90,10 @@ def after_round(
     settings: Settings | None = None,
     workload: int = 0,
 ) -> tuple[Unsuited, ...]:
-    """The judgement on the first round of one workload; the warm-up may wait for cold files."""
+    """The judgement on the first round of one workload.
+
+    The warm-up is not judged, because it may wait for files that are not in memory yet.
+    """
     own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
     share = cpu_share(own)
     if share is None or share > WAITS or min(sample.wall_ns for sample in own) < SHORT_NS:
@@ -111,7 +114,7 @@ def sentences(
 
 
 def waiting(cpu_share: float, *, under_load: bool = False) -> str:
-    """The sentence on a program that waits. `cpu_share` is its CPU time by its wall time.
+    """The sentence on a program that waits. `cpu_share` is its CPU time divided by its wall time.
 
     under_load: whether the program is a server, which waits for its load.
     """
@@ -209,7 +212,8 @@ def _short(
 def machine_is_busy(samples: Sequence[Sample], baseline: str) -> bool:
     """Whether other programs had the CPUs for more than half of the time under the baseline.
 
-    A program that uses more than half a CPU may have threads that wait for each other's CPU.
+    Only a program that uses less than half a CPU is judged. In a program that uses more, threads
+    may wait for a CPU on which another thread of the same program runs.
     """
     own = [sample for sample in samples if sample.counts and sample.trial.contender == baseline]
     shares = [(sample.queued_ns or 0) / max(1, sample.wall_ns) for sample in own]
@@ -218,10 +222,11 @@ def machine_is_busy(samples: Sequence[Sample], baseline: str) -> bool:
 
 
 def cpu_share(samples: Sequence[Sample]) -> float | None:
-    """CPU time by the wall time in which the program could have had a CPU, as a median.
+    """CPU time divided by the wall time in which the program could have had a CPU, as a median.
 
-    The time in which other programs had the CPUs is not waiting: a program that is always ready to
-    run gets 16 % of the time of a busy machine, and does not wait. None without samples.
+    The time in which other programs had the CPUs does not count as waiting. On a busy machine, a
+    program that is always ready to run may get only a small part of the time, and still it does not
+    wait. None without samples.
     """
     shares = [
         cpu_ns / max(sample.wall_ns - (sample.queued_ns or 0), min(cpu_ns, sample.wall_ns), 1)

@@ -16,7 +16,8 @@ from cairn.model import Check, Host
 NOISY = 0.05
 """A spread above this is a warning: then 200 rounds, the default limit, do not reach ±1 %.
 
-1.96 × √2 × 5 % ÷ √200 is 1 %.
+A 95 % interval of the difference of two means has the half width 1.96 × √2 × spread ÷ √rounds. For
+a spread of 5 % and 200 rounds, this is 1 %.
 """
 STEAL = 0.01
 """A share of stolen time above this limit is a warning, because it is as large as the default of
@@ -359,7 +360,8 @@ def _kernels_clock(can: Abilities) -> Check:
             "available: 'cairn compare --why' splits the CPU time of runs without the probe",
         )
     says = f"{can.clock_problem}; --why splits the CPU time of runs with the probe instead"
-    if "ermi" in can.clock_problem:  # EPERM, EACCES
+    # These letters are in "Operation not permitted" (EPERM) and in "Permission denied" (EACCES).
+    if "ermi" in can.clock_problem:
         return Check(
             subject,
             "warning",

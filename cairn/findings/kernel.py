@@ -18,7 +18,7 @@ ASKING = (*GETTING, "mremap")
 PROTECTING, YIELDING = "mprotect", "sched_yield"
 ADVISING = ("madvise(HUGEPAGE)", "madvise(other)")
 OTHER = "other"
-"""The line of all system calls that have no line of their own."""
+"""The name of the line for all system calls that have no line of their own in a profile."""
 WAITS_ALONE = "waits-alone"
 """The name of the finding that a program of one thread waits in its allocator."""
 _NAMED = 2
@@ -27,15 +27,17 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Page size of this machine. A profile does not record the page size of the machine on which it was
 made. The two sizes are nearly always the same."""
 PER_THOUSAND_LEAST = 1.0
-"""The number of system calls per 1,000 operations from which they are frequent."""
+"""System calls are frequent from this number per 1,000 operations on."""
 SHARE_LEAST = 0.02
-"""The least share of CPU time for a finding."""
+"""A finding about system calls needs at least this share of CPU time."""
 AGAIN_LEAST = 0.5
-"""The least share of page faults that must be repeated ones. The number of repeated page faults is
-the number of all page faults minus one for each page of the peak."""
+"""`returns_what_it_needs` applies if at least this share of all page faults are repeated ones. The
+number of repeated page faults is the number of all page faults minus one for each page of the
+peak."""
 TURNOVER_LEAST = 2.0
-"""If system calls are not frequent, the least number of bytes returned to the kernel, as a multiple
-of the most bytes held."""
+"""A multiple of the most bytes that the allocator held. If it makes system calls rarely, it must
+return at least this many bytes for `returns_what_it_needs`. It must change the protection of at
+least this many bytes for `changes_protection`."""
 
 
 def _sum(of: list[KernelLine]) -> tuple[int, int, float]:

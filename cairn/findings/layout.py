@@ -36,7 +36,7 @@ from cairn.profile.estimates import Estimate
 from cairn.profile.tally import Profile
 
 _ROUNDS_LEAST = 0.75
-"""A figure must be worse in this share of the rounds."""
+"""The figure of the slower contender must be worse in at least this share of the rounds."""
 _ITSELF = "The program itself runs slower because "
 """How the findings of a comparison begin. A clause follows."""
 
@@ -74,11 +74,14 @@ class _Two:
     fast: Figures
 
     def more(self, key: str, *, least: float = 0.0) -> tuple[float, float] | None:
-        """Both values, if the slower contender's is larger by `least` and beyond both intervals."""
+        """Both values, if that of the slower contender is larger by more than `least`; else None.
+
+        The two intervals must not overlap, and the value must be larger in most rounds.
+        """
         return self._apart(key, 1, least)
 
     def less(self, key: str) -> tuple[float, float] | None:
-        """Both values, if the slower contender's is smaller beyond both intervals."""
+        """Like `more`, if the value of the slower contender is smaller."""
         return self._apart(key, -1, 0.0)
 
     def _apart(self, key: str, sign: int, least: float) -> tuple[float, float] | None:
@@ -107,9 +110,9 @@ class _Reason:
 
     name: str
     clause: str
-    """What its blocks do, as a clause after "because"."""
+    """A clause that says what the blocks of the slower contender do. It follows "because"."""
     affected: float
-    """The share of blocks, lines or pages that are worse off: the order of the reasons."""
+    """The share of blocks, lines or pages that are worse off. The reasons are sorted by it."""
     evidence: str
     advice: str
 
@@ -245,7 +248,7 @@ def _small_pages(two: _Two) -> _Reason | None:
 
 _REASONS = (_shared, _sets, _scattered, _headers, _spread, _cold, _small_pages)
 _IMPLIED = {SCATTERED: {SPREAD}, HEADERS: {SPREAD}}
-"""Reasons that follow from another one, so they are not named beside it."""
+"""By the name of a reason: the reasons that follow from it. They are not named beside it."""
 
 
 def compared(
@@ -254,8 +257,8 @@ def compared(
     """The reason why the program itself runs slower under one allocator than under another.
 
     slow, fast: the trials of both in the same rounds. effect: the difference in the program's own
-    CPU time, as a share of the slower one's CPU time. Returns None if it is below ITSELF_LEAST, or
-    if no figure of the layout is worse by its threshold.
+    CPU time, as a share of the slower one's CPU time. Returns None if `effect` is below
+    ITSELF_LEAST, or if no figure of the layout is worse by its threshold.
     """
     if effect.value < ITSELF_LEAST:
         return None

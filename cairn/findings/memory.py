@@ -79,9 +79,10 @@ class _Unasked:
     of_bytes: int
     """The largest resident set."""
     written_bytes: int
-    """The part that does not read as zero."""
+    """The part of the memory without blocks that does not read as zero."""
     huge_bytes: int
-    """The part that reads as zero, if the memory in huge pages is at least as large; else 0."""
+    """The part of the memory without blocks that reads as zero. It is 0 if less memory than this
+    part lies in huge pages."""
 
 
 def _unasked(profile: Profile) -> _Unasked | None:

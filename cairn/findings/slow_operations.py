@@ -22,12 +22,13 @@ RATIO_LEAST = 1.5
 PART_LEAST = 0.3
 """A finding must explain this share of the difference in allocator code; otherwise it is not the
 reason for the difference. When the thresholds were chosen, the right finding about an allocator
-with slow new memory explained only 34 %: some allocations that it slowed down got reused memory."""
+with slow new memory explained only 34 %. Its other slow allocations got reused memory, so they did
+not count."""
 SCALED_MOST = 2.0
 """Compared with CPU timers, the probe's times of operations may be too small by up to this factor:
 docs/decisions/0012-cpu-timers-not-timed-operations.md."""
 NEW_RATIO_LEAST = 2.0
-"""The same as RATIO_LEAST, but for first-time allocations."""
+"""Like RATIO_LEAST, but for first-time allocations."""
 NEW_CPU_LEAST = 0.03
 """First-time allocations must take this share of CPU time for a finding about them."""
 OUTLYING = 2.0
@@ -204,8 +205,8 @@ def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
 def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
     """The differences in time, by round.
 
-    Each is the first allocator's total time minus the time of as many operations at the other
-    allocator's mean.
+    Each difference is the first allocator's total time, minus the time of the same number of
+    operations at the mean of the other allocator.
     """
     return [(one.each_ns - other.each_ns) * one.count for one, other in pairs]
 
@@ -245,8 +246,9 @@ def slow_path(two: Two) -> Finding | None:
 
     These operations rarely need the kernel or another thread, so they should be quick. If one of
     them makes up nearly all of the difference, it alone is the cause: an allocator that searches
-    long in each malloc often also has a free that takes a little longer. The shares are those of
-    median rounds, because an operation during which the machine stood would move them.
+    long in each malloc often also has a free that takes a little longer. The shares are computed
+    from medians over the rounds. If the machine stops during one operation, that changes a mean,
+    and not a median.
     """
     again, free = _longer(two, *AGAIN), _longer(two, *FREEING)
     both = _longer(two, *AGAIN, *FREEING)

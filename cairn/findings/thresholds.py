@@ -1,6 +1,7 @@
 """The smallest effect that is reported as a finding, and the thresholds of findings about layout.
 
-docs/decisions/0048-thresholds-of-layout-findings.md says how the latter were chosen.
+docs/decisions/0048-thresholds-of-layout-findings.md says how the thresholds about layout were
+chosen. Most of them compare two allocators.
 """
 
 from __future__ import annotations
@@ -26,28 +27,35 @@ def large_enough(finding: Finding) -> bool:
 
 
 LIVE_BYTES = 1 << 20
-"""Live bytes below which it does not matter how small blocks lie: they fit into a cache."""
+"""With fewer live bytes, it does not matter where small blocks lie, because all of them fit into a
+cache."""
 SCATTERED_BYTES, SCATTERED_RATIO, FURTHER_LEAST = 256 << 10, 8.0, 0.4
-"""Blocks are scattered if consecutive ones are this far apart, this many times as far as under the
-other allocator, and on different pages for this much more of all pairs."""
+"""Blocks are scattered if the distance between consecutive blocks of like size is at least
+SCATTERED_BYTES, and SCATTERED_RATIO times that under the other allocator. Also, the share of such
+blocks on different pages must be larger than there by FURTHER_LEAST."""
 PAGES_LEAST, LINES_LEAST = 0.5, 0.4
-"""Blocks are spread out if they touch this much more pages or cache lines, as a share."""
+"""Blocks are spread out if they touch more pages than under the other allocator by at least
+PAGES_LEAST, or more cache lines by at least LINES_LEAST. 0.5 is half as many again."""
 HEADER_LEAST = 15
-"""Bytes between neighbours beyond those of the other allocator."""
+"""Headers lie between blocks if at least this many more bytes are between neighbours than under the
+other allocator."""
 COLD_LEAST, COLD_OPERATIONS = 0.3, 1000
-"""New blocks are cold if this much more of all reuse comes late, and half of it after so many
-operations."""
+"""New blocks are cold if the share of late reuse is larger than under the other allocator by
+COLD_LEAST, and if half of all freed memory is reused after COLD_OPERATIONS or more operations."""
 SHARED_LEAST, WATCHED_LEAST = 0.05, 4
-"""Threads share lines if this much more of all lines have blocks of several threads. If so many
-lines were watched, two threads must have written to one of them."""
+"""Threads share cache lines if the share of lines with blocks of several threads is larger than
+under the other allocator by SHARED_LEAST. If the probe watched at least WATCHED_LEAST lines, it
+must also have seen two threads write to one of them."""
 CONFIRMED_LEAST = 0.5
-"""In one profile alone, the least share of the watched lines that two threads must have written
-to."""
+"""A finding from one profile alone, without a comparison, needs two threads that wrote to at least
+this share of the watched lines."""
 SETS_LEAST, LARGE_LEAST = 0.75, 0.5
-"""Large blocks collide if this much more of them begin in the fullest set, and if this share of all
-requested bytes was for blocks of 4 KiB and more."""
+"""Large blocks collide if the share that begins in the fullest set of the cache is larger than
+under the other allocator by SETS_LEAST. Also, at least LARGE_LEAST of all requested bytes must be
+for blocks of 4 KiB and more."""
 ITSELF_LEAST = 0.05
-"""The least effect of a layout on the program's own CPU time, as a share of all CPU time. Healthy
-allocators differ by less for reasons that no figure shows."""
+"""The least difference in the program's own CPU time that is explained by the layout, as a share of
+all CPU time. Healthy allocators differ by less, for reasons that no figure shows."""
 HUGE_LEAST, HUGE_LIVE_BYTES = 0.3, 32 << 20
-"""Huge pages can matter if this much less of the memory lies in them, and if so much is live."""
+"""Huge pages can be the reason if the share of resident memory in them is smaller than under the
+other allocator by HUGE_LEAST, and if at least HUGE_LIVE_BYTES are live."""

@@ -44,28 +44,30 @@ def is_queueing(share: float, waits: float) -> bool:
 
 SPINS, CONTENDED = "spins", "contended-atomic"
 ATOMIC_LEAST, ATOMIC_NS_LEAST = 0.05, 20.0
-"""Atomic instructions are contended if they take this share of CPU time more than those of the
-other allocator, and this many ns more in each operation. Without contention, they take some 5 ns
-each, and an operation has a few of them."""
+"""Atomic instructions are contended if their share of CPU time is larger by ATOMIC_LEAST than under
+the other allocator, and their time in each operation by ATOMIC_NS_LEAST. Without contention, an
+atomic instruction takes some 5 ns, and an operation has a few of them."""
 SPINNING_LEAST = 0.2
-"""From this share of the samples at pauses on, the threads spin on a lock."""
+"""The threads spin on a lock if at least this share of the samples at atomic instructions and
+pauses is at pauses."""
 PARALLEL_LEAST = 1.2
-"""Threads run side by side if their life times are together this many times the program's."""
+"""Threads run side by side if the sum of their life times is at least this multiple of the wall
+time of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtomicCosts:
-    """What atomic instructions and pauses of one allocator take more than those of another."""
+    """The time at atomic instructions and pauses under one allocator, compared with another."""
 
     effect: Estimate
-    """As a share of CPU time."""
+    """The difference in this time, as a share of CPU time."""
     own_ns: float
-    """Per operation."""
+    """The time in each operation, under the judged allocator and under the other one."""
     other_ns: float
     dearest: AtomicSamples
     """The function with the most samples."""
     pauses: float
-    """The share of the samples at pauses."""
+    """The share of the samples at atomic instructions and pauses that are at pauses."""
 
 
 def contended(costs: AtomicCosts) -> Finding | None:
