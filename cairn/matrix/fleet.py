@@ -93,7 +93,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The part NODE of a round: where it was measured."""
+    """The content of the file NODE of a round: where the round was measured."""
 
     name: str
     job: str
@@ -246,7 +246,7 @@ class Fleet:
         return (self.path / _ROUNDS / self.name_of(number)).is_dir()
 
     def deliver(self, folder: Path, number: int, node: Node) -> bool:
-        """Moves a measured round to the others. False if the round was there already.
+        """Moves a measured round to those that were delivered. False if it was there already.
 
         folder: the folder of a run with this one round.
         """
@@ -258,7 +258,7 @@ class Fleet:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 return False
             if error.errno == errno.ENOENT and target.is_dir():
-                # A server of NFS repeated a call that had succeeded.
+                # A server of NFS may carry out a call twice. The first time has moved the folder.
                 return _node(target).token == node.token
             raise cannot("write", target, error) from error
         return True
@@ -329,7 +329,7 @@ class Fleet:
         _or_fail(self.path / _ENDED, because.encode() + b"\n")
 
     def go_on(self) -> None:
-        """Measuring goes on. Removes the record of why it ended."""
+        """Removes the record of why measuring ended, because measuring goes on."""
         with contextlib.suppress(OSError):
             (self.path / _ENDED).unlink(missing_ok=True)
 

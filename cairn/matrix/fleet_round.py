@@ -74,10 +74,11 @@ def job_id() -> str:
 
 
 def measure(path: str, number: int) -> str:
-    """Measures a round and delivers it. Returns what became of it, as a phrase.
+    """Measures a round and delivers it. Returns what became of the round, as a phrase.
 
-    A round that is there already is not measured again. If this node cannot measure it, the fleet
-    gets the reason. Such an error is not raised, because it is no failure of the job.
+    A round that was delivered before is not measured again. If this node cannot measure the round
+    (CairnError), the fleet gets the reason. The error is not raised, because the job itself has not
+    failed.
     """
     fleet = Fleet(Path(path))
     node = node_name()
@@ -114,7 +115,10 @@ def _measured(fleet: Fleet, number: int, node: str) -> str:
 
 
 def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence[str]]:
-    """Measures a round below `attempt`. Returns its folder, and what this node has not."""
+    """Measures a round below `attempt`.
+
+    Returns the folder of the round, and sentences that say what this node lacks.
+    """
     plan = fleet.plan
     named = runs.NamedPlan(
         plan.plan, read(plan.text, plan.plan), Path(plan.folder) if plan.folder else inputs.home()
@@ -147,8 +151,8 @@ def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence
         with private_folder() as scratch:
             Measurement(run, folder, scratch, _Log(), only_round=number).measure()
         if any(sample.signal is not None for sample in folder.samples()):
-            # A scheduler ends all processes of a job. The program may have met its end before this
-            # process does, and then no contender is to blame.
+            # A scheduler may have ended the program with all processes of the job. Its signal may
+            # reach this process later than the program. Then no contender is to blame.
             time.sleep(_SETTLE_S)
             stop_request.check()
     finally:
@@ -173,8 +177,8 @@ def _contenders_absent(specs: Sequence[str], competing: Competing) -> list[str]:
 def _alone() -> Iterator[None]:
     """Waits until no other round is measured on this machine.
 
-    A scheduler that gives a whole node to each job has no need of it. Others have: two rounds at
-    the same time would disturb each other.
+    Two rounds at the same time would disturb each other. Some schedulers give a whole node to each
+    job, and then this waits for nothing.
     """
     path = Path(tempfile.gettempdir()) / f"cairn-round-{os.getuid()}.lock"
     with _locked(path):
@@ -193,7 +197,7 @@ def _inputs_alone() -> Iterator[None]:
 def _locked(path: Path) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        # A file system without locks, as some clusters have, makes no round impossible.
+        # Some clusters have a file system without locks. Rounds are measured there all the same.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -203,9 +207,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ended_by_scheduler() -> Iterator[None]:
-    """Lets SIGTERM act like ctrl-C, since submitit ignores it: the round is not delivered.
+    """Lets SIGTERM act like ctrl-C, so that the round is not delivered. submitit ignores SIGTERM.
 
-    A scheduler sends it to all processes of a job that it takes the node from.
+    A scheduler sends SIGTERM to all processes of a job when it takes the node from the job.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

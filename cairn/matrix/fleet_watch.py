@@ -1,8 +1,9 @@
 """Submits the rounds of a fleet, and waits until all are delivered.
 
-A round goes on in one of three ways: its job waits or runs; it was delivered; or neither, and then
-a new job measures it. A job that was lost with its node or was preempted costs nothing. Otherwise a
-round is tried again, on another node if a node refused it, and given up after the third failure.
+A round is in one of three states. It was delivered; or its job waits or runs; or neither, and then
+a new job measures it. If a job was lost with its node or was preempted, this does not count as a
+failure. After any other end without a delivery, the round is tried again, on another node if a node
+refused it. After the third failure it is given up.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class _State:
     """The last failure, as a sentence."""
     cancelled: bool = False
     judged: set[str] = field(default_factory=set)
-    """The ids of ended jobs that were looked at."""
+    """The ids of the ended jobs whose end was counted."""
     gone_since: float | None = None
-    """Since when no job of the round goes on."""
+    """The time since which no job of the round waits or runs; None if one does."""
 
 
 class FleetWatch:
@@ -127,9 +128,10 @@ class FleetWatch:
         return state.cancelled or state.failures >= TRIES
 
     def _judge_ended(self, number: int, jobs: list[Job]) -> None:
-        """Notes how the jobs of a round ended, none of which goes on.
+        """Counts how the jobs of a round ended. No job of the round waits or runs any more.
 
-        A job that has just ended may have delivered a round that this machine does not see yet.
+        A job that has just ended may have delivered a round that this machine does not see yet. So
+        the end is counted only after the scheduler's `patience_s`.
         """
         state = self._state(number)
         ended = [job for job in jobs if job.id not in state.judged]
@@ -144,7 +146,7 @@ class FleetWatch:
                 self._judge(state, job)
 
     def _judge(self, state: _State, job: Job) -> None:
-        """Counts the end of a job. If its node refused the round, this is counted already."""
+        """Counts the end of a job. `_note_refusals` counts the refusals of nodes."""
         state.judged.add(job.id)
         fate = self._scheduler.fate(job)
         if fate.ending == "lost":
@@ -162,7 +164,7 @@ class FleetWatch:
                 self._shun(fate.node)
 
     def _is_due(self, number: int, jobs: tuple[Job, ...]) -> bool:
-        """Whether a new job may be submitted: all earlier ones were judged."""
+        """Whether the ends of all earlier jobs of a round were counted, so a new job may begin."""
         judged = self._state(number).judged
         return all(job.id in judged for job in jobs if job.round == number)
 
@@ -196,7 +198,7 @@ class FleetWatch:
                     self._tell("▲", f"{node.name}: {says}")
 
     def _note_refusals(self, waiting: list[Job]) -> None:
-        """Counts what nodes refused, and keeps the jobs that wait away from these nodes."""
+        """Counts the rounds that nodes refused, and keeps waiting jobs away from these nodes."""
         refusals = self._fleet.refusals()
         new = [one for name, one in refusals.items() if name not in self._refused]
         for one in new:

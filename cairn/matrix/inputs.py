@@ -36,11 +36,12 @@ Tell = Callable[[str], None]
 KEPT = "inputs.json"
 """The part of a run that has the checksums of its inputs, by path."""
 _OF_A_RUN = "run-"
-"""The beginning of the name of a folder that has the working folders of one run."""
+"""The beginning of the name of a folder that holds the working folders of one run."""
 _UNUSED_S = 86_400.0
-"""The time after which such a folder is removed. Each run of a program changes it."""
+"""A run's folder is removed if it was not changed for this long. Each run of a program changes the
+folder."""
 _RUN_S = 600.0
-"""The time that a recipe that runs a command may take."""
+"""The most seconds that the command of a recipe may take."""
 
 
 def home() -> Path:
@@ -56,7 +57,7 @@ def data_folder(program: PlannedProgram) -> Path:
 def work_folder(program: PlannedProgram) -> Path:
     """The folder that {work} stands for. It is emptied before each run of the program.
 
-    Each process of cairn has its own, because two of them may measure at the same time.
+    Each process of cairn has folders of its own, because two of them may measure at the same time.
     """
     return _work() / f"{_OF_A_RUN}{_token()}" / program.name.replace("/", "@")
 
@@ -131,9 +132,8 @@ def as_kept(sums: Mapping[str, str]) -> bytes:
 def refuse_changed(kept: bytes | None) -> None:
     """Raises UsageError if an input is not as it was when the run began.
 
-    Raises CairnError if the part cannot be read.
-
-    kept: the part KEPT of the run; None for a run without inputs.
+    kept: the part KEPT of the run; None for a run without inputs. Raises CairnError if it cannot be
+    read.
     """
     path = changed(kept)
     if path is not None:
@@ -144,7 +144,7 @@ def refuse_changed(kept: bytes | None) -> None:
 
 
 def changed(kept: bytes | None) -> str | None:
-    """The first input that is not as it was when the run began; None if all are.
+    """The first input that is not as it was when the run began; None if no input has changed.
 
     Programs share the files of equal recipes, and root may write into a file of mode 0444. So a
     program that writes into {data} changes what the next programs and rounds read.
@@ -171,7 +171,10 @@ def _key(program: PlannedProgram) -> str:
 
 
 def _made(recipe: str, folder: Path, name: str, tell: Tell) -> tuple[Path, str]:
-    """The file of this recipe and its SHA-256. A `run` recipe's file serves one program."""
+    """The file of this recipe and its SHA-256.
+
+    A `run` recipe may read {data}, so its file serves only the program with this `folder`.
+    """
     parsed = recipes.parse(recipe)
     about = f"{recipes.GENERATION}\0{recipe}" + (f"\0{folder}" if parsed.line else "")
     place = home() / "inputs" / hashlib.sha256(about.encode()).hexdigest()[:24]
@@ -223,7 +226,7 @@ def _sum(path: Path) -> str:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    """Writes the file in one step; programs that have the old one open keep it."""
+    """Writes the file in one step. A program that has the old file open can still read it."""
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".new-", delete=False) as file:
         draft = Path(file.name)
         try:

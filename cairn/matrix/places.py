@@ -17,18 +17,22 @@ from cairn.errors import UsageError
 _PLACE = re.compile(r"(?<!\$)\{(threads|data|work|out)\}")
 _TOKEN = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|[^'\"\\]+", re.DOTALL)
 _DIVIDED = re.compile(r"[\s;|&<>()`]")
-"""Characters in a quoted text for which the text is more than one file name."""
+"""A quoted text with one of these characters is more than one file name: another program divides it
+into words."""
 
 
 def in_word(text: str, places: Mapping[str, str]) -> str:
-    """The text with the paths as they are: a word of a command, a variable or a file name."""
+    """The text with the names in braces replaced by the paths, which are not quoted.
+
+    The text is a word of a command, the value of a variable, or the name of a file.
+    """
     return _PLACE.sub(lambda found: places.get(found[1], found[0]), text)
 
 
 def in_words(words: list[str], places: Mapping[str, str]) -> tuple[str, ...]:
-    """The words of a command with the paths.
+    """The words of a command with the names in braces replaced by the paths.
 
-    Raises UsageError if a path has to be quoted in a word that is a text with blanks.
+    Raises UsageError if a path has to be quoted in a word that another program divides at blanks.
     """
     for word in words:
         if _DIVIDED.search(word):
@@ -37,9 +41,9 @@ def in_words(words: list[str], places: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def in_line(line: str, places: Mapping[str, str]) -> str:
-    """The line of a shell with the paths, quoted as each of their places needs.
+    """A line of a shell with the names in braces replaced by the paths, quoted where needed.
 
-    Raises UsageError if a path has to be quoted and the place does not allow it.
+    Raises UsageError if a path has to be quoted and its place in the line does not allow it.
     """
     if not _to_quote(line, places):
         return in_word(line, places)
@@ -50,7 +54,10 @@ def in_line(line: str, places: Mapping[str, str]) -> str:
 
 
 def _token(token: str, places: Mapping[str, str]) -> str:
-    """A part of a line, which is quoted in one way."""
+    """A part of a line, with the names in braces replaced by the paths.
+
+    The whole part is in single quotes, in double quotes, or in no quotes.
+    """
     if token[0] not in "'\"":
         return _PLACE.sub(lambda found: shlex.quote(places.get(found[1], found[0])), token)
     if _DIVIDED.search(token):

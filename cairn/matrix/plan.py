@@ -65,24 +65,24 @@ class PlannedProgram:
     """The line as written; empty for a workload of the catalog."""
     workload: str = ""
     arguments: str | None = None
-    """The arguments of `workload`; None for those of the suite."""
+    """The arguments of `workload`; None for those that the suite uses."""
     threads: int | None = None
     shell: bool = False
     kind: Kind = "program"
     original: str = ""
-    """The program of a published table for which this one stands."""
+    """The program of a published table for which this program stands."""
     note: str = ""
     seconds: float | None = None
     """The expected duration of a run under the baseline."""
     packages: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    """Further programs or files that must be here."""
+    """Further programs or files that must be on the machine."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """By file name: the recipe that makes it."""
+    """The recipe of each input, by the name of its file."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """By file name: its text."""
+    """The text of each further file, by the name of the file."""
     unchecked: str = ""
-    """Why the output is not compared; empty if it is."""
+    """Why the output is not compared; empty if the output is compared."""
     written: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     ok_exit: tuple[int, ...] = (0,)
@@ -109,11 +109,12 @@ class MeasurementPlan:
     title: str
     baseline: str
     contenders: tuple[str, ...]
-    """Written as for -a."""
+    """Each contender is written like an argument of -a."""
     programs: tuple[PlannedProgram, ...]
     rounds: int = ROUNDS
     warmup: int = 1
-    """Runs of each program under each contender before the first round, which do not count."""
+    """The number of runs of each program under each contender before the first round. They do not
+    count."""
     budget_s: float | None = None
     seed: int | None = None
     notes: tuple[str, ...] = ()

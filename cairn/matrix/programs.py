@@ -77,7 +77,7 @@ def examined(program: PlannedProgram, folder: Path) -> Examination:
         return Examination(program, tuple(missing))
     environment = {**os.environ, **dict(_filled_environment(program))}
     try:
-        workload_of(program, 1)  # refuses a line into which a path cannot be put
+        workload_of(program, 1)  # raises if a line cannot take a path
         started = (*words, "/bin/sh")[:1] if program.shell else _command(program)
         found = diagnose(_beside(started, words[:1], folder), environment)
     except CairnError as error:
@@ -150,12 +150,12 @@ def _places(program: PlannedProgram) -> Mapping[str, str]:
 
 
 def _filled(program: PlannedProgram, text: str) -> str:
-    """The text with what stands in braces replaced."""
+    """The text with the names in braces replaced."""
     return places.in_word(text, _places(program))
 
 
 def _line(program: PlannedProgram, line: str) -> str:
-    """The same for a line of a shell."""
+    """A line of a shell with the names in braces replaced. The paths are quoted where needed."""
     return places.in_line(line, _places(program))
 
 

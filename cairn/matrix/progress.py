@@ -18,14 +18,17 @@ class PlanProgress:
     state: str
     """"running", "complete", "interrupted", "not finished", or why measuring ended."""
     rounds: int
-    """Whole rounds: those in which every cell that has not failed was run."""
+    """The number of whole rounds. A round is whole if every program ran under every contender,
+    without the pairs that failed."""
     planned: int
     done: int
-    """Runs that count, so far."""
+    """The number of runs so far, without the warm-up."""
     trials: int
-    """Runs that count, in all planned rounds; cells that failed are left out."""
+    """The number of runs in all planned rounds, without the warm-up and without the pairs of
+    program and contender that failed."""
     seconds_left: float | None
-    """The expected time of the rest; None if nothing is left, or nothing is known."""
+    """The expected seconds until all planned runs are done; None if none is left, or if no run was
+    timed."""
     failures: tuple[str, ...]
     resumable: bool
 

@@ -235,7 +235,7 @@ def _html(rng: random.Random, size: int) -> Iterator[bytes]:
 
 
 def _json(rng: random.Random, size: int) -> Iterator[bytes]:
-    """One array of objects of about `size` bytes."""
+    """One array of objects; the array has about `size` bytes."""
     made = 0
     yield b"["
     for part in _jsonl(rng):
@@ -297,7 +297,7 @@ _WHOLE: dict[str, Callable[[random.Random, int], Iterator[bytes]]] = {
     "wav": _wav,
     "xml": _xml,
 }
-"""Kinds that have an end. Their size is about the size asked for."""
+"""Kinds whose content is one whole document. It has about the requested size."""
 KINDS: dict[str, Callable[[random.Random], Iterator[bytes]]] = {
     "bytes": _bytes,
     "c": _c,

@@ -37,9 +37,10 @@ class NamedPlan:
     plan: MeasurementPlan
     folder: Path
     text: str = ""
-    """The file of the plan."""
+    """The content of the plan's file."""
     home: str = ""
-    """The folder, if it is not that of the inputs, which each machine has for itself."""
+    """`folder` as a text, if the file of the plan lies there. It is empty for a plan that comes
+    with Cairn: such a plan runs in the folder of inputs, which each machine has for itself."""
 
 
 def shipped() -> tuple[str, ...]:
@@ -112,7 +113,8 @@ def competing(
     """Finds the libraries of the contenders.
 
     If a program is linked with an allocator of its own, the C library is preloaded for the system's
-    allocator in all programs. That changes nothing in the others, which use this library anyway.
+    allocator in all programs. That changes nothing in the other programs, because they use the C
+    library anyway.
 
     A contender that is not here is left out. Raises ContenderFailed if the baseline is not here, or
     if no other contender is.
@@ -165,7 +167,10 @@ def rule(plan: MeasurementPlan, rounds: int | None, budget_s: float | None) -> S
 
 
 def groups_of(contenders: Sequence[Contender]) -> dict[str, tuple[str, ...]]:
-    """The contenders by layout and by hardening, if the run has contenders of both kinds."""
+    """The names of the contenders in groups: by their layout, and by whether they are hardened.
+
+    A division is left out if it would put all contenders into one group.
+    """
     known = discover.known_catalog()
     layouts: dict[str, list[str]] = {}
     hardened: dict[str, list[str]] = {}

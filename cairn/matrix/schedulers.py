@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 NAMES = ("slurm", "local")
 PACKAGE = "cairn-malloc[slurm]"
 LOGS = "jobs"
-"""The folder of the scheduler's scripts and logs within that of a fleet."""
+"""The name of the folder, in that of a fleet, for the scheduler's scripts and logs."""
 _SIGNAL_S = 30
 """The time between the warning of submitit and the end of a job that takes too long."""
 _ASK_S = 60.0
 """The time that a command of Slurm may take."""
 
 Ending = Literal["lost", "failed", "cancelled", "unknown"]
-"""How a job ended without its round. "lost": through no fault of its own, such as with its node."""
+"""How a job ended without delivering its round. "lost" means that the job was not the cause: for
+example, its node failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Scheduler(Protocol):
     most: int | None
     """The number of jobs that may be submitted at the same time; None for any number."""
     patience_s: float
-    """The time after which a job that has neither delivered nor goes on counts as ended."""
+    """A job that neither waits nor runs, and has not delivered its round, counts as ended after
+    this many seconds."""
 
     def submit(self, rounds: Sequence[int], avoid: Sequence[str]) -> list[Job]:
         """Submits one job for each round, but not to the nodes in `avoid`."""
@@ -62,7 +64,7 @@ class Scheduler(Protocol):
         """The state of each of these jobs that waits or runs, by id; None if it cannot be known."""
 
     def fate(self, job: Job, /) -> Fate:
-        """How a job ended that goes on no longer."""
+        """How a job ended that neither waits nor runs any more."""
 
     def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
         """Keeps jobs that wait away from these nodes, if that is possible."""
@@ -159,7 +161,11 @@ class Slurm:
         return [Job(job.job_id, one) for job, one in zip(made, rounds, strict=True)]
 
     def alive(self, jobs: Sequence[Job]) -> Mapping[str, str] | None:
-        """Asks squeue. A job that waits for ever, held after a failed start, is ended."""
+        """Asks squeue.
+
+        Slurm may hold a job after a failed start, so that the job would wait for ever. Such a job
+        is ended.
+        """
         command = ["squeue", "--noheader", "--array", "--me", "--format", "%i|%T|%r"]
         said = _asked(command)
         if said is None:
@@ -188,7 +194,7 @@ class Slurm:
         return Fate(endings.get(state, "unknown"), state, "" if node == "(null)" else node)
 
     def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
-        """Changes the jobs that wait. A job that cannot be changed is no error."""
+        """Changes the jobs that wait. It is no error if a job cannot be changed."""
         names = ",".join(nodes)
         for job in jobs:
             _asked(["scontrol", "update", f"jobid={job.id}", f"excnodelist={names}"])
@@ -231,7 +237,7 @@ class Local:
         return jobs
 
     def alive(self, jobs: Sequence[Job]) -> Mapping[str, str] | None:
-        """The processes that go on. Those of an earlier call are found by their ids."""
+        """The processes that still run. Those of an earlier cairn are found by their ids."""
         return {job.id: "RUNNING" for job in jobs if self._goes_on(job.id)}
 
     def _goes_on(self, name: str) -> bool:
@@ -242,14 +248,14 @@ class Local:
         return False
 
     def fate(self, _: Job, /) -> Fate:
-        """Nothing is known but that the process ended."""
+        """It is only known that the process has ended."""
         return Fate("unknown", "")
 
     def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
         """Does nothing: no job waits."""
 
     def cancel(self, jobs: Sequence[Job]) -> None:
-        """Interrupts the processes, which then end their round."""
+        """Interrupts the processes. They then give up their rounds."""
         for job in jobs:
             if self._goes_on(job.id):
                 with contextlib.suppress(OSError):
@@ -257,10 +263,10 @@ class Local:
 
 
 def at_once(rounds: int) -> int:
-    """The most rounds that are measured at the same time: so that a node measures four or more.
+    """The most rounds to measure at the same time: a quarter of all rounds.
 
-    The rounds of a node are compared with each other alone, and two of them are the least that has
-    an interval.
+    So about four rounds fall to each node. The rounds of a node are compared only with each other,
+    and an interval needs at least two of them.
     """
     return max(1, rounds // 4)
 
@@ -278,7 +284,10 @@ def log_of(fleet: Fleet, job: Job) -> str:
 
 
 def _asked(command: Sequence[str]) -> str | None:
-    """What a command of Slurm prints; None if it fails, as while the controller is started anew."""
+    """The output of a command of Slurm; None if the command fails.
+
+    It fails, for example, while Slurm's controller restarts.
+    """
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

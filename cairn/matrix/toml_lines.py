@@ -16,10 +16,10 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> Mapping[KeyPath, int]:
-    """By path of keys: the line, from 1, on which the table or the key begins.
+    """The number of the line on which each table or key begins, by its path of keys.
 
-    The text must be valid TOML. Keys of inline tables are not listed; their line is that of the key
-    that holds the table.
+    The first line is 1. The text must be valid TOML. Keys of inline tables are not listed; their
+    line is that of the key that holds the table.
     """
     found: dict[KeyPath, int] = {}
     table: KeyPath = ()
