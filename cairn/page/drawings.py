@@ -77,7 +77,10 @@ def runs(
 def paired(
     run: Run, comparison: Comparison, metric: Metric, numbers: RoundNumbers, workload: int
 ) -> Tracks | None:
-    """Returns the ratios to the baseline, of each round and over all; None if there are none."""
+    """Returns the ratios to the baseline: one of each round, and the estimate over all rounds.
+
+    Returns None if there are none.
+    """
     changed = [row for row in comparison.rows if metric.key in row.changes and not row.failures]
     if not changed:
         return None

@@ -135,7 +135,7 @@ class Area(Drawing):
 
     across: Axis
     up: Axis
-    """Places are measured from the upper edge."""
+    """The axis of the height. The places of its ticks are measured from the upper edge."""
     table: Table
     """The same numbers as a table."""
 
@@ -175,12 +175,12 @@ class FlameBox:
     """A function in a flame graph, with all that it called."""
 
     left: float
-    """Its left end and its width as shares of the whole picture."""
+    """The left end of the box, as a share of the width of the picture."""
     width: float
     depth: int
     name: str
     says: str
-    """The whole name and its numbers."""
+    """The whole name of the function, and its numbers."""
     value: float
     """The allocated bytes."""
     color: int

@@ -161,7 +161,8 @@ _KINDS = {
     "the program itself": "program",
     _UNKNOWN: "rest",
 }
-"""The colour of each part. The others are the allocator's own time."""
+"""The word that chooses the colour of each part. All other parts are the time of the allocator's
+own code."""
 
 
 def _functions(found: Profile) -> Tracks | None:

@@ -18,8 +18,8 @@ _LABEL = 9.0
 _WIDEST = 12.0
 """An axis is logarithmic if its largest number is at least this multiple of its smallest."""
 _STRAY = 4.0
-"""Runs lie beyond the end of an axis if they would make it longer than this multiple of the others'
-range."""
+"""Runs that lie far from the others are drawn beyond the end of an axis. This happens if the axis
+would otherwise be longer than this multiple of the range of the others."""
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _SIZES = (
     (float(1 << 40), "TiB"), (float(1 << 30), "GiB"), (float(1 << 20), "MiB"),

@@ -35,8 +35,8 @@ _KINDS = ("live", "held", "resident")
 _FURTHER_MOST = 4
 """The most runs of a contender that are drawn besides its last one."""
 _BINS = 120
-"""The number of parts into which a line divides the time. It has the least and the greatest value
-of each part."""
+"""The number of parts into which a long series is divided. The line has the least and the greatest
+value of each part."""
 _ROWS = 32
 """The most moments in the table behind a drawing."""
 
@@ -145,7 +145,10 @@ def _curves(title: str, series: Series, across: Scale, up: Scale) -> Curves:
 
 
 def _points(series: Series, values: Sequence[int], across: Scale, up: Scale) -> str:
-    """Returns the line. A long series keeps the extremes of each part of the time."""
+    """Returns the points of a line.
+
+    Of a long series, these are the least and the greatest value in each part of the time.
+    """
     first = series.at_ms[0]
     kept: Sequence[int] = range(len(values))
     if len(values) > 2 * _BINS:

@@ -21,9 +21,9 @@ _UNIT = re.compile(r"\s(ns|µs|ms|s|min|h|%|B|KiB|MiB|GiB|TiB|M|G)(?:/s)?(?=[\s\
 
 
 def key(text: str) -> float | None:
-    """Returns the first number of a cell in seconds, bytes or as it is; None without one.
+    """Returns the first number of a cell, in its base unit (seconds, bytes); None without a number.
 
-    A change is a relative one: "▼ −20 %" is −0.2, "▲ × 3" is 2, and "÷ 10" is −0.9.
+    The key of a change is relative: "▼ −20 %" is −0.2, "▲ × 3" is 2, and "÷ 10" is −0.9.
     """
     match = _NUMBER.match(text.strip())
     if match is None:
@@ -38,9 +38,10 @@ def key(text: str) -> float | None:
 
 
 def keys(table: Table) -> list[list[float | None]]:
-    """Returns the keys of all cells. A column that holds no number, and the first one, has none.
+    """Returns the keys of all cells. They are None in the first column.
 
-    A column of changes may have the baseline's number, which then stands for no change.
+    In a column of changes, the cell of the baseline may have a plain number. It then counts as a
+    change of 0.
     """
     found = [[None, *(key(cell.text) for cell in row[1:])] for row in table.rows]
     for column in range(1, len(table.heads)):

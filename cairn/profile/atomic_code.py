@@ -39,18 +39,19 @@ class Atomic:
 
     is_pause: bool
     address: int | None
-    """The address of its memory operand as the file has it; None if a register has it."""
+    """The address of its memory operand in the file; None if the address depends on a register."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoded:
     length: int
     displacement: int | None
-    """Of the operand from the end of the instruction; None if a register has the address."""
+    """The distance of the operand from the end of the instruction; None if the address of the
+    operand depends on a register."""
 
 
 def decoded(code: bytes) -> _Decoded | None:
-    """The atomic instruction at the beginning of some bytes; None if there is no such one."""
+    """The atomic instruction at the beginning of some bytes; None if there is none."""
     at, is_locked, is_short = 0, False, False
     while at < len(code) and code[at] in _PREFIXES:
         is_locked |= code[at] == _LOCK
@@ -75,7 +76,7 @@ def decoded(code: bytes) -> _Decoded | None:
         return None
     mode, register = code[at] >> 6, code[at] & 7
     at += 1
-    if mode == 3:  # both operands are registers
+    if mode == 3:  # the operand is a register, not memory
         return None
     is_relative = mode == 0 and register == 5
     wide = mode == 2 or is_relative
@@ -119,7 +120,10 @@ def atomic_at(path: str, offset: int) -> Atomic | None:
 
 
 def _found(before: bytes, after: bytes) -> tuple[Atomic, int | None] | None:
-    """What is found, and how far the place after `before` its operand lies, if that is known."""
+    """The atomic instruction or pause at the end of `before` or at the beginning of `after`.
+
+    Also returns the distance of its operand from the end of `before`, if that is known.
+    """
     if before.endswith(_PAUSE) or after.startswith(_PAUSE):
         return Atomic(True, None), None
     for length in range(len(before), 1, -1):

@@ -57,7 +57,7 @@ class Counts:
     misses: int
     """Blocks that got memory from the page heap."""
     lives: tuple[int, ...]
-    """The number of freed blocks in each class of LIVES, and of longer lives."""
+    """The number of freed blocks in each class of LIVES, and then of blocks with longer lives."""
 
     @property
     def error(self) -> float:

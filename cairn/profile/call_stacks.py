@@ -23,13 +23,14 @@ VERSION = 2
 ORDER = 0x01020304
 WAYS = {1: "sampled", 2: "exact"}
 NO_OBJECT, DEEPER, FIRST_OBJECT = 0, 1, 2
-"""Numbers of objects of frames: generated code, the callers that were not recorded, and files."""
+"""Values of `object` in a node. NO_OBJECT stands for generated code, and DEEPER for the callers
+that were not recorded. From FIRST_OBJECT on, the values are files."""
 FRAMES_MOST = 128
 TEMPORARY = 8
 """A temporary block is freed by its thread after at most this many further allocations."""
 LIVES, LIFE_SHIFT = 16, 4
 SPANS = ("pages", "chunks")
-"""The kinds of spans that a few live blocks can hold."""
+"""The kinds of spans. A few live blocks can keep a whole span of memory resident."""
 PROBLEMS = {
     1: "the kernel does not let the probe read the stack (process_vm_readv)",
     2: "call stacks are recorded on x86-64 only",
@@ -38,7 +39,8 @@ _HEAD_BYTES, _CHUNK_BYTES, _CHUNKS = 4096, 32 << 10, 512
 _NODES, _SITES, _OBJECTS = range(3)
 
 _LARGEST = 2.0**200
-"""The largest sum that a file may have. The square of a larger one could be infinite."""
+"""A file is refused if one of its sums is larger. Real sums are far smaller. This bound makes sure
+that the squares of damaged sums are finite, too."""
 
 Records = NDArray[np.void]
 
@@ -53,9 +55,10 @@ class StacksFile:
     way: str
     """"sampled" or "exact"."""
     every_first: int
-    """Bytes from one sample to the next on average, at first; 1 if all were recorded."""
+    """The mean number of allocated bytes from one sample to the next, at the beginning; 1 if all
+    allocations were recorded."""
     every: int
-    """The same at the end."""
+    """The mean number of allocated bytes from one sample to the next, at the end."""
     samples: int
     without_room: int
     """Samples whose stack found no room in the file."""
@@ -71,7 +74,8 @@ class StacksFile:
     they are not known. They are known only if all blocks were recorded."""
     nodes: Records
     sites: Records
-    """In contrast to those of the file, `peak` is up to date in every site."""
+    """In the file, `peak` of a site is not valid if the site has not changed since the peak: its
+    live blocks are then those of the peak. Here, `peak` is valid in every site."""
     paths: tuple[str, ...]
     """Path of each object."""
     build_ids: tuple[str, ...]
@@ -81,7 +85,7 @@ class StacksFile:
 
 
 def head_type(order: str) -> np.dtype[np.void]:
-    """Struct call_stacks_head, for byte order "<" or ">"."""
+    """The layout of struct call_stacks_head, for byte order "<" or ">"."""
     u4, u8, f8 = order + "u4", order + "u8", order + "f8"
     sizes = [f"{name}_bytes" for name in ("head", "node", "site", "object")]
     numbers = ("ns_begin", "every_first", "every", "samples", "without_room", "unread")
@@ -101,7 +105,7 @@ def head_type(order: str) -> np.dtype[np.void]:
 
 
 def table_types(order: str) -> tuple[np.dtype[np.void], ...]:
-    """Structs call_stacks_node, call_stacks_site and call_stacks_object."""
+    """The layouts of structs call_stacks_node, call_stacks_site and call_stacks_object."""
     u4, u8, f4, f8 = (order + kind for kind in ("u4", "u8", "f4", "f8"))
     total = np.dtype(
         [(name, f8) for name in ("blocks", "bytes", "blocks_variance", "bytes_variance")]

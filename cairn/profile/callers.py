@@ -98,7 +98,10 @@ class Sum:
         return self.ends("blocks")
 
     def ends(self, unit: str, z: float = Z_95) -> tuple[float, float]:
-        """The ends of an interval of "bytes" or "blocks", whose upper end has the quantile `z`."""
+        """The ends of an interval of "bytes" or "blocks".
+
+        `z` is the quantile of the normal distribution at the upper end of the interval.
+        """
         if unit == "bytes":
             return interval(self.bytes, self.bytes_variance, self.heaviest, z)
         each = self.bytes / self.blocks if self.blocks and self.bytes else 1.0
@@ -135,7 +138,8 @@ class Sums:
     """Blocks that were freed by another thread than the one that got them."""
     lives: list[float] = field(default_factory=lambda: [0.0] * LIVES)
     pages: Held = field(default_factory=Held)
-    """The sparse pages that its blocks hold at the end."""
+    """The sparse pages that the blocks of the stack hold at the end. `chunks` has the sparse
+    chunks."""
     chunks: Held = field(default_factory=Held)
 
     def add(self, other: Sums) -> None:
@@ -187,7 +191,8 @@ def interval(
 
 
 _ROUNDING = 1e-9
-"""A smaller sum is an error of rounding, which may be below 0."""
+"""Sums of floating-point numbers may be wrong by this much. A smaller sum counts as 0, and it may
+even be negative."""
 
 
 def _quantile(mean: float, variance: float, z: float) -> float:

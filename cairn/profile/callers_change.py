@@ -24,7 +24,10 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class SumChange:
-    """A number of two profiles. `low` and `high` are the ends of the difference's interval."""
+    """One number in both profiles.
+
+    `low` and `high` are the ends of the interval of the difference.
+    """
 
     before: float
     after: float
@@ -58,7 +61,10 @@ class FunctionChange:
 
 @dataclass(frozen=True, slots=True)
 class CallersChange:
-    """The changes of all functions, those with the largest shown ones first, and of their sums."""
+    """The changes of all functions, and those of the sums over all functions.
+
+    Functions with a shown change come first, and among them those with the largest difference.
+    """
 
     functions: tuple[FunctionChange, ...]
     whole: FunctionChange

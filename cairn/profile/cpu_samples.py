@@ -63,10 +63,10 @@ from cairn.profile.tally import ClockRun, FunctionTime, Scope
 
 MAGIC = 0x0474626172656877
 MARK, PERIOD = 1 << 16, (1 << 16) + 1
-"""The kind of a mark. The launcher writes a mark each time it has written the new records of all
-processors. The records of different processors are not in order of their times. But every record
-after a mark is at least as new as all records before the previous mark. `ordered` relies on
-this."""
+"""The kinds of two records that the kernel does not write: a mark, and a change of the period. The
+launcher writes a mark each time it has written the new records of all processors. The records of
+different processors are not in order of their times. But every record after a mark is at least as
+new as all records before the previous mark. `ordered` relies on this."""
 _HEAD = struct.Struct("<QQIIII")
 _SCOPES: tuple[Scope, ...] = ("processors", "threads", "threads in user mode")
 _RECORD = struct.Struct("<IHH")
@@ -377,7 +377,7 @@ def clocked(
 
     probed: whether the probe was loaded.
     dispatched: the ids of the processes whose system calls the probe dispatched.
-    between: the times of the only samples that count, on the clock of CLOCK_MONOTONIC.
+    between: only samples between these two times of CLOCK_MONOTONIC count; None for all samples.
     """
     try:
         with path.open("rb") as file:
@@ -453,26 +453,28 @@ class SampleCounts:
     between: tuple[int, int] | None
     samples: Counter[Spot] = field(default_factory=Counter)
     ns: dict[Spot, float] = field(default_factory=lambda: dict.fromkeys(Spot, 0.0))
-    """The sum of the periods of the samples."""
+    """The sum of the periods of the samples, in nanoseconds."""
     squares: dict[Spot, float] = field(default_factory=lambda: dict.fromkeys(Spot, 0.0))
-    """The sum of the squares of these periods."""
+    """The sum of the squares of the periods of the samples."""
     interrupts: Counter[Spot] = field(default_factory=Counter)
     """The samples in interrupts, by the places at which the interrupts came."""
     interrupts_ns: dict[Spot, float] = field(default_factory=lambda: dict.fromkeys(Spot, 0.0))
-    """The sum of the periods of these samples."""
+    """The sum of the periods of the samples in interrupts."""
     chained: Counter[bool] = field(default_factory=Counter)
-    """The samples in the kernel, by whether their chains show how the thread came there."""
+    """The samples in the kernel, by whether their call chains show how the thread entered the
+    kernel."""
     lost_ns: float = 0.0
     """At most this much CPU time has no samples, because the kernel lost or stopped them."""
     is_changed: bool = False
     """Whether the period has changed."""
     loss: str = ""
-    """Why there is such a time, as the end of a sentence."""
+    """Why `lost_ns` is not 0, as the end of a sentence."""
     spaces: dict[int, Space] = field(default_factory=dict)
     """The mappings of the program's processes, by process id. The file also has samples of other
     processes, which do not count."""
     code: dict[tuple[str, int], list[float]] = field(default_factory=dict)
-    """The samples of OWN by file and offset: their number, and the sums of periods and squares."""
+    """The samples of OWN, by file and offset. The three values are the number of samples, the sum
+    of their periods, and the sum of the squares of these periods."""
 
     def add(self, kind: int, misc: int, body: bytes) -> None:
         """Processes the next record. Raises NotKnown if a library cannot be interpreted."""
@@ -514,7 +516,7 @@ class SampleCounts:
         return why
 
     def functions(self) -> tuple[FunctionTime, ...]:
-        """The functions of the samples of OWN, the one with the most time first."""
+        """The functions in which the samples of OWN lie; the one with the most time comes first."""
         names = Names()
         by_name: dict[tuple[str, str], list[float]] = {}
         for (path, offset), weights in self.code.items():
@@ -563,7 +565,8 @@ class SampleCounts:
         if self.between is not None and not self.between[0] <= when < self.between[1]:
             return
         place = self._place(body, space, pid in self.dispatched, in_kernel)
-        # The kernel writes the period that a clock had first. A later thread's clock keeps it.
+        # In each sample, the kernel writes the first period of its clock, even after a change. The
+        # clocks of all threads but the first never change their period.
         if self.scope == "processors" or (thread == self.root and self.is_changed):
             period_ns = self.period_ns
         self.samples[place] += 1
@@ -586,7 +589,7 @@ class SampleCounts:
         (width,) = _REST.unpack_from(body, at)
         at += _REST.size
         here = 0
-        called: bool | None = True  # a thread without registers is exiting
+        called: bool | None = True  # without registers, a thread exits
         words: tuple[int, ...] = ()
         if width == _WIDE:
             _, here, size = _REGISTERS.unpack_from(body, at)
@@ -605,7 +608,8 @@ class SampleCounts:
             return Spot.OWN_FAULTS if owner is Owner.ALLOCATOR else Spot.FAULTS
         if owner is not Owner.ALLOCATOR:
             return Spot.OTHERS
-        # The kernel replaces a dispatched call by a signal. The probe's handler makes the call.
+        # The kernel replaces a dispatched system call by a signal. The probe's handler of this
+        # signal then makes the call.
         return Spot.PROBE if is_dispatched else Spot.CALLS
 
     def _owner(self, space: Space, address: int, words: tuple[int, ...]) -> Owner | None:
