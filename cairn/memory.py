@@ -9,21 +9,24 @@ from dataclasses import dataclass
 class MemoryDivision:
     """The memory of a process tree, divided among its processes.
 
-    It is that of the reading with the most memory among those at which the launcher divided it.
+    The launcher divides the memory several times during a trial. These are the numbers of the time
+    at which the tree had the most memory.
     """
 
     processes: int
     total_bytes: int
-    """Anonymous and shared pages of the whole tree."""
+    """The bytes of anonymous and shared pages of the whole tree."""
     largest_bytes: int
-    """Anonymous pages of the process that has most of them."""
+    """The bytes of anonymous pages of the process that has most of them."""
     copied_bytes: int | None
-    """Pages that a process shared with another since a fork, and that one of the two copied in
-    order to write to them. None if the method counts shared pages in each process."""
+    """The bytes of copied pages: two processes shared such a page since a fork, and one of them
+    copied it in order to write to it. None if the method counts shared pages in each process."""
     child_pages: int
-    """Pages to which children wrote while they were shared; about, from page faults."""
+    """The number of shared pages to which children of a fork wrote. It is estimated from page
+    faults."""
     parent_pages: int
-    """The same for processes that forked, since their first fork."""
+    """The number of shared pages to which processes wrote after their first fork. It is estimated
+    from page faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,12 @@ class Trim:
     """The memory of a program before and after its allocator was asked to give memory back."""
 
     live_bytes: int
-    """Live bytes before the request. All three numbers are sums over the processes that were
-    asked."""
+    """Live bytes before the request. The three numbers of this class are sums over the processes
+    that were asked."""
     held_bytes: int
     """Held bytes before the request."""
     after_bytes: int
-    """Held bytes after it."""
+    """Held bytes after the request."""
 
 
 AFTER_ITS_END = "could not be asked after its end"
@@ -92,19 +95,19 @@ class Memory:
     lazy_peak_bytes: int | None
     """The largest amount of lazily freed memory at any time."""
     division: MemoryDivision | None = None
-    """None if it was not requested, as without --why."""
+    """The memory divided among the processes; None if that was not requested, as without --why."""
     mean_bytes: int | None = None
-    """The mean over time: the byte-seconds of the run divided by its seconds. With a load it is the
-    mean while the load ran, as for the growth."""
+    """The mean over time: the byte-seconds of the run divided by its seconds. With a load,
+    `mean_bytes` and `growth_bytes` are those of the time in which the load ran."""
     growth_bytes: int | None = None
-    """The memory at the end less that in the middle of the run; may be negative."""
+    """The memory at the end of the run minus that in the middle of the run; may be negative."""
     idle_bytes: int | None = None
     """The memory of a server after its load had stopped for the time of --idle."""
     series: Series | None = None
     """Memory over time, for a run of 'cairn soak'."""
 
     def number(self, key: str) -> int | None:
-        """The number with this key of NUMBERS."""
+        """The number whose key in NUMBERS is `key`."""
         numbers = {
             "peak": self.peak_bytes,
             "peak_less_lazy": self.peak_less_lazy_bytes,

@@ -31,11 +31,11 @@ LARGEST_NUMBER = 1e15
 """The absolute value of a user's metric, a counter or a workload's own figure is less than this."""
 
 NOT_SEEN = "not seen"
-"""The ending of a process of which neither an end by itself nor a status was seen."""
+"""The ending of a process if neither the process nor its parent reported how it ended."""
 
 INTERRUPTED = "interrupted"
 TIME_BUDGET = "time budget"
-"""Two of the reasons why measuring ended. With these two, fewer rounds were run than asked for."""
+"""Two reasons why measuring ended. With them, fewer rounds were run than the user asked for."""
 
 
 NO_INPUT = "/dev/null"
@@ -165,8 +165,8 @@ class Operations:
     """One kind of operation on blocks, over all processes. None means not measured."""
 
     count: float
-    """The number of operations: exact for allocations, and estimated from the timed ones for
-    frees."""
+    """The number of operations. It is exact for allocations. For frees it is estimated from the
+    frees that were timed."""
     timed: int
     """The number of operations that were timed."""
     total_ns: float | None
@@ -235,9 +235,9 @@ class ProbeSummary:
     samples_probe: int
     """CPU timer samples inside the probe itself."""
     kinds: Mapping[str, Operations]
-    """By the names of KINDS in `profile.tally`."""
+    """The operations of each kind, by the names of KINDS in `profile.tally`."""
     calls: Mapping[str, Calls]
-    """By the names of CALLS in `profile.tally`."""
+    """The system calls of each kind, by the names of CALLS in `profile.tally`."""
     kernel_ns: float | None
     """CPU time within system calls of the allocator; None also if some calls were not seen."""
     waiting_ns: float | None
@@ -506,7 +506,7 @@ class Change:
     p_adjusted: float | None
     rounds: int
     one_sided: Interval | None = None
-    """The interval of the test of equivalence, which permits twice the error of `interval`."""
+    """The interval of the test of equivalence. Its error may be twice that of `interval`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,11 +643,11 @@ class Settings:
     These runs provide evidence and are never ranked.
     """
     profiled_rounds: int | None = None
-    """With `why`: the first rounds with the probe, which also record where blocks lie."""
+    """With `why`: the probe runs in the rounds up to this number. None means in all rounds."""
     by_cell: bool = False
-    """Whether a failure ends only its cell (program and contender). If so, all rounds are whole."""
+    """Whether a failure ends only its cell (program and contender). Every round is then whole."""
     only: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By contender: the indexes of its workloads. A contender that is not here runs on all."""
+    """The indexes of the workloads of each contender. A contender that is not here runs on all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -784,7 +784,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     """Caveats, a sentence each."""
     prospect: Prospect | None = None
-    """What more rounds would bring; None if no time is left open, or if it is not known."""
+    """The effect of more rounds; None if the question of time is settled, or if it is not known."""
     details: tuple[str, ...] = ()
     """Sentences that only the full report shows."""
     time: Metric = WALL
