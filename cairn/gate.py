@@ -34,7 +34,7 @@ class Gate:
 class InstructionCount:
     """The instructions of one contender on one workload, as callgrind counts them.
 
-    They are those of all processes in user mode, without those of Cairn's own libraries.
+    All processes count, in user mode only. Instructions of Cairn's own libraries are left out.
     """
 
     contender: str

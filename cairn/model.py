@@ -115,7 +115,7 @@ class Proof:
     """
 
     processes: int
-    """The number of executed programs, including those that the witness should have seen."""
+    """The number of executed programs, including those of which the witness has no record."""
     loaded: int
     """The number of these programs in which the contender's library owned malloc."""
     owner: str | None

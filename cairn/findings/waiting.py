@@ -30,7 +30,7 @@ there are PER_THOUSAND_LEAST waits per 1,000 operations, and SHARE_LARGE if ther
 def thread_ns(profile: Profile) -> float:
     """The sum of the life times of all threads in ns, without the probe's part; 0 if not known.
 
-    At most half of the sum is subtracted for the probe.
+    The probe's part is an estimate. So at most half of the sum is subtracted for the probe.
     """
     ticking = clock(profile.tally)
     whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
@@ -134,7 +134,8 @@ def queues(profile: Profile) -> Finding | None:
         return None
     wakes = sum(one.count for one in woken)
     most = float(profile.tree.system_ns) if profile.tree is not None else math.inf
-    # At most as many wakes count as there are waits. Further wakes are for the allocator's threads.
+    # The wakes that count are no more than the waits. Further wakes are for the allocator's own
+    # threads.
     waking = min(most, sum(one.total_ns or 0.0 for one in woken)) * min(
         1.0, waits / wakes if wakes else 0.0
     )

@@ -3,8 +3,8 @@
 The dynamic loader keeps a list of the files that it has loaded, in the order in which it searches
 them for a symbol. The program's own file comes first, then the preloaded libraries, then those that
 the program is linked with. So the first file of this list that defines malloc serves it. The list
-is read from the process's memory. If it cannot be read, the mapped files take its place: one that
-defines malloc and is not the C library comes before the C library then.
+is read from the process's memory. If it cannot be read, the mapped files take its place, and the C
+library comes last.
 
 A static program has no list. Its allocator is known by the symbols and texts in its file.
 """
@@ -106,7 +106,7 @@ def examine(
 ) -> ProgramFiles:
     """Finds the allocator. `preload` is LD_PRELOAD of the process's environment.
 
-    Without `memory`, the process's memory cannot be read.
+    memory: None if the process's memory cannot be read.
     """
     path = target.link("exe")
     is_deleted = path.endswith(" (deleted)")
@@ -382,7 +382,7 @@ def _dynamic(
 def _library(path: str, facts: _ElfFacts) -> tuple[str, Allocator | None, str | None]:
     """Name, entry of the catalog and version of a library that defines malloc.
 
-    A library with the build ID of one that 'cairn allocators' lists is that one. Otherwise the
+    If 'cairn allocators' lists a library with the same build ID, it is that library. Otherwise the
     names of the library's file and its own name (soname) decide.
     """
     names = {os.path.basename(path), facts.soname or ""}

@@ -214,7 +214,7 @@ def _rows(selves: Sequence[int]) -> Iterator[int]:
 
 
 def _is_ring(memory: ProcessMemory, arena: int, lists_at: int) -> bool:
-    """Whether the arenas from this one on lead back to it."""
+    """Whether the arenas form a ring from `arena` on, and its size is plausible."""
     at_next = lists_at + 8 * _BINS + 16
     one = arena
     for _ in range(_ARENAS_MOST):

@@ -132,7 +132,7 @@ class DeliveredRound:
 
     @property
     def stratum(self) -> tuple[object, ...]:
-        """What must be equal in all rounds of a stratum."""
+        """The properties that are equal in all rounds of a stratum."""
         run = self.run
         return (
             self.node.name, run.contenders, tuple((one.name, one.build) for one in run.builds),
@@ -381,7 +381,7 @@ class Fleet:
             raise cannot("write", path, error) from error
 
     def remove_attempts(self) -> None:
-        """Removes what attempts that were cut short left behind."""
+        """Removes the folders of attempts that were cut short."""
         with contextlib.suppress(OSError):
             for path in (self.path / _ATTEMPTS).iterdir():
                 shutil.rmtree(path, ignore_errors=True)

@@ -107,7 +107,7 @@ _OF_THE_SHELL = frozenset(
     ulimit umask unset until wait while {
     """.split()  # noqa: SIM905 - easier to read than a list
 )
-"""Words at the beginning of a line of a shell that are not programs, or need none."""
+"""Words at the beginning of a line of a shell for which no program has to be installed."""
 
 
 def _first_words(program: PlannedProgram) -> list[str]:

@@ -50,7 +50,7 @@ class FunctionChange:
     """The changes of a function, in the order of PARTS."""
 
     frame: Frame
-    """`library` is the name of the file without its folder, or "" for the program itself."""
+    """`frame.library` is the name of the file without its folder, or "" for the program itself."""
     changes: tuple[SumChange, ...]
 
     @property

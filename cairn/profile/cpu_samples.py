@@ -10,11 +10,11 @@ also says which files are mapped where. `read` and `split` count the samples of 
     faults     in the kernel outside any system call: page faults and interrupts
     others     in the kernel otherwise: the program's system calls, and its exit
     program    all other samples in user mode
-    interrupts in the kernel, in an interrupt. They may come at any place. If the kernel's chains of
-               calls do not show them, they count for the places at which they came: most of these
-               samples are then among the faults. A sample waits while the kernel has turned
-               interrupts off. So the first part of an interrupt, in which it has, counts for the
-               place at which it came, too
+    interrupts in the kernel, in an interrupt. Interrupts may come at any place. If the kernel's
+               chains of calls do not show them, their samples count for the places at which they
+               came, and most of them are then among the faults. In the first part of an interrupt,
+               the kernel has turned interrupts off. A sample has to wait until this part is over,
+               so it also counts for the place at which the interrupt came
     unknown    at an address that belongs to no known file; or in the kernel, if the calling file
                cannot be read or the program is a 32-bit one
 
@@ -26,11 +26,11 @@ The system's allocator is a part of libc: everything from the first to the last 
 object file, which the linker puts side by side.
 
 `read` needs no library in the program. So threads contend for locks as often as they do without a
-measurement. The probe's detours would change that
+measurement. With the probe in the program, they would contend more or less often
 (docs/decisions/0027-parts-from-the-kernel-clock.md).
 
-`clocked` weighs the samples of a run by their periods, for the allocator's share of CPU time. This
-run may be one behind the probe. The probe's own work is then a part of its own:
+`clocked` weighs the samples of a run by their periods, for the allocator's share of CPU time. The
+program of such a run may have the probe loaded. The probe's work is then a part of its own:
 
     probe      in the files of the probe and the witness, also in the kernel on their behalf. A
                system call that the probe makes for the allocator counts as the allocator's, and the
