@@ -15,7 +15,7 @@ class GateBound:
     measure: str
     """A name of `compare.gate.MEASURES`, as the user writes it."""
     most: float
-    """As a share of the base: 0.03 is 3 % more."""
+    """The largest rise, as a share of the number of the base: 0.03 is 3 % more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,7 @@ class Calls:
 
     count: int
     bytes: int | None
-    """None for system calls that have no size."""
+    """The bytes of all calls; None for system calls that have no size."""
     total_ns: float | None
     cpu_ns: float | None = None
     """The part of `total_ns` spent on a processor."""
@@ -272,7 +272,7 @@ class ProbeSummary:
     locks_waited_for: int | None = None
     """The number of these locks that some thread waited for."""
     metrics: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    """By key of `profile.metrics`: the value and the ends of its interval."""
+    """The value of each metric and the ends of its interval, by key of `profile.metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +501,7 @@ class Change:
 
     estimate: float
     interval: Interval | None
-    """None when there are too few rounds for an interval of the wanted level."""
+    """The interval of `estimate`; None if there are too few rounds for one of the wanted level."""
     shown: Shown
     p_adjusted: float | None
     rounds: int
@@ -777,7 +777,7 @@ class Comparison:
     unsuited: tuple[str, ...]
     """Why the numbers mean less than they seem to, a sentence each. A report begins with them."""
     judged: Verdict
-    """What is proven and what to do. `report.verdict` turns it into sentences."""
+    """The proven results, and the advice. `report.verdict` turns them into sentences."""
     not_tested: tuple[str, ...]
     next_steps: tuple[str, ...]
     memory_method: str | None

@@ -43,7 +43,7 @@ _FOREGROUND = {
     "valkey-server": "--daemonize no",
     "varnishd": "-F",
 }
-"""By the name of a server: the option that keeps it in the foreground."""
+"""The option that keeps a server in the foreground, by the name of the server."""
 
 _NO_TERMINAL = re.compile(
     r"not a (?:tty|terminal|teletype)|isn't a (?:tty|terminal)|failed tty get|no controlling t"

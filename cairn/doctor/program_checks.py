@@ -42,8 +42,8 @@ _KNOWN = {
     "firefox": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
     "firefox-esr": ("mozjemalloc", "Rebuild it with --disable-jemalloc."),
 }
-"""By the name of the program's file: the allocator, and how to build the program without it. These
-programs are stripped, and nothing in their files names the allocator."""
+"""The allocator of a program, and how to build the program without it, by the name of the program's
+file. These programs are stripped, and nothing in their files names the allocator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ class Diagnosis:
 
     checks: tuple[Check, ...]
     program: Program | None = None
-    """None if the command drops the preload before its program starts, as env -i does."""
+    """The program; None if the command drops the preload before its program starts, as env -i
+    does."""
     knob: tuple[str, str] | None = None
     """A variable that makes the program allocate small blocks with malloc; None if it needs
     none."""

@@ -217,7 +217,7 @@ def changes_protection(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator changes the protection of the same pages again and again.
 
     An allocator that grows by mprotect changes each page once, so it changes at most the bytes that
-    it holds. A finding needs TURNOVER_LEAST times as many.
+    it holds. A finding needs TURNOVER_LEAST times as many bytes.
     """
     busy, held = busy_ns(profile), held_most(profile)
     lines = [one for one in kernel_lines(profile) if one.name == PROTECTING]

@@ -248,7 +248,8 @@ def _small_pages(two: _Two) -> _Reason | None:
 
 _REASONS = (_shared, _sets, _scattered, _headers, _spread, _cold, _small_pages)
 _IMPLIED = {SCATTERED: {SPREAD}, HEADERS: {SPREAD}}
-"""By the name of a reason: the reasons that follow from it. They are not named beside it."""
+"""The reasons that follow from another reason, by the name of that other one. They are not named
+beside it."""
 
 
 def compared(

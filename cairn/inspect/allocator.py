@@ -63,7 +63,7 @@ class LoadedFile:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFiles:
-    """What the files of a process say about it."""
+    """The facts about a process that follow from its files."""
 
     loaded: tuple[LoadedFile, ...]
     """The files, in the order in which the loader searches them. The program comes first."""

@@ -36,8 +36,9 @@ from cairn.profile.cpu_samples import PERIOD
 from cairn.profile.tally import Scope
 
 PERIOD_NS, PERIOD_LEAST_NS = 1_061_803, 251_803
-"""The mean period of a clock in nanoseconds: in a long measurement, and at least. Neither is a
-multiple of a millisecond, because much periodic work has such periods."""
+"""The mean periods of a clock in nanoseconds: the usual one, and the shortest, which short
+measurements use. Neither is a multiple of a millisecond, because much periodic work has such
+periods."""
 SAMPLES_AIM = 5_000
 """The number of samples that a thread should get if it runs all the time."""
 THREADS_MOST = 128

@@ -176,7 +176,7 @@ class Inspection:
     process: ProcessFacts
     allocator: Serving
     environment: tuple[EnvironmentVariable, ...] | None
-    """None if it cannot be read."""
+    """The variables of the environment; None if they cannot be read."""
     unused_preload: tuple[str, ...]
     """Allocators that LD_PRELOAD names, and of which none serves the process."""
     in_use: tuple[InUse, ...]
@@ -186,7 +186,7 @@ class Inspection:
     heap_why_not: str
     """Why `heap` is None, as a whole sentence; empty if it is known."""
     growth: GrowthOf | None
-    """None without --for."""
+    """The growth during the time of --for; None without --for."""
     limits: Limits
     transparent_huge_pages: str | None
     """The setting of the machine: "always", "madvise" or "never"."""

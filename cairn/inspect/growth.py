@@ -1,8 +1,8 @@
 """Measures how fast the private memory of a process grows.
 
-The memory is the resident pages without files, and those that were swapped out. It is read at even
-intervals. `soak.trend` gives the slope and its interval, which allows for readings that depend on
-one another.
+The private memory is the resident pages without files, and those that were swapped out. It is read
+at equal distances of time. `soak.trend` gives the slope of the growth and a 95 % interval for it.
+This interval allows for readings that depend on one another.
 """
 
 from __future__ import annotations

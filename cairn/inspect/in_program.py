@@ -34,8 +34,8 @@ _PATTERNS = {
     "snmalloc": rf"{_ENTRY}{_OPERATORS}|sn_\w+|_ZN\w*8snmalloc\w+",
     "rpmalloc": rf"{_ENTRY}{_OPERATORS}|_?rp\w*alloc\w*|_rpmalloc_\w+|rpfree",
 }
-"""By the allocator: the symbols of its functions. Names of several projects begin alike, so a file
-of another project may add a few of its own functions to an allocator."""
+"""The symbols of an allocator's functions, by the name of the allocator. Names of several projects
+begin alike, so a file of another project may add a few of its own functions to an allocator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,10 @@ _UNSEEN = {
 
 
 def look(pid: int, seconds: float | None = None) -> Inspection:
-    """Everything that is known about a process. With `seconds`, it is watched for this long.
+    """Everything that is known about a process.
 
-    Raises UsageError, NotPermitted or ProcessEnded (see `process`).
+    seconds: how long the process is watched for its growth; None to look only once. Raises
+    UsageError, NotPermitted or ProcessEnded (see `process`).
     """
     target = find(pid)
     growth = None if seconds is None else measure(target, seconds)

@@ -98,7 +98,7 @@ class _StackCounts(SampleCounts):
     _stack: bytes = b""
 
     def add(self, kind: int, misc: int, body: bytes) -> None:
-        """Like SampleCounts.add. Children of the process do not count."""
+        """Like SampleCounts.add, but children of the process do not count."""
         if kind == _FORK:
             return
         if kind == _SAMPLE:

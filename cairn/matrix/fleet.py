@@ -53,7 +53,7 @@ COMPLETE = "complete"
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """What a fleet measures. It never changes after the first job was submitted."""
+    """Everything that a fleet measures. It never changes after the first job was submitted."""
 
     schema: int
     id: str

@@ -135,7 +135,10 @@ def _is_file(name: str, folder: Path) -> bool:
 
 
 def _beside(command: Sequence[str], started: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """The command with the path of its program below `folder`, in which it will run."""
+    """The command with the path of its program put behind `folder`.
+
+    The program is started there, and a path in the plan is relative to that folder.
+    """
     return tuple(
         str(folder / word) if word in started and "/" in word else word for word in command
     )

@@ -64,8 +64,8 @@ def parse(text: str) -> Recipe:
 def content(recipe: Recipe) -> Iterator[bytes]:
     """Yields the bytes of a generated input.
 
-    Kinds in `EXACT` have `size` bytes; text then ends with a line break. The others end with the
-    record in which they reach `size` bytes, so that a compiler can read them.
+    A kind in `EXACT` has `size` bytes, and a text then ends with a line break. Every other kind
+    ends with the record in which it reaches `size` bytes, so that a compiler can read it.
     """
     rng = random.Random(f"{recipe.kind}/{recipe.seed}")
     left = recipe.size

@@ -49,7 +49,7 @@ class Fate:
 
 
 class Scheduler(Protocol):
-    """Starts jobs and knows which of them go on."""
+    """Starts jobs and knows which of them still wait or run."""
 
     most: int | None
     """The number of jobs that may be submitted at the same time; None for any number."""

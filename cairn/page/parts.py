@@ -100,7 +100,7 @@ class Tracks(Drawing):
     axis: Axis
     tracks: tuple[Track, ...]
     table: Table | None = None
-    """The same numbers as a table."""
+    """The numbers of the drawing as a table."""
     metric: str = ""
     workload: int = 0
     contender: str = ""
@@ -137,7 +137,7 @@ class Area(Drawing):
     up: Axis
     """The axis of the height. The places of its ticks are measured from the upper edge."""
     table: Table
-    """The same numbers as a table."""
+    """The numbers of the drawing as a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

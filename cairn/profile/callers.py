@@ -35,7 +35,7 @@ class Frame:
 
     function: str
     library: str
-    """The path of its file; "" if it has none."""
+    """The path of the file that contains the function; "" if there is none."""
     file: str = ""
     """The source file of `line`; "" if it is not known."""
     line: int = 0
@@ -237,7 +237,7 @@ def has_lines(found: Iterable[Stack]) -> bool:
 def functions(found: Iterable[Stack]) -> tuple[tuple[Frame, Sums], ...]:
     """The functions that allocate, those with the most bytes first.
 
-    If the stacks have source lines, each line is by itself.
+    If the stacks have source lines, each line of a function is listed by itself.
     """
     sums: dict[Frame, Sums] = {}
     for stack in found:
