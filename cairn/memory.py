@@ -43,7 +43,8 @@ class Trim:
 
 
 AFTER_ITS_END = "could not be asked after its end"
-"""`Series.no_trim` of a program that ended by itself, before the time of its run was over."""
+"""The value of `Series.no_trim` if the program ended by itself, before the time of its run was
+over."""
 
 
 @dataclass(frozen=True, slots=True)

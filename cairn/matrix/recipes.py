@@ -94,7 +94,7 @@ def _vocabulary(rng: random.Random, number: int = 4_000) -> list[str]:
 
 
 def _weights(number: int) -> list[float]:
-    """Cumulative weights by Zipf's law, as words of a language have them."""
+    """Cumulative weights by Zipf's law, which the words of a language follow."""
     total, sums = 0.0, []
     for place in range(number):
         total += 1 / (place + 2)

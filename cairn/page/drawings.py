@@ -386,7 +386,7 @@ def _beats(one: plane.Point, other: plane.Point) -> bool:
 
 
 _FIELD = (760.0, 400.0)
-"""The size of the plane on a wide screen, in pixels, for which names are placed."""
+"""Names are placed for a plane of this size in pixels, which it has on a wide screen."""
 _NAME_MOST = 26
 """The most letters of a name beside its point. The legend has the whole name."""
 _LETTER, _LINE = 6.5, 13.0

@@ -152,7 +152,7 @@ def _gaps_of(run: Run, whys: Sequence[Why]) -> tuple[Item, ...]:
 def of_plan(measured: Sequence[Measured], report: MatrixReport | None = None) -> str:
     """Returns the page of one or more runs of a plan.
 
-    report: the report to show; None for that of all programs, divided by the baseline.
+    report: the report to show; None makes one of all programs, with ratios to the baseline.
     """
     made = report or plan_report(measured)
     board = matrix_board.board(made, full=True)
