@@ -23,13 +23,13 @@ struct operation {
  * Bit i of a mask stands for thread i. */
 struct node {
     struct operation pending[MODEL_CHECKER_THREADS_MAX];
-    uint8_t enabled;
+    uint8_t enabled; /* threads that can take a step */
     /* Threads to try from this state. Starting with any other thread leads to no new outcome. */
     uint8_t wanted;
-    uint8_t asleep; /* tried, or known to lead to states seen already */
-    uint8_t chosen;
-    uint8_t choice; /* of a load: age of its message; 0: the newest */
-    uint8_t choices;
+    uint8_t asleep;  /* threads that were tried, or lead to nothing new */
+    uint8_t chosen;  /* number of the thread that took a step here */
+    uint8_t choice;  /* if it loaded: age of the message; 0: newest */
+    uint8_t choices; /* number of messages that it could load */
     /* By thread: the thread's last step that happened before the step taken in this state. */
     uint16_t before[MODEL_CHECKER_THREADS_MAX];
 };
@@ -41,7 +41,8 @@ static struct thread {
     bool finished;
     struct operation pending;
     unsigned choice;
-    /* By thread: the last step, numbered from 1, that happened before this thread's next step. */
+    /* For every thread, the number of its last step that happened before this thread's next step.
+     * Steps are numbered from 1. */
     uint16_t before[MODEL_CHECKER_THREADS_MAX];
     uint16_t steps; /* number of this thread's last step */
 } threads[MODEL_CHECKER_THREADS_MAX];
@@ -52,10 +53,10 @@ static jmp_buf explorer;
 static int current = -1;
 
 static struct node nodes[STEPS];
-static unsigned length; /* number of nodes of the newest execution */
-static unsigned stale;  /* number of loads of replaced values in it */
-static uint16_t stop;   /* the step that stopped all other threads; 0: none */
-static unsigned stopper;
+static unsigned length;  /* number of nodes of the newest execution */
+static unsigned stale;   /* its number of loads of replaced values */
+static uint16_t stop;    /* the step that stopped all other threads; 0: none */
+static unsigned stopper; /* the thread that took the step `stop` */
 
 static struct line {
     int thread;

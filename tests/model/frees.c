@@ -1,20 +1,20 @@
 /* frees.c - runs threads that free, refill, end, adopt and fork around one slab, in every order.
  *
- * A row below is a slab, and up to four threads that use it. Thread A owns it. The script of a
- * thread is a list of
+ * A row of a test below consists of the first state of a slab, and of a script for each of up to
+ * four threads. Thread A owns the slab. A script is a list of these letters:
  *
  *     f0 … f7   frees the block of that number
  *     g0 … g7   frees the block of that number of the second slab, if the row has two slabs
- *     m         allocates a block of the class, and keeps it
+ *     m         allocates a block of the slab's size class, and keeps it
  *     x         ends the thread
  *     n         goes on as a new thread, with the heap of an ended thread if there is one
  *     c         collects: returns the blocks that the thread keeps ready to their slabs
  *     e         acquires a heap that has to be empty, and releases it
  *     s         sweeps all heaps
  *     F         forks: goes on as the child, in which no other thread exists
- *     U         the same without fork handlers, so that an absent thread may hold a lock
- *     H         the same in a signal handler of thread A: goes on with the heap of A, whose call is
- *               interrupted
+ *     U         forks without fork handlers, so that a thread that the child lacks may hold a lock
+ *     H         forks without fork handlers in a signal handler of thread A: the child goes on with
+ *               the heap of A, in which a call of A is interrupted
  *
  * After every execution each block is in exactly one place, each slab is on the list that belongs
  * to its state, and no slab is stranded: see check().
@@ -27,24 +27,31 @@
 #include <stdlib.h>
 #include <time.h>
 
+/* The state of the slab when the threads begin. The row's `live` is the number of its live blocks.
+ * slab.h defines the fields of a slab, and remote.h defines its states. */
 enum start {
-    CURRENT, /* `live` blocks are out; the slab's `free` has the rest */
-    PARKED,  /* by local frees; another slab is current, and used up */
-    /* PARKED by remote frees: `until` and `rest` are still those of a full slab. */
+    CURRENT, /* the owner allocates from the slab */
+    /* The owner's frees made the slab PARKED. Another slab is the current one, and is used up. */
+    PARKED,
+    /* Another thread's frees made the slab PARKED. The owner has not seen these frees, so `until`
+     * and `rest` still have the values that they had while the slab was FULL. */
     PARKED_BY_POST,
     /* Every block is live, or was freed (posted) by another thread. Too few blocks were posted to
      * make the slab PARKED. */
     FULL,
-    ENDED, /* PARKED, and then its owner ended */
-    ENDED_FULL,
-    ENDED_TWO_FULL, /* two slabs are FULL, and a third is PARKED */
-    TWO_PARKED,     /* two slabs, each with `live` blocks out */
-    CURRENT_16,     /* slabs of 16 blocks; an eighth of them is two */
+    ENDED,          /* the slab was PARKED, then its owner ended */
+    ENDED_FULL,     /* the slab was FULL, then its owner ended */
+    ENDED_TWO_FULL, /* two slabs FULL, one PARKED, owner ended */
+    TWO_PARKED,     /* two slabs, each with `live` live blocks */
+
+    /* States of slabs with another number of blocks. remote.h compares the number of posted blocks
+     * with an eighth of this number, but with at least one block. */
+    CURRENT_16, /* 16 blocks, so an eighth is two blocks */
     FULL_16,
-    CURRENT_8, /* slabs of 8 blocks, in batches of 4 (batch.h) */
+    CURRENT_8, /* 8 blocks, of which a batch (batch.h) has 4 */
     FULL_8,
     PARKED_8,
-    CURRENT_4, /* slabs of 4 blocks; an eighth counts as one block */
+    CURRENT_4, /* 4 blocks; one block counts as an eighth */
     FULL_4,
 };
 static const char *const start_names[] = {
@@ -56,9 +63,10 @@ static const char *const start_names[] = {
 enum {
     SECOND = 8, /* index of the second slab's first block in `block` */
     BLOCKS = 16,
-    EXECUTIONS = 1500,                 /* limit of a row; no limit with --long */
-    STALE_EXECUTIONS = 800,            /* limit of a row with stale loads */
-    STALE_EXECUTIONS_LONG = 20 * 1000, /* the same with --long */
+    /* The most executions of a row. With --long, the number without stale loads has no limit. */
+    EXECUTIONS = 1500,                 /* without stale loads */
+    STALE_EXECUTIONS = 800,            /* with stale loads */
+    STALE_EXECUTIONS_LONG = 20 * 1000, /* with stale loads, --long */
 };
 
 struct row {
@@ -77,12 +85,12 @@ static unsigned forker;
 /* --- options ---------------------------------------------------------------------------------- */
 
 static bool is_long;
-static unsigned stale_most = 1; /* for the executions with stale loads */
-/* A bug was seeded; the first row that finds it ends the test. */
+static unsigned stale_most = 1; /* most stale loads in an execution */
+/* A bug was planted in the code under test; the first row that finds the bug ends the test. */
 static bool must_fail;
 static bool found;
-static const char *only;   /* the only scenario to run */
-static const char *replay; /* the schedule to replay */
+static const char *only;   /* name of the only row to run; NULL: all */
+static const char *replay; /* the schedule to replay; NULL: none */
 static uint64_t all_executions;
 
 /* --- a row ------------------------------------------------------------------------------------ */
@@ -148,7 +156,7 @@ static void fork_thread(unsigned self)
     forker = self;
 }
 
-/* The locks stay as they are, as after _Fork(). */
+/* In the child, the locks stay as they were at the fork. _Fork() does the same. */
 static void fork_without_handlers(unsigned self)
 {
     model_checker_stop_others();

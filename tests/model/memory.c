@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    WORDS = 1 << 13, /* eight-byte words ever touched; a power of two */
+    WORDS = 1 << 13, /* words in the table; a power of two */
     TRACKED = 8,
     FORBIDDEN = 16,
     WRITES = 1 << 14,
@@ -19,18 +19,22 @@ struct range {
     size_t bytes;
 };
 
-/* The clock of each thread's last access of each kind; 0: none. */
+/* The accesses to one byte. last[how][i] is the time on the clock of thread i (memory.h) at its last
+ * access of the kind `how`, or 0 if there was none. */
 struct cell {
     uint16_t last[4][MODEL_CHECKER_THREADS_MAX];
 };
 
+/* Eight bytes of memory at an address that 8 divides. */
 struct word {
-    uintptr_t number;                /* the address / 8; 0: an unused entry of the table */
-    uint32_t execution;              /* the execution that the other fields belong to */
-    uint32_t remembered;             /* value of `marks` when it was last logged */
+    uintptr_t number; /* the address / 8; 0: an unused entry of the table */
+    /* The number of the execution in which users, object and cells were set. */
+    uint32_t execution;
+    /* The value that `marks` had when the word's content was last written to the log `writes`. */
+    uint32_t remembered;
     unsigned users;                  /* the threads that accessed the word, one bit each */
-    struct memory_object *object[2]; /* the objects that begin in its two halves */
-    struct cell cells[8];
+    struct memory_object *object[2]; /* the objects in its two halves */
+    struct cell cells[8];            /* one for each byte */
 };
 
 static struct word words[WORDS];
@@ -46,11 +50,11 @@ static struct range forbidden[FORBIDDEN];
 static unsigned forbidden_count;
 
 static struct {
-    uint64_t *address; /* NULL: at this entry, a range was forbidden */
-    uint64_t was;
+    uint64_t *address; /* NULL: a range was forbidden, not written */
+    uint64_t was;      /* the content before the write */
 } writes[WRITES];
 static size_t write_count;
-static uint32_t marks;
+static uint32_t marks; /* changes with each mark and each undoing */
 
 static bool within(const struct range *ranges, unsigned count, const void *p)
 {

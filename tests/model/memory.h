@@ -31,32 +31,41 @@ enum {
     MEMORY_MESSAGES = 16, /* a power of two */
 };
 
-/* The knowledge that a thread has of the others, or that a message carries to another thread. */
+/* The knowledge that a thread has of the others, or that a message carries to another thread.
+ *
+ * Each thread has a clock, which counts its releases. clock[i] is a time on the clock of thread i:
+ * all accesses of thread i up to this time happened before the present step. In the knowledge of
+ * thread i itself, clock[i] is the present time.
+ *
+ * seen[id] is the number of a message of the object `id`. All messages with lower numbers are known
+ * to be replaced. */
 struct memory_knowledge {
-    uint16_t clock[MODEL_CHECKER_THREADS_MAX]; /* each other thread is known up to this time */
-    uint8_t seen[MEMORY_ATOMICS];              /* by id: older messages are known to be replaced */
+    uint16_t clock[MODEL_CHECKER_THREADS_MAX];
+    uint8_t seen[MEMORY_ATOMICS];
 };
 
 struct memory_message {
     uint64_t value;
-    uint16_t when; /* clock of `writer` at the store */
-    uint8_t writer;
-    struct memory_knowledge told; /* what a thread that acquires the message learns */
+    uint16_t when;                /* the time on the writer's clock at the store */
+    uint8_t writer;               /* the number of the thread that stored */
+    struct memory_knowledge told; /* knowledge of who acquires it */
 };
 
 /* An atomic object or a lock, in one execution. */
 struct memory_object {
     const void *address;
     unsigned id;
-    unsigned count; /* messages so far; the newest has number count - 1 */
+    unsigned count; /* number of messages; the newest is count - 1 */
     struct memory_message messages[MEMORY_MESSAGES];
     /* The rest belongs to explore.c, and is indexed by thread. Steps are numbered from 1.
      *
-     * written_before: the thread's last step that happened before the last write to the object.
-     * read_before: the thread's last step that happened before any of the reads. */
+     * written_before: the thread's last step that happened before a write to the object.
+     * read_before: the thread's last step that happened before a read of the object.
+     * last_write: the thread's last step that wrote to the object.
+     * last_read: the thread's last step that read the object. */
     uint16_t written_before[MODEL_CHECKER_THREADS_MAX];
     uint16_t read_before[MODEL_CHECKER_THREADS_MAX];
-    uint16_t last_write[MODEL_CHECKER_THREADS_MAX]; /* last step of each thread that wrote */
+    uint16_t last_write[MODEL_CHECKER_THREADS_MAX];
     uint16_t last_read[MODEL_CHECKER_THREADS_MAX];
 };
 

@@ -28,7 +28,7 @@ struct stubs {
         bool returned;
     } runs[STUBS_RUNS];
     unsigned run_count;
-    /* By thread; the last entry is for setup and check. */
+    /* For each thread, the slices that it has allocated. The last entry is for setup and check. */
     size_t slices_used[MODEL_CHECKER_THREADS_MAX + 1];
     struct {
         void *p;
@@ -37,13 +37,14 @@ struct stubs {
     unsigned block_count;
     struct heap *heaps[MODEL_CHECKER_THREADS_MAX]; /* the first heap of each thread */
     struct heap *now[MODEL_CHECKER_THREADS_MAX];   /* the thread_heap of each thread */
-    /* By thread, like slices_used: calls of lock_enter() without lock_leave(). */
+    /* By thread, like slices_used: the number of lock_enter() calls that no lock_leave() has
+     * followed yet. */
     unsigned entered[MODEL_CHECKER_THREADS_MAX + 1];
     /* The process is the child of a fork without handlers, and has not been adopted. */
     bool new_child;
     /* The fork was made by a signal handler, which interrupted thread 0. */
     bool in_handler;
-    size_t emergency_used; /* bytes of blocks of emergency.h */
+    size_t emergency_used; /* bytes from emergency_allocate() */
 };
 extern struct stubs stubs;
 
