@@ -115,7 +115,9 @@ class Command:
     by: tuple[str, ...] = ()
     """A command that executes the rest of its arguments, such as one that gives up rights."""
     prepared: Prepared | None = None
-    """If given, runs the calls that do not depend on the start of an interpreter."""
+    """A process that runs the command's calls without starting an interpreter. With None, and for
+    calls
+    that must start one, each call is a process of its own."""
 
     @property
     def argv(self) -> list[str]:

@@ -112,7 +112,7 @@ def test_a_server_that_ends_while_it_is_idle_has_failed(
     cairn, forward: Path, compiled: Callable[..., Path]
 ) -> None:
     server = compiled("small_server.c")
-    # Not by pgrep, which a bare system does not have.
+    # The test does not use pgrep to find the server, because a bare system lacks pgrep.
     ends = (
         f"for all in /proc/[0-9]*; do ! grep -aqs '^{server}' $all/cmdline || "
         "kill -KILL ${all#/proc/}; done"

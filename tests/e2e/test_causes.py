@@ -91,9 +91,10 @@ def compared(
 
 
 def test_an_allocator_that_yields_waits_alone(profiled: Profiled) -> None:
-    """`queues` was named, in a program of one thread.
+    """Cairn once named the cause `queues`, although the program has only one thread.
 
-    It yields in every tenth free only: on a busy machine each yield costs a time slice.
+    The allocator yields only in every tenth free, because each yield may cost a time slice on a
+    busy machine.
     """
     first, *others = profiled("yielding_free", 10, "replaced_blocks.c", 30000)
     assert first["name"] == "waits-alone"
@@ -102,7 +103,7 @@ def test_an_allocator_that_yields_waits_alone(profiled: Profiled) -> None:
 
 
 def test_an_allocator_that_guards_its_pages_changes_protection(profiled: Profiled) -> None:
-    """The answer was "its ordinary path is slow"."""
+    """The first cause was once "its ordinary path is slow", and not the mprotect calls."""
     first, *others = profiled("guard_pages", 1024, "replaced_blocks.c", 200000)
     assert first["name"] == "changes-protection"
     assert "mprotect" in first["evidence"][0]
@@ -141,7 +142,7 @@ def test_where_blocks_lie_is_the_reason_why_the_program_itself_is_slow(
     arguments: tuple[object, ...],
     name: str,
 ) -> None:
-    """The answer was that new memory is slow, which explained 2.7 % of the CPU time of the list."""
+    """The first cause was once that new memory is slow, which explained 2.7 % of the CPU time."""
     found, report = compared(illness, strength, source, *arguments)
     assert found[0].name == name
     assert "the program itself takes" in report and PROGRAM not in [one.name for one in found]
@@ -152,6 +153,6 @@ def test_where_blocks_lie_is_the_reason_why_the_program_itself_is_slow(
 def test_nothing_fails_to_be_reused_in_a_program_that_frees_nothing(
     profiled: Profiled, illness: str, strength: int
 ) -> None:
-    """The answer was "freed memory is not reused"."""
+    """Cairn once answered "freed memory is not reused", although nothing was freed."""
     found = profiled(illness, strength, "never_frees.c")
     assert "not-reused" not in [finding["name"] for finding in found]

@@ -132,7 +132,10 @@ def test_a_base_is_measured_again_or_must_be_trusted(cairn, builds) -> None:
 
 @pytest.mark.long
 def test_equal_builds_pass_and_a_planted_change_is_found(cairn, builds) -> None:
-    """Of 40 checks of equal builds, more than 2 say "worse" in 1 of 130 cases if 1 % are wrong."""
+    """A check of equal builds may say "worse" with a probability of 1 %.
+
+    Then more than 2 of 40 checks say "worse" with a probability of only 1 in 130.
+    """
     builds(new=(), slow=("-DWORK=110",), fat=("-DMEMORY=2100",), lean=("-DMEMORY=2000",))
     bounds = ("--fail-if", "time>3%", "--fail-if", "peak>2%")
     codes = [

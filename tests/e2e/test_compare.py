@@ -65,9 +65,9 @@ def test_a_slower_allocator_is_reported_as_slower(cairn, forward: Path, churn: P
 def test_every_proven_difference_is_told(
     cairn, compiled, extra: int, hold: int, says: tuple[str, ...]
 ) -> None:
-    """The verdict named time and memory alone, and only if the time was clear.
+    """In an earlier version, the verdict named only time and memory, and only with a clear time.
 
-    Wall time is left out here, because other programs of the machine disturb it.
+    The test does not check wall time, because other programs of the machine disturb it.
     """
     pair = ("-a", "a=system:SPIN_HOLD=40000", "-a", f"b=system:SPIN_HOLD={hold};SPIN_EXTRA={extra}")
     result = cairn(
@@ -269,7 +269,7 @@ def test_same_output_is_verified(cairn, forward: Path, churn: Path) -> None:
 
 
 def test_a_program_that_prints_something_new_each_time_cannot_be_verified(cairn) -> None:
-    """With two contenders, the other one was blamed."""
+    """With two contenders, Cairn once blamed the one that is not the baseline."""
     command = ("--verify", "same-output", "--", "sh", "-c", "echo $$; date +%N")
     for more in ((), ("-a", "again=system")):
         result = cairn("compare", "-r", 2, "-a", "system", *more, *command)
@@ -281,7 +281,7 @@ def test_a_program_that_prints_something_new_each_time_cannot_be_verified(cairn)
 
 
 def test_a_program_that_fails_now_and_then_is_no_fault_of_a_contender(cairn) -> None:
-    """The contender under which it failed first was blamed."""
+    """Cairn once blamed the contender under which the program failed first."""
     runs = cairn.home / "runs"
     line = f"echo >> {runs}; test $(wc -l < {runs}) -lt 6"  # fails from its sixth run on
     pair = ("-a", "system", "-a", "again=system")

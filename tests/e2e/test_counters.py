@@ -87,10 +87,11 @@ def test_page_faults_can_be_in_a_group_with_events_of_the_processor(profiled) ->
 
 @pytest.mark.parametrize("options", [("--lost=3",), ("--fail=4",), ("--fail=2",), ("--fail=3",)])
 def test_operations_whose_events_are_incomplete_do_not_count(profiled, options) -> None:
-    """A group that lost time to others has counted too little, also around an empty operation.
+    """If a group of events shares its counters with others for some time, it counts too little.
 
-    In an earlier version, the first such loss ended the measurement of the empty operation, and no
-    cost was subtracted.
+    Such an operation must not count. The probe also measures an empty operation, whose events are
+    the cost of reading the counters. In an earlier version, the first lost time ended this
+    measurement, so that no cost was subtracted.
     """
     found, _ = profiled(options)
     assert each(found) == pytest.approx(COUNTED)

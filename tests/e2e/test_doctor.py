@@ -410,9 +410,9 @@ def test_another_cairn_is_noticed(cairn, churn: Path) -> None:
 
 
 def test_looking_at_a_program_is_quick(cairn, churn: Path) -> None:
-    """Doctor has 5 s: half a second measures the machine's noise.
+    """Doctor may take 5 s. It measures the noise of the machine for half a second.
 
-    The rest is for starting Python and for running 'true'.
+    The rest of the time is for starting Python and for running 'true'.
     """
     began = time.monotonic()
     cairn("doctor", churn)

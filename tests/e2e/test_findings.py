@@ -165,7 +165,7 @@ def test_an_illness_of_threads_is_found_and_nothing_else(
 def test_a_program_that_frees_nothing_has_no_memory_that_is_not_reused(
     tmp_path: Path, illness: str | None
 ) -> None:
-    """The answer was "Freed memory is not reused" for a program without freed memory."""
+    """Cairn once answered "Freed memory is not reused" for a program that frees nothing."""
     program, out = tmp_path / "never_frees", tmp_path / "raw"
     flags = ["-O2", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
     subprocess.run(["gcc", *flags, PROGRAMS / "never_frees.c", "-o", program], check=True)

@@ -23,7 +23,8 @@ file = { text = "some text" }
 
 @pytest.fixture
 def plan(cairn: Command, forward: Path) -> Path:
-    # No other test that measures rounds on this machine is waited for.
+    # The lock that keeps two rounds from running at once lies in TMPDIR. With a TMPDIR of its own,
+    # the test does not wait for rounds of other tests.
     cairn.environment["TMPDIR"] = str(cairn.home)
     file = cairn.home / "small.toml"
     file.write_text(PLAN.replace("LIBRARY", str(forward)))

@@ -58,7 +58,7 @@ def plan(cairn: Command, forward: Path) -> Callable[..., Path]:
 
 
 class Begun:
-    """A run on the cluster that goes on."""
+    """A run on the cluster that is still in progress."""
 
     def __init__(self, cairn: Command, *arguments: object) -> None:
         self._cairn = cairn
@@ -98,7 +98,7 @@ class Begun:
 
 @pytest.fixture
 def begin() -> Iterator[Callable[..., Begun]]:
-    """Returns begin(cairn, plan), which begins a run. Ends it if the test fails before."""
+    """Returns begin(cairn, plan), which begins a run. Ends the runs that a failed test leaves."""
     begun: list[Begun] = []
 
     def start(*arguments: object) -> Begun:
@@ -251,10 +251,10 @@ def test_a_daemon_that_dies_beside_its_job_so_that_a_round_is_measured_twice(
 def test_a_fleet_gives_what_one_machine_gives(
     on_slurm: Command, slurm: Cluster, forward: Path
 ) -> None:
-    """A contender that is slower by a known step is found to be so, by both, in 20 rounds.
+    """A fleet and a single machine both find a contender that is slower by a known step.
 
-    The nodes share one machine here. While one of them measures, jobs of others start. So the
-    programs run for some tenths of a second, which such a start disturbs little.
+    The nodes share one machine here. While one node measures, jobs of other nodes start. So the
+    programs run for some tenths of a second: the start of a job disturbs them little.
     """
     file = on_slurm.home / "equal.toml"
     file.write_text(

@@ -14,7 +14,8 @@ TRIES = 3
 """A 95 % interval misses once in twenty tries. An error of the method misses in all of them."""
 SHARES = {"burns_45": 0.45, "burns_25": 0.25, "burns_15": 0.15, "burns_10": 0.10, "burns_5": 0.05}
 SLACK = 0.01
-"""The share of the calls of the functions, of the fences and of the rest of malloc and free."""
+"""The share of the allocator's time that is not spent in the burning loops of the five
+functions."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,10 @@ def program(compiled: Callable[..., Path]) -> Path:
 
 
 def profiled(cairn: Any, tmp_path: Path, allocator: Path, program: Path) -> tuple[Any, str]:
-    """The profile of 60,000 pairs, whose time is half the program's, and its report."""
+    """Returns the profile as JSON, and the printed report.
+
+    The program makes 60,000 pairs of malloc and free. They take half of its CPU time.
+    """
     out = tmp_path / "profile.json"
     command = ["profile", "--json", out, "--force", "-a", f"known={allocator}"]
     result = cairn(*command, "--", program, 60_000, 2000, 1, 1, 16, COLUMNS="100")
@@ -64,7 +68,10 @@ def test_the_shares_of_functions_are_within_their_intervals(
 def test_a_stripped_allocator_has_its_functions_by_offset(
     cairn, tmp_path: Path, allocator: Path, program: Path
 ) -> None:
-    """The offset is that of the function's first byte. The unwinder's table still has it."""
+    """A function without a name is named by the offset of its first byte in the library.
+
+    strip removes the names, but not the unwinder's table, which has these offsets.
+    """
     stripped = tmp_path / "libstripped.so"
     subprocess.run(["strip", "-o", stripped, allocator], check=True)
     table = subprocess.run(["nm", allocator], check=True, capture_output=True, text=True).stdout

@@ -31,7 +31,7 @@ def compared(cairn, stdin: object, *arguments: object, data: bytes | None = None
 def test_every_run_reads_the_same_copy_of_a_pipe(
     cairn, tmp_path: Path, given: tuple[str, ...], kind: str
 ) -> None:
-    """A pipe was ignored without a word, so that the program read nothing."""
+    """Cairn once ignored a pipe without a word, so that the program read nothing."""
     out = tmp_path / "out"
     if kind == "pipe":
         reading, writing = os.pipe()

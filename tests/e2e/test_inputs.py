@@ -24,7 +24,7 @@ NOT_UTF8 = os.fsdecode(b"\xff\xfe")
 def test_an_argument_that_is_not_utf8_reaches_the_program_and_every_report(
     cairn, tmp_path: Path, shell: bool
 ) -> None:
-    """Such an argument was refused: "give the file another name"."""
+    """Cairn once refused an argument that is not UTF-8: "give the file another name"."""
     out = tmp_path / "out"
     command = ("--shell", "--", f"echo {NOT_UTF8}") if shell else ("--", "echo", NOT_UTF8)
     result = cairn(*ONE, "--output", out, *command)
@@ -95,7 +95,7 @@ LONG = "x" * 120_000
     ids=["words", "many words", "shell", "several"],
 )
 def test_a_long_command_is_shortened_on_screens_and_whole_in_json(cairn, given) -> None:
-    """A command line of 1.5 MB was printed whole, before the first result."""
+    """Cairn once printed a command line of 1.5 MB whole, before the first result."""
     result = cairn(*ONE, *given)
     assert result.code == 0, result.err
     assert len(result.err) < 3000 and len(result.out) < 3000
@@ -158,7 +158,7 @@ def test_an_error_about_a_long_word_is_short(cairn, command) -> None:
 def test_a_deleted_working_directory_is_named_as_the_reason(
     cairn, tmp_path: Path, command, code: int
 ) -> None:
-    """The message was about a missing program, or only "No such file or directory"."""
+    """The message once named a missing program, or was only "No such file or directory"."""
     script = f"mkdir gone && cd gone && rmdir ../gone && exec {shlex.join(cairn.argv)} " + " ".join(
         map(str, command)
     )
@@ -166,7 +166,7 @@ def test_a_deleted_working_directory_is_named_as_the_reason(
         ["sh", "-c", script],
         env=cairn.env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False,
     )  # fmt: skip
-    # If the path of Python has a space, the script of pip is one for sh, which also complains.
+    # If the path of Python has a space, pip generates a shell script, and sh complains, too.
     errors = done.stderr.decode().removeprefix(
         "sh: 0: getcwd() failed: No such file or directory\n"
     )
@@ -191,7 +191,7 @@ def test_a_deleted_working_directory_is_named_as_the_reason(
 def test_a_script_with_windows_line_ends_says_so(
     cairn, tmp_path: Path, first: bytes, wanted: str | None
 ) -> None:
-    """The kernel said "No such file", and doctor said that the script is fine."""
+    """Cairn once passed on the kernel's "No such file", and doctor called the script fine."""
     script = tmp_path / "script"
     script.write_bytes(first + b"exit\n")
     script.chmod(0o755)
@@ -227,7 +227,7 @@ def test_a_script_with_windows_line_ends_says_so(
 def test_a_program_that_writes_into_the_results_folder_loses_no_run(
     cairn, tmp_path: Path, harm: str
 ) -> None:
-    """Such a run was lost: its file was damaged, or was no run at all."""
+    """Cairn once lost such a run: the program had damaged or removed the run's files."""
     victim = cairn.home / "victim"
     victim.write_text("mine\n")
     script = tmp_path / "script"
@@ -299,7 +299,10 @@ def test_the_option_n_of_other_tools_is_r_here(cairn, command) -> None:
     ],
 )
 def test_a_line_for_the_shell_is_recognised(cairn, churn: Path, words, says: str) -> None:
-    """Other tools take the whole command in quotes. The message was about its spelling."""
+    """Other tools take the whole command as one word in quotes.
+
+    Cairn once took that word for the misspelt name of a program.
+    """
     (cairn.home / "prog").symlink_to(churn)
     result = cairn("compare", "-r", 1, "-a", "system", *words)
     assert result.code in (2, 3), result.err
@@ -321,7 +324,7 @@ def test_a_quoted_operator_is_an_argument(cairn, tmp_path: Path) -> None:
 def test_no_word_is_broken_at_the_edge_of_a_terminal(
     cairn, forward: Path, tmp_path: Path, width: int
 ) -> None:
-    """The terminal broke long lines anywhere: `PYTHONMALLOC=mall`, `oc`."""
+    """Lines were once wider than the terminal, which broke words: `PYTHONMALLOC=mall`, `oc`."""
     command = (
         *(*cairn.argv, "compare", "-r", "1", "--prepare", "true", "--budget", "1h"),
         *(
@@ -372,7 +375,7 @@ _SINGULAR = re.compile(
     ids=lambda words: " ".join(map(str, words[:4])),
 )
 def test_a_noun_agrees_with_the_number_one(cairn, command) -> None:
-    """Reports said "1 round (1 rounds)" and "1 block are too few"."""
+    """Reports once said "1 round (1 rounds)" and "1 block are too few"."""
     result = cairn(*command)
     assert result.code == 0, result.err
     shown = result.out + result.err + cairn("report", "--full").out if command[0] != "run" else ""

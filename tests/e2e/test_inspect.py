@@ -12,7 +12,7 @@ from support.inspected import started
 ROUNDS, SHARE = 3000, 0.3
 WORK = round(2 * ROUNDS * (1 - SHARE) / SHARE)
 TOLERANCE = 0.05
-"""Four standard errors of a share by 1,300 samples."""
+"""Four standard errors of the share SHARE, estimated from 1,300 samples."""
 
 
 def test_a_look_is_printed_in_all_forms(cairn, compiled, tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from support.inspected import started
 pytestmark = pytest.mark.long
 
 TRIES, COVERED, MOST = 60, 0.93, 200
-"""The shares that must be known, the part of them whose interval must contain the truth, and the
-most processes that are watched for that."""
+"""TRIES is the number of processes whose share Cairn must tell. COVERED is the part of these
+processes in which the interval must contain the true share. Cairn can tell no share if a process
+has too little CPU time, so up to MOST processes are watched."""
 ATTACHES = 1000
 PAUSE_MOST_S = 0.005
 
@@ -49,7 +50,7 @@ def test_intervals_contain_the_known_shares(cairn, compiled, tmp_path: Path) -> 
         if known is None:  # on a busy machine, the program has too little CPU time
             continue
         ends = known["interval"]
-        # Some instructions around the rounds are the program's or the allocator's.
+        # Besides its rounds, each side executes a few instructions. They may change the true share.
         away = 30 / (2 * rounds + work)
         found.append(ends["low"] - away <= share <= ends["high"] + away)
         print(share, rounds, known["value"], ends, "" if found[-1] else "MISSED", flush=True)
@@ -98,10 +99,10 @@ JAVA = (
 
 @pytest.mark.parametrize("kind", ["redis", "python", "java"])
 def test_a_server_answers_during_a_thousand_attaches(tmp_path: Path, kind: str) -> None:
-    """The process answers each request, and no attach costs it a pause of more than 5 ms.
+    """The process answers each request, and no attach pauses it for more than 5 ms.
 
-    A busy machine pauses it for longer by itself. So the slowest answers with attaches are compared
-    with those of the same time without: the 99th percentile may rise by this much.
+    A busy machine may pause it for longer by itself. So the test compares the 99th percentile of
+    the answer times with and without attaches. It may rise by at most 5 ms.
     """
     from cairn.inspect.look import look
     from cairn.inspect.sampled import sample
@@ -153,7 +154,7 @@ ASKING = (
 
 
 def asked(command: list[str], folder: Path, act, times: int) -> float:
-    """The 99th percentile of the times of answers while `act` is called so often."""
+    """Returns the 99th percentile of the answer times while `act` is called `times` times."""
     with subprocess.Popen(command) as client:
         try:
             time.sleep(0.5)

@@ -29,7 +29,8 @@ def sigint_is_not_ignored() -> Iterator[None]:
 
 
 LATER_S = (3.0, 6.0, 12.0)
-"""On a busy machine, no run may have begun before. Then these moments are tried, too."""
+"""If no run of Cairn has begun by LAST_S, because the machine is busy, these moments are tried,
+too."""
 
 
 def interrupted(cairn, moment_s: float, *arguments: object) -> tuple[int, str]:
@@ -45,8 +46,8 @@ def interrupted(cairn, moment_s: float, *arguments: object) -> tuple[int, str]:
     time.sleep(moment_s)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    # A shell reports a process that was killed by the signal itself as 130, too. On a busy machine,
-    # the signal may meet Python before it can handle signals.
+    # SIGINT may kill the process before Python can handle signals, or interrupt Python's own start.
+    # A shell reports 130 for both.
     early = process.returncode == -signal.SIGINT or b"init_import_site" in errors
     return (130 if early else process.returncode), errors.decode()
 
@@ -63,7 +64,7 @@ def of_cairn(errors: str) -> bool:
 def test_ctrl_c_at_any_moment_leaves_nothing_or_a_run_that_can_be_resumed(
     cairn, forward: Path, churn: Path
 ) -> None:
-    """Ctrl-C in the first 0.3 s, while modules were imported, printed a traceback."""
+    """Ctrl-C in the first 0.3 s, while Python imported modules, once printed a traceback."""
     begun: list[str] = []
     moments = [LAST_S * place / (MOMENTS - 1) for place in range(MOMENTS)]
     for moment in [*moments, *LATER_S]:

@@ -52,7 +52,7 @@ class Terminal:
         return self("capture-pane", "-p", "-S", "-500")
 
     def wait(self, holds: Callable[[str], bool], seconds: float = 60.0) -> str:
-        """Returns the first screen that holds."""
+        """Returns the first screen for which holds() returns true."""
         end = time.monotonic() + seconds
         while not holds(found := self.screen()):
             assert time.monotonic() < end, found

@@ -69,7 +69,12 @@ def test_every_cell_is_exploitable_if_the_allocator_believes_every_pointer(trust
 def test_a_process_that_stands_still_is_neutral_after_20_ticks(
     compiled: Callable[..., Path],
 ) -> None:
-    """The allocator stopped nothing. A tick is a second in which the process could run."""
+    """The second free never returns, so the process makes no progress. It is ended after 20 ticks.
+
+    A tick is a SIGALRM, which a timer sends every second. Ticks count as one while the process has
+    no processor. The test sends them more often. The verdict is "neutral", because the allocator
+    did not notice the misuse.
+    """
     library = compiled("looping_malloc.c", "-shared")
     process = subprocess.Popen(
         [native.misuse(), "double-free", "24", "0"],

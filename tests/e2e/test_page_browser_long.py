@@ -407,7 +407,7 @@ SHOWN = """() => [...document.querySelectorAll('.box')].filter((box) => box.styl
 
 
 def is_alike(shown: list[list[object]], others: list[list[object]]) -> bool:
-    """Whether the same boxes are shown, and are equally wide."""
+    """Whether both drawings show the same boxes with the same widths."""
     return len(shown) == len(others) and all(
         one[:2] == other[:2] and one[2] == pytest.approx(other[2], abs=0.001)
         for one, other in zip(shown, others, strict=True)

@@ -642,9 +642,10 @@ def test_without_a_folder_the_probe_is_off(known: Path, tmp_path: Path) -> None:
 def test_a_programs_own_malloc_may_hold_a_lock_during_a_system_call(
     probed: Probed, tmp_path: Path
 ) -> None:
-    """The loader allocates when the probe looks up a function that does not exist.
+    """When the probe looks up a function that does not exist, the loader allocates.
 
-    chromium's own malloc held a lock there, and once waited for it forever.
+    The probe once made such a lookup in a system call of chromium's own malloc. This malloc held
+    its lock during the call, so the loader's allocation waited for the lock forever.
     """
     source = Path(__file__).parents[1] / "programs" / "inputs" / "own_malloc.c"
     own = tmp_path / "own"

@@ -14,7 +14,7 @@ from cairn.profile.tally import ALLOCATING, FUNCTIONS, ProcessProfile
 
 TIMES = 40
 FORMS = 4
-"""Forms of operator new that throw, and as many that do not."""
+"""The number of throwing forms of operator new, and also of its nothrow forms."""
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def test_a_failed_operator_new_is_counted_once_and_its_exception_in_both_directi
 ) -> None:
     """The difference of the runs with 0 and with TIMES rounds is known.
 
-    libc and the C++ runtime allocate the same in both runs, so that cancels out. Each round makes
-    all requests of the throwing forms twice, and those of the others once. Each throw has one block
-    for its exception, which is allocated by malloc and freed by free. Whether the others throw, too,
-    is the runtime's choice.
+    libc and the C++ runtime make the same other allocations in both runs, so these cancel out. Each
+    round calls each throwing form twice, and each nothrow form once. Each throw has one block for
+    its exception, which is allocated by malloc and freed by free. In some C++ runtimes, a nothrow
+    form throws inside and catches the exception itself, so the number of throws has a range.
     """
     allocator = native.allocator() if own else None
     counted = []
@@ -79,9 +79,9 @@ def test_a_failed_operator_new_is_counted_once_and_its_exception_in_both_directi
 def test_free_of_null_by_an_ending_thread_is_counted_as_such(
     probed: Probed, tmp_path: Path
 ) -> None:
-    """The difference of the runs with 0 and with 5 such calls in each of 20 threads is known.
+    """Each of 20 threads calls free(NULL) 0 times in the first run, and 5 times in the second.
 
-    libc's own calls at the end of a thread cancel out.
+    libc makes the same calls at the end of a thread in both runs, so these cancel out.
     """
     program = tmp_path / "late"
     source = PROGRAMS / "probe_late.c"

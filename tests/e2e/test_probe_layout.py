@@ -17,18 +17,23 @@ from cairn.profile.tally import GROUPS
 Run = Callable[[Toy, int, str], Layout]
 
 NEAR = 0.005
-"""Relative error that the blocks of libc and the ends of the areas cause."""
+"""The largest relative error of a figure near the peak. Blocks of libc cause it, and the unused
+ends
+of the areas in which the allocator places blocks."""
 EARLY = 0.05
-"""The same long before the peak: the areas then are small, and each ends within a page."""
+"""The largest relative error long before the peak. The areas are small then, so the unused part of
+the last page of each area weighs more."""
 REPEATED = [(1, 0.16), pytest.param(5, 0.08, marks=pytest.mark.long)]
-"""How often each toy runs, and the largest share of intervals that may miss. An interval of 95 %
-misses in one of 20 tries, and figures of one run miss together."""
+"""How often each placement (Toy) runs, and the largest share of intervals that may miss the truth.
+A 95 % interval misses in one of 20 tries. If one figure of a run misses, its other figures often
+miss, too, so a test of few runs allows a larger share."""
 
 
 BY_BLOCK = ("straddling", "same_line", "next_line", "same_page", "further", "set_share")
-"""Shares of a sample of 2,048 allocations, also in exact layouts."""
+"""Figures that are shares of 2,048 sampled allocations. They are sampled in exact layouts, too."""
 FROM_BLOCKS = 0.06
-"""Five standard errors of such a share."""
+"""The largest error of such a figure: more than five standard errors of a share in 2,048
+samples."""
 
 
 @pytest.fixture
@@ -58,7 +63,10 @@ def run(probed: Probed, compiled: Callable[..., Path]) -> Run:
 
 
 def figures(toy: Toy, threads: int, found: Layout) -> Iterator[tuple[str, float, Figure | None]]:
-    """Yields the name, the true value and the figure of everything that the formula fixes."""
+    """Yields the name, the true value and the measured value of each figure.
+
+    The true values follow from the formula by which the allocator places blocks.
+    """
     near = found.neighbours[GROUPS.index("small" if toy.size <= 1024 else "medium")]
     for name, value in truth(toy, threads).items():
         yield name, value, getattr(near if hasattr(near, name) else found, name)
@@ -104,10 +112,14 @@ def test_sampled_intervals_hold_the_value_of_the_formula(
 def test_breakpoints_tell_lines_that_two_threads_write_to(
     place: str, writers: int, probed: Probed, compiled: Callable[..., Path]
 ) -> None:
-    """The threads allocate nothing while they write, so the timers go on with the watches."""
+    """The probe sets breakpoints on a line for some time, and then on the next line.
+
+    It usually does this in an allocation. These threads allocate nothing while they write, so it
+    must do this in the handler of its timers.
+    """
     program = compiled("line_writers.c", "-pthread", "-fno-builtin")
     library = compiled("placing_malloc.c", "-shared", "-pthread", "-fno-builtin")
-    for _ in range(4):  # the two may not run at the same time, on a busy machine
+    for _ in range(4):  # on a busy machine, both threads may not run at once
         probed(
             program,
             *(2, 8, 16, writers, 20_000),

@@ -33,7 +33,7 @@ def small(compiled: Compiled) -> Path:
 def test_fibres_on_stacks_of_3584_bytes_finish(
     probed: Probed, small: Path, first: tuple[str, ...], options: dict[str, str]
 ) -> None:
-    """The frame of one signal of the probe was larger than such a stack."""
+    """In an earlier version, the frame of one signal of the probe was larger than such a stack."""
     assert probed(small, 3584, *first, **options) == "200 fibres finished\n"
     calls = dict(zip(ALLOCATING, probed.only.tally.calls.sum(axis=(1, 2)), strict=True))
     assert calls["calloc"] == 200 * 50
@@ -74,7 +74,11 @@ def test_signal_stacks_are_those_of_the_program(probed: Probed, compiled: Compil
 def test_a_timer_does_not_destroy_the_signal_stack_of_a_handler_that_allocates(
     probed: Probed, compiled: Compiled
 ) -> None:
-    """The probe was on a stack of its own, so the kernel began the program's stack anew."""
+    """The kernel begins a signal stack anew if the interrupted code is not on it.
+
+    The probe once ran on a stack of its own during the handler's allocation. A timer in that moment
+    then overwrote the frames of the handler on the program's signal stack.
+    """
     program = compiled("allocates_on_signal_stack.c")
     options = {"CAIRN_PROBE_STACKS": "exact", "CAIRN_PROBE_TIMER": "on"}
     assert probed(program, **options) == "went on\n"

@@ -21,7 +21,8 @@ import pytest
 from cairn import native
 
 PAIRS, KEPT = 20_000, 100
-"""Blocks of each child and of the parent; see probe_rights.c."""
+"""Each child makes PAIRS pairs of malloc and free. The parent makes KEPT blocks
+(probe_rights.c)."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up this right")
 
@@ -74,7 +75,10 @@ def test_children_that_give_up_a_right_are_in_the_profile(
 def test_threads_that_begin_after_rights_were_given_up_are_counted(
     cairn, rights: Path, tmp_path: Path, right: str
 ) -> None:
-    """The process has a file of its own already, which had room for eight threads."""
+    """The process made its file before, and this file has room for eight threads.
+
+    The program then starts 40 threads, which need more room.
+    """
     found = profiled(cairn, tmp_path, rights, right, 1, "threads")
     assert [one["threads_lost"] for one in found["processes"]] == [0, 0]
     assert mallocs(found) >= KEPT + PAIRS
@@ -116,7 +120,11 @@ def test_more_children_than_fit_into_one_window_are_in_the_profile(
 
 
 def test_children_without_any_memory_left_are_named(cairn, rights: Path, tmp_path: Path) -> None:
-    """Each child closes the descriptor of the spare memory. One window is left, for 64 of them."""
+    """No child can write a file or inherit the descriptor of the spare memory (record/spare.h).
+
+    All children share the window of this memory that their parent has mapped. The window has room
+    for 64 processes. The other children cannot be recorded.
+    """
     result = cairn("profile", "--", rights, "fsize", 70, "sweep")
     assert result.code == 0
     text = " ".join(result.err.split())
@@ -158,7 +166,8 @@ def test_programs_that_the_probe_cannot_reach_are_named(
     if way == "setuid":
         os.chown(program, 65534, 65534)
         program.chmod(0o4755)
-    # The shell executes the second one itself, so its process is in the profile up to then.
+    # The shell starts the first unseen program as a child, and becomes the second one by exec. So
+    # the process of the second one is in the profile as a shell, too.
     line = f"{rights} nothing 1; {before}{program} nothing 0; exec {before}{program} nothing 0"
     out = tmp_path / "out.json"
     result = cairn("profile", "--runs", 1, "--json", out, "--", "sh", "-c", line)
@@ -173,7 +182,10 @@ def test_programs_that_the_probe_cannot_reach_are_named(
 
 
 def test_resident_memory_is_not_measured_without_proc(cairn, rights: Path, tmp_path: Path) -> None:
-    """A process in a sandbox cannot ask the kernel. It had 0 B in the table over time."""
+    """A process in a sandbox cannot ask the kernel for its resident memory.
+
+    Cairn once showed 0 B for it in the table of memory over time.
+    """
     out = tmp_path / "out.json"
     result = cairn("profile", "--full", "--json", out, "--", rights, "seccomp", 1)
     assert result.code == 0, result.err
@@ -199,7 +211,10 @@ def test_the_probed_runs_of_a_comparison_have_all_processes(
 def test_a_program_that_python_starts_as_another_user_is_recorded_or_named(
     cairn, tmp_path: Path, close: bool
 ) -> None:
-    """Popen closes all descriptors, so the program had neither a file nor the spare memory."""
+    """With close_fds, Popen closes the descriptor of the spare memory before it starts the program.
+
+    The other user may not write a file for the probe either, so the program cannot be recorded.
+    """
     out = tmp_path / "out.json"
     source = f"""
 import subprocess
@@ -216,7 +231,7 @@ assert run("/usr/bin/env", "sort", "/dev/null") == 0
         assert missing == {"env": "EACCES"}
         assert "env (" in result.err and "Permission denied (EACCES)" in result.err
     else:
-        # The home of root may be closed to that user, and with it the probe in it.
+        # The other user can load the probe only if root's home, which may hold it, is readable.
         look = subprocess.run(
             ["cat", native.probe()], user=65534, group=65534, check=False, capture_output=True
         )
@@ -229,7 +244,10 @@ assert run("/usr/bin/env", "sort", "/dev/null") == 0
 def test_a_window_names_the_processes_that_are_missing_in_it(
     cairn, rights: Path, compiled, tmp_path: Path, ends: bool
 ) -> None:
-    """A window once left out all of them without a word, even those that the report had read."""
+    """A profile of a window of the program's life once did not name the missing processes.
+
+    It even left out processes whose reason the report had already read.
+    """
     out, after = tmp_path / "out.json", "" if ends else "; sleep 3"
     static = compiled("probe_rights.c", "-static")
     shutil.copy(static, tmp_path / "early")
@@ -255,7 +273,11 @@ def test_a_window_names_the_processes_that_are_missing_in_it(
 def test_a_comparison_names_the_processes_that_its_probed_runs_lack(
     cairn, rights: Path, forward: Path
 ) -> None:
-    """Each child closes the descriptor of the spare memory. One window is left, for 64 of them."""
+    """No child can write a file or inherit the descriptor of the spare memory (record/spare.h).
+
+    All children share the window of this memory that their parent has mapped. The window has room
+    for 64 processes. The other children cannot be recorded.
+    """
     contenders = ("-a", "system", "-a", f"x={forward}")
     result = cairn("compare", "--why", "-r", 1, *contenders, "--", rights, "fsize", 66, "sweep")
     assert result.code == 0, result.err

@@ -117,7 +117,8 @@ def test_survivors_are_named_in_the_report(
     assert result.code == 0, result.err
     told = " ".join(result.err.split())
     assert "who keeps memory" in result.err
-    # Where the heap begins decides which function has most memory in chunks that are nearly empty.
+    # The heap begins at a random address. Depending on it, one of three functions has the most
+    # memory in chunks that are nearly empty.
     first = re.search(
         r"of (\d+) bytes on average, allocated by (\w+), hold .*: at the end they lie in chunks",
         told,

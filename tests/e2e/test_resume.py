@@ -119,7 +119,7 @@ PAIR = ("-r", 300, "-a", "system", "-a", "again=system")
 def test_a_resume_names_the_program_or_library_that_was_rebuilt(
     cairn, linked: Path, part: str
 ) -> None:
-    """The trials of a rebuilt program were mixed with those of the old one."""
+    """Cairn once mixed the trials of a rebuilt program with those of the old program."""
     interrupted(cairn, *PAIR, "--", linked)
     if part == "program":
         library = linked.with_name("libanswer.so")
@@ -178,7 +178,7 @@ def test_a_resume_names_a_library_without_a_build_id(cairn, churn: Path, tmp_pat
 def test_a_program_that_was_deleted_before_a_resume_is_missing(
     cairn, linked: Path, shell: bool
 ) -> None:
-    """The exit code was 4, as if an allocator had failed."""
+    """The exit code was once 4, which means that an allocator failed."""
     interrupted(cairn, *PAIR, *(["--shell"] if shell else []), "--", linked)
     kept = linked.with_name("kept")
     linked.rename(kept)

@@ -44,9 +44,10 @@ def test_the_interval_contains_the_known_share(
 
 
 def test_a_program_of_50_ms_has_a_thousand_samples(cairn, burning: Burning) -> None:
-    """The samples are those of the run with the probe. The samples in the probe do not count.
+    """The samples are those of the run with the probe, without those in the probe's own code.
 
-    The clock of a thread has a fixed period, and there are fewer samples.
+    A clock of the processors must give 1,000 samples. A clock of the threads has a fixed, longer
+    period, so 100 samples are enough.
     """
     load = burning.load(0.5, 51e6)
     tries = []
@@ -74,7 +75,10 @@ def is_within_80_columns(report: str) -> bool:
 
 @pytest.fixture
 def without_rights(cairn) -> Any:
-    """The command as a user has it. Root only gives up its rights to watch all processes."""
+    """The command with the rights of a usual user, who may not watch all processes.
+
+    If root runs the tests, setpriv takes only the rights for this away.
+    """
     if paranoid() < 1:
         pytest.skip("kernel.perf_event_paranoid permits all clocks to everybody")
     if os.geteuid() != 0:

@@ -40,7 +40,8 @@ def test_a_leak_is_named_and_a_kept_run_is_shown_again(cairn, program: Path) -> 
     assert 5_000 <= series["at_ms"][-1] <= 8_000
     (judged,) = result.json["soak"][0]["runs"]
     growth = judged["growth"]
-    # A block of 64 bytes has 56 usable ones under glibc.
+    # The program leaks 4 × 32 KiB a second in blocks of 64 bytes with their headers. glibc tells 56
+    # usable bytes for such a block, which makes 4 × 28 KiB.
     assert growth["low"] <= 4 * 28 * KIB * 1.02 and growth["high"] >= 4 * 28 * KIB * 0.98
     assert not running(f"{program} ")
 
@@ -53,7 +54,10 @@ def test_a_leak_is_named_and_a_kept_run_is_shown_again(cairn, program: Path) -> 
 
 
 def test_a_program_that_fills_its_memory_and_rests_does_not_leak(cairn) -> None:
-    """Its series ended with its last allocation: it was called a leak, and ended by itself."""
+    """In an earlier version, the series of such a program ended with its last allocation.
+
+    So Cairn called it a leak, and said that the program had ended by itself.
+    """
     fills = "x = []\nfor i in range(150): x.append('y' * 9**5); time.sleep(0.01)\ntime.sleep(99)"
     result = cairn(
         "soak", "-a", "system", "-r", 1, "--for", "6s", "--json", "--", sys.executable, "-c",
@@ -77,7 +81,10 @@ def test_a_program_that_leaves_its_work_in_the_background_has_failed(cairn) -> N
 
 
 def test_memory_that_comes_back_is_retention(cairn, program: Path) -> None:
-    """The order of the rounds alternates. What glibc holds, it gives back when it is asked."""
+    """The system's allocator holds freed memory until a trim makes it return the memory.
+
+    The order of the contenders alternates from round to round.
+    """
     result = cairn(
         "soak", "-a", "system,cairn", "-r", 2, "--for", "5s", "--json", "--", program, "retains"
     )
@@ -127,7 +134,10 @@ def test_a_program_that_crashes_has_failed(cairn, program: Path) -> None:
 def test_a_program_that_forks_all_the_time_is_asked_outside_of_fork(
     cairn, compiled: Callable[..., Path]
 ) -> None:
-    """fork() holds the allocator's locks, so a trim inside of it waited for itself: 3 of 6 runs."""
+    """During fork(), the thread holds the allocator's locks.
+
+    A trim inside fork() once waited for these locks, and so for itself, in 3 of 6 runs.
+    """
     result = cairn(
         "soak", "-a", "system", "-r", 4, "--for", "5s", "--json", "--",
         compiled("forks_all_the_time.c", "-pthread"),
@@ -156,7 +166,10 @@ ALLOCATORS = ["system", "cairn", "jemalloc" if Path(JEMALLOC).exists() else f"tu
 
 
 def truth(kind: str, held: int) -> str:
-    """The right name. An allocator that gave the memory back by itself retains nothing."""
+    """Returns the right verdict for a program and its allocator.
+
+    An allocator that returns freed memory by itself retains nothing, so the program is stable.
+    """
     right = EXPECTED[kind]
     return "stable" if right == "retention" and held < 8 * MIB else right
 

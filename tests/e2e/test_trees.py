@@ -1,7 +1,8 @@
 """Tests that a contender fails by what happens anywhere in its tree of processes.
 
-The trees are generated from a seed, which is the test's parameter. Some crash at a random process
-under the contender, some end there with another status, and healthy ones must not be called failed.
+The trees are generated from a seed, which is the test's parameter. In a sick tree, a random process
+crashes or ends with another status under the contender. A contender must not fail by a healthy
+tree.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from support import trees
 
 FEW = 20
 MANY = 200
-"""Sick trees of the usual and of the long test; there are half as many healthy ones more."""
+"""The numbers of sick trees in the usual and in the long test. The numbers of healthy trees are one
+and a half times as large."""
 
 
 @pytest.fixture(scope="session")

@@ -112,8 +112,8 @@ def test_an_illness_is_the_first_finding_and_the_gap_is_explained(
 ) -> None:
     """SLOW leaves out one pair: the illness slow_new_memory with the workload `fragmentation`.
 
-    slow_new_memory slows down new memory, and this workload gets most of its blocks from memory
-    that served before.
+    slow_new_memory slows down only memory that was never used, and this workload gets most of its
+    blocks from freed memory.
     """
     ill = f"ill={library(tmp_path, illness)}:ILL={strength}"
     command = (native.workload(program), *WORKLOADS[program])

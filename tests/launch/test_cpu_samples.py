@@ -180,9 +180,9 @@ def test_an_unwritable_file_of_clock_samples_is_reported_before_the_program_star
 def test_libraries_in_the_folder_of_an_allocator_that_it_needs_belong_to_it(
     compiled: Callable[..., Path], library: Path, tmp_path: Path
 ) -> None:
-    """TBB's allocator is such a case: the preloaded library is a proxy.
+    """The preloaded library of TBB's allocator is a proxy.
 
-    Another library in the same folder does the work.
+    Another library in the same folder does the work, so its code is the allocator's, too.
     """
     beside = Path(shutil.copy(library, tmp_path))
     made = compiled("forward_malloc.c", "-shared", "-Wl,--no-as-needed", str(beside))

@@ -405,7 +405,10 @@ def test_each_reaped_process_is_written_with_its_status(launch: Launch, tmp_path
 def test_a_process_that_the_launcher_ended_is_marked_as_killed(
     launch: Launch, tmp_path: Path
 ) -> None:
-    """A zombie whose parent outlived the command has ended by itself, before the launcher kills."""
+    """The launcher kills the processes that outlive the command, and marks them as killed.
+
+    A zombie must not be marked, because it had ended by itself before.
+    """
     file = tmp_path / "endings"
     file.touch()
     script = (

@@ -88,7 +88,10 @@ def test_the_allocator_holds_on_risc_v(
 def test_the_launcher_reports_the_end_of_a_program_on_aarch64(
     machine: Callable[[str], Machine], page_bytes: int, tmp_path: Path
 ) -> None:
-    """The launcher starts the emulator with the program, because it starts only host programs."""
+    """The emulated launcher can start only programs of the host, so the test names the emulator.
+
+    The command for the launcher is the emulator, with the program as its argument.
+    """
     here = machine("aarch64")
     preload = str(here.libraries / "libcairn.so.0")
     said = launched(here, page_bytes, tmp_path, LD_PRELOAD=preload)
@@ -100,10 +103,11 @@ def test_the_launcher_reports_the_end_of_a_program_on_aarch64(
 def test_the_witness_sees_libcairn_on_aarch64(
     machine: Callable[[str], Machine], tmp_path: Path
 ) -> None:
-    """With larger pages, qemu-user 7.2 does not map the end of the loader's last page.
+    """The test uses pages of 4 KiB only.
 
-    The loader allocates memory there. So only a program with few libraries starts, and none with
-    the witness.
+    With larger pages, qemu-user 7.2 does not map the end of the loader's last page, in which the
+    loader allocates memory. So a program starts only with few libraries. With the witness, it has
+    too many.
     """
     here = machine("aarch64")
     record = tmp_path / "record"

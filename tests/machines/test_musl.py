@@ -1,6 +1,6 @@
-"""Tests of libcairn with musl: the conformance programs, without what names glibc.
+"""Tests of libcairn with musl: the conformance programs that do not depend on glibc.
 
-conformance.h supplies malloc_trim() and mallinfo2() there, which musl lacks.
+musl lacks malloc_trim() and mallinfo2(), so conformance.h supplies them.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ struct range {
     size_t bytes;
 };
 
-/* The accesses to one byte. last[how][i] is the time on the clock of thread i (memory.h) at its last
- * access of the kind `how`, or 0 if there was none. */
+/* The accesses to one byte. last[how][i] is the time on the clock of thread i (memory.h) at its
+ * last access of the kind `how`, or 0 if there was none. */
 struct cell {
     uint16_t last[4][MODEL_CHECKER_THREADS_MAX];
 };

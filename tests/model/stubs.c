@@ -209,7 +209,7 @@ bool lock_is_unsafe(void)
     return stubs.new_child;
 }
 
-/* Stands in for thread_adopt_child() of thread.c, which also looks at the locks of other modules. */
+/* Replaces thread_adopt_child() of thread.c, which also looks at the locks of other modules. */
 bool thread_adopt_child(void)
 {
     if (heap_has_taken_lock() || (stubs.in_handler && stubs.entered[0] > 0))
@@ -403,8 +403,8 @@ void learning_changed(const char *what, uint64_t before, uint64_t now)
     (void)what, (void)before, (void)now;
 }
 
-/* The share is 0, so that no thread keeps free runs of slices in its cache. A cached run can still be
- * accessed, so the model would not notice an access to a slab that was freed. */
+/* The share is 0, so that no thread keeps free runs of slices in its cache. A cached run can still
+ * be accessed, so the model would not notice an access to a slab that was freed. */
 uint32_t run_cache_share(uint32_t threads)
 {
     (void)threads;

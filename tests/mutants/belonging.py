@@ -223,7 +223,7 @@ class Sources:
 
 
 OTHERS_S = 120.0
-"""The limit in seconds for all tests together that are not known to run the line."""
+"""The limit in seconds on the total time of the tests that are not known to run the line."""
 
 
 def of_line(record: Record, sources: Sources, path: str, line: int) -> dict[str, float]:

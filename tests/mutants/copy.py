@@ -155,7 +155,7 @@ class Copy:
         limit: float,
         recorded: bool = False,
     ) -> Tested:
-        """Runs tests. With a plan, it stops at the first failure."""
+        """Runs tests. With a plan, pytest stops at the first failure."""
         told, chosen = self.folder / "told.json", self.folder / "plan.json"
         told.unlink(missing_ok=True)
         words: list[str | Path] = [

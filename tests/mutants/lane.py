@@ -34,7 +34,7 @@ from mutants.fault import Fault, draw
 BUILD = ROOT / "build" / "mutants"
 NOTICED, SURVIVED, REFUSED = "noticed", "survived", "refused"
 LONG_S = 20.0
-"""A program of ctest that takes more seconds than this runs after all other tests."""
+"""The limit for quick ctest programs. A program that takes longer runs after all other tests."""
 DRAWN_FOR_EACH = 10
 """The number of faults to draw for each requested fault: the compiler and mypy refuse some."""
 LIBRARIES = [

@@ -98,7 +98,7 @@ class Watch:
 
 
 def lines(sharing: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
-    """Returns by file and line the tests that ran the line."""
+    """Returns the tests that ran each line, by file and line."""
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for part in follow.FOLDER.glob("lines.*"):
         data = coverage.CoverageData(basename=str(part))

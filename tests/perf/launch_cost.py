@@ -37,7 +37,7 @@ def spawn(argv: list[str], environment: dict[str, str]) -> None:
 def turns_of_50_ms(program: Path) -> str:
     """Returns the argument with which the program works for 50 ms.
 
-    It uses the fastest of a few runs, because noise only adds time.
+    The function measures with the fastest of a few runs, because noise only adds time.
     """
     turns, best = 20, math.inf
     for _ in range(7):

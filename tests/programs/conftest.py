@@ -399,7 +399,7 @@ def both(injected: Injected) -> Callable[..., str]:
 
 
 def play_or_skip(session: Session, stage: Stage) -> str:
-    """Runs a session. A program that fails under the allocator alone skips the test."""
+    """Runs a session under the allocator without the probe. Skips the test if the session fails."""
     try:
         return play(session, stage)
     except (AssertionError, pytest.fail.Exception, OSError) as failure:
@@ -409,7 +409,7 @@ def play_or_skip(session: Session, stage: Stage) -> str:
 def play(session: Session, stage: Stage) -> str:
     """Runs a session and returns its answer.
 
-    Its folder has the same path on both stages, because some programs print the path.
+    The folder of the stage has the same path in both runs, because some programs print the path.
     """
     stage.folder.mkdir()
     if stage.user is not None:

@@ -1,7 +1,7 @@
 """Simulates comparisons under each aim, and counts the recommendations that are false.
 
-The noise is that of real programs, as in test_verdict_coverage.py, and measuring stops as it does
-for that aim.
+The noise is that of real programs, as in test_verdict_coverage.py. The rule that stops a comparison
+is that of its aim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Truth = tuple[float, float, float]
 """The true ratios of wall time, CPU time and memory to the baseline's."""
 
 RULE = StopRule(max_rounds=60, budget_s=600)
-"""A long test would take far longer with the default of 200 rounds, and show the same."""
+"""The default of 200 rounds would make the long tests far longer, and they would show the same."""
 LEAN = Aim(Measure.MEMORY)
 LEAN_WITHIN_5 = Aim(Measure.MEMORY, (Bound(Measure.TIME, 0.05),))
 FAST_WITHIN_5 = Aim(Measure.TIME, (Bound(Measure.MEMORY, 0.05),))
@@ -34,7 +34,10 @@ BASE_NS, BASE_BYTES = 300e6, 50 << 20
 
 
 def verdicts(program: str, count: int, truth: Mapping[str, Truth], aim: Aim) -> Iterator[Verdict]:
-    """Yields the verdicts of `count` comparisons with `system`, by the noise of the program."""
+    """Yields the verdicts of `count` simulated comparisons with `system`.
+
+    The contenders have the ratios `truth`, with the noise of a stored run of `program`.
+    """
     rng = np.random.default_rng(SEED)
     real = deviations(program)
     names = ("system", *truth)
@@ -77,17 +80,17 @@ def wrongly_recommended(
 
 
 EQUAL = {"a": (1.0, 1.0, 1.0), "b": (1.0, 1.0, 1.0)}
-"""By any goal, no contender may be recommended."""
+"""With these ratios, no contender may be recommended by any goal."""
 FALSE = {
     "time": (Aim(Measure.TIME), EQUAL),
     "cpu": (Aim(Measure.CPU_TIME), EQUAL),
     "memory": (LEAN, EQUAL),
-    # They differ in the other measures, which decide nothing.
+    # Both are equal to the baseline in memory. They differ in time, which the goal does not use.
     "memory, not time": (LEAN, {"a": (0.8, 0.8, 1.0), "b": (0.9, 0.9, 1.0)}),
-    # Each is leaner, and costs just as much as the bound allows, or a little more.
+    # Both are better by the goal, but the bound allows a ratio of 1.05 only.
     "bound on time": (LEAN_WITHIN_5, {"a": (1.0501, 1.05, 0.8), "b": (1.0501, 1.05, 0.7)}),
     "bound on memory": (FAST_WITHIN_5, {"a": (0.8, 0.8, 1.0501), "b": (0.7, 0.7, 1.0501)}),
-    # One fails by the goal, the other by the bound.
+    # `a` does not reach the goal, and `b` exceeds the bound.
     "goal and bound": (LEAN_WITHIN_5, {"a": (1.0, 1.0, 1.0), "b": (1.0501, 1.05, 0.8)}),
 }
 
@@ -114,8 +117,8 @@ def test_of_400_comparisons_at_most_28_recommend_falsely(name: str, program: str
 def false_fronts(program: str, count: int, truth: Mapping[str, Truth]) -> int:
     """The number of comparisons whose statements on the front are not all true.
 
-    One contender beats another if it is not worse in either measure and better in one. A difference
-    within the margin is none.
+    One contender beats another if it is not worse in either measure and better in one. Differences
+    within the margin do not count.
     """
     points = {"system": (1.0, 1.0)} | {name: (one[0], one[2]) for name, one in truth.items()}
     wrong = 0
@@ -142,7 +145,8 @@ def false_fronts(program: str, count: int, truth: Mapping[str, Truth]) -> int:
 FRONTS: dict[str, Mapping[str, Truth]] = {
     "equal": EQUAL,
     "a trade": {"a": (0.95, 0.95, 1.05), "b": (1.05, 1.05, 0.95)},
-    # Each is a little more than the margin better in both: nothing else is certain.
+    # In both measures, `a` is a little more than the margin better than `system`, and `b` than `a`.
+    # So only `b` is certainly on the front.
     "a little better": {"a": (0.985, 0.985, 0.985), "b": (0.97, 0.97, 0.97)},
     "equal in memory": {"a": (0.9, 0.9, 1.0), "b": (0.8, 0.8, 1.0)},
 }

@@ -72,8 +72,9 @@ def test_exact_sums_are_those_of_the_formula(probed: Probed, compiled: Compiled)
         blocks = sums.allocated.blocks - sums.live.blocks
         assert sums.freed == sum(sums.lives) == blocks
         assert sums.freed_elsewhere == 0
-    # The peak is in the last round with a number that 4 divides, or after it: all blocks that
-    # stay, and in other rounds those that wait for the end of their round.
+    # Blocks of every fourth round stay until the end. The peak comes in or after the last such
+    # round. known_30 frees its other blocks at once, so at the peak it has only the blocks that
+    # stay.
     at_peak = {name: sums.peak.bytes for name, sums in by_name.items()}
     assert at_peak["known_30"] == by_name["known_30"].live.bytes
     assert all(sums.peak.bytes <= sums.allocated.bytes for sums in by_name.values())
@@ -99,7 +100,7 @@ def test_stacks_lead_from_the_start_to_the_function(probed: Probed, compiled: Co
     [
         (2, "8192"),
         pytest.param(100, "8192", marks=pytest.mark.long),
-        pytest.param(100, "0", marks=pytest.mark.long),  # it adapts
+        pytest.param(100, "0", marks=pytest.mark.long),  # 0: the probe adapts the interval
     ],
 )
 def test_intervals_hold_the_truth_in_93_of_100_tries(
@@ -119,7 +120,8 @@ def test_intervals_hold_the_truth_in_93_of_100_tries(
         for name, is_missed in known_stacks.misses(dict(functions(found(probed))), rounds):
             all_of[name] += 1
             missed[name] += is_missed
-    # With two seeds, each of some 60 intervals misses with a probability of 5 %.
+    # Two tries give only some 60 intervals of each kind, of which 5 % miss on average. Chance may
+    # make it up to 16 %. In 100 tries, more than 7 % would be an error.
     most = 0.07 if tries > 50 else 0.16
     assert all(missed[name] <= most * all_of[name] for name in all_of), (missed, all_of)
 
@@ -285,7 +287,7 @@ def test_a_damaged_file_is_an_error_of_one_sentence(probed: Probed, compiled: Co
 def test_strange_but_whole_numbers_of_a_file_are_refused_or_shown(
     probed: Probed, compiled: Compiled
 ) -> None:
-    """A forged file may have a stack without end, a path with a zero byte, or any numbers."""
+    """A forged file may have an endless stack, a path with a zero byte, or any other numbers."""
     probed(compiled("known_stacks.c", *FLAGS), 4, CAIRN_PROBE_STACKS="sampled")
     process = probed.profile.processes[0]
     known = {(process.pid, process.begin_ns): process.program}
@@ -334,12 +336,12 @@ def test_an_interval_is_that_of_a_poisson_number() -> None:
     assert high == pytest.approx(5.57, abs=0.1)
     assert interval(10, 0, 0) == (10, 10)
     assert interval(0, 0, 0) == (0, 0)
-    # Garwood's upper end of a number that was not seen.
+    # Garwood's upper end for the number 0 is 3.69. Here each sample has the weight 10.
     assert interval(0, 0, 10) == (0, pytest.approx(36.9, abs=0.1))
-    # Each number of a sample of equal weights is multiplied by the weight.
+    # If all samples have the same weight, the ends are those of their number, times the weight.
     ends = interval(40960, 10 * 4096**2, 4096)
     assert ends == pytest.approx([one * 4096 for one in interval(10, 10, 1)])
-    # The upper end allows for one sample of the largest weight that was not drawn.
+    # The upper end allows for one more sample of the largest weight, 100, which was not drawn.
     assert interval(10, 10, 100)[1] > 300
 
 

@@ -24,7 +24,7 @@ EVERY = 4096.0
 
 
 def sampled(lots: np.random.Generator, blocks: int, size: int, every: float = EVERY) -> Sum:
-    """The estimated sum of `blocks` blocks, each recorded with the same probability."""
+    """Returns the estimated sum of `blocks` blocks, each recorded with the same probability."""
     chance = min(1.0, size / every)
     count = int(lots.binomial(blocks, chance))
     variance = count * (1 - chance) / chance**2
@@ -66,7 +66,11 @@ def test_exact_differences_are_those_of_the_numbers() -> None:
 
 
 def test_a_sign_of_a_sampled_difference_is_rarely_wrong() -> None:
-    """Of 300 pairs of equal profiles with 12 functions, at most 7 in 100 show any difference."""
+    """Compares 300 pairs of profiles of 12 functions, of which only f0 really allocates more.
+
+    At most 7 in 100 pairs may show a difference of another function. At most 7 in 100 intervals may
+    miss the true difference of f0.
+    """
     lots, wrong, missed, tries = np.random.default_rng(11), 0, 0, 300
     true = {f"f{k}": (30 + 20 * k, 256) for k in range(12)}
     for _ in range(tries):
@@ -113,7 +117,8 @@ def test_intervals_of_a_program_with_a_formula_hold_together(
                 wrong += not one.low <= true <= one.high
         missed += wrong > 0
         in_all += wrong
-    # The intervals of a pair hold together in 95 of 100 cases. When one is missed, few are.
+    # In 95 of 100 pairs, all intervals of the pair contain the truth. In the other pairs, few
+    # intervals miss it.
     assert missed <= 1 + 0.07 * pairs
     assert in_all <= 3 * (1 + 0.07 * pairs)
 

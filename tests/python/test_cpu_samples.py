@@ -75,7 +75,7 @@ def note(
 
     If `user` is given, the processor is in the kernel, which the program entered from the address
     `user`. `period` is the period that the kernel gives. `chain` is the chain of return addresses
-    in the kernel. The first thread is the default `thread`.
+    in the kernel. By default, the sample is one of the process's first thread.
     """
     words = [*stack, *[0] * 32][:32]
     there = 256 if readable is None else readable
@@ -381,7 +381,7 @@ def test_a_file_that_is_no_library_has_no_known_allocator_code(
     assert symbols.stretch(str(tmp_path / "libc.so.6"), ("malloc",)) is None
 
 
-# --- the places of a run behind the probe, weighed by their periods ---
+# --- the CPU time of a run with the probe, by place: the sum of the samples' periods ---
 
 PROBE_AT = 0x7F2000000000
 SPENT = ("own", "calls", "faults", "program", "probe", "unknown")
@@ -413,13 +413,14 @@ def call_for_allocator() -> int:
         (note(MINE + 5), "own", True),
         (note(PROBE_AT + 5), "probe", True),
         (note(IN_KERNEL, user=PROBE_AT + 5), "probe", True),  # a page fault in the probe
-        # The kernel replaces the system call of the allocator by a signal.
+        # If calls are dispatched, the kernel sends the probe a signal in place of this system call.
         (note(IN_KERNEL, MINE + 9, user=C + CALLED), "probe", True),
         (note(IN_KERNEL, MINE + 9, user=C + CALLED), "calls", False),
         (note(IN_KERNEL, user=MINE + 5), "faults", True),
         (note(IN_KERNEL, CODE + 9, user=C + CALLED - 1), "program", True),
         (note(IN_KERNEL, CODE + 9, user=C + CALLED), "program", True),  # the program's own call
-        # A function of libc that the probe passed on: whose work it is, its caller shows.
+        # The probe called a function of libc for the program or for the allocator. The next frame
+        # shows for which of the two.
         (note(C + 5, PROBE_AT + 9, CODE + 5), "program", True),
         (note(C + 5, PROBE_AT + 9, MINE + 5), "own", True),
         (note(0x10), "unknown", True),
@@ -470,7 +471,10 @@ def test_the_loader_works_for_the_probe_that_called_it(libc: str, tmp_path: Path
 
 
 def test_a_sample_counts_for_the_period_of_its_time(libc: str, tmp_path: Path) -> None:
-    """The period changes twice, and the second change comes after the mark that precedes it."""
+    """The period changes at 200 and at 300. Each sample counts by its own time.
+
+    The record of the change at 200 comes only after a sample of the time 260.
+    """
     mark = record(cpu_samples.MARK, 0, b"")
 
     def changed(period: int, when: int) -> bytes:
@@ -504,7 +508,10 @@ def test_a_sample_of_a_threads_clock_has_its_own_period(
 def test_a_change_of_the_threads_period_counts_for_the_first_thread_alone(
     libc: str, tmp_path: Path, scope: int
 ) -> None:
-    """The kernel always gives the first period of a clock, and so 77 for the first thread."""
+    """Every sample says 77, because the kernel always gives the first period of a clock.
+
+    So the reader must apply the changed period itself, but only to the first thread.
+    """
     data = notes(
         libc,
         note(MINE + 5, when=100),

@@ -176,7 +176,7 @@ def test_damaged_lines_are_left_out() -> None:
 
 
 def test_a_process_is_counted_once_whatever_the_order_of_its_records() -> None:
-    """Random lives of processes with random numbers: each ends once."""
+    """The processes have random lives and random process numbers. Each must end once."""
     dice = random.Random(7)
     for _ in range(300):
         records: list[dict[str, Any]] = []
@@ -263,7 +263,7 @@ def test_an_ending_that_varies_under_the_baseline_is_no_failure() -> None:
 
 
 def test_a_success_is_no_failure() -> None:
-    """A child that its parent kills may have finished before under a faster allocator."""
+    """Under a faster allocator, a child may finish before its parent kills it."""
     assert differences(trials(*[GOOD] * 9), trials(*[sick("SIGTERM")] * 9)) == []
 
 
@@ -342,7 +342,10 @@ def test_trials_of_several_contenders_are_taken_together() -> None:
 
 
 def test_an_ending_by_chance_rarely_fails_a_contender() -> None:
-    """The decision record has these probabilities; the worst is near a chance of 0.4."""
+    """docs/decisions/0028-ends-are-recorded-by-the-witness.md lists such probabilities.
+
+    They are largest for an ending that comes with a chance near 0.4.
+    """
     dice = random.Random(3)
     for chance, limit in ((0.05, 0.002), (0.2, 0.012), (0.4, 0.025)):
         false = 0

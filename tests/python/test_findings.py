@@ -88,9 +88,11 @@ def test_calls_that_waited_for_a_processor_took_no_more_of_it_than_there_was(
 def test_short_calls_are_found_although_the_probes_detours_take_all_system_time(
     tmp_path: Path,
 ) -> None:
-    """The calls took 280 ms, and by a constant that is a little too large, the detours 2,820 ms.
+    """A detour is the additional time of a system call that the probe intercepts.
 
-    Their difference to the system time of 2,800 ms is below 0. So nothing was found in some runs.
+    The measured cost of a detour is a little too large here: all detours together seem to take
+    2,820 ms, but the whole system time is 2,800 ms. No time seems to be left for the calls, which
+    took 280 ms. In an earlier version, the calls were then not found.
     """
     made = busy()
     made.kernel("other", 1_410_000, 200)
@@ -151,7 +153,11 @@ def test_moving_pages_by_mremap_is_no_finding(tmp_path: Path) -> None:
 def test_pages_whose_protection_changes_again_and_again_are_told_from_growth(
     tmp_path: Path, each: int, name: str
 ) -> None:
-    """The allocator holds 16 MiB at most. 1,000 calls change 62.5 MiB, or 3.9 MiB of growth."""
+    """The allocator holds 16 MiB at most. 1,000 calls of mprotect change 64 KiB or 4 KiB each.
+
+    Calls of 64 KiB change 62.5 MiB, so they change the same pages again and again. Calls of 4 KiB
+    change only 3.9 MiB, which may be the growth of the heap.
+    """
     made = busy()
     made.kernel("mprotect", 1_000, 50_000, each)
     (found,) = find(gathered(tmp_path, made))
@@ -209,11 +215,11 @@ def test_frequent_calls_of_any_other_kind_are_found(
 
 
 def test_memory_that_was_never_freed_cannot_fail_to_be_reused(tmp_path: Path) -> None:
-    """Blocks take 49 MiB, of which 20 MiB are live at most, as far as the probe can tell.
+    """The allocator holds 49 MiB, and the probe saw at most 20 MiB of live blocks.
 
-    In the first profile nearly everything was freed, and fresh memory was handed out instead. In
-    the second, all fresh memory belongs to live blocks. In the third, no freed memory was needed
-    again: all requests after the frees were served from them.
+    In the first profile, nearly all blocks were freed, but the allocator handed out fresh memory
+    nevertheless. In the second, the fresh memory belongs to blocks that are still live. In the
+    third, the allocator served nine of ten requests from freed memory.
     """
     rows = (1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN)
     for place, (fresh, left, expected) in enumerate(
@@ -228,7 +234,7 @@ def test_memory_that_was_never_freed_cannot_fail_to_be_reused(tmp_path: Path) ->
         made.fresh("small", fresh)
         made.moments(rows, (2, left, 49 * MIB, 100 * MIB))
         if left > 20 * MIB:
-            # The peak of the live bytes lies then at the end, and the resident set before it.
+            # Then live bytes are highest at the end, but the resident set is highest before that.
             made.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN), (2, left, 0, 0))
         assert names(find(gathered(tmp_path / str(place), made))) == expected
 
@@ -341,7 +347,7 @@ UNKNOWN = 2**64 - 1
         ((30 * MIB, 30 * MIB, 60 * MIB), ["huge-page-bloat"]),
         ((30 * MIB, 0, UNKNOWN), ["touches-more-than-it-gives"]),
         ((30 * MIB, 15 * MIB, 60 * MIB), ["huge-page-bloat", "touches-more-than-it-gives"]),
-        # Pages of zeroes outside huge pages have no known owner.
+        # If it is unknown whether pages of zeroes lie in huge pages, their owner is unknown, too.
         (
             (30 * MIB, 30 * MIB, UNKNOWN),
             [],

@@ -76,7 +76,8 @@ def test_a_part_without_a_reason_stands_before_a_smaller_finding_and_is_told_fir
     first, *others = sentences(why)
     assert "the program itself takes" in first and first.endswith("; the reason is not known.")
     assert others[-1].startswith("▲ ill against system: It does: 2.7 % of CPU")
-    # If a part that the other contender takes more of is the largest, a sentence of its own says it.
+    # The largest part of the gap may be one of which the other contender takes more. A separate
+    # sentence then names it.
     opposite = a_why(own=-950, program=900, raised=[("ill", finding("slow-new", 0.027))])
     says = "(program code) is not known; 1 finding below explains less than that."
     assert any(text.endswith(says) for text in sentences(opposite))
@@ -166,7 +167,10 @@ def test_the_program_itself_without_a_reason_is_no_answer_for_scattered_blocks()
 def test_a_finding_is_false_if_less_than_half_of_its_effect_is_gained(
     own: float, false: bool
 ) -> None:
-    """The finding claims half of the CPU time, so a quarter must be gained: 133.3 − 100."""
+    """The finding claims half of the CPU time, so an allocator without it must save a quarter.
+
+    The best allocator takes 100. It saves a quarter if the ill allocator takes 133.3 or more.
+    """
     raised = [("slow_free", finding("calls-the-kernel", 0.5))]
     ill, _ = judged(a_why("slow_free", raised=raised), {"slow_free": own, "system": 100})
     assert (ill.false == ("calls-the-kernel",)) is false

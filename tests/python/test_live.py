@@ -64,7 +64,10 @@ def steady(blocks: int, replaced: int, seed: int) -> tuple[list[tuple[int, int]]
 
 @pytest.mark.parametrize("blocks", [100, 1_000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_the_interval_of_estimated_bytes_covers_the_peak(blocks: int) -> None:
-    """In 95 of 100 tries or more; the test allows 93, as chance does in 300 tries."""
+    """The interval must cover the true peak in at least 95 of 100 tries.
+
+    In 300 tries, chance may make it 93 of 100, so the test allows this.
+    """
     held = 0
     for seed in range(TRIES):
         looked, most = steady(blocks, 4 * blocks, seed)

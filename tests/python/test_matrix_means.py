@@ -149,7 +149,7 @@ def test_a_run_without_one_of_the_contenders_keeps_its_rounds() -> None:
 
 
 def test_a_run_of_one_round_is_left_out_beside_a_longer_one() -> None:
-    """Before, the single round took the intervals of all rounds of the other run."""
+    """In an earlier version, the run of one round made all intervals of the other run disappear."""
     long = a_plan_run(TWO, ("system", "fast"), rounds=12, number=1)
     short = a_plan_run(TWO, ("system", "fast"), rounds=1, number=2)
     truth = {(w, "fast"): (0.7, 1.0) for w in (0, 1)}
@@ -191,7 +191,7 @@ def test_a_run_without_the_baseline_gives_no_round() -> None:
 
 
 def test_an_estimate_inside_the_margin_is_never_less_or_more() -> None:
-    """The interval left the margin of 1 %, so 0.993 was called less, and a win."""
+    """Once, an interval beyond the margin of 1 % was enough to call the estimate 0.993 a win."""
     run = a_plan_run({"a": "program"}, ("system", "x"), rounds=12)
     for seed in range(12):
         cell = of(run, noisy(run, {(0, "x"): (0.993, 1.0)}, seed=seed, noise=0.003))
@@ -217,7 +217,9 @@ def test_a_group_has_the_mean_of_its_contenders() -> None:
 
 
 def covered(plans: int, seed: int) -> tuple[float, float]:
-    """Returns how often the interval of a mean covers, and its width by that of the normal one.
+    """Returns the share of intervals of a mean that contain the truth, and their relative width.
+
+    The width is divided by that of the interval of a normal distribution.
 
     Plans have 6 to 12 rounds and 2 to 30 programs. The noise of a program has heavy tails in every
     second plan, and every third plan has noise that all programs of a round share.
@@ -260,7 +262,10 @@ def test_intervals_of_means_cover_in_93_of_100_plans() -> None:
 
 
 def two_runs_covered(rounds: tuple[int, int], plans: int, seed: int) -> float:
-    """Returns how often the interval covers, if each of two runs has a program of its own."""
+    """Returns the share of intervals that contain the true 0.
+
+    The plan consists of two runs, and each of them has a program of its own.
+    """
     rng = np.random.default_rng(seed)
     hits = 0
     for _ in range(plans):
@@ -278,7 +283,10 @@ def two_runs_covered(rounds: tuple[int, int], plans: int, seed: int) -> float:
 
 
 def test_a_short_run_beside_a_long_one_makes_the_interval_wide() -> None:
-    """With the sum of the degrees of freedom, this interval covered 70 % instead of 95 %."""
+    """The degrees of freedom of the two runs must not be added.
+
+    With their sum, only 70 % of the 95 % intervals contained the truth.
+    """
     assert two_runs_covered((2, 30), 200, seed=4) >= 0.93
     assert two_runs_covered((3, 10), 200, seed=4) >= 0.91
 
@@ -309,7 +317,10 @@ def announced(contenders: int, plans: int, seed: int, draws: int) -> float:
 
 @pytest.mark.parametrize("contenders", [1, 3, 6, 12])
 def test_the_best_of_equal_contenders_is_not_announced(contenders: int) -> None:
-    """The interval of the best of 12 alone would announce it in 12 of 100 plans."""
+    """Of 12 equal contenders, the best one is best by luck.
+
+    Its own interval alone would call it faster in 12 of 100 plans.
+    """
     assert announced(contenders, 100, seed=6, draws=49) <= 0.05
 
 

@@ -86,9 +86,10 @@ def test_detours_of_the_probe_are_neither_savings_nor_time_of_the_program() -> N
 
 
 def test_the_ratio_of_timed_operations_is_corrected_by_the_timers() -> None:
-    """In the calibration, the other allocator took half as long by its timed operations.
+    """Two measurements say how long `quick` takes, compared with `system`.
 
-    By the CPU timers it took four fifths as long. The prediction follows the timers.
+    By the times of sampled operations, it takes half as long. By the samples of the CPU timers, it
+    takes four fifths as long. The prediction follows the timers.
     """
     by_clock, by_timers = {0: 100.0 * MS}, {0: 200.0 * MS}
     system = replace(SYSTEM, clocked=by_clock, own=by_timers)
@@ -124,9 +125,10 @@ def test_predicted_system_time_is_proportional_to_the_peak() -> None:
 
 
 def test_the_interval_is_the_wider_the_more_time_can_change() -> None:
-    """66 of 200 ms are in the allocator, its system calls, and page faults.
+    """Of 200 ms, 66 ms are in the allocator's own code, its system calls, and page faults.
 
-    The worse of the two allocators counts: `slow` would take 34 ms more.
+    The interval depends on the larger of this time before and after the change. With `slow`, it
+    would be 34 ms more.
     """
     known = {"system": SYSTEM, "quick": calibrated(factor=0.5), "slow": calibrated(factor=2.0)}
     quick, slow = predict(an_account(), 16 * MS, 2000, "system", known)
@@ -240,13 +242,16 @@ def test_the_sentence_says_no_more_than_the_interval(
 
 
 def test_another_allocator_than_the_best_may_be_the_one_that_saves() -> None:
-    """Its expected saving is smaller, but its interval reaches further."""
+    """`slow` has the smaller expected saving, but its interval reaches to 20 %, and not to 4 %."""
     (said,) = sentences((told(0.02, -0.01, 0.04), told(0.01, -0.3, 0.2, "slow")))
     assert said.startswith("Whether another allocator saves 5 % of the CPU time is not known")
 
 
 def errors(*of: float) -> list[AllocatorChange]:
-    """Returns changes with these errors. The predicted saving is 20 %, and the scale 0.3."""
+    """Returns changes whose predictions had these errors.
+
+    Each prediction is a saving of 20 %, and its scale is 0.3.
+    """
     one = told(0.2, 0.2, 0.2)
     return [
         AllocatorChange(place, "system", one, 1 - 0.8 * math.exp(error * one.scale))
@@ -289,14 +294,16 @@ def judged_run(*saved: float) -> tuple[Run, list[Sample]]:
 def test_the_score_tries_intervals_on_allocators_from_which_they_do_not_come() -> None:
     run, samples = judged_run(0.1, 0.1)
     found = score(run, samples)
-    # Each of six changes of two programs is judged twice, because each has two allocators.
+    # Three allocators make six changes from one to another, in each of two programs. Each of these
+    # 12 changes is judged twice: once without each of its two allocators.
     assert Counter(one.left_out for one in found.judged) == {"system": 8, "fast": 8, "slow": 8}
     assert sum(one.is_program for one in found.judged) == 12
     without = [one for one in found.judged if one.left_out == "fast"]
     saved = {one.change.saved for one in without if one.change.after == "fast"}
     assert [round(one, 6) for one in saved] == [0.1]
     far = score(*judged_run(0.9, 0.9))
-    # The change between the two others is as predicted, so nothing that far lies in its interval.
+    # Without `fast`, the interval comes from the changes between `system` and `slow`. These were as
+    # predicted, so the interval is narrow, and the saving of `fast` lies outside it.
     assert not any(
         one.covered for one in far.judged if one.left_out == "fast" and one.change.after == "fast"
     )

@@ -51,7 +51,10 @@ def holds_zero(values: Callable[[Simulated], np.ndarray], tries: int = 120) -> f
 
 @pytest.mark.parametrize("length", [0.002, 0.01, 0.03, 0.07])
 def test_intervals_hold_the_truth_although_neighbours_are_alike(length: float) -> None:
-    """Ordinary least squares would hold it in 95, 74, 48 and 34 of 100 cases."""
+    """Intervals of ordinary least squares contain the truth too rarely if neighbours are alike.
+
+    For these four lengths of correlation, it would be 95, 74, 48 and 34 of 100 intervals.
+    """
     assert holds_zero(lambda one: one.correlated(1.0, length)) >= 0.88
 
 
@@ -104,7 +107,7 @@ STABLE: dict[str, Made] = {
 
 @pytest.mark.parametrize("kind", STABLE)
 def test_no_stable_program_is_called_a_leak(kind: str) -> None:
-    """They are 11 kinds of ten contenders each."""
+    """Ten contenders of each stable kind are judged."""
     assert named(STABLE[kind], 10, seed=100)[Kind.LEAK] == 0
 
 
@@ -118,7 +121,7 @@ def test_no_stable_program_of_many_is_called_a_leak(kind: str) -> None:
     ("kind", "least"), [("little noise", 12), ("cycles", 10), ("teeth", 4), ("warm", 10)]
 )
 def test_a_stable_program_is_called_stable(kind: str, least: int) -> None:
-    """The readings often miss the least memory between two teeth."""
+    """A program with teeth is often unknown, because readings miss the lowest point of a tooth."""
     found = named(STABLE[kind], 15)
     assert found[Kind.STABLE] >= least
     assert found[Kind.STABLE] + found[Kind.UNKNOWN] == 15
@@ -191,7 +194,10 @@ def test_nothing_is_said_of_too_little(points: int, seconds: float, reason: Reas
 
 
 def test_no_longer_run_is_named_if_the_program_ended_or_rested() -> None:
-    """A program that filled its memory and then rested was a leak: its series ended too early."""
+    """In an earlier version, the series of a program that rests ended before the rest.
+
+    So a program that filled its memory and then rested was called a leak.
+    """
     one = Simulated(1, 12.0)
     filled = one.series(BASE + one.leak(MIB))
     ended = replace(
@@ -264,7 +270,7 @@ def test_memory_that_waits_for_the_next_cycle_is_no_retention() -> None:
 
 
 def test_a_reserve_that_was_never_live_is_no_retention() -> None:
-    """A jemalloc held 27 MiB for cycles of at most 16 MiB, and gave them back when it was asked."""
+    """An allocator once held 27 MiB with at most 16 MiB live, and returned most of it in a trim."""
     one = Simulated(11)
     live = MIB + one.teeth(15 * MIB, 0.06)
     held = 27.0 * MIB + 0 * one.at
@@ -282,7 +288,7 @@ def test_spare_memory_that_grows_is_fragmentation() -> None:
 
 
 def test_a_small_program_has_no_fragmentation() -> None:
-    """A fixed cost of 3 MiB is three times its live memory."""
+    """The allocator's fixed cost of 3 MiB is three times the live memory of the program."""
     one = Simulated(5)
     live = MIB + 0 * one.at
     found = judge(one.series(live, held=live + 3 * MIB, trim=Trim(MIB, 4 * MIB, 4 * MIB)))
