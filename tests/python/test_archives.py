@@ -46,7 +46,7 @@ def unpacked(path: Path, target: Path) -> Path:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_files_keep_their_permission_to_execute(tmp_path: Path, form: str) -> None:
-    """A zip lost it, so that ./configure could not be run."""
+    """Files of a zip once lost this permission, so that ./configure could not be run."""
     packed(form, tmp_path / "a")
     target = unpacked(tmp_path / "a", tmp_path / "out")
     assert os.access(target / "top/configure", os.X_OK)
@@ -55,7 +55,7 @@ def test_files_keep_their_permission_to_execute(tmp_path: Path, form: str) -> No
 
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_a_changed_byte_anywhere_is_noticed(tmp_path: Path, form: str) -> None:
-    """The checksum at the end of the stream was never read, so another source was built."""
+    """Cairn once did not read the checksum at the end of the stream, and built a damaged source."""
     whole = packed(form, tmp_path / "a")
     for place in (len(whole) // 3, len(whole) // 2):
         damaged = bytearray(whole)

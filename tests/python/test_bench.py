@@ -352,7 +352,10 @@ def test_the_next_step_of_a_bench_run_is_a_bench_run() -> None:
 @pytest.mark.parametrize("name", ["malloctest", "fill", "mixed"])
 @pytest.mark.parametrize("quick", [False, True])
 def test_an_experiment_has_enough_rounds_for_its_contenders(name: str, quick: bool) -> None:
-    """Six rounds of eight contenders can show nothing: 7 times the least p-value is 0.22."""
+    """Six rounds of eight contenders can show nothing.
+
+    The least p-value of six rounds is 2 / 2^6. Corrected for 7 comparisons, it is 0.22.
+    """
     (choice,) = run_settings.chosen([name], quick)
     for contenders in (2, 5, 8, 17):
         rule = run_settings.rule(choice, None, contenders)

@@ -345,7 +345,7 @@ def test_a_run_that_was_cut_short_does_not_look_finished(
 
 
 def elsewhere(run: Run) -> Run:
-    """Returns the run as if a machine with 8 processors had made it."""
+    """Returns the run as if it had been measured on a machine with 8 processors."""
     return replace(run, host=replace(run.host, cpus=8))
 
 

@@ -261,7 +261,7 @@ def test_commas_separate_specs_without_knobs() -> None:
 
 
 def test_a_comma_separates_before_a_name_too(tmp_path: Path) -> None:
-    """`-a system,x=ill/crash.so` gave one contender called "system,x"."""
+    """`-a system,x=ill/crash.so` once gave one contender with the name "system,x"."""
     one, two = tmp_path / "one.so", tmp_path / "t,w,o.so"
     for path in (one, two):
         path.touch()

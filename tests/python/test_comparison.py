@@ -276,7 +276,7 @@ class TestColumns:
         assert row(comparison, "a").changes["counter:cycles"].shown is Shown.LESS
 
     def test_a_metric_ignores_rounds_in_which_one_of_two_contenders_lacks_a_number(self) -> None:
-        """The round still counts for the other metrics."""
+        """For all other metrics, the round still counts."""
         rate = Metric("metric:rate", "rate", "", Direction.MORE)
         lacking = {("a", 3), ("system", 5), ("b", 7)}
         samples = [
@@ -655,7 +655,7 @@ class TestLimits:
     def test_a_contender_that_takes_far_less_cpu_time_may_do_less_work(
         self, share: float, digest: str | None, doubted: bool
     ) -> None:
-        """An allocator under which the program ended early, with success, was recommended."""
+        """Cairn once recommended an allocator under which the program ended too early, with code 0."""
         samples = [
             replace(one, output_digest=digest) for one in runs({"system": 10, "a": 10 * share})
         ]

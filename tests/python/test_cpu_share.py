@@ -24,7 +24,7 @@ def profiled(tmp_path: Path, made: Made | None = None, **clock: Any) -> Profile:
 
 
 def a_run(inside: int, outside: int, period: float = MS, **about: Any) -> ClockRun:
-    """Returns a run with these numbers of samples in the allocator and in the program."""
+    """Returns a run with `inside` samples in the allocator and `outside` samples in the program."""
     known: dict[str, Any] = {
         "probed": True,
         "scope": "processors",

@@ -273,7 +273,7 @@ def test_the_refusal_says_that_the_release_lacks_a_package(
 ) -> None:
     """Debian 13 has no libmimalloc2.0, but its libmimalloc3 mentions that package.
 
-    The demo once reported a failure of the network there.
+    Cairn's demo once reported a failure of the network in this case.
     """
     repository.add("something-else", "1", library)
     if mentioned:

@@ -60,7 +60,7 @@ def test_totals_are_times_scaled_to_exact_counts(tmp_path: Path) -> None:
 
 
 def test_quantiles_describe_all_operations_and_not_only_the_timed_ones(tmp_path: Path) -> None:
-    """Operations on large blocks are all timed, those on small blocks rarely.
+    """All operations on large blocks are timed, but few operations on small blocks.
 
     So half of the timed operations are on large blocks, but only one in 65 of all operations.
     """

@@ -64,7 +64,10 @@ def test_the_hash_covers_what_a_round_measures(tmp_path: Path, change: dict[str,
 
 
 def test_a_node_is_compared_with_itself_alone(tmp_path: Path) -> None:
-    """A node that is ten times as fast changes no ratio, and the report is that of merged runs."""
+    """One node is ten times as fast as the other. The ratios must not change.
+
+    The report treats the rounds of each node as a run of its own, and merges these runs.
+    """
     fleet = a_fleet(tmp_path, rounds=12)
     for number in range(1, 13):
         node = "fast" if number % 3 == 0 else "slow"

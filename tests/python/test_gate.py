@@ -284,7 +284,7 @@ def test_a_run_with_one_contender_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("field", [{"soak_s": 5.0}, {"instructions": True}])
 def test_a_run_whose_times_mean_nothing_is_refused(field: dict[str, Any]) -> None:
-    """A run of soak has a fixed length, so a bound on its time was always kept."""
+    """A run of `cairn soak` lasts for a given time, so a bound on its time would always be kept."""
 
     class Stored:
         path = Path("x")

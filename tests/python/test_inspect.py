@@ -76,7 +76,7 @@ def test_glibc_and_its_live_blocks_are_known(
 @GLIBC
 def test_arenas_of_threads_are_added_up(program: Path) -> None:
     with started(program, "threads", MALLOC_ARENA_MAX="3") as one:
-        # The kernel tells the stack pointers of threads that wait.
+        # The kernel tells the stack pointer of a thread only while the thread waits.
         while not all(state == "S" for state in states(one.pid)):
             time.sleep(0.001)
         found = look(one.pid)
@@ -84,11 +84,11 @@ def test_arenas_of_threads_are_added_up(program: Path) -> None:
     assert found.heap is not None, found.heap_why_not
     assert found.heap.arenas == 3
     assert ("arena_max", 3) in [(one.name, one.value) for one in found.in_use]
-    own = OWN_BYTES + 8 * (4 << 10)  # also those of each thread
+    own = OWN_BYTES + 8 * (4 << 10)  # 4 KiB more for each of eight threads
     assert found.heap.live_least <= one.told + own and one.told <= found.heap.live_most
     assert found.heap.live_most - found.heap.live_least <= 8 * 250_000
     assert found.process.threads == 9
-    # Each thread has a stack of 8 MiB of addresses.
+    # Each thread has a mapping of 8 MiB for its stack.
     assert found.sum_of("stacks").mappings == 9
 
 
@@ -109,7 +109,7 @@ def test_a_preloaded_allocator_is_named_with_its_version(program: Path) -> None:
 def test_a_library_that_was_replaced_on_disk_is_still_read(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LD_PRELOAD with a relative path gives the loader's list such a path, too."""
+    """LD_PRELOAD has a relative path here, so the loader's list of libraries has it, too."""
     copy = tmp_path / "libmine.so"
     shutil.copy(native.allocator(), copy)
     monkeypatch.chdir(tmp_path)
@@ -183,7 +183,7 @@ def test_huge_pages_are_counted(program: Path) -> None:
 
 def test_the_kinds_add_up_to_the_memory_of_the_process(program: Path) -> None:
     with started(program, "live") as one:
-        # The look itself may map a few more pages of files.
+        # look() itself may make a few more pages of files resident.
         rollup = Path(f"/proc/{one.pid}/smaps_rollup").read_text()
         found = look(one.pid)
     numbers = {line.split(":")[0]: line.split()[-2] for line in rollup.splitlines()[1:]}

@@ -108,7 +108,7 @@ def test_a_map_for_perf_names_functions_by_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 8, 100, 4096])
 def test_a_walk_of_nonsense_ends(compiled: Callable[..., Path], size: int) -> None:
-    """Registers and stack are those of no program."""
+    """The registers and the stack are invented and belong to no program."""
     program = str(compiled("inspected.c", "-O2", "-pthread"))
     space = Space()
     space.put(0x1000, os.path.getsize(program), 0, program)

@@ -97,7 +97,7 @@ def test_no_number_in_a_file_makes_the_reader_fail(tmp_path: Path) -> None:
 
 
 def test_blocks_of_which_none_was_sampled_have_no_fullest_set() -> None:
-    """The share of such a forged file was NaN, which JSON does not have."""
+    """Cairn once told the share NaN for such a forged file, which JSON does not have."""
     file = made()
     blocks = file["blocks"][0][1][:100]
     blocks["bytes"], blocks["address"] = 8192, np.arange(100) * 4096
@@ -124,7 +124,10 @@ def test_a_damaged_file_costs_its_table_alone(tmp_path: Path) -> None:
 
 
 def test_the_interval_of_a_ratio_holds_the_truth_of_unequal_regions() -> None:
-    """1,000 regions with 1 to 8 pages, of which every eighth is nearly empty; 16 are tracked."""
+    """The simulated program has 1,000 regions of 1 to 8 pages. The probe tracks 16 of the regions.
+
+    Every eighth region is nearly empty.
+    """
     random, part, held = np.random.default_rng(5), 16 / 1000, 0
     for _ in range(TRIES):
         pages = random.integers(1, 9, 1000)

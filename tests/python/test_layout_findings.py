@@ -53,7 +53,7 @@ ILL = {
 
 
 def rounds(name: str, figures: Mapping[str, float], program: int) -> list[Sample]:
-    """Returns trials with these figures of the layout, and clock samples in the program."""
+    """Returns trials with the layout `figures`, and `program` clock samples in the program."""
     metrics = {key: (value, 0.95 * value, 1.05 * value) for key, value in figures.items()}
     made = trials(name, 90.0 + 0.5 * (program - 110), metrics=metrics)
     return looked_at(made, program=program)

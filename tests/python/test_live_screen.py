@@ -24,7 +24,7 @@ STACKS = (a_stack(900, "main", "parse"), a_stack(100, "main", f"node{EVIL}"))
 
 
 def counts(folder: Path, times: int = 1) -> Profile:
-    """Counts of a program that has done everything so many times."""
+    """Returns the counts of busy() `times` times."""
     folder.mkdir(exist_ok=True)
     busy().write(folder)
     found = reader.gather(folder)
@@ -35,7 +35,7 @@ def counts(folder: Path, times: int = 1) -> Profile:
 
 
 def two(folder: Path) -> tuple[Seen, Seen]:
-    """Two looks with two seconds between them, in which as much was done as before them."""
+    """Returns two looks at a program, two seconds apart. Its counts double between them."""
     return Seen(SECOND, counts(folder)), Seen(3 * SECOND, counts(folder, 2), STACKS)
 
 

@@ -56,7 +56,8 @@ def test_each_lock_has_its_name_its_waits_and_its_held_time(tmp_path: Path) -> N
     assert futex.wait_ns == pytest.approx(9_000)
     assert (named.name, named.library, named.taken) == ("libgone.so+0x5040", "libgone.so", 1064)
     assert named.wait_ns == pytest.approx(5_000) and named.held_ns is not None
-    # The first 64 take 100 ns each, all others 200 ns. They do not differ, so the interval is tight.
+    # The first 64 sections take 100 ns each. Each sample of the other 1,000 is 200 ns. These
+    # samples do not differ, so the interval is tight.
     assert named.held_ns.value == pytest.approx(64 * 100 + 1000 * 200)
     assert named.held_ns.interval.high == pytest.approx(named.held_ns.value, rel=1e-6)
     assert (record.name, record.library, record.taken) == ("record at 0x5000", "", 2)

@@ -19,7 +19,7 @@ from cairn.matrix.plan import BrokenPlan, MeasurementPlan, read
 from cairn.matrix.toml_lines import lines_of
 
 HEAD = '[plan]\ncontenders = ["system", "jemalloc"]\n'
-"""Lines 1 and 2 of most plans here."""
+"""Lines 1 and 2 of most plans in this file."""
 
 
 def plan(text: str) -> MeasurementPlan:
@@ -27,7 +27,7 @@ def plan(text: str) -> MeasurementPlan:
 
 
 def program(*lines: str) -> str:
-    """Returns a plan with one program; its own lines begin with line 4."""
+    """Returns a plan with one program, whose own lines begin with line 4 of the plan."""
     return HEAD + "[program.p]\n" + "\n".join(lines) + "\n"
 
 
@@ -310,7 +310,7 @@ def test_the_settings_of_a_program_are_its_own(cache: Path, tmp_path: Path) -> N
 def test_two_processes_have_working_folders_of_their_own(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two runs at once emptied each other's folders, and the baseline was blamed."""
+    """Two simultaneous runs once emptied each other's folders, and Cairn blamed the baseline."""
     made = plan(
         program('command = "touch {work}/a{threads}"', "threads = [1, 2]")
         + '[program."p-2"]\ncommand = "touch {work}/b"\n'
@@ -350,7 +350,10 @@ def test_the_programs_of_a_plan_are_searched_in_its_folder(
 )
 @pytest.mark.parametrize("path", ["/a b/d", '/it\'s "x" $HOME `y`\\/d'])
 def test_a_shell_gets_a_path_with_blanks_as_it_is(line: str, path: str) -> None:
-    """The quotes around {data} were doubled, so that cat failed and wc counted 0 everywhere."""
+    """Cairn once put a second pair of quotes around {data}.
+
+    So cat failed, and wc counted 0 under every contender.
+    """
     made = places.in_line(line, {"data": path})
     done = subprocess.run(["sh", "-c", made], capture_output=True, text=True, check=True)
     assert done.stdout == f"{path}/in"

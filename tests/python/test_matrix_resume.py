@@ -197,7 +197,10 @@ def test_a_preparation_that_fails_once_costs_nothing(
 def test_a_trial_that_cannot_be_prepared_costs_a_round_of_its_program(
     measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A port that was still in use took the mean of the contender for the whole plan."""
+    """If a trial cannot be prepared, for example because a port is in use, only its round is lost.
+
+    In an earlier version, the contender lost its mean over the whole plan.
+    """
     monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
 
     def outcome(trial: Trial) -> Sample:
@@ -253,7 +256,10 @@ def test_another_output_than_under_the_baseline_is_a_failure(
 def test_a_program_that_changes_its_input_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: CairnError | None
 ) -> None:
-    """Programs share the inputs, so each round read another one, and nothing said so."""
+    """All programs of a plan share its inputs. Cairn once did not notice a changed input.
+
+    So the rounds after the change measured another input without a word.
+    """
     data = tmp_path / "x"
     data.write_text("text")
     folder = Folder.create(tmp_path / "results", a_run())

@@ -41,7 +41,7 @@ def test_live_memory_belongs_to_the_program_and_is_equal_under_both_allocators()
 
 
 def test_counted_live_bytes_are_better_than_estimates() -> None:
-    """Under `system` they were counted, and under `fast` they are estimated."""
+    """Live bytes are counted under `system`, and only estimated under `fast`."""
     found = gap(
         [
             *trials("system", live_bytes=60 * MIB),
@@ -60,7 +60,7 @@ def test_live_bytes_that_were_only_estimated_are_called_an_estimate() -> None:
 
 
 def divided(samples: list[Sample], peak_mib: int, **parts: int | None) -> list[Sample]:
-    """Returns the trials, whose plain runs have this peak, divided among two processes (in MiB)."""
+    """Returns the trials with this peak in MiB, divided among two processes by `parts` (in MiB)."""
     known: dict[str, int | None] = {"total": peak_mib, "largest": 100, "copied": 0} | parts
     total, largest, copied = (
         None if known[name] is None else (known[name] or 0) * MIB

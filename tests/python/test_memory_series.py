@@ -7,7 +7,7 @@ from pathlib import Path
 from cairn.run.memory_series import MemorySeries, read
 
 RISES = "1000 0 0\n2000 1048576 512000\n4000 1048576 2560000\n"
-"""From 0 to 1 MiB in the first millisecond, and 1 MiB for two more."""
+"""The memory rises from 0 to 1 MiB in the first millisecond, and stays at 1 MiB for two more."""
 
 
 def series(tmp_path: Path, text: str) -> MemorySeries:

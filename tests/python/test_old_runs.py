@@ -33,9 +33,9 @@ NUMBER = re.compile(
 def numbers(text: str) -> Counter[str]:
     """Returns how often each number occurs with its unit.
 
-    Version 0.1.0 called rounds "blocks", so that both words count as the same. Lines "Next" are
-    ignored, because they contain the name of the run. So is the reach of intervals that show no
-    difference: the verdict now tells how much less is still possible.
+    Version 0.1.0 called rounds "blocks", so both words count as the same. Lines "Next" are left
+    out, because they contain the name of the run. The reach of intervals that show no difference is
+    left out, too, because the verdict now says instead how much less is still possible.
     """
     text = re.sub(r"^Next: .*$", "", text, flags=re.MULTILINE).replace("blocks", "rounds")
     # Version 0.1.0 divided each part of a gap by the baseline, not by the difference.

@@ -52,7 +52,7 @@ def test_two_outputs_do_not_share_a_file(tmp_path: Path) -> None:
 
 
 def test_a_program_without_the_probes_handler_is_not_asked_for_memory() -> None:
-    """Its signal would kill a program that exec() has just started."""
+    """Cairn asks the probe by a signal, which would kill a program that exec() has just started."""
     program = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one:
         assert one.stdout is not None and one.stdout.readline() == b"up\n"

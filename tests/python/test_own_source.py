@@ -118,7 +118,10 @@ def test_two_versions_are_two_contenders_whose_names_hold_the_version(
 
 
 def test_a_version_of_a_catalog_allocator_may_be_built(cache: Path, checkout: Path) -> None:
-    """No registry has rpmalloc 2. Its own build has the facts of the catalog, such as its knobs."""
+    """No registry has rpmalloc 2, so the user builds it.
+
+    Cairn knows this build by the facts of the catalog, such as its layout.
+    """
     found = add(checkout, "rpmalloc", version="2.0.1")
     assert (found.title, found.allocator.layout) == ("rpmalloc 2.0.1", "size-segregated")
     chosen = contenders.resolve(contenders.parse_contender("rpmalloc@2"), discover.discover())

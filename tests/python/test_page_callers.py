@@ -106,7 +106,7 @@ def test_hostile_names_of_functions_are_text(tmp_path: Path) -> None:
     page = page_with(tmp_path, (a_stack(100, "main", f"f{EVIL}", f"{'x' * 5000}(int)"),))
     assert len(list(page.all("script"))) == 1
     names = [one["data-n"] for one in boxes_of(page)]
-    # Template arguments are left out of a name, which "<script>" looks like.
+    # A box's name has no template arguments. "<script>" looks like one, so it is left out, too.
     assert names[1] == without_arguments(printable(f"f{EVIL}")) and len(names[2]) <= 120
     assert "<script>" in next(one.text for one in page.all("title") if one.text.startswith("fevil"))
     assert all(len(one.text) < 500 for one in page.all("title"))

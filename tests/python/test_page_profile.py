@@ -100,7 +100,8 @@ def test_the_page_of_a_profile_has_the_sentences_and_tables_of_the_terminal(
     page, _ = both(found)
     text = " ".join(page.first("main").text.replace("\u00a0", " ").split())
     told = profile.render(found, View(full=True, width=100_000), allocator="glibc")
-    # The line of bars is drawn for a terminal alone. Headings and rows of tables have two spaces.
+    # The page must have each sentence of the text for a terminal. A sentence ends with a full stop.
+    # Headings and rows of tables are no sentences, and have two spaces somewhere.
     lines = [line.strip() for line in told.splitlines()]
     sentences = [line for line in lines if line.endswith(".") and "  " not in line]
     assert sentences

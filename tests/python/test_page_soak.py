@@ -145,7 +145,7 @@ def test_a_long_series_keeps_its_extremes_and_a_page_of_many_runs_is_small() -> 
 
 
 def many(rounds: int) -> Measured:
-    """A run with this many rounds of each contender."""
+    """Returns a run with `rounds` rounds of each contender."""
     measured = soaks.a_soak()
     first = [one for one in measured.samples if one.trial.round == 1]
     samples = tuple(

@@ -96,7 +96,7 @@ def test_a_file_that_was_cut_off_is_told(tmp_path: Path) -> None:
 
 
 def test_files_of_many_processes_are_open_one_by_one(tmp_path: Path) -> None:
-    """With more processes than descriptors, everything was lost after both slow runs."""
+    """With more processes than file descriptors, Cairn once failed after both slow runs."""
     (tmp_path / "callgrind").mkdir()
     (tmp_path / "told").mkdir()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

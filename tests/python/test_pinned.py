@@ -54,7 +54,8 @@ def test_survivors_are_named_with_the_pages_that_they_hold(
         assert (pages.blocks, pages.bytes) == (blocks, blocks * SIZES[number])
         # Some blocks lie on two pages.
         assert blocks * PAGE * 0.9 <= pages.held <= blocks * PAGE * 1.1
-    # Blocks at the ends of the dense ones' memory may share a page with none.
+    # The blocks of the other functions lie close together. Only the first and the last of them may
+    # be alone on a page.
     others = [sums for name, sums in by_name.items() if not name.startswith("pins_")]
     assert sum(sums.pages.held for sums in others) <= 8 * PAGE
     (file,) = files
@@ -64,7 +65,7 @@ def test_survivors_are_named_with_the_pages_that_they_hold(
         total = sum(getattr(sums, span).held for sums in by_name.values())
         assert total == pytest.approx(held)
         assert held <= count * (PAGE if span == "pages" else CHUNK)
-    if rounds > 100 and allocator == "glibc":  # it keeps what lies between the survivors
+    if rounds > 100 and allocator == "glibc":  # glibc keeps the memory between survivors
         filled = sum(survivors(k, rounds) * 3 * PAGE for k in range(PINS))
         assert file.sparse["chunks"][1] >= 0.9 * filled
 

@@ -32,7 +32,11 @@ LESS = placing.WIDENED["layout"]
 
 
 def invented(ill: tuple[str, ...] = ()) -> ProfileTable:
-    """Returns ranges that end at 4 mapping calls, and at a page use of 0.5."""
+    """Returns ranges of healthy allocators.
+
+    Their mapping calls reach from 1 to 4, and their page use from 0.5 to 0.9. The allocators in
+    `ill` have 40 mapping calls.
+    """
     names = ("system", "cairn", "jemalloc", "mimalloc", *ill)
     values = {"system": (1, 0.9), "cairn": (2, 0.8), "jemalloc": (3, 0.6), "mimalloc": (4, 0.5)}
     cells = {
@@ -144,7 +148,8 @@ def test_an_ill_allocator_is_outside_in_the_metric_in_which_it_is_ill(ill: str) 
 def test_a_healthy_allocator_that_is_left_out_is_inside_or_at_the_edge() -> None:
     good = whole = 0
     for name in kept().healthy:
-        # An allocator and its hardened build have most of their code in common.
+        # An allocator and its hardened build have most of their code in common, so both are left
+        # out.
         same = [one for one in kept().healthy if one.split("-h")[0] == name.split("-h")[0]]
         found = placed(own(kept(), name), kept().without(same))  # type: ignore[arg-type]
         good += sum(one.verdict != "outside" for one in found)

@@ -17,7 +17,7 @@ PROBE = ROOT / "src" / "probe"
 
 MOST_BYTES = 512
 MOST_BYTES_OF_LAYOUT = 800
-"""The same with --layout, which is off by default."""
+"""The most bytes of stack that the probe may use in a call: without --layout, and with it."""
 SMALL_BYTES = 64
 """The assumed stack of the functions in SMALL. They call nothing and have few variables."""
 SMALL = {
@@ -49,8 +49,9 @@ BESIDE = (
     ),
     *("pthread_mutex_trylock", "pthread_spin_lock", "pthread_rwlock_wrlock"),
 )
-"""Interposed functions that an allocator calls, on the same stack. Their frames are measured
-alone."""
+"""Interposed functions that an allocator calls while it serves a call of ALLOCATING. The test adds
+up
+their frames separately, without the frames of the functions in ALLOCATING."""
 
 
 @pytest.fixture(scope="module")

@@ -59,8 +59,8 @@ def test_the_structs_are_as_long_as_in_c() -> None:
 
     The C unit test asserts the same numbers.
     """
-    # The numbers of 64-bit fields: gap to threads_lost, chunks, samples, failed, late_calls,
-    # late_bytes, minor_faults to contended_locks.
+    # The number of 64-bit fields of each group: gap to threads_lost, chunks, samples, failed,
+    # late_calls, late_bytes, minor_faults to contended_locks.
     numbers = 19 + 24 + 1 + 7 + 11 + 17 + 11 + 7
     head = (
         8 + 6 * 4 + 8 + 6 * 4 + (numbers - 3) * 8 + 2 * 4 * 4 + 5 * 8 + 14 * 48 + 32 * 16 + 2 * 1024

@@ -222,7 +222,7 @@ def test_the_title_breaks_between_its_parts(tmp_path: Path, width: int) -> None:
 
 
 def numbers(document: Any) -> Iterator[float]:
-    """Yields the numbers of a JSON document. The numbers within sentences are no part of it."""
+    """Yields the numbers of a JSON document, without numbers within its texts."""
     if isinstance(document, bool):
         return
     if isinstance(document, (int, float)):
@@ -273,7 +273,8 @@ def test_each_number_of_the_first_screen_is_in_the_json(
     effects = [(one["effect"], one["interval"]) for one in document["findings"]]
     known = [*numbers(told_by), *numbers(effects), SAMPLES_LEAST]
     known += [one["pid"] for one in document["missing"]]
-    # The evidence of a finding, a command and a reason are texts in the JSON, too.
+    # The JSON document, too, has the evidence of a finding, a command and a reason as texts.
+    # Numbers within these texts are therefore left out.
     texts = [NAME, " ".join(TREE.command), "Linux 5.11", "x86-64"]
     for one in document["findings"]:
         texts += [*one["evidence"], one["advice"]]
@@ -282,7 +283,7 @@ def test_each_number_of_the_first_screen_is_in_the_json(
     whole = " ".join([title, *(one.text for group in groups for one in group)])
     for text in texts:
         whole = whole.replace(text, "")
-    # What the user may do is no measured number: "--runs 5", "kernel.perf_event_paranoid is 2".
+    # Numbers of advice are not measured: "--runs 5", "kernel.perf_event_paranoid is 2".
     whole = re.sub(r"--runs \d+|perf_event_paranoid is \d", "", whole)
     assert len(told(whole)) >= 3
     for text, value, half in told(whole):

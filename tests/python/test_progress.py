@@ -45,7 +45,10 @@ def test_a_long_run_reports_every_half_minute_also_during_the_warm_up(
 
 
 def test_the_runs_with_the_probe_count_in_the_first_rounds_alone() -> None:
-    """The bar of a plan with --profile once counted them in every round, and in the warm-up."""
+    """Only the first rounds of a plan with --profile have runs with the probe.
+
+    The progress bar once counted such runs in every round, and in the warm-up.
+    """
     run = a_plan_run({"a": "program", "b": "program"}, ("system", "x"), 10)
     twins = tuple(replace(one, name=f"{one.name}+probe", probed=True) for one in run.contenders)
     settings = replace(run.settings, why=True, profiled_rounds=3, warmup=2)

@@ -59,7 +59,8 @@ def test_a_value_three_times_as_bad_as_the_median_of_the_others_is_dramatic() ->
     assert [name for name, _ in dramatic(CALLS, exact(a=1, b=2, c=4, d=7))] == ["d"]
     assert dramatic(CALLS, exact(a=1, b=2, c=4, d=5.9)) == ()
     assert dramatic(CALLS, exact(a=0.1, b=2, c=2, d=2)) == (), "it is no fault to have less"
-    # The interval reaches to the others.
+    # The interval of `d` reaches down to the values of the others, so the difference is not
+    # certain.
     assert dramatic(CALLS, exact(a=1, b=2, c=4) | {"d": (9.0, 1.0, 20.0)}) == ()
 
 
@@ -120,7 +121,8 @@ def test_ranges_are_gathered_from_trials_with_and_without_the_probe() -> None:
     assert (calls.narrow.greatest, calls.narrow.mean) == (4.0, 2.5)
     assert [name for name, _ in calls.dramatic] == ["scudo"]
     assert calls.groups["hardened"].mean == 40.0
-    # Times are divided by the baseline's; page faults are those of the runs without the probe.
+    # A time is divided by the time of the baseline. Page faults come from the runs without the
+    # probe.
     assert found["time.free"].values["system"][0] == 1.0
     assert found["time.free"].values["scudo"][0] == pytest.approx(0.6)
     assert found["faults.mib"].values["system"][0] == 100.0

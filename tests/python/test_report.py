@@ -43,7 +43,7 @@ def test_the_best_is_marked_and_its_interval_printed() -> None:
 
 
 def a_comparison_with_everything() -> tuple[Run, list[Sample]]:
-    """A comparison of contenders of each kind.
+    """Returns a comparison with a contender of each kind.
 
     One is faster, one is far slower in round 5, one has no measured peak, and one fails.
     """
@@ -241,13 +241,16 @@ def test_printable_keeps_ordinary_text() -> None:
 
 
 def a_change(low: float, high: float, one_sided: tuple[float, float], shown: Shown) -> Change:
-    """Returns a change with these two intervals."""
+    """Returns a change with the 95 % interval (`low`, `high`) and the 90 % interval `one_sided`."""
     ends = Interval(*one_sided, 0.90)
     return Change((low + high) / 2, Interval(low, high, 0.95), shown, 1.0, 12, one_sided=ends)
 
 
 def test_the_interval_beside_the_sign_of_equivalence_does_not_contradict_it() -> None:
-    """The sign ≈ stood beside "−1.47 to +0.50 %", although it says that all is within ±1 %."""
+    """The sign ≈ says that the whole interval is within ±1 %.
+
+    It once stood beside "−1.47 to +0.50 %".
+    """
     same = a_change(-0.0147, 0.005, (-0.008, 0.004), Shown.EQUIVALENT)
     assert formatting.span(same, 0.01) == "≈ −0.80 to +0.40 %"
     assert formatting.interval(same, 0.01) == "[−0.8, +0.4]"

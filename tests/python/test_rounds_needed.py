@@ -1,4 +1,4 @@
-"""Tests of the predicted number of rounds, against comparisons whose number is known."""
+"""Tests of the predicted number of rounds, with comparisons whose true number is known."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def needed(ratios: dict[str, list[float]]) -> int:
 
 
 def test_a_prediction_is_within_a_factor_of_two_from_the_sixth_round_on() -> None:
-    """Every comparison is asked at its 6th, 8th, 10th … round, until it stops.
+    """Each comparison predicts its number of rounds at its 6th, 8th, 10th … round, until it stops.
 
     With six rounds of two contenders, not even the best estimate of a variance is within a factor
     of two in more than 70 % of cases. So the sixth round alone has a lower bound of its own.
@@ -115,7 +115,7 @@ def test_a_fixed_number_of_rounds_needs_no_prediction() -> None:
 def test_the_least_number_of_rounds_shows_a_difference_and_one_less_shows_none(
     contenders: int, rule: StopRule
 ) -> None:
-    """With differences that are all alike in sign, the p-value is the smallest that there is."""
+    """If all differences have the same sign, the p-value is the smallest possible one."""
     least = rounds_needed.least(contenders, rule)
     clear = {str(i): [0.3 + 0.001 * n + i for n in range(least)] for i in range(contenders)}
     alpha = stats.alpha(rule)

@@ -114,7 +114,7 @@ def a_runner(prepare: str | None, conclude: str | None) -> tuple[Runner, list[st
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, UsageError("x"), CairnError("y"), None])
 def test_a_trial_that_ends_early_is_concluded(error: BaseException | None) -> None:
-    """A server that `prepare` had started went on for ever after an interrupted run."""
+    """After an interrupted run, a server that `prepare` had started once ran on for ever."""
     runner, called = a_runner("start", "end")
 
     def prepared(*_: object) -> str:
@@ -143,7 +143,7 @@ def test_a_preparation_that_fails_is_concluded() -> None:
 
 
 def test_a_file_of_an_earlier_trial_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
-    """A contender that wrote nothing passed with the file of the run before."""
+    """A contender that wrote nothing once passed, because the file of the run before was there."""
     file, missing = tmp_path / "out", tmp_path / "none"
     file.write_text("text")
     os.utime(file, (1, 1))

@@ -45,11 +45,11 @@ class Runs:
     """The runs of a program, and how each of them ends."""
 
     clocks: list[ClockRun | None]
-    """The samples of each run in turn, the profiled one first. The last one repeats."""
+    """The samples of each run in turn, the profiled run first. Later runs get the last entry."""
     ends: list[Ended] = field(default_factory=lambda: [ENDED])
-    """The ends of the further runs in turn. The last one repeats."""
+    """The end of each run after the profiled one. Later runs get the last entry."""
     files: list[Made] = field(default_factory=lambda: [busy()])
-    """The probe's files of the further runs in turn. The last one repeats."""
+    """The probe's file of each run after the profiled one. Later runs get the last entry."""
     plain: int = 0
     probed: int = 0
 
@@ -107,7 +107,8 @@ def test_the_program_runs_until_the_interval_is_narrow_and_this_is_said_once(
     first = a_run(probed=True)
     runs = Runs([first, a_run()])
     found = clock(runs)
-    # 3 points need about 900 samples, and the runs without the probe alone count.
+    # An interval of ±3 percentage points needs about 900 samples. Each run gives 400, and the run
+    # with the probe does not count, so three more runs are needed.
     assert runs.plain == 3 and runs.probed == 0
     assert found.runs == (first, *[a_run()] * 3)
     assert capsys.readouterr().err.count("the program runs again without its output") == 1

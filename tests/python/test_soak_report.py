@@ -95,7 +95,7 @@ def test_a_program_that_never_allocates_has_failed() -> None:
 
 
 def test_a_contender_that_tells_nothing_has_failed() -> None:
-    """The exit code was 0, beside a table in which the contender had failed."""
+    """The exit code was once 0, although the table showed that the contender had failed."""
     run, samples = soaked(system=stable, other=stable)
 
     def ended(name: str) -> None:

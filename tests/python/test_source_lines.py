@@ -123,8 +123,8 @@ def test_an_inlined_function_of_cxx_has_its_own_sums(probed: Probed, compiled: C
     found_here = found(probed)
     by_name = {frame.function: sums for frame, sums in functions(by_function(found_here))}
     truth = dict(known_stacks.truth_of_cxx(ROUNDS))
-    # node() allocates in make(), which is inlined into it. A function of the library that is
-    # inlined into table() or text() does not take its place.
+    # make() is inlined into node() and allocates for it, so the sums belong to make(). Library code
+    # is inlined into table() and text(), but their sums stay with table() and text().
     truth["Parser::make()"] = truth.pop("Parser::node(int)")
     for function, (blocks, size) in truth.items():
         sums = by_name[function].allocated
@@ -293,7 +293,7 @@ def test_damaged_debug_information_gives_lines_or_none(
                 assert frames and all(0 <= frame.line < 1 << 31 for frame in frames)
 
 
-# --- what the libraries allocate for others -------------------------------------------------------
+# --- allocations in code of a library belong to the caller ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_containers_are_passed_over(function: str, is_library: bool) -> None:
 
 
 def with_lines() -> tuple[Stack, ...]:
-    """Stacks of main, which calls parse in two lines. node is inlined into parse."""
+    """Returns stacks in which main calls parse from two lines, and node is inlined into parse."""
 
     def stack(size: float, line: int) -> Stack:
         frames = (
