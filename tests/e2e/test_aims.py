@@ -12,7 +12,7 @@ import pytest
 def test_a_run_keeps_its_aim_and_a_report_may_ask_for_another(
     cairn, forward: Path, churn: Path, tmp_path: Path
 ) -> None:
-    """The numbers of the run are the same under each aim."""
+    """The aim changes only the verdict, and not the numbers of the run."""
     specs = ("-a", "system", "-a", f"slow={forward}:TEST_SLOW=200")
     measured = cairn("compare", "-r", 12, *specs, "--goal", "memory", "--", churn, 100_000, 8192)
     assert measured.code == 0, measured.err
@@ -86,7 +86,7 @@ def test_a_list_has_no_aim(cairn) -> None:
 
 
 def test_a_plan_that_cannot_tell_the_front_says_so_first(cairn, forward: Path) -> None:
-    """Two contenders are two hypotheses on the front, and need seven rounds."""
+    """With two contenders, two hypotheses are tested for the front, which needs seven rounds."""
     specs = ("-a", "system", "-a", f"x={forward}")
     result = cairn("compare", "-r", 6, *specs, "--pareto", "--", "true")
     assert "at least 7 are needed: -r 7" in " ".join(result.err.split())

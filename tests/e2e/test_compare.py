@@ -509,7 +509,7 @@ def test_a_budget_is_exceeded_by_one_run_at_most(cairn, forward: Path, seconds: 
 def test_the_budget_holds_for_programs_of_all_lengths(cairn, forward: Path) -> None:
     """20 programs of 1 ms to 2 s, with default settings apart from the budget.
 
-    The first wall clock reading is that of the first run, so that the start of Cairn is not in it.
+    The test counts the time from the start of the first run, without the start of Cairn.
     """
     for step in range(20):
         seconds = 0.001 * 2000 ** (step / 19)

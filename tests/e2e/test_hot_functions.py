@@ -14,8 +14,7 @@ TRIES = 3
 """A 95 % interval misses once in twenty tries. An error of the method misses in all of them."""
 SHARES = {"burns_45": 0.45, "burns_25": 0.25, "burns_15": 0.15, "burns_10": 0.10, "burns_5": 0.05}
 SLACK = 0.01
-"""The share of the allocator's time that is not spent in the burning loops of the five
-functions."""
+"""The share of the allocator's time that it does not spend in the loops of its five functions."""
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,7 @@ def sigint_is_not_ignored() -> Iterator[None]:
 
 
 LATER_S = (3.0, 6.0, 12.0)
-"""If no run of Cairn has begun by LAST_S, because the machine is busy, these moments are tried,
-too."""
+"""Further moments, for a busy machine on which Cairn has not begun a run by LAST_S."""
 
 
 def interrupted(cairn, moment_s: float, *arguments: object) -> tuple[int, str]:
@@ -46,8 +45,8 @@ def interrupted(cairn, moment_s: float, *arguments: object) -> tuple[int, str]:
     time.sleep(moment_s)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    # SIGINT may kill the process before Python can handle signals, or interrupt Python's own start.
-    # A shell reports 130 for both.
+    # SIGINT may kill the process before Python handles signals. A shell then reports 130, too. Or
+    # SIGINT may interrupt Python's own start, which the message "init_import_site" shows.
     early = process.returncode == -signal.SIGINT or b"init_import_site" in errors
     return (130 if early else process.returncode), errors.decode()
 

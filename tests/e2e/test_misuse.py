@@ -71,9 +71,9 @@ def test_a_process_that_stands_still_is_neutral_after_20_ticks(
 ) -> None:
     """The second free never returns, so the process makes no progress. It is ended after 20 ticks.
 
-    A tick is a SIGALRM, which a timer sends every second. Ticks count as one while the process has
-    no processor. The test sends them more often. The verdict is "neutral", because the allocator
-    did not notice the misuse.
+    A tick is a SIGALRM, which a timer sends every second. The test sends it more often. Ticks that
+    come while the process has no processor count as one. The verdict is "neutral", because the
+    allocator did not notice the misuse.
     """
     library = compiled("looping_malloc.c", "-shared")
     process = subprocess.Popen(

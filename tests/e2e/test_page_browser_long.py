@@ -85,7 +85,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 class Opened:
-    """A page in the browser, with everything that it complained about or asked for."""
+    """A page in the browser, with its error messages and its network requests."""
 
     def __init__(self, browser: sync_api.Browser, address: str, **about: object) -> None:
         self.context = browser.new_context(**about)
@@ -140,7 +140,7 @@ def test_there_is_no_serious_fault_of_accessibility(
 
 
 def residual(across: Sequence[float], along: Sequence[float]) -> float:
-    """Returns how far the farthest point lies from the line through all points."""
+    """Returns how far the farthest point lies from the regression line of all points."""
     if max(across) == min(across):
         return max(along) - min(along)
     slope, start = statistics.linear_regression(across, along)
@@ -209,7 +209,7 @@ def test_the_bars_of_a_gap_follow_each_other(
             values += [at, at + value]
             places += [begin, end]
             at += value
-        # A bar of nothing is drawn with a width that can be seen.
+        # A bar of the value 0 is drawn with a visible width, so small residuals are allowed.
         assert residual(values, places) < 2.5
         assert at == pytest.approx(bars[-1][0])
 

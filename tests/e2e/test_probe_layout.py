@@ -17,9 +17,8 @@ from cairn.profile.tally import GROUPS
 Run = Callable[[Toy, int, str], Layout]
 
 NEAR = 0.005
-"""The largest relative error of a figure near the peak. Blocks of libc cause it, and the unused
-ends
-of the areas in which the allocator places blocks."""
+"""The largest relative error of a figure near the peak. The blocks of libc cause it, and so do the
+unused ends of the areas in which the allocator places blocks."""
 EARLY = 0.05
 """The largest relative error long before the peak. The areas are small then, so the unused part of
 the last page of each area weighs more."""
@@ -32,8 +31,8 @@ miss, too, so a test of few runs allows a larger share."""
 BY_BLOCK = ("straddling", "same_line", "next_line", "same_page", "further", "set_share")
 """Figures that are shares of 2,048 sampled allocations. They are sampled in exact layouts, too."""
 FROM_BLOCKS = 0.06
-"""The largest error of such a figure: more than five standard errors of a share in 2,048
-samples."""
+"""The largest error of these figures. It is more than five standard errors of a share that is
+estimated from 2,048 samples."""
 
 
 @pytest.fixture

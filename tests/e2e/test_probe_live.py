@@ -29,7 +29,7 @@ def program(compiled: Callable[..., Path]) -> Path:
 
 
 def told(text: str) -> dict[str, tuple[int, int]]:
-    """The highest sums of the program by process: bytes as requested, and usable bytes."""
+    """Returns the highest live bytes that each process has summed up: requested and usable."""
     lines = [line.split() for line in text.splitlines()]
     return {who: (int(requested), int(usable)) for who, requested, usable in lines}
 

@@ -21,8 +21,8 @@ import pytest
 from cairn import native
 
 PAIRS, KEPT = 20_000, 100
-"""Each child makes PAIRS pairs of malloc and free. The parent makes KEPT blocks
-(probe_rights.c)."""
+"""In probe_rights.c, the parent makes KEPT blocks, and each child PAIRS pairs of malloc and
+free."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up this right")
 
@@ -120,10 +120,11 @@ def test_more_children_than_fit_into_one_window_are_in_the_profile(
 
 
 def test_children_without_any_memory_left_are_named(cairn, rights: Path, tmp_path: Path) -> None:
-    """No child can write a file or inherit the descriptor of the spare memory (record/spare.h).
+    """No child can write a file. Each child also closes the descriptor of the spare memory.
 
-    All children share the window of this memory that their parent has mapped. The window has room
-    for 64 processes. The other children cannot be recorded.
+    The spare memory (record/spare.h) consists of windows. The children can still use the window
+    that their parent has mapped, which has room for 64 processes. The other children cannot be
+    recorded.
     """
     result = cairn("profile", "--", rights, "fsize", 70, "sweep")
     assert result.code == 0
@@ -273,10 +274,11 @@ def test_a_window_names_the_processes_that_are_missing_in_it(
 def test_a_comparison_names_the_processes_that_its_probed_runs_lack(
     cairn, rights: Path, forward: Path
 ) -> None:
-    """No child can write a file or inherit the descriptor of the spare memory (record/spare.h).
+    """No child can write a file. Each child also closes the descriptor of the spare memory.
 
-    All children share the window of this memory that their parent has mapped. The window has room
-    for 64 processes. The other children cannot be recorded.
+    The spare memory (record/spare.h) consists of windows. The children can still use the window
+    that their parent has mapped, which has room for 64 processes. The other children cannot be
+    recorded.
     """
     contenders = ("-a", "system", "-a", f"x={forward}")
     result = cairn("compare", "--why", "-r", 1, *contenders, "--", rights, "fsize", 66, "sweep")

@@ -22,7 +22,7 @@ def test_the_list_has_date_command_contenders_and_verdict_of_every_run(
     shown = cairn("report", "--list")
     assert shown.code == 0, shown.err
     entries = shown.out.split("\n\n")
-    # The names of runs of the same second are in no order.
+    # The names of runs that began in the same second have no order, so the test sorts by time.
     begun = sorted(cairn.results.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     ids = [path.name for path in reversed(begun)]
     assert [entry.split()[0] for entry in entries] == ids, "the newest is the first"

@@ -36,7 +36,8 @@ def test_the_interval_contains_the_known_share(
         if tries[-1].clock == "timers":
             pytest.skip("the kernel's clock is not permitted here")
         assert tries[-1].ends[1] <= 1
-        # The interval of a clock that stops in the kernel contains all CPU time of the kernel.
+        # A clock that stops in the kernel cannot say who used the kernel's CPU time. So the
+        # interval contains all of this time, and is wide.
         narrow = tries[-1].is_narrow or tries[-1].clock == "threads in user mode"
         if tries[-1].is_covered and narrow:
             return

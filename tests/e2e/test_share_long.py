@@ -14,9 +14,9 @@ pytestmark = pytest.mark.long
 
 LOADS = 30
 COVERED, NARROW = 28, 27
-"""The interval must contain the true share for COVERED of LOADS loads, and be narrow for NARROW.
-These
-are 93 % and 90 %."""
+"""COVERED is the least number of loads for which the interval must contain the true share. NARROW
+is
+the least number for which it must be narrow. These are 93 % and 90 % of LOADS."""
 
 
 def test_intervals_contain_the_known_shares_and_are_narrow(cairn, compiled, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_names_found_elsewhere_are_shown_on_any_machine(
     assert lines_read(cairn, moved) == known_lines.truth(ROUNDS)
     text = cairn("profile", "--read", moved).out
     assert "  several " in text
-    # Names that are found no more stay.
+    # The program is gone now, but the names that were found before stay in the profile.
     again = cairn("symbolize", moved)
     assert again.code == 0, again.err
     assert lines_read(cairn, moved) == known_lines.truth(ROUNDS)

@@ -1,8 +1,7 @@
 """Tests that a contender fails by what happens anywhere in its tree of processes.
 
 The trees are generated from a seed, which is the test's parameter. In a sick tree, a random process
-crashes or ends with another status under the contender. A contender must not fail by a healthy
-tree.
+crashes or ends with another status under the contender. With a healthy tree, no contender may fail.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_time_in_a_library_of_the_program_does_not_count_for_the_allocator(
 def test_a_program_that_only_computes_has_interrupts_and_no_page_faults(
     launch: Launch, hold: str, tmp_path: Path
 ) -> None:
-    """Every sample in the kernel outside system calls is then one in an interrupt."""
+    """Without page faults, each sample in the kernel outside system calls is in an interrupt."""
     file = tmp_path / "notes"
     launch("--cpu-samples", str(file), "--", hold, "spinners", "0", "300")
     found = noted(file, cpu_samples.AllocatorCode(frozenset()))

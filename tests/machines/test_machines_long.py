@@ -37,8 +37,8 @@ PROGRAMS: list[tuple[str, tuple[object, ...], str]] = [
 
 qemu-user does not limit the address space and confines no process by a filter. It starts programs
 of another processor only with the help of the kernel. The child of a process with several threads
-cannot create threads (qemu 7.2 ends it with "assertion failed"). The programs that need these are
-left out.
+cannot create threads (qemu 7.2 ends it with "assertion failed"). Programs that need one of these
+features are left out.
 """
 
 

@@ -163,8 +163,8 @@ static bool independent(const struct operation *one, const struct operation *oth
     return one->address != other->address || (!writes(one->kind) && !writes(other->kind));
 }
 
-/* Returns the last step of `thread` that does not commute with the operation and could have come
- * after it. */
+/* Returns the last step of `thread` that does not commute with the operation, or 0. In another
+ * order of steps, this step could come after the operation. */
 static unsigned last_conflict(const struct operation *operation, unsigned thread)
 {
     unsigned last = stop != 0 && thread == stopper ? stop : 0;
@@ -185,8 +185,8 @@ static void join(uint16_t *before, const uint16_t *other)
             before[i] = other[i];
 }
 
-/* Computes what would happen before the next step of `thread` if `thread` took that step now: for
- * each thread, the number of its last such step. */
+/* Computes, for every thread, the number of its last step that would happen before the next step of
+ * `thread`, if `thread` took this step now. */
 static void order_of_next(unsigned thread, uint16_t *before)
 {
     const struct operation *next = &threads[thread].pending;

@@ -80,7 +80,7 @@ def path_of(program: str) -> str:
 
 
 def image_of(program: str) -> str:
-    """Returns the name of the program's file after following links. The witness reports this."""
+    """Returns the name of the program's file after following links, as the witness reports it."""
     return Path(path_of(program)).resolve().name
 
 

@@ -655,7 +655,7 @@ class TestLimits:
     def test_a_contender_that_takes_far_less_cpu_time_may_do_less_work(
         self, share: float, digest: str | None, doubted: bool
     ) -> None:
-        """Cairn once recommended an allocator under which the program ended too early, with code 0."""
+        """Cairn once recommended an allocator under which the program ended too early."""
         samples = [
             replace(one, output_digest=digest) for one in runs({"system": 10, "a": 10 * share})
         ]

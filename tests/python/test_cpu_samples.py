@@ -471,9 +471,9 @@ def test_the_loader_works_for_the_probe_that_called_it(libc: str, tmp_path: Path
 
 
 def test_a_sample_counts_for_the_period_of_its_time(libc: str, tmp_path: Path) -> None:
-    """The period changes at 200 and at 300. Each sample counts by its own time.
+    """The period changes at the times 200 and 300. Each sample counts for the period of its time.
 
-    The record of the change at 200 comes only after a sample of the time 260.
+    In the file, the record of the change at 200 comes only after the sample of the time 260.
     """
     mark = record(cpu_samples.MARK, 0, b"")
 

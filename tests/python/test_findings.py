@@ -215,10 +215,10 @@ def test_frequent_calls_of_any_other_kind_are_found(
 
 
 def test_memory_that_was_never_freed_cannot_fail_to_be_reused(tmp_path: Path) -> None:
-    """The allocator holds 49 MiB, and the probe saw at most 20 MiB of live blocks.
+    """At the moment with the most resident memory, the allocator holds 49 MiB, and 20 MiB are live.
 
     In the first profile, nearly all blocks were freed, but the allocator handed out fresh memory
-    nevertheless. In the second, the fresh memory belongs to blocks that are still live. In the
+    nevertheless. In the second, the fresh memory belongs to blocks that are live at the end. In the
     third, the allocator served nine of ten requests from freed memory.
     """
     rows = (1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, UNKNOWN)
@@ -347,7 +347,8 @@ UNKNOWN = 2**64 - 1
         ((30 * MIB, 30 * MIB, 60 * MIB), ["huge-page-bloat"]),
         ((30 * MIB, 0, UNKNOWN), ["touches-more-than-it-gives"]),
         ((30 * MIB, 15 * MIB, 60 * MIB), ["huge-page-bloat", "touches-more-than-it-gives"]),
-        # If it is unknown whether pages of zeroes lie in huge pages, their owner is unknown, too.
+        # Unwritten pages count as the allocator's only if they lie in huge pages. In the next two
+        # profiles, the number of huge pages is unknown or too small.
         (
             (30 * MIB, 30 * MIB, UNKNOWN),
             [],

@@ -216,7 +216,7 @@ def test_too_little_time_gives_no_growth(program: Path) -> None:
     assert found.per_s is None and "are needed" in found.why_not
 
 
-# --- numbers that are no process with memory ---
+# --- numbers of ended processes, zombies, threads and kernel threads ---
 
 
 def test_a_number_without_a_process_is_refused() -> None:

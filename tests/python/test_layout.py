@@ -1,4 +1,4 @@
-"""Tests of the reader of the probe's file of where blocks lie, and of the intervals."""
+"""Tests of the reader of the file in which the probe records where blocks lie."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_no_number_in_a_file_makes_the_reader_fail(tmp_path: Path) -> None:
 
 
 def test_blocks_of_which_none_was_sampled_have_no_fullest_set() -> None:
-    """Cairn once told the share NaN for such a forged file, which JSON does not have."""
+    """For such a forged file, Cairn once reported the share NaN, which JSON does not have."""
     file = made()
     blocks = file["blocks"][0][1][:100]
     blocks["bytes"], blocks["address"] = 8192, np.arange(100) * 4096

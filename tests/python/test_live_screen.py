@@ -24,7 +24,7 @@ STACKS = (a_stack(900, "main", "parse"), a_stack(100, "main", f"node{EVIL}"))
 
 
 def counts(folder: Path, times: int = 1) -> Profile:
-    """Returns the counts of busy() `times` times."""
+    """Returns the counts of busy(), multiplied by `times`."""
     folder.mkdir(exist_ok=True)
     busy().write(folder)
     found = reader.gather(folder)

@@ -46,7 +46,7 @@ def loaded(
     requests: bool = True,
     errors: float = 0,
 ) -> list[Sample]:
-    """Returns samples of a load with the throughputs `rates` and `cpu_us` per request."""
+    """Returns samples of a load with throughputs `rates`, and `cpu_us` of CPU time per request."""
     noise = random.Random(7)
     found = []
     for round_ in range(1, ROUNDS + 1):
@@ -116,7 +116,7 @@ def test_more_throughput_is_better_in_every_form() -> None:
 
 
 def test_a_load_of_fixed_time_is_judged_by_its_throughput_and_cpu_time_per_request() -> None:
-    """The tool loads the server for a fixed time, so the wall time is equal under each allocator."""
+    """The tool runs for a fixed time, so the wall time is equal under each allocator."""
     rates = {"system": 100_000.0, "cairn": 120_000.0}
     samples = loaded(rates, wall_ms=lambda _: 2000.0, cpu_us={"system": 6.0, "cairn": 5.0})
     (found,) = comparisons(measured(samples))

@@ -53,7 +53,7 @@ class Registry:
     cache: Path
 
     def publish(self, package: str, release: str, sha256: str = "9" * 64) -> None:
-        """The crate, and the wheel, of this name have this newest release."""
+        """Makes `release` the newest release of the crate and of the wheel `package`."""
         lock = f'[[package]]\nname = "{package}"\nversion = "{release}"\nchecksum = "{sha256}"\n'
         (self.folder / f"{package}.lock").write_text(
             f'version = 3\n[[package]]\nname = "cairn-question"\nversion = "0.0.0"\n{lock}'
@@ -251,7 +251,7 @@ def test_the_list_of_newer_releases_is_golden(golden: Callable[[str, str], None]
 
 
 def mimalloc_of(number: int) -> dict[str, str]:
-    """The files of a crate with this mimalloc, in the folders of the real crate."""
+    """Returns the files of a crate with mimalloc `number`, in the folders of the real crate."""
     folder = "c_src/mimalloc3"
     return {
         f"{folder}/include/mimalloc.h": f"#define MI_MALLOC_VERSION {number}   // major\n",

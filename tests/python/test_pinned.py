@@ -35,7 +35,7 @@ def found(probed: Probed) -> tuple[Stack, ...]:
 
 
 def survivors(number: int, rounds: int) -> int:
-    """The blocks of pins_NUMBER in survivors.c that stay."""
+    """Returns how many blocks of the function pins_NUMBER in survivors.c stay."""
     return rounds + rounds // 2 * number
 
 
@@ -54,8 +54,8 @@ def test_survivors_are_named_with_the_pages_that_they_hold(
         assert (pages.blocks, pages.bytes) == (blocks, blocks * SIZES[number])
         # Some blocks lie on two pages.
         assert blocks * PAGE * 0.9 <= pages.held <= blocks * PAGE * 1.1
-    # The blocks of the other functions lie close together. Only the first and the last of them may
-    # be alone on a page.
+    # Each of the four dense functions fills whole pages with its 2,000 blocks. Only its first and
+    # its last page may be nearly empty.
     others = [sums for name, sums in by_name.items() if not name.startswith("pins_")]
     assert sum(sums.pages.held for sums in others) <= 8 * PAGE
     (file,) = files

@@ -270,7 +270,7 @@ def test_nine_of_ten_errors_lie_between_the_ends() -> None:
 def judged_run(*saved: float) -> tuple[Run, list[Sample]]:
     """Returns a run of the experiment with three allocators and two programs.
 
-    `fast` saves these shares of CPU time in the two programs, and `slow` saves nothing there.
+    In the two programs, `fast` saves the shares `saved` of CPU time, and `slow` saves nothing.
     """
     names = ("system", "fast", "slow")
     plain = [Contender(name, "custom", f"{name} 1") for name in names]

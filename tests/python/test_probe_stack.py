@@ -49,9 +49,8 @@ BESIDE = (
     ),
     *("pthread_mutex_trylock", "pthread_spin_lock", "pthread_rwlock_wrlock"),
 )
-"""Interposed functions that an allocator calls while it serves a call of ALLOCATING. The test adds
-up
-their frames separately, without the frames of the functions in ALLOCATING."""
+"""Interposed functions that an allocator calls while it serves a function of ALLOCATING. The test
+adds up their frames separately, without the frames of that function."""
 
 
 @pytest.fixture(scope="module")

@@ -227,7 +227,7 @@ def test_a_program_without_build_id_is_trusted_until_it_changes(
     assert "several" not in names
 
 
-# --- without the package, without lines, and with damaged files -----------------------------------
+# --- without the package `symbolic`, without lines, and with damaged files ------------------------
 
 
 def test_without_the_package_there_are_function_names_and_one_sentence(
