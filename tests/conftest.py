@@ -115,9 +115,8 @@ class Command:
     by: tuple[str, ...] = ()
     """A command that executes the rest of its arguments, such as one that gives up rights."""
     prepared: Prepared | None = None
-    """A process that runs the command's calls without starting an interpreter. With None, and for
-    calls
-    that must start one, each call is a process of its own."""
+    """A process that runs calls of the command without a new interpreter. If this is None, or if a
+    call needs a new interpreter, the call is a process of its own."""
 
     @property
     def argv(self) -> list[str]:

@@ -156,7 +156,7 @@ static void fork_thread(unsigned self)
     forker = self;
 }
 
-/* In the child, the locks stay as they were at the fork. _Fork() does the same. */
+/* In the child, the locks stay as they were at the fork, as they do after _Fork(). */
 static void fork_without_handlers(unsigned self)
 {
     model_checker_stop_others();
