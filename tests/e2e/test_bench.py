@@ -126,9 +126,9 @@ def test_an_experiment_without_an_explanation_refuses_why(cairn) -> None:
 
 @pytest.mark.long
 def test_the_exit_code_says_if_the_baseline_or_another_contender_failed(cairn) -> None:
-    """One contender fails on bulk-release alone: only this workload reads MALLOCTEST_WITH.
+    """One contender fails only on bulk-release, which refuses an unknown value of MALLOCTEST_WITH.
 
-    The workload refuses an unknown value of this variable.
+    The other workloads do not read this variable.
     """
     names = ("bulk-release", "scenario-json", "-r", 1)
     result = cairn("bench", *names, *ALIKE, "-a", "bad=system:MALLOCTEST_WITH=nonsense")

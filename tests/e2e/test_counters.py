@@ -89,9 +89,9 @@ def test_page_faults_can_be_in_a_group_with_events_of_the_processor(profiled) ->
 def test_operations_whose_events_are_incomplete_do_not_count(profiled, options) -> None:
     """If a group of events shares its counters with others for some time, it counts too little.
 
-    Such an operation must not count. The probe also measures an empty operation, whose events are
-    the cost of reading the counters. In an earlier version, the first lost time ended this
-    measurement, so that no cost was subtracted.
+    An operation during which this happens must not count. The probe also measures an empty
+    operation, whose events are the cost of reading the counters. In an earlier version, the first
+    lost time ended this measurement, so that no cost was subtracted.
     """
     found, _ = profiled(options)
     assert each(found) == pytest.approx(COUNTED)

@@ -82,7 +82,7 @@ def test_a_file_that_was_deleted_after_it_was_opened_is_copied(cairn, tmp_path: 
 
 
 def test_a_pipe_that_stays_open_and_empty_is_no_input(cairn) -> None:
-    """Services and editors start commands with such a pipe. Cairn must not wait for its end."""
+    """Services and editors start commands with an open, empty pipe. Cairn must not wait for it."""
     reading, writing = os.pipe()
     code, _, errors = compared(cairn, reading, *PAIR, "--", "cat")
     os.close(writing)

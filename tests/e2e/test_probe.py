@@ -113,7 +113,7 @@ def test_counts_are_those_of_the_program(probed: Probed, known: Path) -> None:
 
 
 def test_refused_requests_are_counted(probed: Probed, known: Path) -> None:
-    """A realloc to 0 bytes returns NULL because it freed its block. It does not count as refused.
+    """A realloc() to 0 bytes frees the block and returns NULL. The call does not count as refused.
 
     The program makes such calls too (probe_known.c, "refused").
     """
@@ -364,9 +364,8 @@ def test_resident_memory_is_divided_between_the_allocator_and_the_program(probed
         )
         assert one.unasked_bytes <= one.own_bytes < 1.02 * one.resident_bytes
         assert 1 <= one.live_usable_bytes / one.live_bytes < 1.5
-    # The program writes the pages of the last and largest table one after the other, and some
-    # moments lie before it has written all of them. At the moment with the most resident memory, it
-    # has.
+    # The program writes the pages of the last and largest table one after the other. Some moments
+    # lie before all of them are written. At the moment with the most resident memory, they are.
     full = max(looked_at, key=lambda one: one.own_bytes or 0)
     assert full.own_bytes is not None and full.live_usable_bytes is not None
     assert full.own_bytes > 0.98 * full.live_usable_bytes

@@ -25,7 +25,7 @@ def in_bytes(
 
 
 def test_an_argument_that_is_no_utf8_is_profiled_all_the_same(cairn, churn: Path) -> None:
-    """Cairn once ran such a program to its end, and then failed to write the profile."""
+    """Cairn once ran the program to its end, and then failed to write the profile."""
     out = cairn.home / "out.json"
     done = in_bytes(cairn, "profile", "--json", str(out), "--", str(churn), b"10\xe9")
     assert done.returncode == 0, done.stderr

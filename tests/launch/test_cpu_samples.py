@@ -126,7 +126,7 @@ def test_short_processes_and_threads_have_their_share_of_clock_samples(
 def test_clock_samples_cost_little_in_a_program_that_sleeps_often(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:
-    """With timers that stop and start at each sleep, such a program took a third more CPU time.
+    """With timers that stop and start at each sleep, the program once took a third more CPU time.
 
     The second lowest of five ratios counts, because other processes disturb single runs.
     """

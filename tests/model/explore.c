@@ -54,7 +54,7 @@ static int current = -1;
 
 static struct node nodes[STEPS];
 static unsigned length;  /* number of nodes of the newest execution */
-static unsigned stale;   /* its number of loads of replaced values */
+static unsigned stale;   /* loads of replaced values in the newest execution */
 static uint16_t stop;    /* the step that stopped all other threads; 0: none */
 static unsigned stopper; /* the thread that took the step `stop` */
 

@@ -33,7 +33,7 @@ struct word {
     /* The value that `marks` had when the word's content was last written to the log `writes`. */
     uint32_t remembered;
     unsigned users;                  /* the threads that accessed the word, one bit each */
-    struct memory_object *object[2]; /* the objects in its two halves */
+    struct memory_object *object[2]; /* the objects in the word's halves */
     struct cell cells[8];            /* one for each byte */
 };
 

@@ -65,7 +65,7 @@ void stubs_as_nobody(void); /* a thread that owns no slab */
 void *stubs_malloc(size_t size);
 void stubs_free(void *p);
 void stubs_end_thread(void);
-void stubs_begin_thread(void); /* its heap is new, or that of an ended thread */
+void stubs_begin_thread(void); /* with a new heap, or that of an ended thread */
 bool stubs_has_thread(unsigned thread);
 
 /* Returns whether the block is allocated. */

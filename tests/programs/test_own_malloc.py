@@ -1,7 +1,7 @@
 """Tests of programs with their own malloc, which the loader finds before libcairn's malloc.
 
-If the program does not define a function such as reallocarray, libcairn's function is called. It
-must work with blocks of the program's malloc.
+If the program does not define a function such as reallocarray, libcairn's function is called.
+This function must work with blocks of the program's malloc.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from .conftest import INPUTS, UNDER_PROBE, Stage, path_of
 
 FITTING = (None, "system", "cairn")
 """Allocators whose reallocarray() accepts blocks of the program's own malloc. The reallocarray() of
-hoard fails for such blocks. That of mimalloc failed in 56 of 60 runs, even without the probe."""
+hoard fails for such blocks. The reallocarray() of mimalloc failed in 56 of 60 runs, even without
+the probe."""
 
 
 @pytest.mark.skipif(

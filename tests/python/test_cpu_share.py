@@ -236,7 +236,7 @@ def test_more_runs_are_wanted_only_if_they_make_the_interval_narrower(tmp_path: 
     made.called("malloc", "small", 400_000_000, 8)
     probed, blind = a_run(1000, 3000), a_run(1000, 3000, scope="timers")
     overlapping = share_of(tmp_path, probed, made=made)
-    # The probe disturbs a program with so many operations, so one run without it is better.
+    # The probe disturbs a program with so many operations. A run without the probe is better.
     assert not overlapping.is_narrow and overlapping.may_narrow
     for runs in ((probed, replace(probed, probed=False)), (blind,)):
         overlapping = share_of(tmp_path, *runs, made=made)

@@ -35,7 +35,10 @@ BOTH = ("-p", "old=/bin/true", "-p", "new=/bin/false")
 def samples(
     rounds: int, time: float, noise: float, peak: float = 1.0, seed: int = 1
 ) -> list[Sample]:
-    """Returns runs of an old and a new build, which takes `time` and `peak` times as much."""
+    """Returns runs of an old and a new build.
+
+    The new build takes `time` times as long, and `peak` times as much memory.
+    """
     rng = random.Random(seed)
     found = []
     for round_ in range(1, rounds + 1):

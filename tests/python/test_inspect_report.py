@@ -34,7 +34,7 @@ def test_a_share_is_as_in_the_golden_file(golden: Callable[[str, str], None]) ->
 def test_every_sentence_of_advice_is_as_in_the_golden_file(
     golden: Callable[[str, str], None],
 ) -> None:
-    """Each case changes one fact of a process about which there is nothing to say."""
+    """Each case changes one fact of a process that needs no advice."""
     quiet = replace(
         INSPECTION,
         environment=(),
@@ -154,7 +154,7 @@ def test_a_clock_without_the_kernel_leaves_the_time_there_unknown() -> None:
 
 
 def test_lost_samples_widen_the_interval_only_by_the_time_that_the_process_used() -> None:
-    """The kernel loses samples of all processes when there is no room for them."""
+    """If the kernel has no room for samples, it loses samples of all processes."""
     assert SAMPLED.run is not None
     run = replace(SAMPLED.run, unknown_ns=SAMPLED.run.unknown_ns + 9e9)
     lost = attached(replace(SAMPLED, run=run, lost_ns=9e9, cpu_ns=8.2e9))

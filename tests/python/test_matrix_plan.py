@@ -1,4 +1,4 @@
-"""Tests of plans: every mistake is told with its line and its reason, and inputs are the same."""
+"""Tests of plans: each mistake is told with its line and reason, and inputs never change."""
 
 from __future__ import annotations
 

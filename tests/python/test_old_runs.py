@@ -53,7 +53,7 @@ def report(name: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_of_version_0_1_0_is_reported_as_before(name: str) -> None:
     text = (RUNS / f"{name}.txt").read_text()
-    # Beside ≈, which says that both ends are within ±1 %, there is now another interval.
+    # Beside ≈, a report now shows the 90 % interval, so the old interval is left out.
     text = re.sub(r"\[[−+]0\.\d+, [−+]0\.\d+\]", "", text)
     text = re.sub(r"(\d+) of \1 processes", r"\1 processes", text)
     was = numbers(text)

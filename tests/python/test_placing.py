@@ -1,7 +1,7 @@
 """Tests of the place of an allocator in ranges: invented ones, and those that come with Cairn.
 
-The kept ranges have the values of healthy and of ill allocators, so they show by themselves how
-well a judgement tells one from the other.
+The kept ranges have the values of healthy and of ill allocators. So the tests can check with these
+ranges how well a judgement tells healthy allocators from ill ones.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def test_an_allocator_that_takes_half_as_long_saves_half_of_its_own_code() -> No
     # 220 ms are in the probe.
     assert found.allocator == "quick"
     assert found.own == pytest.approx(25 / 200)
-    # The other allocator's system calls cost nothing.
+    # The system calls of `quick` cost nothing.
     assert found.kernel == pytest.approx(10 / 200)
     assert found.saves == pytest.approx(found.own + found.kernel + found.faults)
 

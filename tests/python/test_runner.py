@@ -92,7 +92,7 @@ def test_the_peak_of_several_processes_may_exceed_that_of_the_largest() -> None:
 
 
 def test_no_workload_starts_processes_or_makes_shared_memory() -> None:
-    """memory_of() needs this: it limits the peak of a workload to that of its only process."""
+    """memory_of() relies on this, and limits the peak of a workload to that of its only process."""
     for file in (ROOT / "workloads").rglob("*.[ch]"):
         assert not re.search(
             r"\b(fork|vfork|clone|posix_spawnp?|system|popen|memfd_create|shm_open)\s*\(",
