@@ -94,8 +94,8 @@ def test_a_planted_slow_down_of_2_percent_is_found_and_sized(cairn, spin: Path) 
 def test_an_equal_pair_is_called_equivalent(cairn, spin: Path) -> None:
     """On a quiet machine, 200 rounds are enough to show that the difference is within ±1 %.
 
-    On a noisy machine, more than two of ten comparisons may still be open after 200 rounds. Then the
-    test is skipped.
+    On a noisy machine, more than two of ten comparisons may be open after 200 rounds. Then the test
+    is skipped.
     """
     findings = []
     widths = []

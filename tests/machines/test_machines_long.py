@@ -1,4 +1,7 @@
-"""Tests of libcairn under the emulator qemu-user: aarch64 with OS pages of 4, 16 and 64 KiB, RISC-V."""
+"""Tests of libcairn under the emulator qemu-user, on aarch64 and RISC-V.
+
+On aarch64, the OS pages have 4, 16 or 64 KiB.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def storm() -> Made:
 
 
 def wasting() -> Made:
-    """A profile in which 150 MiB of fresh memory were handed out, and nearly all of it was freed."""
+    """A profile with 150 MiB of fresh memory. The program freed nearly all of it."""
     made = busy()
     made.called("malloc", "small", 1_600_000, 100)
     made.fresh("small", 1_500_000)

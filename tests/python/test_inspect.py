@@ -1,4 +1,4 @@
-"""Tests of 'cairn inspect' on processes whose allocator, settings, memory and growth are planted."""
+"""Tests of 'cairn inspect' on processes whose allocator, settings, memory and growth are known."""
 
 from __future__ import annotations
 

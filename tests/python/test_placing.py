@@ -134,8 +134,8 @@ def own(table: ProfileTable, name: str) -> dict[str, object]:
 NOT_KEPT = {
     "cold_blocks", "own_spin_lock", "shared_counter", "shared_lines", "spread_out", "wide_headers",
 }  # fmt: skip
-"""Ill allocators that are newer than the kept ranges. tools/judge_ranges.py measures them, too, when
-the ranges are measured again."""
+"""Ill allocators that are newer than the kept ranges. When tools/judge_ranges.py measures the ranges
+again, it will include them."""
 
 
 @pytest.mark.parametrize("ill", [one.name for one in ILL if one.name not in NOT_KEPT])
