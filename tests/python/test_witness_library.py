@@ -638,7 +638,7 @@ def test_a_limit_on_file_sizes_does_not_kill(
 
 
 def test_a_process_without_a_free_descriptor_runs_normally(bench: Bench, child: Path) -> None:
-    """The program lowers its own limit of descriptors, after the loader has used a descriptor."""
+    """The program opens /dev/null until no descriptor is free, and then executes another one."""
     program = bench.helper("witness_no_descriptors.c")
     seen = bench.run(program, child)
     assert seen.code == 0

@@ -18,7 +18,9 @@ static double cpu_ms(void)
     return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
 }
 
-/* The frames of a handler lie at the end of the stack, below those of the kernel. */
+/* Fills an array on the alternate stack, allocates for a while, and counts the bytes of the array
+ * that have changed. The array lies at the upper end of the stack, where only the kernel's signal
+ * frame is above it. */
 static void on_signal(int number)
 {
     volatile unsigned char mine[CHECKED];

@@ -1,9 +1,10 @@
-/* build.c - builds of one program, which differ by the macros with which they are compiled.
+/* build.c - one program, of which the tests compile several builds with different macros.
  *
  *     build ROUNDS
  *
- * WORK is the work in percent, and MEMORY the memory in percent. CRASHES makes a child crash, with
- * success of the program itself. PRINTS is its output.
+ * WORK and MEMORY are the work and the memory in percent of the normal amount. If CRASHES is 1, a
+ * child process crashes, but the program itself succeeds. PRINTS is the number that the program
+ * prints.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* burning.c - an allocator that burns a known number of rounds of arithmetic in each malloc and
  * each free.
  *
- * BURN_ROUNDS is this number. The rounds are those of share.c: each waits for the one before, so
- * all of them take the same time, and a busy machine slows those of both files alike. The fences
- * keep the processor from executing the program's rounds at the same time.
+ * BURN_ROUNDS is the number of rounds. A round takes the same time as a round of share.c, because
+ * it does the same arithmetic and each round waits for the one before. A busy machine slows the
+ * rounds of both files alike. The fences keep the processor from executing the program's rounds at
+ * the same time.
  *
  * When the process ends, the file BURN_FILE gets the CPU time in ns in which memory was mapped.
  *
@@ -62,7 +63,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Maps memory with all its pages, so that the program causes no page fault in it. */
+/* Maps memory together with all its pages, so that later accesses to it cause no page fault. */
 static void *map(size_t bytes)
 {
     uint64_t began_ns = cpu_ns();

@@ -17,7 +17,7 @@ struct slot {
     unsigned char *block; /* NULL: the slot is empty */
     size_t size;
     unsigned char *pages; /* first accessible page */
-    size_t bytes;         /* of the accessible pages */
+    size_t bytes;         /* total size of the accessible pages */
     int is_free;
 };
 

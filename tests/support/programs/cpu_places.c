@@ -33,7 +33,8 @@
 
 enum { WORK, FILL, READ, TOUCH, SLEEP };
 
-/* Does one turn, which takes a few hundred microseconds. */
+/* Works once, in the way that `what` selects. This takes a few hundred microseconds, except for
+ * SLEEP. */
 #ifdef LIBRARY_ONLY
 void library_turn(int what, char *buffer, int zeros)
 #else

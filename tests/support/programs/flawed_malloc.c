@@ -124,7 +124,7 @@ void free(void *start)
     }
     if (what() == LOST && unlucky()) {
         uintptr_t behind = ((uintptr_t)start + size_of(start) + 15 + 16) & ~(uintptr_t)15;
-        memset((void *)behind, 0, 32); /* that block's size and its first bytes */
+        memset((void *)behind, 0, 32); /* the size and first bytes of the next block */
     }
 }
 

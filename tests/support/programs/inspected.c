@@ -34,12 +34,14 @@ static size_t block_bytes(size_t bytes)
     return (bytes + 8 + 15) / 16 * 16;
 }
 
-/* Leaves every second block, and returns the bytes of the live ones. */
+/* Allocates BLOCKS blocks and frees every second one. Returns the number of live bytes in glibc's
+ * blocks, including the array of pointers. */
 static size_t leave_half(size_t thread)
 {
     char **blocks = malloc(BLOCKS * sizeof *blocks);
     size_t live = block_bytes(BLOCKS * sizeof *blocks);
-    if (BLOCKS * sizeof *blocks >= 128 << 10) /* such a block has a mapping of its own */
+    /* From 128 KiB on, glibc gives a block a mapping of its own. */
+    if (BLOCKS * sizeof *blocks >= 128 << 10)
         live = (BLOCKS * sizeof *blocks + 16 + 4095) / 4096 * 4096;
     for (size_t i = 0; i < BLOCKS; i++) {
         blocks[i] = malloc(asked(i, thread));
@@ -99,7 +101,7 @@ static void grow(size_t bytes_per_s)
         double seconds =
             (double)(now.tv_sec - began.tv_sec) + (double)(now.tv_nsec - began.tv_nsec) / 1e9;
         while ((double)grown < seconds * (double)bytes_per_s) {
-            char *block = malloc(4096 - 16); /* a page with its header */
+            char *block = malloc(4096 - 16); /* one page, including the block's header */
             memset(block, 1, 4096 - 16);
             grown += 4096;
         }
@@ -116,7 +118,7 @@ __attribute__((noinline)) static void *take(void)
 __attribute__((noinline)) static void give(void *block)
 {
     free(block);
-    __asm__ volatile("" ::: "memory"); /* so that this is no jump to free() */
+    __asm__ volatile("" ::: "memory"); /* keeps free() from becoming a tail call */
 }
 
 __attribute__((noinline)) static void serve(long work)

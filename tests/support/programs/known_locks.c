@@ -1,11 +1,11 @@
 /* known_locks.c - an allocator with locks whose numbers and times are known.
  *
- * A malloc takes `front_lock`, burns LOCK_ROUNDS rounds of arithmetic, and gives it back. Each
+ * A malloc takes `front_lock`, burns LOCK_ROUNDS rounds of arithmetic, and releases the lock. Each
  * fourth malloc of a thread also takes one of three locks in mapped memory, in turn. A free takes
- * `back_lock`, which burns nothing. At its end, the process writes to the file LOCK_FILE, for each
- * of front_lock and back_lock: how often it was taken, how often it was not free, how many ns
- * threads waited for it, and how many ns it was held. Sections
- * of more than 100 us are left out, because the thread has lost its processor in them.
+ * `back_lock`, and burns nothing. At its end, the process writes to the file LOCK_FILE, for each of
+ * front_lock and back_lock: how often the lock was taken, how often it was not free, how many ns
+ * threads waited for it, and how many ns it was held. A critical section of more than 100 us does
+ * not count for the time held, because the thread lost its processor in it.
  *
  * Blocks of up to 1 KiB come from one list; larger blocks are mapped.
  */
@@ -46,8 +46,9 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The counts are exact, because the thread has the lock. A lock that takes more than a microsecond
- * was waited for; that is told apart without trylock, which the probe would count. */
+/* Takes the lock and counts it. The counts are exact, because the thread holds the lock when it
+ * changes them. If taking the lock lasts more than a microsecond, the thread has waited for it.
+ * trylock would tell this, too, but the probe would count the trylock. */
 static void take(pthread_mutex_t *lock, struct known *known)
 {
     uint64_t before_ns = now_ns();

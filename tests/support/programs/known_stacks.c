@@ -1,9 +1,10 @@
 /* known_stacks.c - allocates in functions whose bytes and blocks follow by a formula.
  *
- * known_stacks ROUNDS: in each round, function K of 0 to 31 allocates K % 4 + 1 blocks of
- * 24 * (K + 1) bytes. Of the blocks of function K, one in 4 rounds stays until the end. The others
- * are freed: at once if K is even, else after the round. Functions 0, 8, 16 and 24 are called by
- * one, and the others by other. known_stacks.py repeats the formula.
+ * known_stacks ROUNDS: in each round, function known_K (K from 0 to 31) allocates K % 4 + 1 blocks
+ * of 24 * (K + 1) bytes. In every fourth round these blocks stay until the end. In all other rounds
+ * they are freed: immediately if K is even, and at the end of the round if K is odd. The function
+ * one() calls known_0, known_8, known_16 and known_24. The function other() calls the rest.
+ * known_stacks.py repeats the formula.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@ static NOINLINE void keep(void *block)
     __asm__ volatile("" : : "r"(block) : "memory");
 }
 
-/* The blocks of a function differ by their file's line only if the compiler does not merge the
- * functions: each has a number of its own. */
+/* Defines the function known_k. The asm statement at its end contains k, so that the compiler
+ * cannot merge two functions with equal code. */
 #define FUNCTION(k)                                                                                \
     NOINLINE void known_##k(unsigned round)                                                        \
     {                                                                                              \

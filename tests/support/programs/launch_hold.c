@@ -54,7 +54,7 @@ int main(int argc, char **argv)
         fill(bytes);
         nap(ms);
     } else if (strcmp(shape, "children") == 0) {
-        int all[2]; /* each child waits until all memory is filled */
+        int all[2]; /* the children wait until all memory is filled */
         char byte;
         if (pipe(all) != 0)
             return 9;

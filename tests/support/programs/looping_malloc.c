@@ -1,4 +1,5 @@
-/* The allocator of glibc, with an error: the second free of a block in a row never returns. */
+/* The allocator of glibc, with an error: if a block is freed twice and no other call of the
+ * allocator comes between, the second free never returns. */
 #include <stddef.h>
 
 extern void *__libc_malloc(size_t size);

@@ -1,5 +1,6 @@
-/* Keeps 150,000 blocks of 48 bytes, and frees nothing of them. Then it allocates and frees single
- * blocks of 16 bytes. It sleeps in between, so that the probe looks at the memory. */
+/* Allocates 150,000 blocks of 48 bytes and never frees them. Then it allocates and frees single
+ * blocks of 16 bytes. It sleeps twice, before and during these calls, so that the probe looks at
+ * the memory. */
 #include <stdlib.h>
 #include <time.h>
 

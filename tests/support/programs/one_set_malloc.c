@@ -1,8 +1,8 @@
-/* one_set_malloc.c - blocks of 4 to 64 KiB begin at multiples of $ILL bytes. ILL is a multiple of
- * 4,096, so the same part of each block lies in the same set of the L1 cache. Freed blocks are
- * reused at once.
+/* one_set_malloc.c - places blocks of 4 to 64 KiB at distances that are multiples of $ILL bytes.
+ * ILL is a multiple of 4,096, so the same part of each block lies in the same set of the L1 cache.
+ * Freed blocks are reused at once.
  *
- * The allocator's own work is that of a healthy one. In comparison with one, Cairn must say that
+ * The allocator's own work is that of a healthy one. If Cairn compares the two, it must say that
  * the program itself runs slower because its large blocks collide in a few cache sets.
  */
 #include "ill.h" /* of cairn/bench/ill */

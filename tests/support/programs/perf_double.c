@@ -2,28 +2,33 @@
  *
  *     perf_double [OPTION]… -- COMMAND [ARG]…
  *
- * The command and its children run under a filter that shows this program every
- * perf_event_open(2), and every ioctl(2) and read(2) that may be meant for an event. Counting
- * events of every kind are answered here, and sampled ones by the kernel. An event is a memfd whose
- * name has its number.
+ * The command and its children run under a seccomp filter. The filter passes every
+ * perf_event_open(2) to this program, and every ioctl(2) and read(2) that may be meant for an
+ * event. This program answers for all events that count, and lets the kernel answer for events that
+ * sample. An event is a memfd whose name contains the event's number.
  *
- *     NAME=NOTHING+EACH   a group counts NOTHING in the second to ninth pair of reads after a
- *                         question for its number, and EACH in the first one and from the tenth
- *                         on. So the probe's measure of nothing, which asks once and reads nine
- *                         pairs, finds NOTHING, and each operation, which asks first, has EACH. An
- *                         event that is read alone has counted EACH.
- *     --missing=NAME      the event cannot be opened (ENOENT)
- *     --no-kernel         events in the kernel may not be counted (EACCES)
- *     --running=PERCENT   an event that is read alone has counted this part of the time, and the
- *                         count is this part of EACH; 0 is an event that never ran
- *     --lost=N            every N-th pair of reads of a group lost time to other events, and has
- *                         counted half of EACH
- *     --fail=N            every N-th pair of reads fails: by turns the first read, and the second
- *     --fail-alone=HOW    an event that is read alone fails: "error" is EIO, "short" is 8 bytes
+ * A reader reads a group of events in pairs: once before the measured work and once after it.
+ * Before a pair, the reader may ask for the group's number by an ioctl (PERF_EVENT_IOC_ID). The
+ * ioctl begins a new pair, and pairs are counted from the ioctl on. The options are
  *
- * Reads of a group come in pairs. The question for its number is an ioctl, and begins a new pair.
- * Exits with the command's exit code, with 77 if the kernel refuses the filter, and
- * with 2 for a wrong option.
+ *     NAME=NOTHING+EACH   In a pair of reads, event NAME counts EACH in the first pair after the
+ *                         ioctl, NOTHING in the second to the ninth pair, and EACH again from the
+ *                         tenth on. The probe measures an empty operation by one ioctl and nine
+ *                         pairs, and so finds NOTHING. It calls the ioctl before each operation of
+ *                         the program, and so finds EACH. An event that is not read in a group has
+ *                         counted EACH.
+ *     --missing=NAME      The event cannot be opened (ENOENT).
+ *     --no-kernel         Events in the kernel may not be counted (EACCES).
+ *     --running=PERCENT   An event that is not read in a group was on a counter for PERCENT of the
+ *                         time, and has counted PERCENT of EACH. With 0 the event never ran.
+ *     --lost=N            In every N-th pair of reads, the group had no counter for a part of the
+ *                         time, and its events have counted only half as much.
+ *     --fail=N            One read of every N-th pair fails: by turns the first and the second.
+ *     --fail-alone=HOW    The read of an event that is not in a group fails: "error" is EIO,
+ *                         "short" returns only 8 bytes.
+ *
+ * Exits with the command's exit code, with 77 if the kernel refuses the filter, and with 2 for a
+ * wrong option.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -85,10 +90,10 @@ static struct {
 
 struct event {
     unsigned kind;
-    unsigned leader;           /* its number */
-    bool grouped;              /* read by PERF_FORMAT_GROUP */
-    bool in_pair;              /* the first read of a pair was made */
-    unsigned members[MEMBERS]; /* of a leader, itself included */
+    unsigned leader;           /* number of its group's leader */
+    bool grouped;              /* the event is read with PERF_FORMAT_GROUP */
+    bool in_pair;              /* the second read of a pair is next */
+    unsigned members[MEMBERS]; /* a leader's group, the leader included */
     unsigned count;
     uint64_t pairs, asked_pairs, enabled_ns, lost_ns;
     uint64_t value;
@@ -179,7 +184,7 @@ static int event_of(pid_t thread, uint64_t fd)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static const int kernel = 1; /* the result for calls that the kernel shall make */
+static const int kernel = 1; /* the result for calls that the kernel must answer */
 
 static int add(const struct seccomp_notif *call, unsigned number)
 {
@@ -251,7 +256,7 @@ static int read_alone(const struct event *event, uint64_t *words, size_t *count)
     return 0;
 }
 
-/* Between the two reads of a pair the events of the pair happen. */
+/* Adds what the events of a group count between the two reads of a pair. */
 static void count_pair(struct event *leader)
 {
     bool nothing = leader->asked_pairs > 1 && leader->asked_pairs <= NOTHING_PAIRS;

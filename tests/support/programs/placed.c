@@ -1,8 +1,9 @@
 /* placed.c - a program whose blocks stay live: placed THREADS COUNT BYTES CHURN WAITING.
  *
- * Each thread allocates COUNT blocks of BYTES bytes. Then it frees WAITING of them, and CHURN times
- * allocates one block and frees the one that it got first. All threads' blocks are live at the same
- * time. With one thread the main thread does this, otherwise it only waits.
+ * Each thread allocates COUNT blocks of BYTES bytes, and frees the first WAITING of them. Then it
+ * CHURN times allocates one block and frees its oldest block. The blocks of all threads are live at
+ * the same time. If THREADS is 1, the main thread does this work. Otherwise the main thread only
+ * waits.
  */
 #include <pthread.h>
 #include <stdlib.h>

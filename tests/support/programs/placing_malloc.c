@@ -1,19 +1,20 @@
 /* placing_malloc.c - an allocator that places blocks by a formula, so that every figure of their
  * layout is known beforehand.
  *
- * Blocks of PLACE_SIZE bytes (48) lie in the area of the thread that gets them. PLACE says how:
+ * Blocks of PLACE_SIZE bytes (48 by default) lie in the area of the thread that gets them. PLACE
+ * says how:
  *
  *     packed    one behind another
  *     pages     one on each OS page
  *     headers   one behind another, each behind a header of 32 bytes
- *     fifo      packed, and freed blocks are handed out again, the one that was freed first first
- *     lifo      packed, and freed blocks are handed out again, the one that was freed last first
+ *     fifo      packed; freed blocks are handed out again, beginning with the one freed first
+ *     lifo      packed; freed blocks are handed out again, beginning with the one freed last
  *     shared    one behind another, in turns of four threads: they share every cache line
  *     split     one on each two cache lines, 16 bytes before the end of the first one
  *     sets      at multiples of 4,096 bytes
  *
- * Except with fifo and lifo, no memory is used again. All other blocks lie packed in an area of
- * their own. Each area has 2 GiB of addresses.
+ * Except with fifo and lifo, no memory is used again. Blocks of all other sizes lie packed in an
+ * area of their own. Each area has 2 GiB of addresses.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -39,7 +40,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum kind kind;
 static size_t size = 48;
 static char *base;
-static uint32_t *sizes; /* of the block at each granule of 16 bytes */
+/* The size of the block that begins at each granule of 16 bytes. */
+static uint32_t *sizes;
 static struct area areas[AREAS];
 static int threads;
 static _Thread_local int own __attribute__((tls_model("initial-exec"))) = -1;
@@ -67,7 +69,7 @@ static void begin(void)
         areas[i].freed = map(ring * sizeof *areas[i].freed);
 }
 
-/* Returns where block number `k` of an area lies, from the beginning of all areas. */
+/* Returns the offset of block number `k` of an area from the start of the first area. */
 static size_t place(int area, size_t k)
 {
     size_t start = (size_t)area * AREA_BYTES, step = (size + 15) & ~(size_t)15;

@@ -1,7 +1,7 @@
-// probe_exceptions.cpp - makes the requests below as many times as the argument says, and all of
-// them fail: each form of operator new once, and each throwing form once more with a new handler
-// that throws an exception of its own. It also throws and catches one exception that has nothing to
-// do with memory.
+// probe_exceptions.cpp N - N times makes memory requests that are too large, so that all of them
+// fail. Each form of operator new is called once. Each throwing form is called once more with a new
+// handler that throws an exception of its own. The program also throws and catches one exception
+// that has nothing to do with memory.
 #include <cstdio>
 #include <cstdlib>
 #include <new>

@@ -1,5 +1,6 @@
-/* probe_late.c - each of N threads frees NULL as often as the second argument says, after the probe
- * has stopped counting for it: in the last round of destructors, after the probe's destructor. */
+/* probe_late.c N FREES - each of N threads frees NULL FREES times, in the last round of thread
+ * destructors. The probe's own destructor runs earlier, so the probe no longer counts for the
+ * thread. */
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 static pthread_key_t key;
 static int frees;
 
-/* The value of the key is the number of rounds that have run, plus 1. */
+/* The value of the key is the number of the present round of destructors, from 1. */
 static void on_end(void *value)
 {
     size_t rounds = (size_t)value;
@@ -33,7 +34,9 @@ int main(int argc, char **argv)
 {
     int threads = argc > 1 ? atoi(argv[1]) : 1;
     frees = argc > 2 ? atoi(argv[2]) : 0;
-    void *volatile block = malloc(1); /* the probe begins, and makes its key before ours */
+    /* The probe starts at this first allocation, and creates its pthread key. So its key is older
+     * than `key`, and its destructor runs before on_end() in each round. */
+    void *volatile block = malloc(1);
     free(block);
     pthread_key_create(&key, on_end);
     for (int i = 0; i < threads; i++) {

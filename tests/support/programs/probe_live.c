@@ -4,13 +4,15 @@
  *         Each thread keeps at most SLOTS blocks of LEAST to MOST bytes, and replaces a random one
  *         in each operation.
  *     probe_live forms BYTES
- *         Gets and gives back blocks by each function of C and POSIX, frees blocks of other
- *         threads, and lets threads end with live blocks. BYTES of them are live at the end.
+ *         Allocates and frees blocks by each function of C and POSIX, frees blocks of other
+ *         threads, and lets threads end with live blocks. At the end, blocks of BYTES bytes in
+ *         total are live.
  *     probe_live fork BYTES
- *         Gets BYTES, forks, and gives back half of them in the child, and all in the parent.
+ *         Allocates blocks of BYTES bytes in total and forks. The child frees half of these blocks,
+ *         and the parent frees all of them.
  *
- * It prints the highest number of live bytes: as requested, and as malloc_usable_size() tells. Both
- * are summed by the program itself. In "fork", parent and child each print a line.
+ * It prints the highest number of live bytes: as requested, and as malloc_usable_size() reports.
+ * The program itself adds up both sums. In "fork", parent and child each print a line.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -108,7 +110,8 @@ static void *by_realloc(void *old, size_t was, size_t bytes)
     return got(realloc(old, bytes), bytes);
 }
 
-/* Every block is given back again. A failed realloc leaves the block as it was. */
+/* Allocates a block by each function and frees it again. A failed realloc leaves the block as it
+ * was. */
 static void *all_forms(void *nothing)
 {
     for (size_t i = 0; i < ROUNDS; i++) {

@@ -48,7 +48,8 @@ static bool install_filter(bool by_prctl)
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
 }
 
-/* Refuses to open files, and kills the process for calls of the probe that libc does not make. */
+/* Lets openat() fail with EACCES. Kills the process at fallocate(), which the probe calls and libc
+ * does not. */
 static bool forbid_files(void)
 {
     struct sock_filter filter[] = {

@@ -11,7 +11,7 @@
  *                   writing; tries in vain to lock a mutex
  *     128 bytes     holds a mutex for a millisecond of computing
  *     144 bytes     maps three pages, writes to each and unmaps them: three page faults
- *     160 bytes     one getppid and two getuid, by their numbers
+ *     160 bytes     one getppid and two getuid, each by syscall() with the call's number
  *     77 bytes      takes a tenth of a second
  *     1000 bytes    PATHS_NS nanoseconds of computing (2000 by default)
  */

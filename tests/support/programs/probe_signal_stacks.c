@@ -105,7 +105,7 @@ int main(void)
     free(malloc(300000));
     CHECK(sigaction(SIGUSR1, NULL, &before) == 0);
     CHECK((before.sa_flags & SA_ONSTACK) != 0 && before.sa_handler == on_signal);
-    /* No thread has an alternate stack, so the handler runs on the present one. */
+    /* No thread has an alternate stack, so the handler runs on the ordinary stack of the thread. */
     raise_all();
     CHECK(is_near(ran_at, &here));
     if (fork() == 0) {

@@ -1,9 +1,10 @@
 /* probe_sizes.c THREADS [SIZE COUNT]... - for each pair, each thread allocates and frees SIZE bytes
- * COUNT times. If SIZE is 0, it computes for about COUNT milliseconds of CPU time instead.
+ * COUNT times. If SIZE is 0, the thread computes for about COUNT milliseconds of CPU time instead.
  *
- * How much it must compute for a millisecond is measured once. A thread that reads the clock of its
- * CPU time while it computes would disturb the timers of this clock: under Linux 6.18, such a
- * thread gets as few as a fifth of their signals. */
+ * The program measures once, before the threads start, how many turns of a loop take a millisecond.
+ * The threads do not read a clock, because that would disturb the timers of their CPU time: under
+ * Linux 6.18, a thread that reads the clock of its CPU time while it computes gets as few as a
+ * fifth of the timers' signals. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>

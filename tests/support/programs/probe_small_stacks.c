@@ -1,9 +1,10 @@
-/* probe_small_stacks.c BYTES [first] - 200 fibres on stacks of BYTES bytes each, which allocate,
- * resize and free between switches. With "first" the stacks are no blocks, so that the first call
- * of each kind is made on such a stack.
+/* probe_small_stacks.c BYTES [first] - starts 200 fibres on stacks of BYTES bytes each, which
+ * allocate, resize and free between switches. Without "first" the stacks come from malloc. With
+ * "first" they are static memory, so that the program's first malloc, calloc, realloc and free
+ * happen on such a small stack.
  *
- * probe_small_stacks.c depth - prints how many bytes of the stack each kind of call takes, the most
- * of many calls. */
+ * probe_small_stacks.c depth - makes each kind of call 3,000 times, and prints the largest number
+ * of bytes that it took of the stack. */
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>

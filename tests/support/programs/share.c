@@ -1,13 +1,14 @@
-/* share.c - spends a part of its CPU time in the allocator, which is known without a profiler.
+/* share.c - spends a part of its CPU time in the allocator. A test can compute this part without a
+ * profiler.
  *
  *     share PAIRS WORK CALLS THREADS [SLOTS]
  *
- * Each of THREADS threads makes PAIRS turns: WORK rounds of arithmetic, and a malloc and a free if
- * CALLS is 1. If CALLS is 0, the blocks are static memory instead. So the allocator takes the CPU
- * time with CALLS 1, less that with CALLS 0.
+ * Each of THREADS threads makes PAIRS turns. A turn is WORK rounds of arithmetic and, if CALLS is
+ * 1, a free and a malloc. If CALLS is 0, the program uses static memory instead of blocks. So the
+ * allocator's CPU time is the difference between two runs: one with CALLS 1 and one with CALLS 0.
  *
- * At most SLOTS blocks of each thread are live, of 1,000 at most. With few of them, the program
- * does not wait for memory.
+ * Each thread has at most SLOTS live blocks (1,000 by default, which is the maximum). If SLOTS is
+ * small, all blocks stay in the cache and the program does not wait for memory.
  *
  * Prints the CPU time of the process in nanoseconds, as it is at the end of main().
  */

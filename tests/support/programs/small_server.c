@@ -3,7 +3,8 @@
  *
  *     small_server PORT [MODE]
  *
- * MODE is a fault:
+ * MODE changes its behaviour:
+ *
  *     deaf        never listens
  *     late        listens after half a second
  *     refuse      ends with exit code 3 and a sentence

@@ -2,18 +2,18 @@
  *
  *     soak KIND [SPEED [SECONDS]]
  *
- * It works until it is ended, or for so many seconds. All rates but those of cycles are multiplied
- * by SPEED. KIND is
+ * It works for SECONDS, or until it is killed if SECONDS is missing. All rates except those of
+ * cycles are multiplied by SPEED. KIND is
  *
- *     leak-1k, leak-32k, leak-1m   loses so many bytes a second; other blocks come and go
+ *     leak-1k, leak-32k, leak-1m   loses 1 KiB, 32 KiB or 1 MiB a second; other blocks come and go
  *     leak-cycles      loses 256 KiB a second, and 8 MiB more come and go in cycles of 2 s
  *     fragments        fills 64 MiB with blocks of 256 bytes, and frees all but one in 16
- *     fragments-late   does the same at a third of the first 15 seconds
+ *     fragments-late   the same as fragments, but only after 5 seconds divided by SPEED
  *     retains          fills 64 MiB with blocks of 4 KiB, and frees all but the last one
- *     retains-late     does the same at a third of the first 15 seconds
+ *     retains-late     the same as retains, but only after 5 seconds divided by SPEED
  *     stable           replaces random blocks of random sizes
- *     stable-noise     does the same with a number of blocks that wanders between bounds
- *     stable-cycles    fills and frees 16 MiB in cycles of 1 s, as a saw's teeth
+ *     stable-noise     the same as stable, but the number of blocks wanders between bounds
+ *     stable-cycles    fills 16 MiB step by step in a second, frees them at once, and repeats
  *     stable-warm      fills 16 MiB, ever more slowly, and stays there
  */
 #include <stdint.h>
@@ -90,7 +90,8 @@ static void set_used(int from, int to)
     }
 }
 
-/* Number of slots that a random walk with bounds uses. */
+/* Returns the number of used slots after one step of a random walk, which stays between 1000 and
+ * SLOTS. */
 static int wander(int used)
 {
     int next = used + (int)random_below(401) - 200;
@@ -109,7 +110,7 @@ static struct fill fill_of(double most, size_t bytes)
     return (struct fill){.room = (size_t)(most / (double)bytes) + 1, .bytes = bytes};
 }
 
-/* Gets or frees blocks until there are so many bytes. */
+/* Allocates or frees blocks until the blocks have `bytes` bytes in total. */
 static void fill_to(struct fill *fill, double bytes)
 {
     size_t wanted = (size_t)(bytes / (double)fill->bytes);
@@ -121,7 +122,7 @@ static void fill_to(struct fill *fill, double bytes)
         free(fill->blocks[--fill->count]);
 }
 
-/* Frees all blocks but one in `keep`, in the order of their addresses. */
+/* Frees all blocks except every `keep`-th one, and keeps no list of the blocks that stay. */
 static void thin_out(struct fill *fill, size_t keep)
 {
     for (size_t i = 0; i < fill->count; i++)
@@ -134,7 +135,7 @@ static void thin_out(struct fill *fill, size_t keep)
 
 static double leaked;
 
-/* Loses blocks until so many bytes are lost in all. */
+/* Loses blocks until `bytes` bytes are lost in total. */
 static void leak_to(double bytes)
 {
     while (leaked + 64 <= bytes) {

@@ -1,11 +1,13 @@
 /* spin.c - a program for measurements: a fixed amount of computing and a little allocation.
  *
- *     spin MILLIONS      turns of a loop that the compiler cannot shorten; 25 take about 50 ms
+ *     spin MILLIONS      millions of turns of a loop that the compiler cannot shorten (default 25);
+ *                        25 million turns take about 50 ms
  *
  * With SPIN_EXTRA=N in the environment, the program does N thousandths more turns. This is a
  * slow-down of known size.
  *
- * SPIN_HOLD=KIB makes it allocate and write that much memory, and hold it until the end.
+ * With SPIN_HOLD=KIB, the program allocates and writes that much memory, and holds it until the
+ * end.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@ int main(int argc, char **argv)
         if (held == NULL)
             return 1;
         memset(held, 1, bytes);
-        /* The program ends with the block, so that its peak is known. */
+        /* The block is never freed, so that the peak of the program is known. */
     }
     uint64_t state = 88172645463325252u;
     uint64_t sum = 0;

@@ -150,7 +150,8 @@ NOINLINE unsigned storm_deep(unsigned depth)
         return 0;
     }
     unsigned below = storm_deep(depth - 1);
-    __asm__ volatile("" : "+r"(below)); /* the compiler makes no loop of this */
+    /* The asm statement keeps the compiler from turning the recursion into a loop. */
+    __asm__ volatile("" : "+r"(below));
     return below + 1;
 }
 

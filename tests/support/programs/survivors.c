@@ -1,12 +1,14 @@
-/* survivors.c - allocates in ten functions, and the blocks of five of them keep memory that is
- * nearly empty.
+/* survivors.c - allocates in ten functions. The blocks of five of them keep memory that is nearly
+ * empty.
  *
- * survivors ROUNDS: function pins_K of 0 to 4 has ROUNDS + ROUNDS / 2 * K rounds. In each round, it
- * allocates one block, which stays. Then fills allocates as many blocks of the same size as have
- * the bytes of 3 pages. All these are freed at the end.
- * Blocks of the same size lie side by side under any allocator. So each block of pins_K is the only
- * live one on its page. After the rounds, functions dense_0 to dense_3 allocate 2,000 blocks each,
- * of other sizes, which stay.
+ * survivors ROUNDS: each of the functions pins_0 to pins_4 is called in many rounds: pins_K in
+ * ROUNDS + ROUNDS / 2 * K of them. In each round, pins_K() allocates one block, which stays until
+ * the end. Then the function fills() allocates 3 pages of blocks of the same size. All blocks of
+ * fills() are freed at the end.
+ *
+ * Blocks of the same size lie side by side under any allocator. So in the end each block of pins_K
+ * is the only live one on its page. After the rounds, functions dense_0 to dense_3 allocate 2,000
+ * blocks each, of other sizes, which also stay.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,8 @@ static NOINLINE void *keep(void *block, int number)
     return block;
 }
 
-/* The declaration at the end makes each use a statement with a semicolon. */
+/* Defines the function pins_k. The macro ends in a declaration of it, so that a use of the macro
+ * can end in a semicolon. */
 #define PIN(k)                                                                                     \
     NOINLINE void pins_##k(void)                                                                   \
     {                                                                                              \

@@ -2,17 +2,21 @@
  *
  *     tree_node PLAN
  *
- * PLAN is "(NUMBER START WAIT STATUS END STRICT child…)" with words between blanks. The node
- * requests SIZES + NUMBER bytes, runs its children one after the other, and ends.
+ * PLAN is "(NUMBER START WAIT STATUS END STRICT child…)", with blanks between the words. Each child
+ * is a plan like this one. The node requests SIZES + NUMBER bytes, runs its children one after the
+ * other, and ends.
  *
- * START  how the parent starts it: fork, exec, vfork, spawn, system, popen, shell
- * WAIT   how the parent waits for it: waitpid, wait, waitid, wait4, term and kill (it sleeps, and
- *        the parent kills it), leave (it ends, and its parent never waits for it), ignore (the
- *        parent ignores SIGCHLD), background (it sleeps, and outlives the command)
- * STATUS its exit status
- * END    exit, _exit, quick_exit, raw
- * STRICT whether the node ends with status 1 at once if a child ends otherwise than planned: strict
- *        or tolerant */
+ *     START   how the parent starts the node: fork, exec, vfork, spawn, system, popen, shell
+ *     WAIT    how the parent waits for the node:
+ *             waitpid, wait, waitid, wait4
+ *             term, kill   the node stops itself, and the parent kills it
+ *             leave        the node ends, and the parent never waits for it
+ *             ignore       the parent ignores SIGCHLD
+ *             background   the node stops itself, and outlives the command
+ *     STATUS  the node's exit status
+ *     END     how the node ends: exit, _exit, quick_exit, raw (the system call)
+ *     STRICT  strict or tolerant: a strict node ends with status 1 as soon as a child has not ended
+ *             as planned */
 #define _GNU_SOURCE
 #include <libgen.h>
 #include <signal.h>
@@ -31,7 +35,7 @@ struct node {
     int number;
     char start[16], wait[16], end[16], strict[16];
     int status;
-    const char *children; /* the rest of the plan */
+    const char *children; /* the part of `plan` with the children */
 };
 
 static int is(const char *a, const char *b)
@@ -62,7 +66,8 @@ static const char *parse(const char *text, struct node *node)
 
 static void run(struct node *node);
 
-/* Starts a child. Returns its number, or 0 if it has ended already: `*status` is then set. */
+/* Starts a child and returns its process id. If the child was started by system() or popen() and
+ * has already ended, returns 0 and sets `*status`. */
 static pid_t start(struct node *child, int *status)
 {
     char path[4096], command[PLAN_MAX + 8192];
@@ -106,7 +111,7 @@ static int wait_for(const char *way, pid_t pid)
     int status = -1;
     siginfo_t info;
     if (is(way, "term") || is(way, "kill")) {
-        /* The child has stopped itself, or it has ended. */
+        /* Waits until the child has stopped itself or has ended. */
         waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT);
         kill(pid, is(way, "term") ? SIGTERM : SIGKILL);
         kill(pid, SIGCONT);

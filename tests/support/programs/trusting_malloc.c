@@ -27,7 +27,8 @@ static unsigned char *next_block;
 static size_t last_size;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Returns the slot of the address: that of a block, or an empty one. */
+/* Returns the slot of the block at address `p`. If no block has this address, returns an empty
+ * slot. */
 static struct slot *slot_of(const void *p)
 {
     size_t i = (size_t)((uintptr_t)p * UINT64_C(0x9e3779b97f4a7c15) >> 47);

@@ -1,7 +1,8 @@
-/* Starts one child, waits for it in the way that argv[1] names, and prints its process number, the
- * result of the wait, the status and errno. The child ends in the way that argv[2] names.
+/* Starts one child, which ends in the way that argv[2] names, and waits for it in the way that
+ * argv[1] names. Prints the process id of the child, the result of the wait, the status and errno.
  *
- * Prints 0 as the number of a child of system() and popen(), which do not tell it. */
+ * The child of system() and popen() has 0 as its process id, because these functions do not return
+ * it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -85,7 +86,7 @@ static void end_child(void)
         _exit(127);
     }
     if (ends("exit-then-crash")) {
-        /* A crash in a destructor that runs behind exit(). */
+        /* The crash happens in crash_late(), a destructor that exit() calls. */
         setenv("CRASH_LATE", "1", 1);
         exit(0);
     }
@@ -134,7 +135,8 @@ static void on_child(int number)
     errno = error;
 }
 
-/* Calls on_child() on a stack that has 3 KiB more than the kernel needs. */
+/* Installs on_child() as the handler of SIGCHLD. The handler's stack has 3 KiB more than the kernel
+ * needs. */
 static void handle_children(void)
 {
     size_t page = 4096, size = (sysconf(_SC_MINSIGSTKSZ) + 3072 + page - 1) / page * page;
@@ -198,7 +200,8 @@ static int wait_for(pid_t pid, pid_t *result)
     } else if (is("handler")) {
         while (!handled)
             usleep(1000);
-        errno = 77; /* the signal may have interrupted usleep() */
+        /* main() has set errno to 77. usleep() changes errno if the signal interrupts it. */
+        errno = 77;
         *result = handled_pid;
         status = handled_status;
     } else if (is("thread")) {
