@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 SLOTS = 16
-"""The most live blocks of a thread of share.c, so that all of them stay in the nearest cache."""
+"""The highest number of live blocks of a thread of share.c. It is small, so that all of them stay
+in the L1 cache."""
 TRIES = 9
 """How often each speed is measured. The fastest try is the one that nothing disturbed."""
 TURN_NS = 10.0
-"""The most time of a turn's instructions around the rounds that may be the program's or the
-allocator's, such as the branch at the end of a loop."""
+"""The instructions of a turn outside the rounds, such as the branch at the end of a loop, may count
+for the program or for the allocator. They take at most this time."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Load:
     work: int
     threads: int = 1
     rounds: int = 0
-    """The rounds of each call of the allocator."""
+    """The number of rounds that each malloc and each free burns."""
     calls: bool = True
 
 
@@ -45,22 +46,22 @@ class Speeds:
 
     round_ns: float
     turn_ns: float
-    """The program's time of a turn without rounds."""
+    """CPU time of a turn without rounds and without calls of the allocator."""
     calls_ns: float
-    """The same with a malloc and a free without rounds."""
+    """CPU time of a turn with a malloc and a free, all without rounds."""
     start_ns: float
-    """The time from the start of the process to its end, without turns."""
+    """CPU time of a process that makes no turns."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """A share that 'cairn profile' printed, and the truth."""
+    """A share of CPU time that 'cairn profile' printed, and the true share."""
 
     load: Load
     truth: tuple[float, float]
     value: float
     ends: tuple[float, float]
-    """The interval: 0 to 1 if no share was printed."""
+    """The interval of the share: 0 to 1 if no share was printed."""
     clock: str | None
     samples: int
     said: str
@@ -68,12 +69,15 @@ class Told:
 
     @property
     def is_covered(self) -> bool:
-        """Whether truth and interval agree."""
+        """Whether the printed interval and the interval of the true share overlap."""
         return self.ends[0] <= self.truth[1] and self.truth[0] <= self.ends[1]
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the interval reaches at most 3 points or 10 % of the share."""
+        """Whether the ends of the interval are near the printed share.
+
+        The distance may be 3 percentage points or a tenth of the share, whichever is more.
+        """
         reach = max(self.ends[1] - self.value, self.value - self.ends[0])
         return reach <= max(0.03, 0.1 * self.value)
 
@@ -106,7 +110,7 @@ class Burning:
         return {"BURN_ROUNDS": str(load.rounds), "BURN_FILE": str(self.folder / "burnt")}
 
     def profiled(self, cairn: Any, load: Load, *options: object) -> Told:
-        """The share that 'cairn profile' prints for this load."""
+        """Runs `cairn profile` on this load. Returns the printed share and the true share."""
         out = self.folder / "profile.json"
         command = ["profile", "--json", out, "--force", "-a", f"burning={self.allocator}", *options]
         result = cairn(*command, "--", *self.command(load), **self.environment(load))
@@ -119,17 +123,18 @@ class Burning:
         return Told(load, truth, found["value"], ends, found["clock"], found["samples"], result.err)
 
     def truth(self, load: Load) -> tuple[float, float]:
-        """The least and the greatest share that the allocator can have.
+        """The lowest and the highest share of CPU time that the allocator can have.
 
-        The last run must have been one of this load, because the time in which it mapped memory
-        counts.
+        Call it only after a run of this load: the file BURN_FILE must hold the time in which that
+        run mapped memory.
         """
         known, turns = self.known, load.pairs * load.threads
         started_ns = (known.start_ns, 2 * known.start_ns)
         program_ns = turns * (load.work * known.round_ns + known.turn_ns)
         allocator_ns = float((self.folder / "burnt").read_text())
         if not load.calls:
-            # The C library allocates some blocks at the start and at the end.
+            # The program makes no calls. But the C library allocates some blocks at the start and at
+            # the end.
             whole_ns = allocator_ns + program_ns + started_ns[0]
             return allocator_ns / 2 / whole_ns, allocator_ns / whole_ns + 1e-3
         frees = load.threads * (load.pairs - SLOTS * (1 - math.exp(-load.pairs / SLOTS)))
@@ -156,12 +161,13 @@ class Burning:
         turn_ns = (least[bare] - whole_ns) / bare.pairs
         round_ns = ((least[worked] - whole_ns) / worked.pairs - turn_ns) / worked.work
         calls_ns = (least[burnt] - whole_ns) / burnt.pairs
-        # The first blocks of the slots have no free before them.
+        # Subtracts the rounds. Each turn has a malloc and a free, but the first free of each slot
+        # gets NULL and burns nothing.
         calls_ns -= (2 * burnt.pairs - SLOTS) / burnt.pairs * burnt.rounds * round_ns
         return Speeds(round_ns, turn_ns, calls_ns, whole_ns - mapped_ns)
 
     def _cpu_ns(self, load: Load) -> float:
-        """The CPU time of a run without any measurement."""
+        """The CPU time of a run that no profiler measures."""
         with subprocess.Popen(
             [str(word) for word in self.command(load)],
             env={**os.environ, **self.environment(load), "LD_PRELOAD": str(self.allocator)},
@@ -173,7 +179,10 @@ class Burning:
         return (used.ru_utime + used.ru_stime) * 1e9
 
     def load(self, share: float, cpu_ns: float, threads: int = 1, rounds: int = 1000) -> Load:
-        """A load with about this share, and about this CPU time of all threads together."""
+        """Returns a load in which the allocator takes about this share of the CPU time.
+
+        `cpu_ns` is the CPU time of all threads together.
+        """
         calls_ns = 2 * rounds * self.known.round_ns
         if not share:
             pairs = round(cpu_ns / threads / calls_ns)
@@ -183,7 +192,7 @@ class Burning:
 
 
 def drawn(chance: random.Random, burning: Burning) -> Load:
-    """A load with a share of 0 to 95 % and 30 ms to 3 s of CPU time, both at random."""
+    """A random load: the allocator takes 0 to 95 % of 30 ms to 3 s of CPU time."""
     share = chance.choice((0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95))
     cpu_ns = 30e6 * 100 ** chance.random()
     return burning.load(

@@ -67,7 +67,7 @@ class Cluster:
 
     folder: Path
     wrapped: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By node: a command that executes the rest of its arguments, here the node's daemon."""
+    """For some nodes: a command in front of the node's daemon, which executes the daemon."""
 
     @property
     def environment(self) -> dict[str, str]:

@@ -43,7 +43,10 @@ def a_round(
     pace: float = 1.0,
     change: Callable[[Run], Run] = lambda run: run,
 ) -> tuple[Path, Node]:
-    """Measures a round, in invention: x takes `ratio` times what system does. Delivers nothing."""
+    """Stores an invented round in which x takes `ratio` times as long and as much as system.
+
+    Does not deliver the round to the fleet.
+    """
     run = change(replace(a_plan_run(PROGRAMS, CONTENDERS, 1), id=fleet.name_of(number)))
     attempt = fleet.attempt(number, node)
     folder = Folder.create(attempt, run)
@@ -64,7 +67,7 @@ def samples_of(number: int, ratio: float, pace: float, rng: random.Random) -> li
 
 
 def deliver(fleet: Fleet, number: int, node: str = "n1", **how: object) -> bool:
-    """Measures and delivers a round."""
+    """Stores an invented round and delivers it to the fleet."""
     path, named = a_round(fleet, number, node, **how)  # type: ignore[arg-type]
     return fleet.deliver(path, number, named)
 

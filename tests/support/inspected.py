@@ -15,13 +15,13 @@ class Started:
 
     pid: int
     told: int
-    """The number in its first line."""
+    """The number in the first line of its output."""
     process: subprocess.Popen[bytes]
 
 
 @contextmanager
 def started(*command: object, **environment: str) -> Iterator[Started]:
-    """Starts a program, waits for its first line, and kills it at the end."""
+    """Starts a program and waits for its first line. Kills the program when the context ends."""
     with subprocess.Popen(
         [str(word) for word in command],
         env={**os.environ, **environment},

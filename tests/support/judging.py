@@ -28,10 +28,13 @@ ILL_IN = {
     "slot_search": ("time.reused", "time.free"),
     "scattered": ("distance", "further", "page_use", "line_use"),
 }
-"""By ill allocator: the metrics that measure its illness. It must be outside in one of them.
+"""By ill allocator: the metrics that measure its illness.
 
-A freed block that is never used again makes later allocations fresh. `trimming` gives memory back
-by madvise, or by brk if it lies at the end of the heap. What a size class wastes is `slack`.
+`cairn judge` must find the allocator outside the healthy range in at least one of them. If a freed
+block is never used again, later allocations are `fresh`. `trimming` gives memory back by madvise,
+or by brk if the memory lies at the end of the heap. `slack` measures the bytes by which blocks are
+larger than requested.
 """
 HEALTHY_LEAST = 0.95
-"""The share of metrics in which a healthy allocator must be inside or at the edge."""
+"""The share of metrics in which a healthy allocator must be inside the healthy range or at its
+edge."""

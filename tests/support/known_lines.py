@@ -8,14 +8,14 @@ LINES = 4
 
 
 def line_of(source: str, text: str) -> int:
-    """The number of the only line of a program with this text."""
+    """The number of the only line of a program that contains this text."""
     lines = (PROGRAMS / source).read_text().splitlines()
     (number,) = (place for place, line in enumerate(lines, 1) if text in line)
     return number
 
 
 def truth(rounds: int) -> dict[int, tuple[int, int, int]]:
-    """Allocated blocks, allocated bytes, and bytes at the end, by the number of the line."""
+    """The formula: allocated blocks, allocated bytes and bytes at the end, by line number."""
     found = {}
     for number in range(LINES):
         blocks = (number + 1) * rounds * (2 if number == 3 else 1)

@@ -10,7 +10,7 @@ FUNCTIONS = 32
 
 
 def truth(number: int, rounds: int) -> dict[str, int]:
-    """The sums of the function known_NUMBER, by the names of their attributes in Sums."""
+    """The formula: the true sums of the function known_NUMBER, by attribute name of Sums."""
     blocks, size = (number % 4 + 1) * rounds, 24 * (number + 1)
     kept = (number % 4 + 1) * -(-rounds // 4)
     return {
@@ -23,7 +23,7 @@ def truth(number: int, rounds: int) -> dict[str, int]:
 
 
 def truth_of_cxx(rounds: int) -> dict[str, tuple[int, int]]:
-    """Blocks and bytes of each function of known_stacks.cpp, with the functions that it calls."""
+    """The blocks and bytes of each function of known_stacks.cpp, including what it calls."""
     each = {
         "void grow<16>()": (1, 16),
         "void grow<48>()": (1, 48),

@@ -36,7 +36,7 @@ class Outcome:
 
 
 class Launch:
-    """Starts cairn-launch with a pipe for its report."""
+    """Starts cairn-launch with a pipe into which it writes its report."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -11,7 +11,11 @@ POINTS = 400
 
 
 class Simulated:
-    """Makes series from a seed. Times are in seconds, and `at` runs from 0 to 1."""
+    """Makes series of memory sizes from a seed.
+
+    `at` holds the time of each point as a share of the run, from 0 to 1. The run lasts `seconds`.
+    Periods and other lengths of time are shares of the run, too.
+    """
 
     def __init__(self, seed: int, seconds: float = 30.0) -> None:
         self.random = np.random.default_rng(seed)
@@ -21,9 +25,9 @@ class Simulated:
         self.at[0] = 0.0
 
     def correlated(self, size: float, length: float) -> np.ndarray:
-        """A stationary process of first order with this standard deviation.
+        """A stationary autoregressive process of first order with the standard deviation `size`.
 
-        length: the share of the run after which its correlation has fallen to a third.
+        length: the time after which the correlation has fallen to a third.
         """
         rho = float(np.exp(-1 / (length * POINTS)))
         noise = self.random.standard_normal(POINTS) * np.sqrt(1 - rho**2)
@@ -34,16 +38,16 @@ class Simulated:
         return size * values
 
     def cycles(self, size: float, period: float) -> np.ndarray:
-        """A sine from 0 to `size` with this period, a share of the run, from a random phase."""
+        """A sine from 0 to `size` with this period, from a random phase."""
         phase = self.random.random()
         return size / 2 * (1 + np.sin(2 * np.pi * (self.at / period + phase)))
 
     def teeth(self, size: float, period: float) -> np.ndarray:
-        """A saw's teeth, from 0 to `size`."""
+        """A sawtooth from 0 to `size` with this period, from a random phase."""
         return size * ((self.at / period + self.random.random()) % 1)
 
     def warm(self, size: float, constant: float) -> np.ndarray:
-        """Memory that fills more and more slowly; `constant` is a share of the run."""
+        """Memory that approaches `size` more and more slowly, with this time constant."""
         return size * (1 - np.exp(-self.at / constant))
 
     def leak(self, per_s: float) -> np.ndarray:
@@ -52,7 +56,11 @@ class Simulated:
     def series(
         self, live: np.ndarray, held: np.ndarray | None = None, trim: Trim | None = None
     ) -> Series:
-        """A series with this live memory. By default a tenth more is held."""
+        """A series with this live memory.
+
+        By default, the memory that the allocator holds is a tenth more than the highest live memory
+        so far.
+        """
         live = np.maximum(live, 0)
         held = np.maximum.accumulate(live) * 1.1 if held is None else held
         return Series(

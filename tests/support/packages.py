@@ -33,7 +33,7 @@ def call(*command: object, **environment: str) -> str:
 
 
 def pkg_config(tree: Path, *words: str) -> list[str]:
-    """Returns the words that pkg-config prints for packages of the installed tree."""
+    """Returns the words that pkg-config prints about packages in the installed tree."""
     return shlex.split(call("pkg-config", *words, PKG_CONFIG_PATH=str(tree / "lib" / "pkgconfig")))
 
 

@@ -37,7 +37,10 @@ class Element:
         return self.attributes.get("class", "").split()
 
     def all(self, name: str = "", **attributes: str) -> Iterator[Element]:
-        """Yields the elements below this one with a name, and with attributes such as data_of."""
+        """Yields the elements below this one that have this name and these attributes.
+
+        The attribute data-of is written as data_of.
+        """
         for child in self.children:
             if isinstance(child, str):
                 continue
@@ -105,7 +108,10 @@ def compared_run(rounds: int = 12) -> Measured:
 
 
 def long_names_run() -> Measured:
-    """Returns a comparison of contenders with long names, which have intervals."""
+    """Returns the comparison of compared_run() with long names of contenders.
+
+    The contender that failed is left out, so that each contender has an interval.
+    """
     names = {name: f"{name}-{'long-' * 40}{'x' * 150}" for name in ("quick", "fast", "lean")}
     known = compared_run()
     contenders = tuple(

@@ -12,11 +12,15 @@ _LINE, _PAGE = 64, 4096
 
 @dataclass(frozen=True)
 class Toy:
-    """How placing_malloc.c places blocks, and what placed.c does with it."""
+    """One run of placed.c with the allocator placing_malloc.c.
+
+    `place` and `size` say how the allocator places the blocks. The other fields are arguments of
+    placed.c.
+    """
 
     place: str
     count: int
-    """Blocks of each thread."""
+    """The number of blocks of each thread."""
     size: int = 48
     churn: int = 0
     waiting: int = 0
@@ -96,7 +100,7 @@ def _lines(blocks: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 
 def _touched(blocks: NDArray[np.int64], size: int, unit: int) -> NDArray[np.int64]:
-    """The numbers of the lines or pages that the blocks touch."""
+    """The numbers of the cache lines or pages (`unit` bytes each) that the blocks touch."""
     last = (blocks + size - 1) // unit
     most = int((last - blocks // unit).max()) + 1
     every = [np.minimum(blocks // unit + k, last) for k in range(most)]

@@ -18,7 +18,7 @@ MIB = 1 << 20
 def a_plan_run(
     programs: Mapping[str, str], contenders: Sequence[str], rounds: int = 6, number: int = 0
 ) -> Run:
-    """Returns a run of these programs, given with their kinds, without samples."""
+    """Returns a run without samples. `programs` maps the name of each program to its kind."""
     workloads = tuple(Workload(name, (name,), kind) for name, kind in programs.items())
     run = a_run(*(Contender(name, name, f"{name} 1.0") for name in contenders))
     return replace(
@@ -51,8 +51,8 @@ def noisy(
 ) -> list[Sample]:
     """Returns samples in which a cell has these true ratios of time and memory to the baseline.
 
-    noise: the standard deviation of a run. shared: that of a part which all programs of a round
-    have in common for a contender.
+    noise: the standard deviation of the log time of a run. shared: the standard deviation of a part
+    of the log time. In one round, this part is equal in all programs of a contender.
     """
     rng = np.random.default_rng(seed)
     names = [contender.name for contender in run.contenders]

@@ -35,7 +35,7 @@ _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_")
 
 
 def is_needed_anew(environment: Mapping[str, str]) -> bool:
-    """Whether one of the variables matters when an interpreter starts."""
+    """Whether a variable of this environment changes how an interpreter starts."""
     return any(name.startswith(_AT_START) for name in environment)
 
 
@@ -137,7 +137,10 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _accept(listening: socket.socket) -> tuple[socket.socket, list[int], list[object]] | None:
-    """The next request: its connection, its streams, and its arguments; None if it was cut off."""
+    """Accepts the next request. Returns its connection, its streams and its arguments.
+
+    Returns None if the request was cut off.
+    """
     connection, _ = listening.accept()
     try:
         head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
@@ -167,7 +170,7 @@ def _serve(listening: socket.socket) -> list[object]:
             os.read(woken, 4096)
         _report(running, poll)
         for pid, connection in running.items():
-            if connection.fileno() in ready:  # the caller gave up
+            if connection.fileno() in ready:  # the caller has timed out
                 poll.unregister(connection)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -227,7 +230,7 @@ def _main() -> NoReturn:
     sys.path[0] = os.path.dirname(script)
     arguments, environment, cwd = _serve(socket.socket(fileno=int(descriptor)))
     assert isinstance(arguments, list) and isinstance(environment, dict) and isinstance(cwd, str)
-    # The old ones remember what kind of file the server had.
+    # The old stream objects were set up for the files that the server had as its streams.
     sys.stdin = sys.__stdin__ = _stream(0, "r")
     sys.stdout = sys.__stdout__ = _stream(1, "w")
     sys.stderr = sys.__stderr__ = _stream(2, "w")

@@ -27,9 +27,9 @@ from cairn.profile.tally import Path as TimedPath
 TICKS_PER_NS = 2
 PAIR = 40
 BEHIND_HEAD = 4160
-"""Offset of the first threads: the size of the head, rounded up to a cache line."""
+"""Offset of the first thread records: the size of the head, rounded up to a cache line."""
 NOTHING = 20
-"""The number of events that the counters count for an empty operation."""
+"""The number of events that the counters count for an operation that does nothing."""
 
 
 def bucket(ticks: int) -> int:
@@ -120,10 +120,10 @@ class Made:
     def faulted(
         self, kind: str, group: str, looked_at: int, faults: int, squared: int | None = None
     ) -> None:
-        """Adds `looked_at` timed operations with `faults` page faults.
+        """Adds `looked_at` timed operations that had `faults` page faults in total.
 
-        `squared` is the sum of squares of their faults. By default, no operation has more than one
-        fault.
+        `squared` is the sum of the squares of each operation's faults. By default, no operation has
+        more than one fault.
         """
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["fault_operations"] += looked_at
@@ -131,9 +131,9 @@ class Made:
         times["faults_squared"] += faults if squared is None else squared
 
     def counted(self, kind: str, group: str, looked_at: int, events: int, squared: int) -> None:
-        """Adds `looked_at` timed operations with `events` events of the first counter.
+        """Adds `looked_at` timed operations that had `events` events of the first counter in total.
 
-        `squared` is the sum of squares of their events.
+        `squared` is the sum of the squares of each operation's events.
         """
         times = self.samples["times"][0, PATHS.index(TimedPath(kind, group, "serial"))]
         times["event_operations"] += looked_at
@@ -141,7 +141,7 @@ class Made:
         times["events_squared"][0] += squared + 2 * events * NOTHING + looked_at * NOTHING**2
 
     def counts(self, *events: str, refused: dict[str, int] | None = None) -> None:
-        """Sets the events that are counted in operations, and the errno of each refused event."""
+        """Sets the counted events, and the errno of each event that the kernel refused."""
         for slot, event in enumerate(events):
             self.start["events"][0, slot] = 1 + EVENTS.index(event)
             self.start["event_nothing"][0, slot] = NOTHING
@@ -149,7 +149,10 @@ class Made:
         self.start["has_event_nothing"] = 1
 
     def freed(self, whose: str, group: str, count: int, phase: str = "serial") -> None:
-        """Adds frees that are all known to be local or remote, as with --paths exact."""
+        """Adds frees.
+
+        All frees of the file then count as known to be local or remote, as with --paths exact.
+        """
         self.start["exact"] = 1
         self.threads["frees"][0, WHOSE.index(whose), PHASES.index(phase), GROUPS.index(group)] += (
             count
@@ -209,9 +212,11 @@ class Made:
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
 
     def live(self, peak: int, granted: int, noted: tuple[int, int, int]) -> None:
-        """States that live bytes were counted, with their peak and what was granted to threads.
+        """States that live bytes were counted.
 
-        `noted` are usable bytes near the peak, their requested bytes and the standard error.
+        `peak` is the highest number of usable live bytes, and `granted` the error that this number
+        may have. `noted` describes a moment near the peak: its usable live bytes, the bytes
+        requested for these, and the standard error of the requested bytes.
         """
         self.start["live_way"] = 1
         self.start["live_peak_usable"], self.start["live_granted"] = peak, granted

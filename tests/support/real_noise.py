@@ -1,4 +1,4 @@
-"""The noise of real programs, from the stored runs in docs/results."""
+"""The noise of real programs, taken from the stored runs in docs/results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 @lru_cache
 def deviations(program: str) -> NDArray[np.float64]:
-    """Returns the log deviations by round, contender and aim. Rounds lack no contender."""
+    """Returns deviations of the logarithms, by round, contender and aim.
+
+    Each deviation is that of one run from the median of its contender. The aims are wall time, CPU
+    time and peak memory. Only rounds in which every contender has a run are included.
+    """
     stored = RunArchive(RESULTS / f"programs-{program}.tar.xz")
     counted = [sample for sample in stored.samples() if sample.counts]
     names = sorted({sample.trial.contender for sample in counted})
@@ -46,8 +50,9 @@ def deviations(program: str) -> NDArray[np.float64]:
 
 
 def most_by_chance(count: int) -> int:
-    """The number of false differences that less than 2.5 % of tests exceed, if 5 % are false.
+    """Returns a bound on the number of false differences among `count` comparisons.
 
-    Of 200 comparisons it is 16.
+    If each comparison reports a false difference with a probability of 5 %, the number exceeds the
+    bound in less than 2.5 % of all cases. For 200 comparisons the bound is 16.
     """
     return round(0.05 * count + 1.96 * math.sqrt(0.05 * 0.95 * count))

@@ -21,8 +21,8 @@ def logs(
 ) -> NDArray[np.float64]:
     """Returns log wall times by series, round and contender.
 
-    If `mixed`, the order of the contenders is random in each round. Otherwise all runs of one
-    contender precede those of the next one.
+    If `mixed` is true, the order of the contenders is random in each round. If it is false, all
+    runs of one contender precede all runs of the next one.
     """
     rng = np.random.default_rng(seed)
     rho = 0.8

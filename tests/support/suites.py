@@ -81,7 +81,7 @@ def exact(
 ) -> list[Sample]:
     """Returns samples with the given times in ms, by workload and contender.
 
-    Their only noise is a factor of each round, which is equal for all contenders.
+    Their only noise is a factor of each round, which is the same for all contenders.
     """
     return [
         a_run_of(workload, name, round_, wall * (1 + 0.3 * (round_ % 3)), peak)
@@ -94,7 +94,8 @@ def lively(run: Run, *, seed: int = 4711, noise: float = 0.02) -> list[Sample]:
     """Returns samples that look like those of a real run.
 
     The differences between allocators depend on the workload, and the noise has heavy tails. A cell
-    is one allocator on one workload: a few cells are far slower than the others, and two failed.
+    is one allocator on one workload. A few cells are far slower than the others. In a run of more
+    than four contenders, up to two cells failed.
     """
     rng = np.random.default_rng(seed)
     names = [contender.name for contender in run.contenders]

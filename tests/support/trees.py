@@ -43,7 +43,7 @@ class Node:
     end: str
     strict: bool
     program: str
-    """The name under which the process counts."""
+    """The name of the program that the process runs. A plain fork runs its parent's program."""
     children: list[Node] = field(default_factory=list)
 
     def plan(self) -> str:
@@ -60,14 +60,15 @@ class Node:
             yield from child.all()
 
     def without(self, *waits: str) -> bool:
-        """Whether no process below this one is waited for in one of these ways."""
+        """Whether no process of this tree is waited for in one of these ways."""
         return all(node.wait not in waits for node in self.all())
 
 
 def grow(seed: int, *, strict: bool | None = None) -> Node:
     """Returns a tree of 2 to 14 processes.
 
-    strict: whether all parents are strict, or none is; None decides by chance for each.
+    strict: True makes every parent strict, and False makes none strict. None decides by chance for
+    each parent.
     """
     dice = random.Random(seed)
     numbers = iter(range(1, 100))
@@ -96,7 +97,7 @@ def grow(seed: int, *, strict: bool | None = None) -> Node:
 
 
 class Silent:
-    """An observer that keeps what it was told."""
+    """An observer that prints nothing, and keeps the sentences and failures that it receives."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -144,9 +145,10 @@ def compare(
     rounds: int = 3,
     common: dict[str, str] | None = None,
 ) -> Judged:
-    """Compares a command under libc with the same under `library`, as 'cairn compare -r 3' does.
+    """Compares the time of a command under libc and under `library`, as 'cairn compare -r 3' does.
 
-    variables: those of the contender alone. common: the environment of both.
+    variables: the environment variables that only the contender with `library` gets. common: those
+    that both contenders get.
     """
     real = os.path.realpath(library)
     contender = Contender(

@@ -33,9 +33,10 @@ class Seen:
         return [record for record in self.records if record["event"] == event]
 
     def of(self, pid: int) -> list[tuple[str, str]]:
-        """Returns event and path of each start or execution of a process, in order of the file.
+        """Returns the event and the path of each start or execution in a process.
 
-        The record "spawn" of the parent may come after the record "start" of the child.
+        The order is that of the file: the record "spawn" of the parent may come after the record
+        "start" of the child.
         """
         own = [
             record
@@ -47,7 +48,7 @@ class Seen:
         ]
 
     def tries(self) -> list[tuple[str, str]]:
-        """Returns event and kind of all executions."""
+        """Returns the event and the kind of every record of an execution."""
         return [
             (record["event"], record["kind"])
             for record in self.records
