@@ -1,6 +1,7 @@
-"""Tests of the spare memory and its reader. Programs share the memory, so its content may be wrong.
+"""Tests of the spare memory and its reader.
 
-The programs that record there are in tests/e2e/test_profile_gaps.py.
+Processes that cannot write a file of their own record into the spare memory. They share it, so its
+content may be wrong. The programs that record there are in tests/e2e/test_profile_gaps.py.
 """
 
 from __future__ import annotations

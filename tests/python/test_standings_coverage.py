@@ -42,20 +42,20 @@ class Outcome:
     worst: float
     """Like `means`, but of the one contender for which this share is the lowest."""
     cells: float
-    """Share of the intervals of one workload that contain the truth."""
+    """Share of the intervals of single workloads that contain the truth."""
     differences: float
     """Share of the intervals of the mean difference of two contenders that contain the truth."""
     overlap: float
-    """Share of pairs of runs whose intervals of the mean overlap."""
+    """Share of pairs of simulated runs in which the two intervals of a contender's mean overlap."""
     from_apparent_best: float
-    """Share of the intervals that would contain the truth, if each were made around the distance to
-    the contender that looks best."""
+    """Share of the intervals that would contain the truth, if each interval were centred on the
+    measured distance to the contender that looks best."""
     bias: float
-    """Mean error of the estimate."""
+    """Mean error of the estimated means."""
     bias_from_apparent_best: float
-    """Mean error of the distance to the contender that looks best."""
+    """Mean error of the measured distance to the contender that looks best."""
     width: float
-    """Mean length of an interval of the mean."""
+    """Mean length of the interval of a contender's mean."""
 
 
 def truths(

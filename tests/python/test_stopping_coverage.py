@@ -1,9 +1,9 @@
 """Simulates comparisons with known true differences, and checks those that stop early.
 
-The tests vary the noise (support/simulated_times.py). With the least noise, a comparison is precise at its first look. With the
-most noise, it runs to the maximum of rounds. With noise between these, the differences decide at
-several looks whether it stops. Each such look adds some error, so most errors happen with such
-noise.
+The tests vary the noise (support/simulated_times.py). With the least noise, a comparison is precise
+at its first look. With the most noise, a comparison runs to the maximum of rounds. With noise
+between these, chance decides at several looks whether a comparison stops. Each such look adds some
+error. So most errors happen with noise in the middle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcome:
     coverage: float
     """Share of the contenders' intervals that contain the truth."""
     false_winners: float
-    """Share of series in which a contender without an effect is called faster or slower."""
+    """Share of series in which some contender without an effect is called faster or slower."""
     false_equivalents: float
     """Share of contenders outside the margin that are called equivalent."""
     width: float
@@ -88,7 +88,11 @@ def simulate(
 
 
 def most(series: int) -> float:
-    """The share of errors that a true 5 % exceeds by chance in less than 2.5 % of all tests."""
+    """Returns a bound on the share of errors among `series` series.
+
+    If each series has an error with a probability of 5 %, the share exceeds the bound in less than
+    2.5 % of all cases.
+    """
     return 0.05 + 1.96 * math.sqrt(0.05 * 0.95 / series)
 
 
@@ -153,7 +157,7 @@ def test_equivalence_is_seldom_claimed_of_a_difference_beyond_the_margin(noise: 
 def test_repeated_looks_at_the_ordinary_level_give_false_winners(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The simulation must notice a wrong rule: early looks are as strict as the last look.
+    """The simulation must notice the wrong rule that early looks are as strict as the last look.
 
     Each look is a chance for a false winner, so early looks must be stricter.
     """

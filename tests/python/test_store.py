@@ -369,7 +369,10 @@ def test_mutated_files_give_a_sentence_or_a_run_but_nothing_else(folder: store.F
 
 
 def test_runs_of_the_same_second_are_sorted_by_time(tmp_path: Path) -> None:
-    """The last run was one of them at random, since random digits distinguish their names."""
+    """The names of runs of the same second differ only in random digits.
+
+    Once, runs were sorted by name, so that "last" was one of these runs at random.
+    """
     for digits in ("ffff", "0000", "8888"):
         made = store.Folder.create(tmp_path, a_run(f"20260102-000000-{digits}"))
     store.Folder.create(tmp_path, a_run("20260101-000000-ffff"))
@@ -379,7 +382,7 @@ def test_runs_of_the_same_second_are_sorted_by_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["run.json", "samples.jsonl", "witness", "whole", "moved"])
 def test_files_that_the_program_changed_are_restored(tmp_path: Path, part: str) -> None:
-    """A program that wrote into the results folder, or emptied it, lost the run."""
+    """Once, a program that changed or emptied the results folder made Cairn lose the run."""
     run = a_run()
     folder = store.Folder.create(tmp_path, run)
     folder.append(a_sample(1))

@@ -84,7 +84,7 @@ def test_a_program_that_waits_is_named_with_its_share(busy_ms: float, says: str 
 def test_a_program_that_other_programs_keep_from_a_cpu_does_not_wait(
     queued_ms: float | None, waits: bool
 ) -> None:
-    """On a busy machine, a program that computes used 16 % of one CPU, and was said to wait."""
+    """Once, Cairn said that a computing program waits, because it got only 16 % of a busy CPU."""
     queued = None if queued_ms is None else round(queued_ms * 1e6)
     of = [
         a_sample(1, name, 100, user_ns=10_000_000, system_ns=0, queued_ns=queued)

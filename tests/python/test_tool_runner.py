@@ -27,9 +27,9 @@ def program(path: Path, text: str = "exit 0") -> Path:
 
 
 def alive(noted: Path) -> bool:
-    """Returns whether the process whose id is in the file runs.
+    """Returns whether the process whose id the file `noted` contains is running.
 
-    A process that ended and was not yet reaped has no command line, and does not count.
+    A process that has ended and was not yet reaped has no command line, and does not count.
     """
     try:
         return Path("/proc", noted.read_text().strip(), "cmdline").read_bytes() != b""
@@ -92,9 +92,9 @@ def test_a_tool_that_makes_no_progress_is_ended_with_its_children(tmp_path: Path
 def test_a_tool_that_writes_below_its_folder_makes_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test's clock advances by 0.6 s at each look at the folder.
+    """The test's clock advances by 0.6 s at each look at the folder, and the limit is 1 s.
 
-    So a tool is ended after two looks without a change.
+    So a tool is ended after two looks in a row that find no change.
     """
     now, written = itertools.count(0, 0.6), itertools.count()
     monkeypatch.setattr(tool_runner.time, "monotonic", lambda: next(now))
@@ -149,7 +149,7 @@ def test_at_most_the_given_number_of_tasks_run_at_once_in_order(tmp_path: Path) 
 
 
 def test_a_process_in_the_background_ends_with_its_tool(tmp_path: Path) -> None:
-    """It went on, and wrote into a folder that was being removed."""
+    """Once, such a process went on and wrote into a folder that was being removed."""
     tool = program(
         tmp_path / "tool", f"sleep 1000 >/dev/null 2>&1 </dev/null & echo $! >{tmp_path}/child"
     )

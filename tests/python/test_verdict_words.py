@@ -60,17 +60,17 @@ class Truth:
 
     time: float = 1.0
     cpu: float | None = None
-    """None: as `time`."""
+    """The ratio of CPU time. None: the same as that of `time`."""
     memory: float = 1.0
     faults: float = 1.0
     lazy: float = 0.0
-    """The part of its memory that is lazily freed."""
+    """The part of the contender's memory that is lazily freed."""
     failure: str | None = None
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A run of which a verdict is to be given."""
+    """An invented run on which a test wants a verdict."""
 
     contenders: Mapping[str, Truth]
     rounds: int = 20
@@ -79,19 +79,19 @@ class Shape:
     rule: StopRule = field(default_factory=lambda: StopRule(budget_s=600))
     stopped: str = "precision reached"
     disturbed: Sequence[tuple[str, int]] = ()
-    """The contenders and rounds that other work of the machine made slow."""
+    """The runs, as (contender, round), that other work on the machine slowed down."""
     memory: bool = True
     notes: tuple[str, ...] = ()
     base_ms: float = BASE_MS
     sleep: float = 0.0
-    """The part of its wall time in which the program waits."""
+    """The part of the wall time in which the program waits."""
     left_behind: int = 0
-    """The number of processes that go on in the background."""
+    """The number of processes that the program leaves in the background."""
     baseline: str = "system"
     workloads: tuple[str, ...] = ("./server 1000000",)
     aim: Aim = EVERY_AIM
     over_time: bool = False
-    """Whether the mean, the growth and the memory after idle were measured."""
+    """Whether these were measured: mean memory, growth, and memory after idle time."""
 
 
 def ratios(**more: float) -> Truth:

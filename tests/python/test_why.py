@@ -130,9 +130,10 @@ def test_system_time_of_the_probe_itself_does_not_count_as_page_faults() -> None
 
 
 def test_system_time_belongs_to_the_probe_only_if_samples_found_the_probe() -> None:
-    """The times are those of the test above, but no CPU sample found the probe.
+    """The probed run has 20 ms of system time, 6 of them in the allocator's system calls.
 
-    So the probe cannot have used system time, and all 14 ms are page faults.
+    The plain run has only 7 ms. But no CPU sample found the probe, so the probe cannot have used
+    system time. So all other 14 ms of the probed run are page faults.
     """
     found = gap([*trials("system", system_ms=7.0, samples_probe=0), *trials("fast")])
     assert part(found, OWN).other == pytest.approx((40 - 6 - 14 / 7) * MS)
@@ -244,9 +245,10 @@ def test_kernel_time_by_the_clock_is_never_more_than_all_system_time() -> None:
 
 
 def test_the_timers_samples_are_split_by_the_system_time_of_the_probed_run() -> None:
-    """The plain run has no system time, because no tick fell into it.
+    """The plain run has no system time, because no clock tick found it in the kernel.
 
-    The CPU samples come from the probed run, so that the system time of that run counts for them.
+    The CPU samples come from the probed run, so that they are divided by the system time of that
+    run.
     """
     found = gap([*trials("system", system_ms=0.0), *trials("fast")])
     assert part(found, KERNEL).other == 0
@@ -446,14 +448,17 @@ def test_the_unexplained_part_is_named_first_if_it_is_larger_than_each_cause() -
 def test_the_first_sentence_says_how_much_of_the_difference_is_unexplained(
     own: int, says: str
 ) -> None:
-    """It said "most" where the allocator's own code took as long under both contenders."""
+    """If the allocator's own code takes as long as under system, nothing is explained.
+
+    In this case (`own` is 60), the sentence once said "most" instead of "all".
+    """
     slow = looked_at(trials("fast", 125.0), own=own)
     found = explain(why_run("fast"), [*looked_at(trials("system")), *slow], "fast", "system")
     assert next(sentences(found)) == f"fast takes 31.8 % more CPU time than system: {says}"
 
 
 def test_few_clock_samples_of_one_contender_do_not_hide_the_gap() -> None:
-    """The shorter contender has 72 clock samples in all. The gap is 40 times its CPU time."""
+    """The baseline has only 72 clock samples in all. The gap is 40 times its CPU time."""
     found, (first, *_) = clocked({"own": 2, "program": 7}, {"own": 3, "calls": 360, "program": 7})
     assert found.time is not None and found.time.by == "clock"
     assert first.startswith("fast takes 41 times the CPU time of system: allocator system calls")
@@ -648,7 +653,8 @@ def longer(ms: float, half: float = 0.0) -> Estimate:
         ({"new": 1.9}, []),
         ({"reused": 2.0, "free": 2.0}, ["slow-path"]),
         ({"reused": 2.0, "free": 2.0, "new": 5.0}, ["slow-path"]),
-        # One of the two makes up nearly all of the difference, so that the path is no cause.
+        # In the next two cases, either reuse or free makes up nearly all of the difference. So the
+        # cause is this operation, and not the whole path.
         ({"reused": 3.0, "free": 1.55}, ["slow-reuse"]),
         ({"reused": 1.55, "free": 3.0}, ["slow-free"]),
         ({"reused": 2.0}, ["slow-reuse"]),
@@ -688,7 +694,8 @@ def test_the_effect_is_at_most_the_additional_time_of_the_allocators_own_code() 
 def test_the_effects_are_as_uncertain_as_the_time_of_the_allocators_own_code() -> None:
     """The timed operations take 180 ms longer: a third in freeing, two thirds in new memory.
 
-    But the allocator's own code takes only 6 ms longer, and at least 2 ms.
+    But the allocator's own code takes only 6 ms longer, with an interval from 2 to 10 ms. The
+    effects are parts of this time and have the same relative error.
     """
     mine, theirs = slow(free=5.0, new=31.0), slow()
     assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(
@@ -737,10 +744,11 @@ def test_operations_that_were_not_timed_have_no_finding() -> None:
 
 
 def test_waiting_for_other_threads_is_no_slow_path() -> None:
-    """Under a global lock, `slow-path` came before `queues`, although the threads only waited.
+    """Once, `slow-path` was named before `queues` under a global lock, where threads only wait.
 
-    The operations take 66 ms instead of 33. In the first case threads slept for 20 ms, spun for 8
-    ms, and woke other threads for 5 ms, so the medians count, which are as before.
+    By the sum of their times, the operations take 66 ms instead of 33 ms. But in the first case,
+    threads slept for 20 ms, spun for 8 ms, and woke other threads for 5 ms. So the medians count
+    instead, and these are as before. In the second case, threads neither slept nor spun.
     """
     twice = slow(new=2.0, reused=2.0, free=2.0)[0]
     for slept_ms, names in ((20.0, []), (0.0, ["slow-path"])):
@@ -751,7 +759,7 @@ def test_waiting_for_other_threads_is_no_slow_path() -> None:
 
 
 def test_spinning_is_no_slow_work_of_the_allocators_code() -> None:
-    """The allocator's own code takes 40 ms longer, of which the threads spin for 30 ms.
+    """The allocator's own code takes 40 ms longer. In 30 of these 40 ms, the threads spin.
 
     By the medians, reuse takes 36.4 ms longer, freeing 39 ms, and new memory 8 ms.
     """

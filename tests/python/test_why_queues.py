@@ -19,8 +19,8 @@ def queueing(effect: float, **calls: Calls) -> list[Finding]:
     """Returns the findings for a contender whose probed runs have the finding "queues".
 
     `effect` is the share of thread time that this finding claims. `calls` are the allocator's
-    system calls in the probed runs. The plain runs have clock samples of 109 ms: 30 ms in the
-    allocator's code, and 44 ms in its system calls.
+    system calls in the probed runs. In the plain runs, the clock samples stand for 109 ms: 30 ms in
+    the allocator's code, 44 ms in its system calls, and the rest elsewhere.
     """
     found = Finding(
         "queues",
@@ -49,7 +49,8 @@ def queueing(effect: float, **calls: Calls) -> list[Finding]:
     [
         ("calls-the-kernel", "CPU", 0.8, 88 / 218),
         ("asks-too-often", "CPU", 0.1, 0.1),
-        # Page faults, and time without CPU time, are no time in system calls.
+        # These two findings are not limited, because they are not about CPU time in system calls:
+        # one is about page faults, and the other about time in which threads wait.
         ("returns-what-it-needs", "CPU", 0.8, 0.8),
         ("waits-alone", "thread time", 0.8, 0.8),
     ],
@@ -57,7 +58,10 @@ def queueing(effect: float, **calls: Calls) -> list[Finding]:
 def test_system_calls_cost_no_more_than_the_plain_runs_spend_in_them(
     name: str, of: str, effect: float, limited: float
 ) -> None:
-    """On a busy machine `calls-the-kernel` said 83 % of CPU time, and 60 % was gained."""
+    """Once, `calls-the-kernel` claimed 83 % of CPU time on a busy machine.
+
+    But the change that the finding advised saved only 60 %.
+    """
     found = Finding(name, "It calls", of, effect, "another")  # type: ignore[arg-type]
     samples = looked_at(
         trials("system", findings=(found,)), own=60, calls=88, faults=0, others=0, program=70
@@ -95,7 +99,8 @@ def test_queues_that_the_probe_prevents_are_found_by_the_clock_samples(
 ) -> None:
     """The program makes 3 million operations. `waits` of them waited in the probed runs.
 
-    `calls` of 220 clock samples are in system calls that wait: 9 %, 18 % or 4 %.
+    `calls` clock samples are in system calls that wait, and 204 are elsewhere. So the calls have 9
+    % (20), 16 % (40) or 4 % (8) of all samples.
     """
     known = {"futex wait": Calls(waits, 0, 9 * MS, 2.0 * MS)}
     system = looked_at(
@@ -111,7 +116,7 @@ def test_queues_that_the_probe_prevents_are_found_by_the_clock_samples(
 
 
 def test_a_single_thread_never_queues() -> None:
-    """Its calls that wait take most of the clock samples in the allocator's system calls."""
+    """Nearly all CPU time is in a system call that waits, but the program has only one thread."""
     alone = Finding(WAITS_ALONE, "It waits", "CPU", 0.3, "another")
     known = {"sched_yield": Calls(90_000, 0, 60 * MS, 60 * MS)}
     system = looked_at(
@@ -129,8 +134,8 @@ def test_a_single_thread_never_queues() -> None:
 def test_shares_of_cpu_time_and_of_thread_time_are_compared_in_one_unit() -> None:
     """A slow path takes 40 % of the CPU time, and waiting takes 22 % of the time of all threads.
 
-    The threads live for 440 ms together, of which 110 ms are CPU time. So the slow path takes 10 %
-    of their time.
+    The threads together live for 440 ms, but use only 110 ms of CPU time. So the slow path takes
+    only 10 % of the time of the threads, and the waiting must be named first.
     """
     waits = Finding("queues", "Threads wait", "thread time", 0.22, "another")
     calls = Finding("returns-what-it-needs", "It returns", "CPU", 0.4, "another")

@@ -1,4 +1,4 @@
-"""Tests of what --why says of parts and processes that were not measured. The runs are invented."""
+"""Tests of what --why says about parts and processes that were not measured, in invented runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cairn.why.gap import explain
 
 
 def test_processes_that_the_probe_could_not_record_are_named() -> None:
-    """A comparison left them out without a word."""
+    """Once, a comparison did not mention such processes."""
     fast = [
         replace(one, unrecorded={"server": {"EFBIG": 2}, "": {"": 1}} if one.probe else {})
         for one in trials("fast")
@@ -37,9 +37,10 @@ def test_processes_that_the_probe_could_not_record_are_named() -> None:
 
 
 def test_parts_that_were_not_measured_are_not_called_unexplained() -> None:
-    """A short server had fewer clock samples and timer samples than needed.
+    """A short run has fewer clock samples and timer samples than the report needs.
 
-    The report said that 102 % of the difference is unexplained, although nothing had divided it.
+    Once, the report said that 102 % of the difference is unexplained, although nothing had divided
+    the difference into parts.
     """
     few = {"own": 2, "calls": 0, "faults": 1, "interrupts": 0, "others": 0, "program": 2}
     timers = {"samples": 3, "samples_inside": 1, "samples_probe": 0}

@@ -62,7 +62,8 @@ def test_counts_from_before_the_window_do_not_count(tmp_path: Path) -> None:
 def test_threads_live_through_the_whole_window_even_if_the_file_is_old(tmp_path: Path) -> None:
     """Three threads began long before the window.
 
-    The clocks in the file show when the probe last looked at them, and do not advance.
+    The file contains the time at which the probe last read the clock. This time does not advance,
+    although the threads live on.
     """
     made = running()
     made.start["threads_most"] = 3
@@ -134,7 +135,7 @@ def test_the_report_says_what_was_counted(tmp_path: Path) -> None:
 
 
 def test_a_window_names_the_missing_processes_that_ran_in_it(tmp_path: Path) -> None:
-    """They were named only if the whole life of the program was counted."""
+    """Once, only the profile of a whole program named them, and the profile of a window did not."""
     alive, dead, later = MINE, 2_000_001, 2_000_003
     recorded = busy(pid=2_000_002, begin_ns=2, state=1, program="/bin/app")
     recorded.write(tmp_path)

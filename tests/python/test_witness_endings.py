@@ -51,7 +51,8 @@ def counted(seen: Seen) -> dict[str, dict[str, int]]:
 def run(bench: Bench, program: Path, way: str, end: str) -> tuple[Seen, int, int]:
     """Runs the program with and without the witness, and compares the output.
 
-    Returns what was seen, and the number and status of the child.
+    `way` is how the program waits for its child, and `end` is how the child ends. Returns what the
+    witness saw, and the process id and the status of the child.
     """
     seen = bench.run(program, way, end)
     plain = bench.run(program, way, end, without=True)
@@ -124,7 +125,7 @@ def test_a_failed_exec_leaves_the_program_as_it_was(bench: Bench, program: Path)
 
 
 def test_a_crash_behind_exit_counts_as_a_crash(bench: Bench, program: Path) -> None:
-    """The destructors run behind exit(), and an allocator's destructor may crash."""
+    """exit() runs the destructors, and the destructor of an allocator may crash."""
     seen, child, _ = run(bench, program, "waitpid", "exit-then-crash")
     assert [record["pid"] for record in seen.events("end")] != [child]
     assert counted(seen) == {PROGRAM: {"SIGSEGV": 1, "exit 0": 1}}
@@ -228,7 +229,10 @@ def test_a_wait_is_a_cancellation_point_as_without_the_witness(bench: Bench) -> 
 
 @pytest.mark.parametrize("way", ["prctl", "syscall"])
 def test_a_process_that_forbids_itself_system_calls_is_left_alone(bench: Bench, way: str) -> None:
-    """The filter kills a process that opens a file, and so would the witness's record."""
+    """The process forbids itself to open files by a filter that kills it at openat().
+
+    To write a record, the witness would have to open a file. So it must write none after that.
+    """
     source = """
         #define _GNU_SOURCE
         #include <linux/filter.h>
@@ -353,7 +357,10 @@ def test_children_of_real_programs_are_seen(bench: Bench, program: Path, name: s
 
 
 def test_children_of_a_python_pool_are_seen(bench: Bench) -> None:
-    """A worker that crashes is replaced. The pool ends the others with SIGTERM or by a message."""
+    """One process of the program crashes, and one ends with exit code 3.
+
+    The pool has two more processes. It ends them by SIGTERM or by a message.
+    """
     source = (
         "import multiprocessing as m, os\n"
         "if __name__ == '__main__':\n"
@@ -383,7 +390,7 @@ def test_the_drivers_of_compilers_are_seen(bench: Bench) -> None:
 def test_the_witness_asks_libc_for_no_memory_when_it_registers_its_handlers(
     bench: Bench, program: Path
 ) -> None:
-    """Glibc allocates for exit handlers only behind the first 32 of them."""
+    """Glibc has room for 32 exit handlers, and allocates memory only for further ones."""
     deadly = bench.library(
         "libdeadly.so",
         """
@@ -399,10 +406,11 @@ def test_the_witness_asks_libc_for_no_memory_when_it_registers_its_handlers(
 
 
 def test_the_ends_cost_less_than_twenty_microseconds_a_process(bench: Bench) -> None:
-    """The cost is the median of paired differences: fork, mark and wait against fork and wait.
+    """The cost is the median difference between runs with records and runs without records.
 
-    The program itself writes no more than it needs, so the difference is that of the records. A
-    busy machine lengthens some runs, so the least of up to five medians must be short enough.
+    Each run measures fork, end and wait of a process. The witness is preloaded in all runs, and
+    writes records only in those with CAIRN_WITNESS. A busy machine lengthens some runs, so the
+    lowest of up to five medians must be short enough.
     """
     source = """
         #include <stdio.h>

@@ -31,9 +31,10 @@ def bench() -> Iterator[Bench]:
 def test_a_program_that_takes_the_address_of_malloc_does_not_own_it(
     bench: Bench, flags: tuple[str, ...]
 ) -> None:
-    """A program at a fixed address that takes the address of malloc has an undefined symbol.
+    """A program at a fixed address can take the address of malloc.
 
-    This symbol "malloc" has a value, and dlsym finds it before the definition.
+    Its symbol "malloc" is then undefined, but has an address: that of a jump to the function. dlsym
+    finds this address before libc's function.
     """
     source = """
         #include <stdlib.h>
@@ -49,10 +50,11 @@ def test_a_program_that_takes_the_address_of_malloc_does_not_own_it(
 def test_a_jump_in_a_program_that_is_position_independent_is_not_an_allocator(
     bench: Bench, tmp_path: Path
 ) -> None:
-    """Debian's pigz is such a program. The linker of this system makes none.
+    """Debian's pigz contains such a jump and is position independent.
 
-    So the test takes a program with functions that pass each call on, as such a jump does, and
-    marks their symbols as undefined.
+    The linker of this system makes no such program. So the test takes a program that defines
+    functions which only call glibc's functions, as a jump does, and marks the symbols of these
+    functions as undefined.
     """
     made = bench.build(
         "passes-on",

@@ -156,7 +156,7 @@ C_ORDER: dict[str, list[str]] = {
     "instructions": ["paths", "blocks", "history", "interpose"],
     "misuse": ["live", "scenarios", "frees", "overruns", "accesses", "misuse"],
 }
-"""The files of each folder of src in their order. A file sees only files before it."""
+"""The files of each folder of src in their order. A file may include only files before it."""
 
 GROUND = (
     "__init__",
@@ -171,7 +171,8 @@ GROUND = (
     "units",
     "native",
 )
-"""The modules outside the folders. Each sees only those before it."""
+"""The modules of the package outside its folders ("ground"). Each may import only modules before
+it."""
 
 PYTHON_LAYERS: dict[str, set[str]] = {
     "ground": set(),
@@ -206,7 +207,8 @@ PYTHON_LAYERS: dict[str, set[str]] = {
         "bench",
     },
 }
-"""Each folder of cairn/ and the folders that it sees, which must be above it in this table."""
+"""Each folder of cairn/, and the folders from which it may import. These must be above it in this
+table."""
 
 PURE = {"compare", "findings", "why", "report", "profile", "soak"}
 """Folders that may use no file, clock or process, except for the modules in `READERS`."""
@@ -246,7 +248,7 @@ def c_includes() -> Iterator[tuple[Path, str]]:
 
 
 def folder_of(file: Path) -> str:
-    """Returns the folder of a file of the package, or "ground"."""
+    """Returns the folder of a file of the package. Files outside all folders belong to "ground"."""
     parts = file.relative_to(PACKAGE).parts
     return parts[0] if len(parts) > 1 else "ground"
 
@@ -269,7 +271,11 @@ def _python_imports() -> Iterator[tuple[Path, str]]:
 
 
 def our_imports() -> Iterator[tuple[Path, str, str]]:
-    """Yields (file, seen folder, seen module of it). The module of a whole folder is "__init__"."""
+    """Yields (file, folder, module) for every import of our own modules.
+
+    The folder and the module are those of the imported file. If a file imports a whole folder, the
+    module is "__init__".
+    """
     for file, imported in python_imports():
         package, *words = imported.split(".")
         if package != "cairn":

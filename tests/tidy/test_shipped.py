@@ -115,7 +115,7 @@ IN_THE_ROOT = {
 
 
 def test_the_root_has_only_what_a_newcomer_looks_for_there() -> None:
-    """The core file of an emulated program was once committed."""
+    """Once, the core dump of an emulated program was committed."""
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )

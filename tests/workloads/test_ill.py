@@ -46,7 +46,7 @@ UNNOTICED = {
 def pairs() -> list[object]:
     """Every workload with every illness.
 
-    server notices a lost write only with the input of the suite, which takes 20 s.
+    The workload `server` notices a lost write only with the input of the suite. That takes 20 s.
     """
     slow = ("server", "lost")
     return [
@@ -60,10 +60,11 @@ def pairs() -> list[object]:
 def test_wrong_blocks_are_caught_by_every_workload(
     work: Work, ill: str, name: str, illness: str
 ) -> None:
-    """A workload that frees little before its end cannot notice that another block was damaged.
+    """Larger inputs free more blocks before the end of a workload.
 
-    Larger inputs free more, so the test tries the smallest input first and then larger ones. What
-    threads notice depends on their order, so the largest input runs up to three times.
+    A workload that frees little before its end cannot notice that another block was damaged. So the
+    test tries the smallest input first and then larger ones. What threads notice depends on their
+    order, so the largest input runs up to three times.
     """
     if (name, illness) in UNNOTICED:
         pytest.skip(UNNOTICED[name, illness])

@@ -62,7 +62,10 @@ def test_the_line_of_every_workload_is_complete(work: Work, name: str) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_a_workload_can_run_for_a_fixed_time(work: Work, name: str) -> None:
-    """Arguments for the number of operations then have no effect, and there is no checksum."""
+    """The option --seconds sets the time.
+
+    Arguments for the number of operations then have no effect, and there is no checksum.
+    """
     words = [*workloads.words(entry_of(name).smallest, CPUS)]
     if "--operations" in words:
         place = words.index("--operations")
