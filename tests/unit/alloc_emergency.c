@@ -111,7 +111,7 @@ TEST(threads_get_different_memory)
                   is_all(blocks[i][k], k * 11, (unsigned char)((uintptr_t)blocks[i] >> 4)));
 }
 
-/* lock_enter() has the effect of a signal handler that interrupts a thread with a lock. */
+/* lock_enter() stands for a signal handler that has interrupted a thread which holds a lock. */
 TEST(a_thread_that_holds_a_lock_takes_and_keeps_such_blocks)
 {
     enum { LARGE = 100000 };
@@ -133,7 +133,7 @@ TEST(a_thread_that_holds_a_lock_takes_and_keeps_such_blocks)
     unsigned char *zero = alloc_calloc(1, LARGE);
     CHECK(zero != NULL && is_all(zero, LARGE, 0));
     CHECK((uintptr_t)alloc_aligned(1 << 16, 100) % (1 << 16) == 0);
-    for (size_t i = 0; i < 10000; i++) { /* more than any list has ready */
+    for (size_t i = 0; i < 10000; i++) { /* more blocks than any list of free blocks holds */
         unsigned char *small = alloc_malloc(100);
         REQUIRE(small != NULL);
         memset(small, 9, 100);

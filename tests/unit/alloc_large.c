@@ -149,11 +149,14 @@ TEST(memory_whose_pages_were_moved_away_reads_as_zero)
     page_heap_check();
 }
 
-/* Only a block in a longer run that the thread had kept has slack, which is slices that the program
- * did not request. A block that was resized has exactly the requested slices. */
+/* Slack is slices in a block that the program did not request. A block has slack only if it lies in
+ * a longer run that the thread had kept. A block that was resized has exactly the requested
+ * slices. */
 TEST(a_resized_block_gives_back_the_slices_that_it_leaves)
 {
-    char *block = alloc_realloc(alloc_malloc(12 * MIB), 4 * MIB); /* has room behind it */
+    /* The realloc leaves 8 MiB of free memory behind the block, so that the block can grow in
+     * place. */
+    char *block = alloc_realloc(alloc_malloc(12 * MIB), 4 * MIB);
     REQUIRE(block != NULL);
     size_t before = alloc_usable_size(block);
     CHECK(alloc_realloc(block, 4 * MIB + 5 * SLICE_BYTES) == block);
@@ -180,7 +183,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
         blocks[i] = alloc_realloc(blocks[i], 4 * MIB);
         REQUIRE(blocks[i] != NULL);
         fake_os.refuse_call = fake_os.call_count + 1;
-        fake_os.refuse_more = i % 3 != 0; /* mostly, the move is refused as well */
+        fake_os.refuse_more = i % 3 != 0; /* in two of three cases, the move is refused, too */
         blocks[i] = alloc_realloc(blocks[i], 5 * MIB);
         REQUIRE(blocks[i] != NULL);
         CHECK(blocks[i][0] == 0xff && blocks[i][MIB - 1] == 0xff);
@@ -189,7 +192,8 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = false;
     CHECK(fake_os.behind_lost > 0);
-    for (unsigned i = 9; i < MANY; i++) { /* blocks that are short enough for every gap */
+    /* These blocks are short enough to lie in any memory that the refused calls have unmapped. */
+    for (unsigned i = 9; i < MANY; i++) {
         blocks[i] = alloc_calloc(1, 3 * SLICE_BYTES);
         REQUIRE(blocks[i] != NULL);
         CHECK(blocks[i][0] == 0 && memcmp(blocks[i], blocks[i] + 1, 3 * SLICE_BYTES - 1) == 0);

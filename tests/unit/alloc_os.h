@@ -54,7 +54,7 @@
 static struct {
     _Atomic size_t claimed_bytes;
     size_t limit_bytes; /* limit on mapped bytes; 0: no limit */
-    size_t page_bytes;  /* 0: the real size */
+    size_t page_bytes;  /* 0: the real page size */
     _Atomic unsigned claim_count;
     _Atomic unsigned give_back_count;
     _Atomic unsigned call_count;    /* number of calls that could be refused */
@@ -62,14 +62,14 @@ static struct {
     unsigned refuse_call;           /* number of the first call to refuse, from 1; 0: none */
     unsigned refuse_more;           /* number of further calls to refuse after it */
     unsigned refuse_after;          /* refuses every call after this many; 0: none */
-    unsigned occupied_first;        /* first claim that finds the place occupied; 0: none */
-    unsigned occupied_last;         /* last claim that finds the place occupied */
-    /* Number of next claims of 2 MiB or more that find the place occupied. Smaller claims do not
-     * count. */
+    unsigned occupied_first;        /* first claim whose addresses are occupied; 0: none */
+    unsigned occupied_last;         /* last claim whose addresses are occupied */
+    /* Number of claims, from the next one on, whose addresses are occupied. Claims of less than 2
+     * MiB do not count. */
     unsigned occupied_chunks;
     uintptr_t addresses_end; /* first address that does not exist; 0: no limit */
-    unsigned behind_lost;    /* times that os_lengthen() unmapped the memory behind */
-    bool losing;             /* a refused move sometimes unmaps one of the two places */
+    unsigned behind_lost;    /* times that os_lengthen() unmapped what follows */
+    bool losing;             /* refused calls may unmap memory, as Linux may */
     bool refuses_moves;      /* refuses os_move() and os_lengthen() */
     bool trapping;
     /* Duration of the first touch after huge pages were requested; 0: small_touch_ticks. */
@@ -120,9 +120,9 @@ bool os_unmap(void *start, size_t bytes)
     return !fake_refuses() && real_unmap(start, bytes);
 }
 
-/* Returns whether a place counts as occupied, although the kernel might map it. Address 0 counts as
- * occupied, because root may map it. In a build with the thread sanitizer, all addresses from 2^39
- * on count as occupied instead, because the sanitizer would let us map its own memory. */
+/* Returns whether memory at `start` counts as occupied, although the kernel might map it. Address 0
+ * counts as occupied, because root may map it. In a build with the thread sanitizer, all addresses
+ * from 2^39 on count as occupied instead, because the sanitizer would let us map its own memory. */
 static bool fake_has_itself(const void *start)
 {
 #ifdef __SANITIZE_THREAD__

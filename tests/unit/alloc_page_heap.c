@@ -224,8 +224,8 @@ TEST(requests_beyond_a_limit_return_0)
     page_heap_check();
 }
 
-/* Returns a run of `slices` from an empty heap, and fills everything below it. The lowest slice is
- * 1, because the heap never hands out slice 0. */
+/* Frees everything, allocates a run of `slices` and returns it. Also fills all slices below the
+ * run. The lowest slice is 1, because the heap never hands out slice 0. */
 static size_t take_lowest(size_t slices)
 {
     bool zero;
@@ -439,23 +439,26 @@ TEST(a_chunk_can_be_dense_again_after_the_run_that_reached_into_it_is_freed)
     REQUIRE(first != 0);
     size_t second = first + CHUNK_SLICES, third = second + CHUNK_SLICES;
     CHECK(dense_within(3) == region_address(first));
-    CHECK(dense_within(3) == NULL); /* the other two chunks lie inside a run */
+    /* The second and the third chunk belong to a run that begins in the first one. */
+    CHECK(dense_within(3) == NULL);
 
     page_heap_free(second + 10, 2 * CHUNK_SLICES - 10);
-    CHECK(dense_within(3) == NULL); /* the run still reaches into the second chunk */
+    /* The second chunk still begins with slices of this run. */
+    CHECK(dense_within(3) == NULL);
     page_heap_free(second, 10);
     size_t again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(again == second);
     CHECK(dense_within(3) == region_address(second));
     page_heap_free(second, CHUNK_SLICES + 10);
-    CHECK(dense_within(3) == region_address(third)); /* the third chunk's run begins in it */
+    /* The rest of the run begins in the third chunk. */
+    CHECK(dense_within(3) == region_address(third));
 
     page_heap_free(third + 10, CHUNK_SLICES - 10);
     again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(again == second);
     page_heap_put_dense(region_address(third));
     page_heap_free(second, CHUNK_SLICES);
-    /* A run that was freed completely reaches into no chunk. */
+    /* The run was freed up to the end of the second chunk, so the rest begins in the third one. */
     CHECK(dense_within(3) == region_address(third));
     page_heap_free(third, CHUNK_SLICES);
     page_heap_free(first, CHUNK_SLICES);
@@ -497,7 +500,8 @@ TEST(no_chunk_of_a_small_program_is_dense)
     become_large();
     page_heap_look();
     become_small();
-    CHECK(dense_within(3) == NULL); /* the count of looks starts again */
+    /* No chunk is dense in a small program, so the look before does not count any more. */
+    CHECK(dense_within(3) == NULL);
     become_large();
     CHECK(dense_within(1) == NULL);
     CHECK(dense_within(1) == region_address(index));

@@ -21,14 +21,15 @@
 #define MIB ((size_t)1 << 20)
 
 enum {
-    CALLS_AT_LEAST = 2000, /* system calls of one scenario */
+    CALLS_AT_LEAST = 2000, /* every scenario makes this many system calls */
     SLOTS = 160,
     EDGE = 64, /* bytes that are filled at each end of a block */
     THREADS = 24,
     AT_ONCE = 3,
     ENDED_WELL = 17,
 #if defined(__SANITIZE_THREAD__)
-    EVERY = 3840, /* a process takes a second under this sanitizer */
+    /* With this sanitizer, each scenario takes a second, so fewer calls are refused. */
+    EVERY = 3840,
 #elif defined(__SANITIZE_ADDRESS__)
     EVERY = 160,
 #else
@@ -242,7 +243,7 @@ static void check(void)
     page_heap_check();
 }
 
-/* Allocates 60 MiB, more than all memory of the allocator before. Touches only both ends. */
+/* Allocates 60 MiB, which is more memory than the allocator had before. Fills only the two ends. */
 static void grow(struct slot *slot)
 {
     unsigned before = fake_os.refused_count;
@@ -275,8 +276,8 @@ static void scenario(void)
     }
 }
 
-/* Checks that all requests succeed again: idle memory can be given back, and blocks can be
- * allocated of every class and of a size larger than any before. */
+/* Checks that all requests succeed again: the allocator can give back idle memory, and can allocate
+ * blocks of every class and a block larger than any before. */
 static void resume(void)
 {
     fake_os.refuse_call = fake_os.refuse_after = 0;

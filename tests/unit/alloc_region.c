@@ -179,7 +179,7 @@ static void a_chunk_at_a_time(void)
 {
     serve();
     size_t all = atomic_load(&region.slices) << SLICE_SHIFT;
-    for (unsigned i = 0; i < 100; i++) { /* each piece is no longer than needed */
+    for (unsigned i = 0; i < 100; i++) { /* the limit allows the region one more chunk */
         fake_os.limit_bytes = fake_os.claimed_bytes + 3 * MIB;
         EXPECT(fill(all + MIB) <= all + MIB);
         fake_os.limit_bytes = 0;

@@ -111,7 +111,7 @@ static void before_anybody_counts(void)
 TEST(nothing_is_counted_before_counting_begins)
 {
     CHECK(!before_counting.counts && !before_counting.reports);
-    /* The thread kept the run of the freed block, so that block was not counted. */
+    /* The freed block was treated as usual: the thread kept its run for the next block. */
     CHECK(before_counting.kept_slices == large_slices(LARGE));
 }
 

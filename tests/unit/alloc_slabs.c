@@ -87,7 +87,8 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     free_in_thread(0, 1);
     CHECK(now().remote_frees == before.remote_frees + 1 && now().wakes == before.wakes);
     CHECK(now().live_count == before.live_count - 1);
-    free_in_thread(1, 3); /* an eighth, two of sixteen blocks, parks the slab */
+    /* A slab is parked when an eighth of its blocks is posted: two of sixteen. */
+    free_in_thread(1, 3);
     CHECK(now().remote_frees == before.remote_frees + 3 && now().wakes == before.wakes + 1);
     CHECK(remote_state(slab) == REMOTE_PARKED && remote_count_of(atomic_load(&slab->posted)) == 3);
 
@@ -106,7 +107,7 @@ TEST(frees_by_other_threads_are_counted_once_at_each_stage)
     heap_check(thread_own_heap());
 }
 
-/* The free by another thread posts the slab's last live block, and so frees the slab. */
+/* Another thread frees the last live block of the slab. This free also frees the slab. */
 TEST(a_single_free_by_another_thread_is_counted)
 {
     heap_collect(thread_own_heap());
@@ -254,8 +255,8 @@ static void free_twice_and_write_between(void *p)
     alloc_free(p);
 }
 
-/* Frees all blocks of the slab but the last, and the last but one twice. So there are as many frees
- * as blocks. */
+/* Frees all blocks of the slab except the last one, and frees the last but one twice. So the number
+ * of frees equals the number of blocks, although one block is still in use. */
 static void *free_all_but_one(void *argument)
 {
     for (unsigned i = 0; i < IN_A_SLAB - 2; i++)
@@ -269,8 +270,8 @@ static void others_free_a_block_instead_of_another(void)
     in_thread(free_all_but_one, NULL);
 }
 
-/* First frees the blocks of the other slabs. Afterwards an empty slab exists, and the thread's list
- * of the class is full, so that each further block goes to its slab. */
+/* The frees of the other slabs' blocks come first. They leave an empty slab, and they fill the
+ * thread's list of the class, so that each further freed block goes to its slab. */
 static void the_owner_frees_a_block_instead_of_another(void)
 {
     for (unsigned i = IN_A_SLAB; i < MANY; i++)
@@ -343,8 +344,8 @@ static void *free_two(void *argument)
     return argument;
 }
 
-/* After heap_collect() freed blocks go to their slab, and not to the list of the heap. So the next
- * allocation takes the slow path. */
+/* After heap_collect(), a freed block goes to its slab, and not to the list of the heap. So the
+ * next allocation takes the slow path. */
 TEST(a_slow_path_does_not_hand_out_the_block_that_was_freed_last)
 {
     take_many();

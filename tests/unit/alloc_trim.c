@@ -69,7 +69,8 @@ TEST(pages_on_which_no_block_is_live_go_back_and_come_back)
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         size_t bytes = size_class_bytes(class);
         size_t count = ((size_t)2 << 20) / bytes < MOST ? ((size_t)2 << 20) / bytes : MOST;
-        size_t each = 16384 / bytes > 1 ? 16384 / bytes : 2; /* about one survivor in a slice */
+        /* About one block survives in each slice of 16 KiB. */
+        size_t each = 16384 / bytes > 1 ? 16384 / bytes : 2;
         size_t lived = live_blocks();
         for (size_t i = 0; i < count; i++)
             take(i, bytes);
@@ -245,7 +246,8 @@ TEST(a_thread_that_reuses_one_block_gives_back_what_it_freed)
     CHECK(page_heap_level().use.idle <= (1 << 20) / SLICE_BYTES);
     heap_check(own());
 
-    /* Nothing is given back again and again: what is in use stays. */
+    /* The remaining memory is in use. So the thread must not give it back, however often it
+     * looks. */
     uint64_t after = purged();
     do_little(700);
     CHECK(purged() - after <= 64 << 10);

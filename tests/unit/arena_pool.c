@@ -60,7 +60,7 @@ TEST(options_that_make_no_sense_are_refused)
              size = size < PTRDIFF_MAX ? PTRDIFF_MAX : SIZE_MAX) {
             struct cairn_pool *pool = cairn_pool_create(size, alignment);
             bool refused = pool == NULL || cairn_pool_alloc(pool) == NULL;
-            /* A small object with such an alignment may fit into the address space. */
+            /* An object of 8 bytes with an alignment below 2^47 may fit into the address space. */
             CHECK(refused || (size == 8 && shift < 47));
             cairn_pool_destroy(pool);
         }

@@ -1,6 +1,6 @@
-/* arena_refused.c - refuses every system call of a scenario once, and then all calls from there on.
- * The functions return NULL, nothing leaks, no existing block changes, and afterwards all requests
- * succeed again. */
+/* arena_refused.c - tests an arena while the kernel refuses one system call, or all calls after a
+ * certain one. The functions return NULL, nothing leaks, no existing block changes, and afterwards
+ * all requests succeed again. */
 #define _GNU_SOURCE 1
 
 #include "arena_os.h"
@@ -78,9 +78,10 @@ static void forget_what_could_not_be_unmapped(void)
     fake_os.mapped_bytes = 0;
 }
 
-/* Refuses each system call of the scenario alone. Then, for each call, lets the calls up to it
- * succeed and refuses all later ones. The number of calls varies a little with the addresses that
- * the kernel chooses for aligned mappings. */
+/* Runs the scenario once for each of its system calls, and refuses only this call. Then runs it
+ * once more for each call, and refuses all calls after this one. The number of calls varies a
+ * little with the addresses that the kernel chooses for aligned mappings. So the last calls do not
+ * happen in every run. */
 static void refuse_each(struct cairn_arena_options options)
 {
     fake_os.refuse_call = fake_os.refuse_after = fake_os.call_count = 0;

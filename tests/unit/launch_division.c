@@ -23,7 +23,7 @@ static struct division_process process(pid_t pid, pid_t parent, uint64_t pages, 
     };
 }
 
-/* Adds a reading in which the tree has `pages` pages. */
+/* Adds a reading in which the tree of processes has `pages` pages in total. */
 static struct division_result add(struct division *division, struct division_process *processes,
                                   size_t count, uint64_t pages)
 {
@@ -87,7 +87,7 @@ TEST(division_of_a_parent_that_calls_exec_has_no_copies)
     CHECK(result.parent_pages == 0);
 }
 
-/* The last of the family has all pages of the others, which have ended. */
+/* The parent has ended, so the orphan alone has all pages that it shared with the parent. */
 TEST(division_of_an_orphan_counts_its_pages)
 {
     struct division division = division_begin(PAGE);
@@ -126,7 +126,8 @@ TEST(division_keeps_the_reading_with_the_most_memory)
     CHECK(division.result.total_bytes == 100 * PAGE);
 }
 
-/* Where shared pages count in each process, nothing can be said about copies. */
+/* Without a cgroup, a shared page counts once for each process. So the launcher cannot tell copies
+ * from shared pages. */
 TEST(division_without_a_cgroup_knows_no_copies)
 {
     struct division division = division_begin(PAGE);
@@ -136,7 +137,8 @@ TEST(division_without_a_cgroup_knows_no_copies)
     CHECK(!division.result.has_copied && division.result.copied_bytes == 0);
 }
 
-/* Random trees: the inequalities hold whatever a reading says. */
+/* Adds readings of random trees of processes. division_check(), which add() calls, must hold for
+ * any reading, even for one that cannot happen. */
 TEST(division_holds_for_any_reading)
 {
     struct division division = division_begin(PAGE);
@@ -150,7 +152,7 @@ TEST(division_holds_for_any_reading)
             tree[i] = process((pid_t)(1 + (seed >> 40) % 400), (pid_t)(1 + (seed >> 50) % 400),
                               (seed >> 33) % 5000, (seed >> 20) % 9000);
             tree[i].stack = (seed >> 60) % 2;
-            for (size_t j = 0; j < i; j++) /* no process is twice in a reading */
+            for (size_t j = 0; j < i; j++) /* a reading contains each process once */
                 if (tree[j].pid == tree[i].pid)
                     tree[i].pid = (pid_t)(1000 + i);
         }

@@ -48,7 +48,7 @@ TEST(memory_of_a_v2_cgroup_is_read_without_page_cache)
     struct memory memory;
     struct peak_reading reading;
     REQUIRE(memory_open_v2(&memory, fake.folder));
-    fake_write(&fake, "memory.peak", "9000\n"); /* opening the memory changed the file */
+    fake_write(&fake, "memory.peak", "9000\n"); /* memory_open_v2() has overwritten the file */
     REQUIRE(memory_read(&memory, &reading));
     CHECK(reading.anon_bytes == 1000);
     CHECK(reading.shmem_bytes == 300);
@@ -286,8 +286,8 @@ static void end_holder(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* The kernel marks lazily freed pages in batches of 31 per CPU, so a few of them may not be marked
- * yet. */
+/* The kernel marks lazily freed pages in batches of 31 pages (124 KiB) per CPU. So the last pages
+ * may not be marked yet when the launcher reads. The error has room for two batches. */
 #define LAZY_BATCH_BYTES (256 << 10)
 
 static bool near(uint64_t value, uint64_t expected, uint64_t error)
@@ -295,8 +295,8 @@ static bool near(uint64_t value, uint64_t expected, uint64_t error)
     return value + error >= expected && value <= expected + error;
 }
 
-/* The processes of cgroup.procs are read from their page tables, because the statistics of a cgroup
- * lag behind. */
+/* The launcher reads the page tables of the processes in cgroup.procs, because the statistics of a
+ * cgroup lag behind. */
 TEST(memory_of_a_small_cgroup_is_read_from_page_tables)
 {
     const size_t bytes = 3 << 20;
@@ -379,7 +379,8 @@ static void burst(size_t bytes)
     munmap(area, bytes);
 }
 
-/* A process that takes one step for each byte it receives, and answers each with a byte. */
+/* A process that takes one step for each byte that it receives through `go`. At the end of each
+ * step, it sends a byte through `done`. */
 struct stepper {
     pid_t pid;
     int go;
@@ -399,7 +400,8 @@ static void await_step(void)
         _exit(0);
 }
 
-/* The program that a stepper executes: it fills and frees memory once, and then waits. */
+/* The program that a stepper executes in its second step. In its next step, it fills and frees
+ * memory once. */
 static void become_small(void)
 {
     step_done();
@@ -410,7 +412,8 @@ static void become_small(void)
     _exit(0);
 }
 
-/* Starts a process that holds HELD_MIB, and at the next step executes this program again. */
+/* Starts a process that fills HELD_MIB of memory as its first step. In its second step, it executes
+ * this test program again, which then calls become_small(). */
 static struct stepper start_stepper(void)
 {
     int go[2];
@@ -466,7 +469,7 @@ TEST(memory_of_a_burst_is_seen_in_a_smaller_program_after_exec)
     REQUIRE(memory_read(&memory, &reading));
     CHECK(reading.at_least_bytes >= HELD_SEEN_BYTES);
     REQUIRE(memory_read(&memory, &reading));
-    CHECK(reading.at_least_bytes == 0); /* no growth since the reading before */
+    CHECK(reading.at_least_bytes == 0); /* the memory did not grow since the last reading */
 
     REQUIRE(step(&stepper)); /* exec */
     REQUIRE(memory_read(&memory, &reading));

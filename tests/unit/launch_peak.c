@@ -23,7 +23,7 @@ static void add(struct peak *peak, struct peak_reading one)
     peak_check(peak);
 }
 
-/* Returns a copy of the peak as if the readings ended here. */
+/* Returns a copy of the peak in which the readings end here. */
 static struct peak ended(struct peak peak)
 {
     peak_end(&peak);
@@ -159,7 +159,8 @@ TEST(peak_is_at_least_the_bound_of_another_source)
     CHECK(peak.less_lazy_bytes == 500);
 }
 
-/* The only reading was taken after the program had ended. */
+/* The last reading is always taken after the program has ended. So a single reading shows a peak
+ * only if more memory was charged to the cgroup than the slack. */
 TEST(peak_of_a_program_without_a_reading_alive_is_unknown)
 {
     struct peak peak = peak_begin(MIB);

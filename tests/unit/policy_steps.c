@@ -262,8 +262,8 @@ TEST(a_phase_in_which_all_steps_are_cheaper_is_followed_within_150_epochs_in_nin
     CHECK(late <= SEEDS / 10);
 }
 
-/* The step in use costs what it did before, so only the discount of old observations can reveal the
- * change. */
+/* The step in use costs as much as before the change. So the learner finds the cheaper step only
+ * because it discounts old observations and tries other steps again. */
 TEST(an_unused_step_that_became_cheaper_is_found_within_500_epochs)
 {
     static const double before[] = {1.2, 1.0, 1.2, 1.4, 1.6, 1.8};
@@ -325,7 +325,7 @@ TEST(the_step_stays_within_its_bounds)
                 seed(i);
                 struct knob_learner learner;
                 knob_learner_init(&learner, (least + most) / 2, least, most);
-                run_epochs(&learner, curves[i], 500); /* asserts that it is sound */
+                run_epochs(&learner, curves[i], 500); /* checks knob_learner_is_sound() */
             }
 }
 

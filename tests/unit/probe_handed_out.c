@@ -40,7 +40,8 @@ static bool page_noted(size_t page)
     return false;
 }
 
-/* Compares the counts of the extents and the flags of the pages with the model. */
+/* Compares the record's counts of noted pages in each extent, and the state of each page, with the
+ * model. */
 static void check_pages(void)
 {
     unsigned counted = 0;
@@ -80,7 +81,8 @@ TEST(a_block_is_new_until_handed_out_and_again_after_it_was_forgotten)
             continue;
         }
         bool was_new = !noted[offset / GRANULE];
-        /* The block is longer than the previous block at this address, or it has grown. */
+        /* The end of the block is not noted: the block is longer than earlier blocks at this
+         * address. */
         bool is_longer = !noted[(offset + bytes - 1) / GRANULE];
         CHECK(handed_out_add((void *)(base + offset), bytes) == was_new);
         if (was_new || is_longer)
@@ -108,7 +110,8 @@ TEST(hidden_granules_stay_noted_until_they_are_forgotten)
         CHECK(handed_out_is_noted((void *)at) == !is_hidden);
     }
     for (uintptr_t at = start + 4128; at < start + BYTES - 4096; at += 96)
-        CHECK(!handed_out_add((void *)at, 16)); /* noted again: the bit can be seen quickly */
+        /* A hidden block is still noted, so it is not new. Its own bit is set again. */
+        CHECK(!handed_out_add((void *)at, 16));
     handed_out_show(start, BYTES);
     for (uintptr_t at = start; at < start + BYTES; at += 96)
         CHECK(handed_out_is_noted((void *)at) && !handed_out_add((void *)at, 16));

@@ -39,10 +39,12 @@ TEST(a_block_is_watched_until_it_is_taken)
     CHECK(watched_live().bytes == 0 && watched_live().usable == 0);
 }
 
-/* The next three tests come first, because a table that was ever full thins its blocks. */
+/* The tests from here on must run before a_thinned_sample_is_still_unbiased. That test fills the
+ * table, and a table that was ever full thins its blocks. */
 
-/* Each of 5,000 live blocks is watched with probability 1/16, and stands for 16 then. The mean
- * square of error / standard error over 400 tries is 1 with a standard deviation of 0.07. */
+/* Each of 5,000 live blocks is watched with probability 1/16, and then stands for 16 blocks. The
+ * mean over 400 tries of (error / standard error)^2 is 1, and has a standard deviation of sqrt(2 /
+ * 400) = 0.07. The test allows four of these. */
 TEST(the_standard_error_of_live_bytes_is_right)
 {
     enum { TRIES = 400, BLOCKS = 5000, WEIGHT = 16 };
@@ -67,7 +69,8 @@ TEST(the_standard_error_of_live_bytes_is_right)
     CHECK(watched_live().error == 0);
 }
 
-/* Samples an allocation of more than half of a class of `usable` bytes, or of all of it. */
+/* Samples an allocation in a size class of `usable` bytes. The request is the whole size if `whole`
+ * is true. Otherwise it is a random size above half of the class. */
 static struct watched sampled(uint64_t usable, bool whole, struct random *random)
 {
     uint64_t bytes = whole ? usable : usable / 2 + 1 + random_below(random, usable / 2);
@@ -75,7 +78,8 @@ static struct watched sampled(uint64_t usable, bool whole, struct random *random
     return (struct watched){.bytes = bytes, .usable = usable, .weight = 256};
 }
 
-/* The only block that was sampled may round much more or much less than the others do. */
+/* The requested share is the requested part of the usable bytes. From a single sampled block,
+ * nobody knows the share of the other blocks. So the error must allow any share from 0 to 1. */
 TEST(the_requested_share_of_a_single_sampled_block_has_a_wide_error)
 {
     struct random random = random_of(5);
@@ -87,8 +91,10 @@ TEST(the_requested_share_of_a_single_sampled_block_has_a_wide_error)
     CHECK(take_all(1) == 256);
 }
 
-/* Only four of the live blocks are watched, but they are rounded like all blocks, whose mean share
- * is known. The shares of single blocks have a standard deviation of 0.14. */
+/* 400 blocks were sampled, but only four of them are live. The mean requested share of each size
+ * class is known from all 400, and the live blocks get this mean. It is nearer to the truth than
+ * the share of four blocks, because the share of a single block has a standard deviation of
+ * 0.14. */
 TEST(the_requested_share_of_few_live_blocks_is_that_of_their_size_classes)
 {
     enum { TRIES = 200, ALL = 400, LIVE = 4 };
@@ -109,7 +115,8 @@ TEST(the_requested_share_of_few_live_blocks_is_that_of_their_size_classes)
     CHECK(sum / TRIES < 0.05 * 0.05);
 }
 
-/* Blocks that live long fill their class, which the mean of all blocks does not show. */
+/* The 1,000 live blocks request the whole size of their class. Most sampled blocks do not, and
+ * these were freed. So the mean of all sampled blocks is lower than the share of the live ones. */
 TEST(the_requested_share_of_many_live_blocks_is_their_own)
 {
     enum { LIVE = 1000 };
@@ -132,7 +139,9 @@ TEST(most_unwatched_blocks_are_recognized_by_the_filter)
         watched_add(address(i), (struct watched){.bytes = 10, .weight = 1}, &random);
     for (uint64_t i = 100000; i < 200000; i++)
         maybe += watched_maybe(address(i));
-    CHECK(maybe < 8000); /* the filter has 131,072 slots for 8,000 blocks */
+    /* The filter has 131,072 slots. 8,000 blocks fill at most 6.1 % of them, so about 6,100 of the
+     * 100,000 other addresses may match. */
+    CHECK(maybe < 8000);
     (void)take_all(8000);
     CHECK(watched_live().bytes == 0);
 }
