@@ -33,8 +33,9 @@ FACTOR = 2.0
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding and the gain that belongs to it.
+    """A finding about an allocator, and the gain of changing to the best other allocator.
 
+    `effect` is what the finding claims that its cause costs, and `ends` is the range of this claim.
     Effect and gain are shares of the time or memory of the runs with the allocator.
     """
 
@@ -47,7 +48,10 @@ class Claim:
     gain: float
 
     def is_borne_out(self, *, by_range: bool) -> bool:
-        """Returns whether the gain is within FACTOR of the claim, or of its range."""
+        """Returns whether the gain is within a factor of FACTOR of the claimed effect.
+
+        If `by_range` is true, the gain is compared with the range of the effect instead.
+        """
         ends = self.ends if by_range and self.ends else Interval(self.effect, self.effect, 0.95)
         return self.gain > 0 and ends.low / FACTOR <= self.gain <= ends.high * FACTOR
 
@@ -57,7 +61,10 @@ def _wall(samples: list[Sample], name: str) -> float:
 
 
 def _gain(why: Why, of: str, its: list[Sample]) -> float:
-    """Returns the share of time or memory that the pair's baseline saves against its contender."""
+    """Returns the share of the contender's time or memory that the baseline saves.
+
+    `why` compares the contender, which has the finding, with the baseline, the other allocator.
+    """
     if of == "thread time":
         mine, other = (_wall(its, name) for name in (why.contender, why.baseline))
         return 1 - other / mine
@@ -66,7 +73,7 @@ def _gain(why: Why, of: str, its: list[Sample]) -> float:
 
 
 def claims(run: Run, samples: tuple[Sample, ...]) -> Iterator[Claim]:
-    """Yields every finding about a contender on a workload, with its gain."""
+    """Yields every finding about a contender on a workload, with the gain of the best other one."""
     names = [one.name for one in run.competing]
     for place, workload in enumerate(run.settings.workloads):
         its = [one for one in samples if one.trial.workload == place and one.counts]
@@ -86,7 +93,7 @@ def claims(run: Run, samples: tuple[Sample, ...]) -> Iterator[Claim]:
 
 
 def main() -> int:
-    """Prints the line of each finding, and the two counts. Returns the exit status."""
+    """Prints a line for each finding, and the two counts at the end. Returns the exit status."""
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2

@@ -189,7 +189,8 @@ def make_environment(stage: Path, final: Path) -> None:
     for path in (stage / "pyvenv.cfg", *(stage / "bin").iterdir()):
         if not path.is_symlink():
             path.write_bytes(path.read_bytes().replace(os.fsencode(stage), os.fsencode(final)))
-    # Some packages contain files that do not compile. The exit status is ignored, as pip does.
+    # Some packages contain files that do not compile. So the script ignores the exit status of
+    # compileall, as pip does.
     compileall: list[str | Path] = [
         python,
         "-m",
@@ -238,7 +239,7 @@ def refuse_unwritable(folders: Iterable[Path]) -> None:
 
 
 def refuse_foreign(root: Path, files: Iterable[Path]) -> None:
-    """Raises Refused if another program made our folder, or if a folder is where a file belongs."""
+    """Raises Refused if another program made our folder, or a folder is where a file has to go."""
     home = root / HOME
     ours = Manifest.read(root) is not None or (
         (home / "pyvenv.cfg").is_file() and (home / "bin" / "cairn").is_file()

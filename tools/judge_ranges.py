@@ -2,10 +2,12 @@
 
     .venv/bin/python tools/judge_ranges.py RESULTS
 
-Runs the plan `judge` with its own contenders, and then with the ill allocators, and writes
-cairn/bench/ranges.json.xz from these runs. Runs that lie in the folders RESULTS/healthy and
-RESULTS/ill are used instead, and continued if they were interrupted; there may be several of each,
-with other programs (`--only`). Takes about 15 minutes.
+Runs the plan `judge` with its own contenders, and then with the ill allocators. Writes
+cairn/bench/ranges.json.xz from these runs. Takes about 15 minutes.
+
+If the folder RESULTS/healthy or RESULTS/ill already contains runs, the script uses these runs, and
+first continues each run that was interrupted. A folder may contain several runs, for example of
+different programs (`--only`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from cairn.bench import ill_libraries
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "cairn" / "bench" / "ranges.json.xz"
 ROUNDS = "3"
-"""Rounds of the healthy contenders. The illnesses are strong, so one round suffices for them."""
+"""The number of rounds of the healthy contenders. The illnesses are strong, so one round suffices
+for the ill ones."""
 
 
 def _cairn(*arguments: str) -> None:
@@ -29,7 +32,10 @@ def _cairn(*arguments: str) -> None:
 
 
 def _runs(results: Path, *arguments: str) -> list[str]:
-    """Makes the run of a folder, or completes those that lie there. Returns their paths."""
+    """Returns the paths of the runs in a folder.
+
+    Makes a run if the folder has none, and continues each run that was interrupted.
+    """
     if not any(results.glob("*/run.json")):
         _cairn("matrix", "run", "judge", "--results", str(results), *arguments)
     found = sorted(str(one.parent) for one in results.glob("*/run.json"))
@@ -41,7 +47,7 @@ def _runs(results: Path, *arguments: str) -> list[str]:
 
 
 def main() -> None:
-    """Measures, and writes the file."""
+    """Measures the runs that are missing, and writes the file of ranges."""
     if len(sys.argv) != 2:
         sys.exit("usage: tools/judge_ranges.py RESULTS")
     results = Path(sys.argv[1])

@@ -64,7 +64,7 @@ static void prepare(void)
 
 /* The position of a worker in the sweep. */
 struct sweep {
-    unsigned stage; /* 0 … step_count - 1: upwards; above: downwards */
+    unsigned stage; /* below step_count sizes rise, from there on they fall */
     unsigned step;
     uint64_t done; /* blocks allocated in this step */
     uint64_t held; /* number of blocks that are alive at once */

@@ -114,7 +114,7 @@ struct robson {
 static uint64_t bound; /* limit on live bytes of each worker */
 static uint64_t unit;
 static unsigned doublings;
-static atomic_uint_fast64_t robson_live_most; /* sum over the workers */
+static atomic_uint_fast64_t robson_live_most; /* sum of the workers' highest live bytes */
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -203,8 +203,8 @@ static void work_as_robson(struct worker *worker)
 }
 
 /* Returns the number of blocks that a round allocates. The first phase allocates bound / unit
- * blocks. Phase i allocates blocks of 2^i units with half the bound of bytes in total, because the
- * survivors of the earlier phases take the other half. */
+ * blocks. Phase i allocates blocks of 2^i units, which have bound / 2 bytes in total, because the
+ * survivors of the earlier phases have the other half. */
 static uint64_t blocks_of_a_round(void)
 {
     uint64_t blocks = bound / unit;

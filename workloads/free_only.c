@@ -130,7 +130,8 @@ static void allocate(struct worker *worker)
             settings.operations / allocating + (worker->index < settings.operations % allocating);
     }
     struct bag mine[BAGS] = {0};
-    /* The band of the smallest blocks has the most blocks. */
+    /* The smallest blocks are the most numerous ones, so a table for them has room for any
+     * generation. */
     size_t table_bytes = generation_count(BAND_LEAST) * sizeof(void *);
     for (unsigned i = 0; i < BAGS; i++)
         mine[i].addresses = table_new(table_bytes);

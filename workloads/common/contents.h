@@ -23,8 +23,9 @@ static inline size_t touch_bytes(enum touch touch, size_t size)
     return touch == TOUCH_ALL ? size : touch == TOUCH_NONE ? 0 : size < 8 ? size : 8;
 }
 
-/* Writes bytes `from` to `size`. If `from` is above 0, the block has contents of `from` bytes, and
- * these become contents of `size` bytes. `start` is a multiple of 8. */
+/* Writes the bytes at offsets `from` to `size` - 1, so that the block has contents of `size` bytes.
+ * If `from` is above 0, the block must have contents of `from` bytes with the same key before.
+ * `start` is a multiple of 8. */
 void contents_write(void *start, size_t from, size_t size, uint64_t key);
 
 /* Returns the sum of the words in the `size` bytes at `start`. */

@@ -25,7 +25,7 @@ struct slot {
     void *item; /* NULL if the slot is empty */
 };
 
-/* All zero is an empty dictionary. */
+/* A dictionary whose fields are all zero is empty. */
 struct dictionary {
     struct slot *slots;
     uint64_t capacity;

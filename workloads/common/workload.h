@@ -109,8 +109,8 @@ struct worker {
 
 /* Batches. */
 
-/* Ends the last batch and begins the next. Returns its number of operations, or 0 if this worker's
- * work is done. */
+/* Ends the current batch and begins the next one. Returns the number of operations of the next
+ * batch, or 0 if this worker's work is done. */
 uint64_t worker_next(struct worker *worker);
 
 /* A workload that decides the size of a batch itself calls these two functions instead of
