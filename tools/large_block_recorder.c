@@ -19,7 +19,7 @@ struct event {
     uint64_t block;
     uint64_t bytes;  /* 0: the block is freed */
     uint64_t caller; /* return address */
-    uint64_t stack;  /* where the caller's frame ends */
+    uint64_t stack;  /* frame address, which shows the stack's depth */
 };
 
 void *__libc_malloc(size_t bytes);

@@ -24,7 +24,7 @@ static struct parameter own[] = {
 
 static uint64_t burst;
 static struct doublings sizes;
-static atomic_uint_fast64_t phase_blocks; /* blocks of all threads in this phase */
+static atomic_uint_fast64_t phase_blocks; /* number of blocks in this phase, all threads */
 /* Worker 0 writes `again` and the following variables while all other workers wait. */
 static bool again;
 static uint64_t phases;

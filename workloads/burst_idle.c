@@ -35,7 +35,7 @@ static struct parameter own[] = {
 
 enum { MEAN_BYTES = 370 }; /* mean of size_of_fleet() */
 
-static uint64_t places; /* blocks per burst and worker */
+static uint64_t places; /* number of blocks of one worker in a burst */
 static uint64_t survivors;
 static atomic_uint_fast64_t live_bytes; /* bytes of the survivors that are alive at the end */
 static atomic_uint_fast64_t free_ns;

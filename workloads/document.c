@@ -45,12 +45,12 @@ struct member {
 
 struct node {
     enum kind kind;
-    uint32_t count; /* number of items of an array, members of an object */
+    uint32_t count; /* number of items (array) or members (object) */
     union {
         uint64_t number;
         struct block text;
         struct {
-            void *places; /* struct node * of an array, struct member of an object */
+            void *places; /* array: struct node *; object: struct member */
             uint64_t capacity;
         };
     };

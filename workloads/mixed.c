@@ -32,7 +32,7 @@ static struct parameter own[] = {
 /* Quantiles of the size distribution: a random element is a random size. Drawing an element costs
  * less than computing a logarithm. */
 static uint32_t sizes[1024];
-static uint64_t place_count; /* blocks alive at once, over all workers */
+static uint64_t place_count; /* number of blocks alive at once, all workers */
 static bool generational;
 
 static void prepare(void)

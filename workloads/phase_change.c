@@ -34,7 +34,7 @@ static const struct {
     size_t most;
 } phases[PHASES] = {{16, 256}, {256 * KIB, 2 * MIB}, {1 * KIB, 32 * KIB}};
 
-static uint64_t phase_blocks[PHASES]; /* blocks of one worker */
+static uint64_t phase_blocks[PHASES]; /* number of blocks of one worker in each phase */
 
 static void prepare(void)
 {

@@ -109,9 +109,9 @@ static void queue_put(struct queue *queue, const struct block *parcel, unsigned 
         place = place + 1 < depth ? place + 1 : 0;
     }
     queue->count += count;
-    /* A producer that waits never leaves the consumers asleep. The queue then has no room for a
-     * parcel. Since a queue has room for at least two parcels, it is at least half full, and the
-     * put that filled it has signalled. */
+    /* The consumers never stay asleep while a producer waits. A producer waits only if the queue
+     * has no room for a parcel. The queue is then at least half full, because it has room for at
+     * least two parcels. So the put that filled it has woken a consumer. */
     if (queue->count >= depth / 2)
         pthread_cond_signal(&queue->filled);
     pthread_mutex_unlock(&queue->lock);

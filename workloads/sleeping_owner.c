@@ -41,7 +41,7 @@ static struct parameter own[] = {
 enum { OPERATIONS_MOST_LOG2 = 40 };
 enum owner { OWNER_SLEEPS, OWNER_ENDS };
 
-static size_t sizes[2]; /* of the owner's blocks, of the heir's blocks */
+static size_t sizes[2]; /* size of the owner's blocks, size of the heir's */
 static uint64_t own_frees_one_in;
 static enum owner owner_kind;
 /* Worker 0 writes `again` and `resident_most` while all other workers wait. */

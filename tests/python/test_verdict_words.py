@@ -106,7 +106,7 @@ DIFFERENT = {
     "tcmalloc": ratios(time=0.86, memory=1.40, faults=1.5),
     "cairn": ratios(time=0.93, memory=0.72, faults=0.8),
 }
-"""Time and memory point to different contenders."""
+"""The fastest contender is not the one with the least memory."""
 
 SHAPES: dict[str, Shape] = {
     "goal-time": Shape(DIFFERENT, aim=Aim(Measure.TIME)),
@@ -492,7 +492,7 @@ def an_effect(measure: Measure, ratio: float, half_width: float = 0.01) -> Effec
 
 
 def sentence(*, same: bool = False, **ratios_: float) -> str:
-    """Returns the sentence on a contender with these ratios. `same`: its time is equivalent."""
+    """Returns the sentence on a contender with these ratios. `same` makes its time equivalent."""
     given_ = {"time": 1.0, "cpu": 1.0, "memory": 1.0, "faults": 1.0} | ratios_
     effects = [an_effect(m, r) for m, r in zip(Measure, given_.values(), strict=True)]
     if same:

@@ -152,9 +152,9 @@ def test_a_system_call_that_waits_is_evidence_by_its_cpu_time() -> None:
 
 
 def test_processes_without_the_probe_count_as_the_program() -> None:
-    """Half of the tree's CPU time is in a process without the probe.
+    """Half of the CPU time of the run is in a process without the probe.
 
-    In the other half, 40 of 120 CPU samples are in the allocator.
+    In the process with the probe, 40 of 120 CPU samples are in the allocator.
     """
     found = gap([*trials("system", cpu_ns=60 * MS), *trials("fast")])
     assert part(found, OWN).other == pytest.approx(20 * MS - 6 * MS - 2 * MS)

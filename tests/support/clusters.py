@@ -205,7 +205,7 @@ def _pid(path: Path) -> int:
 
 
 def _processes() -> dict[int, tuple[int, str]]:
-    """By process: its parent, and its command line."""
+    """Returns the parent and the command line of every process, by process id."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -75,5 +75,5 @@ SAMPLED = Sampled(
 
 
 def attached_share() -> AttachedShare:
-    """The share of the invented samples."""
+    """The share of the allocator that the invented samples show."""
     return attached(SAMPLED)

@@ -1,4 +1,4 @@
-"""What is true of ill and healthy allocators, for tests of `cairn judge`."""
+"""The expected results for ill and healthy allocators, for tests of `cairn judge`."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Prepared:
             listening.listen(64)
             self._server = subprocess.Popen(
                 [sys.executable, __file__, script, str(listening.fileno())],
-                stdin=subprocess.PIPE,  # at its end the server exits
+                stdin=subprocess.PIPE,  # the server exits when this pipe is closed
                 env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
                 pass_fds=(listening.fileno(),),
             )

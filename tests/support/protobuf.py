@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def fields(message: bytes) -> list[tuple[int, int | bytes]]:
-    """The fields of a message: numbers, and bytes."""
+    """The fields of a message, as (field number, value). A value is a number or bytes."""
     found, at = [], 0
 
     def varint() -> int:

@@ -1,8 +1,8 @@
 """Tests that every file of src/ is part of an installed target, or that NOT_SHIPPED says why not.
 
 The tests ask CMake: its file API reports the sources of each target, the targets that each target
-is made of, and which targets are installed. A header counts if a source of
-an installed target includes it, directly or through other headers.
+is made of, and which targets are installed. A header counts if a source of an installed target
+includes it, directly or through other headers.
 """
 
 from __future__ import annotations

@@ -388,8 +388,8 @@ static void become_small(void)
     page_heap_purge(0);
 }
 
-/* Calls page_heap_take_dense() up to `looks` times until it returns a chunk. Returns NULL if it
- * never does. */
+/* Calls page_heap_look() up to `looks` times, until page_heap_take_dense() returns a chunk. Returns
+ * this chunk, or NULL. */
 static void *dense_within(int looks)
 {
     void *found = page_heap_take_dense(&(size_t){0});

@@ -162,7 +162,8 @@ TEST(frees_by_other_threads_wait_in_batches)
     heap_check(thread_own_heap());
 }
 
-/* heap_destroy() frees the blocks that are in use. None of them may be in a batch. */
+/* When a shared heap is destroyed, its blocks in use are freed. None of them may wait in a batch of
+ * another thread. */
 TEST(blocks_of_shared_heaps_are_posted_at_once)
 {
     bool zero;

@@ -1,5 +1,6 @@
-/* alloc_trim.c - tests that the pages of parked slabs go back to the machine and come back, that
- * live blocks keep their content, and that a thread with light traffic looks at the clock. */
+/* alloc_trim.c - tests that pages of parked slabs are returned to the kernel and used again later,
+ * that live blocks keep their content, and that a thread which allocates little also returns
+ * pages. */
 #include "alloc/alloc.h"
 
 #include "alloc/heap_trim.h"

@@ -43,8 +43,8 @@ TEST(a_block_is_watched_until_it_is_taken)
  * table, and a table that was ever full thins its blocks. */
 
 /* Each of 5,000 live blocks is watched with probability 1/16, and then stands for 16 blocks. The
- * mean over 400 tries of (error / standard error)^2 is 1, and has a standard deviation of sqrt(2 /
- * 400) = 0.07. The test allows four of these. */
+ * mean over 400 tries of (error / standard error)^2 is 1, and has a standard deviation of 0.07, the
+ * root of 2/400. The test allows four of these. */
 TEST(the_standard_error_of_live_bytes_is_right)
 {
     enum { TRIES = 400, BLOCKS = 5000, WEIGHT = 16 };

@@ -52,7 +52,8 @@ static void program_turn(int what, char *buffer, int zeros)
                 abort();
         }
     } else if (what == TOUCH) {
-        /* The munmap counts as a system call, but takes only a small part of the time. */
+        /* The munmap is a system call and no page fault, but it takes only a small part of the
+         * time. */
         char *fresh =
             mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         for (size_t at = 0; at < FRESH_BYTES; at += 4096)

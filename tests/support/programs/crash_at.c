@@ -1,8 +1,9 @@
 /* An allocator that ends one process of a tree. It forwards all calls to glibc.
  *
- * CRASH_AT=SIZE:WAY ends the process that requests SIZE bytes; tree_node.c requests another size in
- * each node. CRASH_PROGRAM=NAME:WAY ends each process of that program at its 1,000th request. WAY
- * is the number of a signal, or "x" and an exit status. Without these variables nothing happens. */
+ * CRASH_AT=SIZE:WAY ends the process that requests SIZE bytes. Each node of tree_node.c requests a
+ * different size. CRASH_PROGRAM=NAME:WAY ends each process of that program at its 1,000th request.
+ * WAY is the number of a signal, or "x" and an exit status. Without these variables nothing
+ * happens. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

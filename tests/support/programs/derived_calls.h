@@ -1,7 +1,7 @@
 /* derived_calls.h - the allocator functions that follow from malloc, free and malloc_usable_size.
  *
- * An allocator of the tests includes it once, behind these three functions. Its blocks need no
- * larger alignment than those of malloc.
+ * An allocator of the tests includes this file once, after it has defined these three functions.
+ * Its blocks need no larger alignment than those of malloc.
  */
 #ifndef CAIRN_TESTS_DERIVED_CALLS_H
 #define CAIRN_TESTS_DERIVED_CALLS_H

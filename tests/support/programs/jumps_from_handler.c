@@ -1,5 +1,5 @@
-/* Allocates all the time, while a timer's signal handler allocates, too, and often leaves by a jump
- * the operation that it interrupted. The allocator must allow this (ring_malloc.c). */
+/* Allocates all the time. A timer's signal handler also allocates, and often leaves the interrupted
+ * operation by a jump. The allocator must permit this, as ring_malloc.c does. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>

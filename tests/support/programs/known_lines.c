@@ -1,9 +1,9 @@
 /* known_lines.c - allocates on lines whose bytes and blocks follow by a formula.
  *
  * known_lines ROUNDS: in each round, the line that is marked "line K" allocates K + 1 blocks of
- * 32 * (K + 1) bytes. Line 3 is in a function that is inlined into two others. Each of these calls
- * it once in a round, so that line 3 allocates twice as much. Of the blocks, those of the even
- * lines stay until the end. known_lines.py repeats the formula.
+ * 32 * (K + 1) bytes. Line 3 is in a function that is inlined into two others. Each of these two
+ * calls the function once in a round, so that line 3 allocates twice as much. The blocks of lines 0
+ * and 2 stay until the end, and all others are freed. known_lines.py repeats the formula.
  */
 #include <stdlib.h>
 

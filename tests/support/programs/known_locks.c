@@ -103,7 +103,7 @@ static void take_a_record(void)
 static void *hand_out(size_t bytes)
 {
     if (records == NULL)
-        records = map(AREA_BYTES); /* zeroes are PTHREAD_MUTEX_INITIALIZER */
+        records = map(AREA_BYTES); /* zeroed memory is an unlocked mutex */
     if (bytes > BLOCK_BYTES - HEAD_BYTES) {
         char *start = map(bytes + HEAD_BYTES);
         if (start == NULL)

@@ -15,11 +15,13 @@ enum { PIECE = 64 << 20, PIECES_MAX = 64, PAGE = 4096, LEAST = 4096, MOST = 64 <
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *pieces[PIECES_MAX];
-static unsigned char rooms[PIECES_MAX][PIECE / PAGE]; /* pages of the block that begins there */
+/* For each page of a piece: the size in pages of the block that begins there. */
+static unsigned char rooms[PIECES_MAX][PIECE / PAGE];
 static void *free_blocks[MOST / PAGE + 1];
 static size_t piece_count, left;
 
-/* Returns the place of a block's size in `rooms`, or NULL for a block of another allocator. */
+/* Returns the entry of `rooms` that holds the block's size, or NULL for a block of another
+ * allocator. */
 static unsigned char *room_place(const char *block)
 {
     for (size_t i = 0; i < piece_count; i++)

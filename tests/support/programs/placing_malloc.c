@@ -78,7 +78,7 @@ static size_t place(int area, size_t k)
         return start + k * 4096;
     case HEADERS:
         return start + k * (step + 32) + 32;
-    /* the main thread is 0, and its blocks lie behind the others */
+    /* Area 0 belongs to the main thread. Its blocks lie behind those of all other threads. */
     case SHARED:
         return area == 0 ? AREA_BYTES + AREA_BYTES / 2 + k * step
                          : AREA_BYTES + (k * 4 + (size_t)(area - 1) % 4) * step;

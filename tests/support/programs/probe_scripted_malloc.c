@@ -133,7 +133,7 @@ static void act(size_t bytes)
     }
 }
 
-/* Takes a block from the arena. Its size is stored before it. */
+/* Takes a block from the arena. The size of the block is stored in front of it. */
 static void *take(size_t alignment, size_t bytes)
 {
     uintptr_t start = 0;

@@ -35,7 +35,7 @@ static int is_near(uintptr_t address, const void *here)
     return (address > there ? address - there : there - address) < NEAR;
 }
 
-/* Allocates, too, so that a system call is dispatched while the handler runs. */
+/* Also allocates a large block, so that the probe handles a system call while the handler runs. */
 static void on_signal(int number)
 {
     (void)number;

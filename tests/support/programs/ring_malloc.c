@@ -1,5 +1,6 @@
-/* An allocator that a signal handler may leave at any time by a jump: it takes the next bytes of a
- * ring, and frees nothing. The first MiB is never used again, for the blocks that live long. */
+/* An allocator that a signal handler may leave at any time by a jump: a malloc takes the next bytes
+ * of a ring, and a free does nothing. The first MiB of the ring is used only once, so that blocks
+ * in it may live long. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Makes a child that executes a program in the way that the first argument names, such as
- * "vfork". Prints the result, after the child's process number if TELL_CHILD is set. */
+/* Makes a child that executes a program in the way that the first argument names, such as "vfork".
+ * Prints the result. If TELL_CHILD is set, prints the child's process id before it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
