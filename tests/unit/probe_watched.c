@@ -39,8 +39,8 @@ TEST(a_block_is_watched_until_it_is_taken)
     CHECK(watched_live().bytes == 0 && watched_live().usable == 0);
 }
 
-/* The tests from here on must run before a_thinned_sample_is_still_unbiased. That test fills the
- * table, and a table that was ever full thins its blocks. */
+/* The next four tests must run before the tests that follow them. Those tests fill parts of the
+ * table, and a part that was ever full thins its blocks. */
 
 /* Each of 5,000 live blocks is watched with probability 1/16, and then stands for 16 blocks. The
  * mean over 400 tries of (error / standard error)^2 is 1, and has a standard deviation of 0.07, the
@@ -146,8 +146,9 @@ TEST(most_unwatched_blocks_are_recognized_by_the_filter)
     CHECK(watched_live().bytes == 0);
 }
 
-/* 200,000 blocks are twenty times the capacity. The bounds are four standard deviations of a sum
- * over a sample of 8,192 blocks that was halved at random. */
+/* 200,000 blocks are 25 times the capacity of the table, 8,128 blocks. So most of them were dropped
+ * at random, and the sums have a random error. The bounds allow about four standard deviations of
+ * this error. */
 TEST(a_thinned_sample_is_still_unbiased)
 {
     enum { BLOCKS = 200000 };
