@@ -133,8 +133,8 @@ class Burning:
         program_ns = turns * (load.work * known.round_ns + known.turn_ns)
         allocator_ns = float((self.folder / "burnt").read_text())
         if not load.calls:
-            # The program makes no calls. But the C library allocates some blocks at the start and at
-            # the end.
+            # The program makes no calls. But the C library allocates some blocks at the start and
+            # at the end.
             whole_ns = allocator_ns + program_ns + started_ns[0]
             return allocator_ns / 2 / whole_ns, allocator_ns / whole_ns + 1e-3
         frees = load.threads * (load.pairs - SLOTS * (1 - math.exp(-load.pairs / SLOTS)))

@@ -68,9 +68,11 @@ static struct {
      * MiB do not count. */
     unsigned occupied_chunks;
     uintptr_t addresses_end; /* first address that does not exist; 0: no limit */
-    unsigned behind_lost;    /* times that os_lengthen() unmapped what follows */
-    bool losing;             /* refused calls may unmap memory, as Linux may */
-    bool refuses_moves;      /* refuses os_move() and os_lengthen() */
+    /* Number of calls of os_lengthen() that unmapped the memory behind the block. */
+    unsigned behind_lost;
+    /* A refused move or lengthening may unmap memory, as it may in Linux. */
+    bool losing;
+    bool refuses_moves; /* refuses os_move() and os_lengthen() */
     bool trapping;
     /* Duration of the first touch after huge pages were requested; 0: small_touch_ticks. */
     uint64_t huge_touch_ticks;

@@ -22,9 +22,9 @@ TEST(series_integrates_memory_that_changes_evenly)
     CHECK(series.points[2].kib_us == 10 * 50 + 20 * 100);
 }
 
-/* The second reading is taken after the end of the program, and so finds no memory. Until then the
- * program counts with its memory at the last reading. Between other readings, memory changes
- * evenly. */
+/* The second reading is taken after the end of the program, and so finds no memory. Until its end,
+ * the program counts with the memory of the reading before. Between two readings of a living
+ * program, memory changes evenly. */
 TEST(series_holds_memory_until_the_end)
 {
     struct series series = {0};
