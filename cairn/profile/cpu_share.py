@@ -1,10 +1,10 @@
 """The share of a program's CPU time that its allocator takes. All functions are pure.
 
-The share comes from clock samples: the kernel notes where a processor is after each period of CPU
-time. The best clock that the kernel permits is used (`tally.Scope`). A sample counts for its
-period. The time in the probe, and in the kernel because of the probe, counts nowhere. If A is the
-time of the samples in the allocator, P that of the other samples, and U the time that cannot be
-attributed, then
+The share comes from clock samples: after each period of CPU time, the kernel notes the address at
+which a processor is. The samples come from the best source that the kernel permits (`tally.Scope`).
+A sample counts for its period. Time in the probe, and in the kernel because of the probe, is left
+out. If A is the time of the samples in the allocator, P the time of the samples in the program, and
+U the time that cannot be attributed, then
 
     share      A / (A + P)
     low, high  A / (A + P + U) and (A + U) / (A + P + U)
@@ -42,19 +42,20 @@ percentage points."""
 OVERLAP_NS, OVERLAP_PROBED_NS = 2.0, 2.5
 """The error of the time in the allocator, for each operation, without and with the probe.
 
-Measured with programs whose truth was known from the CPU time that they take without the allocator:
-docs/decisions/0031-share-from-the-kernel-clock.md.
+They were measured with programs that also ran without the allocator. The difference of the two CPU
+times is the true time in the allocator (docs/decisions/0031-share-from-the-kernel-clock.md).
 """
 UNSAMPLED_MAX = 0.01
-"""The share of CPU time that may have no samples, because of the time until the program begins and
-of the rounding of periods. If more has none, all CPU time without samples is unknown."""
+"""Up to this share, CPU time without samples is ignored. It comes from the time until the program
+begins, and from the rounding of periods. A larger share counts as unknown time."""
 WIDTH_POINTS, WIDTH_RELATIVE = 0.03, 0.10
 """An interval is narrow if neither end is further from the share than the larger of two distances:
 WIDTH_POINTS (3 percentage points), and WIDTH_RELATIVE times the share."""
 RUNS_LEAST = 5
-"""From this many runs on, the differences between them count."""
+"""From this many runs on, the interval also covers the differences between the runs."""
 _T = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120)
-"""Student's t for RUNS_LEAST runs and more, at 95 %. The last one serves for all further runs."""
+"""Student's t at 95 %, for RUNS_LEAST runs, for one run more, and so on. The last value serves for
+all larger numbers of runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,49 +63,54 @@ class CpuShare:
     """The allocator's share of CPU time, without the probe's own time."""
 
     share: Estimate | None
-    """None if the share is not known. `why_not` then says why, as the end of a sentence."""
+    """The share; None if it is not known."""
     why_not: str = ""
+    """Why `share` is None, as the end of a sentence."""
     scope: Scope | None = None
+    """The source of the clock samples."""
     samples: int = 0
     """The number of samples outside the probe, over all runs."""
     runs: int = 0
     """The number of runs whose samples were used."""
     probed: bool = True
-    """Whether these runs were behind the probe."""
+    """Whether the probe was loaded in the runs whose samples were used."""
     own: float = 0.0
-    """The part of the share in the allocator's code. The next three fields are the parts in its
-    system calls, in page faults within it, and in interrupts that came while it ran."""
+    """The part of the share that is the allocator's own code."""
     calls: float = 0.0
+    """The part of the share that is system calls of the allocator."""
     faults: float = 0.0
+    """The part of the share that is page faults within the allocator."""
     interrupts: float | None = None
-    """None if interrupts cannot be told apart. The other parts then contain them, mostly `faults`.
+    """The part of the share that is interrupts which came while the allocator ran. It is None if
+    they cannot be told from other kernel code. They are then in the other parts, mostly `faults`.
     """
     interrupts_unseen: str = ""
-    """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
+    """Why `interrupts` is None, as the end of a sentence; empty if it is not None."""
     probe: float = 0.0
-    """The probe's share of the CPU time of the profiled run, which the other shares leave out."""
+    """The probe's share of the CPU time of the profiled run. All other shares leave it out."""
     unknown: float = 0.0
     """The share of CPU time that cannot be attributed."""
     sampling: float = 0.0
-    """Half the width of the interval that sampling alone would give."""
+    """Half the width that the interval would have with the sampling error alone."""
     overlap: float = 0.0
-    """How far the interval reaches on each side because instructions overlap."""
+    """The amount by which the overlap of instructions widens the interval on each side."""
     contradicted: Estimate | None = None
-    """The share by CPU timers, if it contradicts the clock. The interval then contains both."""
+    """The share by the probe's CPU timers, if it contradicts the share by perf events. The interval
+    of `share` then contains both shares."""
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the interval is as narrow as a report should have it."""
+        """Whether the interval is narrow enough for a report: see WIDTH_POINTS."""
         if self.share is None:
             return False
         return _half(self.share) <= _wanted(self.share.value)
 
     @property
     def may_narrow(self) -> bool:
-        """Whether further runs can make the interval notably narrower, or truer.
+        """Whether further runs without the probe can make the interval notably better.
 
-        If operations are so frequent that their overlap makes the interval wide, the probe disturbs
-        the program, too: one run without it is better.
+        The first such run always can, because the probe disturbs a program whose operations are
+        frequent. Later runs only reduce the sampling error.
         """
         if self.share is None or (self.probed and self.scope in ("processors", "threads")):
             return True
@@ -144,7 +150,7 @@ def by_timers(profile: Profile) -> ClockRun | None:
 
 
 def used(profile: Profile) -> KernelClock:
-    """The clock of the profile, or the CPU timers if the kernel's clock gave nothing."""
+    """The runs with samples of perf events, or else the samples of the probe's CPU timers."""
     known = profile.clock or KernelClock()
     if known.runs:
         return known
@@ -153,7 +159,7 @@ def used(profile: Profile) -> KernelClock:
 
 
 def cpu_share(profile: Profile) -> CpuShare:
-    """The allocator's share of CPU time, from the best clock that there is."""
+    """The allocator's share of CPU time, from the best clock samples that the profile has."""
     clock = used(profile)
     if not profile.operations:
         return CpuShare(None, "it allocated nothing")
@@ -172,7 +178,7 @@ def counted_runs(clock: KernelClock) -> list[ClockRun]:
 
 
 def _of(runs: Sequence[ClockRun], profile: Profile) -> CpuShare:
-    """The share by these runs of the profile's program."""
+    """The share by the clock samples of `runs`, which are runs of the profile's program."""
     samples, scope, probed = sum(run.samples for run in runs), runs[0].scope, runs[0].probed
     about = CpuShare(None, scope=scope, samples=samples, runs=len(runs), probed=probed)
     if scope == "threads in user mode":
@@ -213,7 +219,7 @@ def _too_few(samples: int) -> str:
 
 
 def _unknown_ns(run: ClockRun) -> float:
-    """The CPU time of a run that cannot be attributed, also that without samples."""
+    """The CPU time of a run that cannot be attributed, including CPU time without samples."""
     if not run.cpu_ns:
         return run.unknown_ns
     unsampled = run.cpu_ns - run.whole_ns - run.probe_ns
@@ -232,10 +238,11 @@ def _sampled(share: float, runs: Sequence[ClockRun]) -> Interval:
 
 
 def sampled(share: float, runs: Sequence[tuple[float, float, float, float]]) -> Interval:
-    """The interval of a share by the samples of some runs.
+    """The interval of the share of a part, such as the allocator, by the samples of some runs.
 
-    For each run: the time in the part, the sum of its squared periods, the whole time, and the sum
-    of its squared periods. `share` is the time in the part over the whole time, of all runs.
+    share: the time in the part divided by the whole time, both summed over all runs.
+    runs: for each run, the time in the part, the sum of the squared periods of its samples, the
+        whole time, and the sum of the squared periods of all samples.
     """
     known = sum(whole for _, _, whole, _ in runs)
     inside2, all2 = sum(run[1] for run in runs), sum(run[3] for run in runs)
@@ -255,10 +262,10 @@ def sampled(share: float, runs: Sequence[tuple[float, float, float, float]]) -> 
 
 
 def _with_kernel(run: ClockRun, profile: Profile) -> ClockRun:
-    """A run whose clock did not see the kernel, completed by what the probe counted.
+    """A run whose clock samples leave out the kernel, completed by the probe's own times.
 
-    The allocator's system calls were timed, each of them. The rest of the time in the kernel cannot
-    be attributed: page faults, and the program's system calls.
+    The probe timed every system call of the allocator. The rest of the time in the kernel cannot be
+    attributed. It is in page faults and in the program's system calls.
     """
     kernel_ns = max(0.0, run.cpu_ns - run.whole_ns - run.probe_ns)
     ticks = profile.tally.detour_ticks
@@ -274,9 +281,10 @@ def _with_kernel(run: ClockRun, profile: Profile) -> ClockRun:
 
 
 def _checked(found: CpuShare, first: ClockRun, profile: Profile) -> CpuShare:
-    """The share after a check by the timers of CPU time in the profiled run.
+    """The share `found`, after a check by the probe's CPU timers in the profiled run.
 
-    If they contradict the clock in the same run, the interval is extended to contain both.
+    If the timers and the perf events of this run contradict each other, the interval of the share
+    is extended to contain the share by the timers.
     """
     timers = by_timers(profile)
     if found.share is None or timers is None or first.scope == "timers" or not first.probed:

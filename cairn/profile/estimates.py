@@ -51,8 +51,8 @@ LEVEL = 0.95
 Z = 1.959964
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
 UNTIMED_MAX = 0.05
-"""If a larger share of all operations is of kinds that were never timed, totals are not
-reported."""
+"""Totals are not reported if a larger share of all operations belongs to strata of which no
+operation was timed."""
 
 SAMPLES_ENOUGH = 200
 """CPU samples that are needed to say how much CPU time the probe takes. With this many, a share of
@@ -67,11 +67,11 @@ _CALLED = {
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
 WAY_OUT = 0.25
-"""The share of a detour that CPU timers count as time of the allocator and not of the probe.
+"""The share of a detour's time that CPU timers count as time of the allocator and not of the probe.
 
-The probe intercepts a system call by a signal, and the detour through the signal handler takes CPU
-time. The end of the detour is the return from the handler to the allocator. CPU timers find the
-thread in the allocator then.
+The probe intercepts a system call by a signal. The detour through the signal handler takes CPU
+time, and it ends with the return from the handler to the allocator. At that end, a CPU timer finds
+the thread in the allocator's code.
 
 Measured with a library whose malloc makes twenty system calls for nothing: 0.23, 0.24, 0.25
 (docs/probe.md).
@@ -92,7 +92,7 @@ class Estimate:
     interval: Interval
 
     def over(self, whole: float, *, most: float = math.inf) -> Estimate:
-        """This estimate as a share of `whole`, at most `most`."""
+        """This estimate divided by `whole`. The value and the interval end at `most`."""
         low, high = (min(most, end / whole) for end in (self.interval.low, self.interval.high))
         return Estimate(min(most, self.value / whole), Interval(low, high, self.interval.level))
 
@@ -116,24 +116,26 @@ class Line:
 
     name: str
     operations: float
-    """Exact if whole strata are counted. Local and remote frees are estimated from the timed
-    ones."""
+    """The number of operations. It is exact if the line covers whole strata. If local and remote
+    frees share a stratum, the number of each is estimated from the timed frees."""
     timed: int
     untimed: int
-    """Operations of strata in which no operation was timed. The times below leave them out.
-    `operations` includes them if the line covers their whole stratum."""
+    """Number of operations in strata in which no operation was timed. The times below leave these
+    operations out. `operations` includes them if the line covers their whole stratum."""
     switched: int
-    """Timed operations in which the thread lost its processor. The times below leave them out."""
+    """Number of timed operations in which the thread lost its processor. The times below leave
+    these operations out."""
     quantiles: tuple[float | None, ...]
-    """The times at QUANTILES. A time is also None if the sample is too small for its quantile: less
-    than one timed operation would lie beyond."""
+    """The times at QUANTILES. A time is also None if the sample is too small for its quantile, so
+    that fewer than one timed operation would lie beyond it."""
     mean_ns: float | None
-    """Mean time of an operation among the program's other instructions. The processor works on some
-    of these at the same time."""
+    """Mean time of an operation as the program runs it. The processor overlaps the operation with
+    the program's instructions around it."""
     alone_ns: float | None
-    """Mean time of an operation between fences, where the processor works on nothing else."""
+    """Mean time of an operation between fences, so that the processor works on nothing else."""
     max_ns: float | None
     total_ns: Estimate | None
+    """Total time of the operations, as the program runs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +227,10 @@ def _middles() -> Floats:
 
 @lru_cache(maxsize=4)
 def octaves(buckets: int, in_octave: int) -> Floats:
-    """The edges of buckets.
+    """The edges of the `buckets` buckets of a histogram of whole numbers.
 
-    There is a bucket for each whole number below `in_octave`. From there on, each doubling of the
-    number has `in_octave` buckets.
+    Each number below `in_octave` has a bucket of its own. Above, each octave, which is the range
+    from a number to its double, is divided into `in_octave` buckets of equal width.
     """
     import numpy as np
 
@@ -240,7 +242,11 @@ def octaves(buckets: int, in_octave: int) -> Floats:
 
 
 def clock(tally: Tally) -> Clock | None:
-    """The clock, calibrated over the spans of all processes; None if they have no length."""
+    """The clock, calibrated by the spans of `tally`; None if these spans have no length.
+
+    A time below the resolution cannot be distinguished from 0. The resolution is the width of the
+    histogram's bucket that contains the time of reading the clock.
+    """
     if not tally.span_ticks or not tally.span_ns:
         return None
     import numpy as np
@@ -259,16 +265,19 @@ class _Part:
     operations: float
     timed: int
     total: float
+    """The estimated time of all operations."""
     least: float
-    """The measured part of `total`."""
+    """The measured time of the timed operations, which is a lower limit of `total`."""
     variance: float
+    """The variance of `total`."""
     blur: float
-    """How much `total` would grow if each operation took the clock's resolution; at least 0."""
+    """The amount by which `total` would grow if each operation took the clock's resolution; 0 if
+    `total` would not grow."""
     buckets: Floats
     alone_known: float
-    """`operations` if some of them were timed between fences; else 0."""
+    """This equals `operations` if some operations were timed between fences; otherwise it is 0."""
     alone_total: float
-    """The estimated total time that `alone_known` operations take between fences."""
+    """The estimated total time of `alone_known` operations if each ran between fences."""
 
 
 def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) -> _Part:
@@ -344,7 +353,10 @@ def line(
 
 
 def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -> float | None:
-    """The middle of the bucket that contains the quantile. The error is at most a sixteenth."""
+    """The middle of the bucket that contains the quantile `q`, less `own_ticks`, in ns.
+
+    A bucket is at most an eighth of its times wide, so the error is at most a sixteenth.
+    """
     import numpy as np
 
     sums = np.cumsum(buckets)
@@ -387,10 +399,11 @@ def cpu_ns(profile: Profile) -> int | None:
 
 
 def probe_ns(profile: Profile) -> float | None:
-    """The probe's own part of `cpu_ns`: by the kernel's clock, if it sampled the profiled run.
+    """The CPU time of the probe itself, which is a part of `cpu_ns`.
 
-    Else its share by the CPU timers, plus `way_out_ns`. With fewer than SAMPLES_ENOUGH samples, the
-    result is only the known part: reading the clock, and detours.
+    It comes from the perf events' clock samples of the profiled run, if there are enough. Otherwise
+    it comes from the samples of the CPU timers, plus `way_out_ns`. With fewer than SAMPLES_ENOUGH
+    samples of either kind, it is only the known part: `Tally.probe_ticks`.
     """
     tally, cpu, ticking = profile.tally, cpu_ns(profile), clock(profile.tally)
     known = tally.probe_ticks * ticking.ns_per_tick if ticking else None
@@ -407,13 +420,16 @@ def probe_ns(profile: Profile) -> float | None:
 
 
 def way_out_ns(tally: Tally) -> float:
-    """The part of the detours that CPU timer samples count as time of the allocator, in ns."""
+    """The time of detours that CPU timers count as time of the allocator, in ns; see WAY_OUT."""
     ticking = clock(tally)
     return tally.detour_ticks * ticking.ns_per_tick * WAY_OUT if ticking else 0.0
 
 
 def asked_ns(tally: Tally) -> float:
-    """The time of reading page fault counts, in ns: two system calls per examined operation."""
+    """The time in which the probe read page fault counts, in ns.
+
+    The probe makes one system call before and one after each operation whose page faults it counts.
+    """
     return 2 * ASKED_NS * float(tally.timed.fault_operations.sum())
 
 
@@ -435,7 +451,7 @@ def wilson(successes: float, trials: float) -> Interval:
 
 
 def remote_share(profile: Profile) -> Estimate | None:
-    """The share of frees by another thread than the allocating one; None if no free was timed.
+    """The share of frees by another thread than the allocating one; None if it is not known.
 
     The share is exact if every free was counted as local or remote, or if no process had a second
     thread. Otherwise the interval ends of the strata are added up, which makes the interval

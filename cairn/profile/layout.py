@@ -1,4 +1,4 @@
-"""Where the blocks of a process lie: the probe's second file, as figures with intervals.
+"""Reads where the blocks of a process lie (their layout), as figures with intervals.
 
 The probe writes a file with the ending `.layout` beside its first file, if the layout is wanted.
 src/record/layout.h is the contract. A file may be damaged or forged, so everything is checked.
@@ -29,15 +29,17 @@ WAYS = {1: "sampled", 2: "exact"}
 PAGE_BYTES, LINE_BYTES = 4096, 64
 PAGES, BLOCKS, WARMTH, GROUPS = 2048, 2048, 4096, 3
 _WHOLE = 2**32
-"""The threshold at which every region is tracked."""
+"""The hash of a region is below this number. The probe tracks the regions whose hash is below a
+threshold, so with this threshold it tracks all of them."""
 _REGIONS_LEAST = 4
 _BLOCKS_LEAST = 20
-"""With fewer regions or allocations than these, nothing is said."""
+"""A figure is None if it comes from fewer regions or allocations than these."""
 _SETS_LEAST = 40
-"""The least number of sampled blocks for which the share of the fullest set is given."""
+"""With fewer sampled blocks than this, `Layout.set_share` is None."""
 _LARGE_BYTES = 4096
 _QUICK, _SLOW = 16, 1000
-"""Operations since the free: up to _QUICK the memory is warm, above _SLOW it is cold."""
+"""The number of operations between a free and the reuse of its memory. Up to _QUICK operations, the
+memory is probably still in the cache. Above _SLOW it probably is not."""
 
 Records = NDArray[np.void]
 Floats = NDArray[np.float64]
@@ -54,28 +56,35 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Allocations of one size group. A share or a distance is None if there were too few."""
+    """Distances between a block and the next block that the same thread got, in one size group.
+
+    A figure is None if there were too few allocations.
+    """
 
     sampled: int
     """Allocations in the sample."""
     straddling: Figure | None
     """Share of blocks on more cache lines than a block of that size needs."""
     distance_bytes: Figure | None
-    """Median distance between a block and the block that the thread got next."""
+    """Median distance between the addresses of a block and the next block."""
     same_line: Figure | None
-    """Share of next blocks that begin on the same cache line; the four shares make 1."""
+    """Share of next blocks that begin on the cache line of the block before. This share and those
+    of `next_line`, `same_page` and `further` add up to 1."""
     next_line: Figure | None
+    """Share of next blocks that begin on a cache line beside that of the block before."""
     same_page: Figure | None
-    """On the same page, but further than on the next line."""
+    """Share of next blocks that begin on the same page, and further away than `next_line`."""
     further: Figure | None
+    """Share of next blocks that begin on another page, and further away than `next_line`."""
     alike_distance_bytes: Figure | None
-    """The same as `distance_bytes`, for pairs of about equal size: both need the same number of
-    pieces of 16 bytes."""
+    """As `distance_bytes`, but only over pairs of blocks of about equal size: in units of 16 bytes,
+    rounded up, both have the same size."""
     alike_further: Figure | None
-    """The same as `further`, for these pairs."""
+    """As `further`, but only over pairs of blocks of about equal size."""
     header_bytes: Figure | None
-    """Median number of bytes between the usable end of a block and the next one of about equal
-    size, if they lie within 4 KiB."""
+    """Median number of bytes between the usable end of a block and the next block.
+    Only pairs of blocks of about equal size that lie within 4 KiB of each other are counted. The
+    bytes between them are probably the allocator's header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,62 +92,74 @@ class Watches:
     """Cache lines with live blocks of several threads that hardware breakpoints watched."""
 
     lines: int
+    """Number of lines that were watched."""
     confirmed: int
-    """Lines that two threads or more wrote to while they were watched."""
+    """Number of lines that two threads or more wrote to while the line was watched."""
     written: int
-    """Lines that one thread wrote to."""
+    """Number of lines that exactly one thread wrote to while the line was watched."""
     longest_ns: int
-    """The longest time for which one of them was watched."""
+    """The longest time for which a line was watched."""
     least_bytes: int
-    """Requested bytes of the blocks on the confirmed lines; 0 if there are none."""
+    """Requested bytes of the smallest block on a confirmed line; 0 if no line is confirmed."""
     most_bytes: int
+    """Requested bytes of the largest block on a confirmed line; 0 if no line is confirmed."""
     refused: int
-    """The errno with which the kernel refused breakpoints; 0 if it did not."""
+    """The errno value with which the kernel refused breakpoints; 0 if it did not refuse them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the blocks of one process lie. A figure is None if too little was seen."""
+    """Where the blocks of one process lie.
+
+    The figures of pages and cache lines are those of a snapshot, which the probe takes when many
+    bytes are live. A figure is None if too little was seen.
+    """
 
     way: str
-    """"sampled" or "exact"."""
+    """"sampled" if some regions were tracked, "exact" if all were."""
     regions: int
-    """Regions of 32 KiB with live blocks that were tracked at the snapshot."""
+    """Number of tracked regions of 32 KiB that held live blocks at the snapshot."""
     pages: int
-    """Their pages with live blocks."""
+    """Number of pages with live blocks in these regions."""
     snapshot_ns: int
-    """The time of the snapshot since the process began."""
+    """Time from the start of the process to the snapshot."""
     snapshot_bytes: int
     """Live bytes at the snapshot."""
     is_stopped: bool
-    """Whether tracking ended, because it took too large a part of the time."""
+    """Whether the probe stopped tracking, because that took too large a part of the time."""
     page_use: Figure | None
-    """Bytes of live blocks on a page by the bytes of the page, over pages with live blocks."""
+    """Share of the bytes of a page that live blocks take, over all pages with live blocks."""
     line_use: Figure | None
-    """The same of cache lines."""
+    """Share of the bytes of a cache line that live blocks take, over all lines with live blocks."""
     pages_per_mib: Figure | None
-    """Pages with live blocks for each MiB of live blocks."""
+    """Number of pages with live blocks for each MiB of live blocks."""
     lines_per_mib: Figure | None
+    """Number of cache lines with live blocks for each MiB of live blocks."""
     active_conflicts: Figure | None
-    """Share of lines with live blocks of several threads, without those of `passive_conflicts`."""
+    """Share of the cache lines with live blocks that hold blocks of several threads and are not
+    among the lines of `passive_conflicts`."""
     passive_conflicts: Figure | None
-    """Share of lines with live blocks of several threads, one in memory that another had freed."""
+    """Share of the cache lines with live blocks that hold blocks of several threads, where one
+    block lies in memory that another thread had freed before."""
     reused: int
-    """Sampled frees of small and medium blocks whose address was handed out again."""
+    """Number of sampled frees of small and medium blocks whose address was handed out again. The
+    next four figures are about these reuses."""
     reuse_operations: Figure | None
-    """Median number of operations of the thread from the free to the next use."""
+    """Median number of operations of the thread between the free and the reuse, if the thread that
+    freed the block also reused it."""
     quick_reuse: Figure | None
-    """Share of these uses within 16 operations by the thread that had freed the block."""
+    """Share of reuses by the thread that freed the block, within 16 operations."""
     slow_reuse: Figure | None
-    """Share after more than 1,000 operations, by the same thread."""
+    """Share of reuses by the thread that freed the block, after more than 1,000 operations."""
     other_reuse: Figure | None
-    """Share by another thread."""
+    """Share of reuses by another thread than the one that freed the block."""
     set_share: Figure | None
-    """Share of the blocks of 4 KiB and more that begin in the fullest of the 64 sets of L1."""
+    """Share of the blocks of 4 KiB and more whose first cache line belongs to the set of the L1
+    cache that has the most such lines. L1 is assumed to have 64 sets."""
     large_share: float | None
-    """Share of the requested bytes of all allocations that was for blocks of 4 KiB and more."""
+    """Share of all requested bytes that was requested for blocks of 4 KiB and more."""
     neighbours: tuple[Neighbours, ...]
-    """For each size group."""
+    """The distances between blocks, for each size group."""
     watches: Watches
 
 
@@ -180,7 +201,7 @@ _TYPES = (layout_type("<"), layout_type(">"))
 
 
 def of(folder: Path, pid: int, begin_ns: int) -> Layout | None:
-    """Returns the layout of the process that began at `begin_ns`; None if it has no file.
+    """Returns the layout of the process `pid` that began at `begin_ns`; None if it has no file.
 
     Raises CairnError for a damaged file.
     """
@@ -192,7 +213,10 @@ def of(folder: Path, pid: int, begin_ns: int) -> Layout | None:
 
 
 def _record(path: Path) -> np.void | None:
-    """Reads a file; None if it has no magic or no snapshot, because its process ended early."""
+    """Reads a file. Returns None if it has no magic or no snapshot.
+
+    The process of such a file ended before the probe had written them.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
@@ -221,7 +245,7 @@ def _record(path: Path) -> np.void | None:
 
 
 def layout(found: np.void) -> Layout:
-    """Returns the figures of a file's content."""
+    """Returns the figures of a layout file, given as its struct."""
     totals = {name: int(found["totals"][name]) for name in found["totals"].dtype.names or ()}
     pages = found["pages"][: int(found["page_count"])]
     part = min(1.0, int(found["snapshot_threshold"]) / _WHOLE)
@@ -290,11 +314,15 @@ def _t_quantile(freedom: int) -> float:
 def _ratio(
     pages: Records, totals: dict[str, int], above: str, below: str, unit: float, part: float
 ) -> Figure | None:
-    """The ratio of two sums over the pages, times `unit`; of "pages" the sum is their number."""
+    """The ratio of the totals `above` and `below`, times `unit`, with its interval.
+
+    `above` and `below` are fields of a page, or "pages" for the number of pages. `part` is the
+    tracked share of all regions.
+    """
     if not totals[below]:
         return None
     value = totals[above] / totals[below] * unit
-    if unit <= 1 < value:  # a share that cannot be: the file was forged
+    if unit <= 1 < value:  # no share is above 1: the file was forged
         return None
     if part >= 1:
         return Figure(value, value, value)
@@ -386,10 +414,10 @@ def _large_share(found: np.void) -> float | None:
 
 
 def _set_share(found: np.void) -> Figure | None:
-    """The share in the fullest set.
+    """The share of blocks in the fullest set of the L1 cache: `Layout.set_share`.
 
     One half of the blocks says which set is the fullest, and the other half says how many blocks
-    are in it. With the same blocks for both, the number would be too high by chance.
+    are in that set. If all blocks answered both questions, the share would be too high by chance.
     """
     sets, weights = [], []
     for group, per_block in enumerate((int(found["gap"]), int(found["gap"]), 1)):

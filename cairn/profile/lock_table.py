@@ -1,9 +1,9 @@
 """The allocator's locks, each by itself. All functions are pure.
 
-Acquisitions, waits and waiting time are exact. The held time is that of the timed critical
-sections, scaled to all acquisitions: nearly all of the first EARLY of each lock are timed, and a
-random sample of the others. Its interval is that of the sample. Times still contain the time of
-reading the clock, about 10 ns for each.
+Acquisitions, waits and waiting time are exact. The time for which a lock was held is estimated from
+the timed critical sections, and scaled to all acquisitions. The probe times nearly all of the first
+EARLY acquisitions of each lock, and a random sample of the later ones. The interval contains the
+error of this sample. Each time still contains that of reading the clock, about 10 ns.
 
 Locks of the allocator's own making are known by the words on which they call futex. How often they
 are taken is not known, and neither are waits that only spin.
@@ -20,9 +20,10 @@ from cairn.profile.estimates import LEVEL, Estimate, clock
 from cairn.profile.tally import LockCount, Profile
 
 SHOWN = 10
-"""The locks that reports show."""
+"""The number of locks that reports show."""
 EARLY = 64
-"""The first acquisitions of each lock, whose sections are all timed: LOCK_EARLY of the probe."""
+"""Of each lock, nearly all of this number of first critical sections are timed. It is LOCK_EARLY of
+src/record/lock_record.h."""
 _Z = 1.96
 _SAMPLED_LEAST = 2
 """Fewer timed sections than this give no interval."""
@@ -37,11 +38,12 @@ class LockUse:
 
     name: str
     library: str
-    """The file name of the library in which it lies; "" for a record in mapped memory."""
+    """The file name of the library that contains the lock; "" for a lock in mapped memory."""
     kind: str
     taken: int | None
     waits: int
-    """Acquisitions that had to wait; for a futex, its system calls that wait."""
+    """Number of acquisitions that had to wait. For a futex, it is the number of system calls that
+    waited."""
     wait_ns: float | None
     share: float | None
     """The waiting time as a share of the life times of all threads."""
@@ -57,9 +59,10 @@ class LockTable:
 
     uses: tuple[LockUse, ...]
     locks: int
-    """The number of different locks. A record at the same address in two processes counts twice."""
+    """The number of different locks. Two processes may have a lock in mapped memory at the same
+    address, which counts as two locks."""
     waited_for: int
-    """How many of them some thread waited for."""
+    """The number of locks for which a thread waited."""
 
 
 def lock_table(profile: Profile) -> LockTable | None:
@@ -115,7 +118,10 @@ def _use(of: Sequence[LockCount], ns_per_tick: float | None, lived: int) -> Lock
 
 
 def _held(of: Sequence[LockCount]) -> tuple[float, float] | None:
-    """The ticks for which a lock was held, and half the width of the interval; None if unknown."""
+    """The ticks for which the locks `of` were held, and half the width of the interval.
+
+    Returns None if too few critical sections were timed.
+    """
     total = variance = 0.0
     for one in of:
         early, rest = min(one.taken, EARLY), max(0, one.taken - EARLY)

@@ -3,8 +3,9 @@
     _ZN4core3fmt5write17h0123456789abcdefE    legacy: the form of C++ with a hash at its end
     _RNvNtC4core3fmt5write                    v0, RFC 2603: paths with types and constants
 
-Hashes and crate numbers are left out, so that both forms give one name. The names are those of the
-crate rustc-demangle (`{:#}`). A symbol may be forged, so nesting and length are bounded.
+Hashes and crate numbers are left out, so that both forms give one name. Names are written as the
+crate rustc-demangle writes them with the format `{:#}`. A symbol may be forged, so nesting and
+length are bounded.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class _Bad(Exception):
-    """The symbol is not of this form."""
+    """The symbol does not have the form that the reader expects."""
 
 
 def rust_name(symbol: str) -> str | None:
@@ -95,19 +96,21 @@ def _of_v0(symbol: str) -> str | None:
 
 
 class _SymbolReader:
-    """Reads a symbol from its start to its end. `at` is the place of the next character."""
+    """Reads a symbol from its start to its end. `_at` is the place of the next character."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._depth = text, 0, 0
         self._lifetimes = 0
-        """The bound lifetimes around this place."""
+        """The number of lifetimes that binders (for<'a>) around this place declare."""
         self._made = 0
-        """The characters of names so far. References can make a short symbol an endless name."""
+        """The total length of the names that were made so far. It is bounded, because a short
+        symbol can refer to its own parts so often that its name would be endless."""
 
     def ended(self) -> bool:
         """Whether the symbol ends here.
 
-        The crate that made this copy of a generic function may follow, and what compilers add.
+        Two things may still follow: the path of the crate that made this copy of a generic
+        function, and a suffix of the compiler such as ".llvm.123".
         """
         rest = self._text[self._at :]
         if rest and rest[0].isupper():
@@ -119,7 +122,7 @@ class _SymbolReader:
         return not rest or rest[0] in ".$"
 
     def path(self, in_value: bool) -> str:
-        """Reads a path. In an expression, the arguments of its types follow "::"."""
+        """Reads a path. In an expression, "::" precedes generic arguments: "size_of::<u8>"."""
         with_depth = self._deeper
         kind = self._next()
         if kind == "C":
@@ -138,7 +141,8 @@ class _SymbolReader:
             return f"{outer}::{name}" if name else outer
         if kind in "MX":
             self._disambiguator()
-            with_depth(lambda: self.path(in_value=False))  # the module of the implementation
+            # The path of the module with the "impl" is not part of the name.
+            with_depth(lambda: self.path(in_value=False))
         if kind in "MXY":
             own = with_depth(self._type)
             if kind == "M":
@@ -203,7 +207,7 @@ class _SymbolReader:
         return self._said(f"{text}fn({', '.join(parameters)}){result}")
 
     def _dynamic(self) -> str:
-        """A trait with its arguments, and with the types that are bound to its names."""
+        """A trait with its arguments and associated types: "Iterator<Item = u8>"."""
         name = self._deeper(lambda: self.path(in_value=False))
         bound = []
         while self._taken("p"):
@@ -270,7 +274,7 @@ class _SymbolReader:
             self._depth -= 1
 
     def _again(self, read: Callable[[], str]) -> str:
-        """Reads at an earlier place, which a number names."""
+        """Reads a number, and then the part of the symbol that begins at this number's place."""
         here = self._at - 1
         place = self._number()
         if place >= here:
@@ -288,7 +292,10 @@ class _SymbolReader:
         return found
 
     def _number(self) -> int:
-        """A number to base 62, which ends with "_". No digit is 0, and the digit 0 is 1."""
+        """Reads a number: digits in base 62, and then "_".
+
+        "_" without digits is 0. Digits stand for their value plus 1, so "0_" is 1.
+        """
         if self._taken("_"):
             return 0
         value = 0
@@ -318,7 +325,7 @@ class _SymbolReader:
         return (_decoded(name) if is_encoded else name), is_encoded
 
     def _within_binder(self, read: Callable[[], str]) -> str:
-        """Reads within "for<'a, 'b>", if such lifetimes are declared here."""
+        """Reads a type that may begin with a binder, which declares lifetimes: "for<'a, 'b>"."""
         if not self._taken("G"):
             return read()
         count = self._number() + 1
@@ -332,7 +339,10 @@ class _SymbolReader:
             self._lifetimes -= count
 
     def _lifetime(self, number: int) -> str:
-        """The name of a bound lifetime: the number counts from the innermost one."""
+        """The name of a declared lifetime. Number 1 is the one that was declared last.
+
+        Number 0 is a lifetime without a name.
+        """
         if number == 0:
             return "'_"
         place = self._lifetimes - number
@@ -342,7 +352,7 @@ class _SymbolReader:
 
 
 def _quoted(number: int) -> str:
-    """The character as Rust writes it."""
+    """The character with the code `number`, as Rust writes it in source code."""
     known = {0: "\\0", 9: "\\t", 10: "\\n", 13: "\\r", 39: "\\'", 92: "\\\\"}
     if number in known:
         return f"'{known[number]}'"
@@ -351,7 +361,7 @@ def _quoted(number: int) -> str:
 
 
 def _decoded(name: str) -> str:
-    """The identifier that Punycode (RFC 3492) writes in letters of ASCII, with "_" for "-"."""
+    """Decodes an identifier from Punycode (RFC 3492). Rust writes "_" where Punycode has "-"."""
     plain, _, coded = name.rpartition("_")
     text = (f"{plain}-" if plain else "") + coded
     if not coded:

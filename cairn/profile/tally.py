@@ -101,15 +101,17 @@ EVENTS = (
 """Events of the processor or the kernel that the probe can count within operations, in user
 mode."""
 SLOTS = 4
-"""At most this many of EVENTS are counted at once."""
+"""The most EVENTS that the probe counts at once."""
 
 if TYPE_CHECKING:
     Exact = NDArray[np.object_]
     Floats = NDArray[np.float64]
 State = Literal["running", "ended", "alive"]
-"""The state in the file. `window` sets "alive" for a process that still runs at the window's
-end."""
+"""The state of a process. The probe's file says "running" or "ended". `profile.window` replaces
+"running" by "alive" if the process still runs at the end of the window."""
 Seen = Literal["dispatch", "interpose", "unseen"]
+"""The system calls of a process that the probe saw: all of them, by syscall user dispatch; only
+those through libc's functions, which the probe interposes; or none."""
 T = TypeVar("T", bound="DataclassInstance")
 
 
@@ -140,38 +142,43 @@ class Timed:
     """The timed operations. Every field has one element for each of PATHS."""
 
     count: Exact
-    """Operations that were timed as the program made them."""
+    """Number of operations that were timed without fences, as the program made them."""
     ticks: Exact
-    """The sum of the times of these operations."""
+    """Total time of the operations in `count`."""
     clock_ticks: Exact
     """The part of `ticks` in which the clock was read."""
     most_ticks: Exact
-    """The longest of these times."""
+    """The longest time of an operation in `count`."""
     alone: Exact
-    """Operations that were timed between fences, so that the processor worked on nothing else. They
-    appear only here, in the next two fields and in `switched`."""
+    """Number of operations that were timed between fences, so that the processor worked on nothing
+    else. `count` does not contain them."""
     alone_ticks: Exact
+    """Total time of the operations in `alone`."""
     alone_clock_ticks: Exact
+    """The part of `alone_ticks` in which the clock was read."""
     switched: Exact
-    """Operations in which the thread lost its processor. They appear only here and in the next
-    field."""
+    """Number of timed operations in which the thread lost its processor and made no system call.
+    Neither `count` nor `alone` contains them."""
     switched_ticks: Exact
+    """Total time of the operations in `switched`."""
     kernel: Exact
-    """Operations of `count` with a system call in them."""
+    """Number of operations in `count` that made a system call."""
     fault_operations: Exact
-    """Operations whose page faults were counted. Only those on large blocks are also in `count`."""
+    """Number of operations whose page faults were counted. `count` contains only those of them that
+    are on large blocks."""
     faults: Exact
-    """The sum of the page faults of these operations."""
+    """The sum of the page faults of each operation in `fault_operations`."""
     faults_squared: Exact
-    """The sum over these operations of the square of the number of page faults."""
+    """The sum of the squared page faults of each operation in `fault_operations`."""
     event_operations: Exact
-    """Operations whose events were counted. Only those on large blocks are also in `count`."""
+    """Number of operations whose events were counted. `count` contains only those of them that are
+    on large blocks."""
     events: Exact
-    """[PATHS, SLOTS]: the sum of each slot's events."""
+    """[PATHS, SLOTS]: the sum of the events of each operation in `event_operations`."""
     events_squared: Exact
-    """[PATHS, SLOTS]: the sum over these operations of the square of the number of events."""
+    """[PATHS, SLOTS]: the sum of the squared events of each operation in `event_operations`."""
     buckets: Floats
-    """[PATHS, BUCKETS]: a histogram of the times of `count`."""
+    """[PATHS, BUCKETS]: a histogram of the times of the operations in `count`."""
 
     def __add__(self, other: Timed) -> Timed:
         return _added(self, other)
@@ -205,15 +212,18 @@ class Locks:
     """The allocator's pthread locks. Every field has one element for each of LOCKS."""
 
     taken: Exact
+    """Number of times that a thread took a lock."""
     refused: Exact
-    """Failed trylocks; they are not in `taken`."""
+    """Number of trylocks that failed. They are not in `taken`."""
     contended: Exact
     """The part of `taken` for which the thread had to wait."""
     wait_ticks: Exact
+    """Total time of the waits."""
     most_wait_ticks: Exact
     sections: Exact
-    """The number of timed critical sections: a sample."""
+    """Number of critical sections that were timed, which are a sample of all."""
     section_ticks: Exact
+    """Total time of the critical sections that were timed."""
     most_section_ticks: Exact
 
     def __add__(self, other: Locks) -> Locks:
@@ -232,7 +242,7 @@ class LockCount:
 
     name: str
     library: str
-    """The file name of the library in which it lies; "" for a record in mapped memory."""
+    """The file name of the library that contains the lock; "" for a lock in mapped memory."""
     kind: str
     """One of LOCKS, or "futex" for a lock of the allocator's own making."""
     taken: int
@@ -256,24 +266,25 @@ class Tally:
 
     span_ticks: int
     span_ns: int
-    """The counted time, summed over processes, by two clocks: in ticks and in ns. This calibrates
-    the ticks."""
+    """The time for which the probe counted, summed over the processes. `span_ticks` and `span_ns`
+    are the same time by two clocks, and their ratio is the length of a tick."""
     lived_ns: int
-    """The counted time of all processes, summed; in a window only the part within it."""
+    """The time for which the probe counted, summed over the processes. In the profile of a window,
+    it is only the part within the window."""
     probe_ticks: int
-    """The known part of the probe's own time: reading the clock, and detours."""
+    """The known part of the probe's own time: it reads the clock and intercepts system calls."""
     detour_ticks: int
-    """The part of `probe_ticks` for the interception of system calls; nearly all of it is system
-    time."""
+    """The part of `probe_ticks` in which the probe intercepted system calls. Nearly all of it is
+    system time."""
     threads_ticks: int
-    """The life time of all threads, summed. In a window it is estimated: the length of the window
-    times the largest number of threads at once."""
+    """The life times of all threads, summed. In the profile of a window, this is an estimate: the
+    length of the window times the largest number of threads at once."""
     calls: Exact
-    """[ALLOCATING, PHASES, GROUPS]: the number of calls."""
+    """[ALLOCATING, PHASES, GROUPS]: the number of calls that allocate."""
     asked: Exact
-    """[ALLOCATING, PHASES, GROUPS]: the requested bytes."""
+    """[ALLOCATING, PHASES, GROUPS]: the bytes that the calls in `calls` requested."""
     released: Exact
-    """[RELEASING, PHASES]: the number of calls."""
+    """[RELEASING, PHASES]: the number of calls of the functions in RELEASING."""
     fresh: Exact
     """[PHASES, GROUPS]: calls of malloc and operator new that were the first to get their memory
     after it came from the kernel."""
@@ -281,16 +292,17 @@ class Tally:
     """[WHOSE, PHASES, GROUPS]: frees of blocks with a known owner. The owner of a block is the
     thread that allocated it. All numbers are 0 unless `Process.exact` is true."""
     cpu_samples: int
-    """Samples of the threads' CPU time: one for each kernel tick that finds the thread running."""
+    """Number of samples of the threads' CPU time. A thread gets a sample at each tick of the kernel
+    that finds it running."""
     cpu_samples_inside: Exact
-    """[SAMPLED]: the samples in the allocator."""
+    """[SAMPLED]: the part of `cpu_samples` that found the thread in the allocator."""
     cpu_samples_probe: int
-    """The samples in the probe."""
+    """The part of `cpu_samples` that found the thread in the probe."""
     failed: Exact
     """[ALLOCATING]: calls that returned NULL or an error."""
     late_calls: Exact
-    """[FUNCTIONS]: calls by threads that were ending. No field above contains them, and their group
-    and phase are not known."""
+    """[FUNCTIONS]: calls by threads that were ending, or for which the file had no room. `calls`
+    and `released` do not contain them, and their size group and phase are not known."""
     late_asked: Exact
     """[ALLOCATING]: the bytes that the calls in `late_calls` requested."""
     timed: Timed
@@ -299,26 +311,31 @@ class Tally:
     contended_locks: int
     """The number of different locks for which a thread waited."""
     other_calls: Counter[int]
-    """Calls of "other" by system call number; the probe has room for 32 numbers."""
+    """The calls of kind "other" in CALLS, by system call number. The probe has room for 32
+    numbers."""
     sizes: Floats
-    """[SIZE_BUCKETS]: allocations by requested size. This and the next five fields are weighted
-    sums over the watched blocks: each watched block counts for the blocks that it stands for."""
+    """[SIZE_BUCKETS]: allocations by requested size. This field and the next five are estimated
+    from a sample of the blocks: each sampled block counts as many times as its weight."""
     lives: Floats
-    """[GROUPS, LIFE_BUCKETS]: freed blocks by the time that they lived."""
+    """[GROUPS, LIFE_BUCKETS]: freed blocks by the time from allocation to free."""
     freed: Floats
     """[GROUPS]: the number of freed blocks."""
     freed_elsewhere: Floats
-    """[GROUPS]: the number of blocks freed by another thread than the one that allocated them."""
+    """[GROUPS]: the number of blocks that another thread freed than the one that allocated them."""
     usable_bytes: float
-    """Usable bytes of the watched blocks."""
+    """Usable bytes of the allocated blocks."""
     watched_bytes: float
-    """Requested bytes of the watched blocks."""
+    """Requested bytes of the blocks that `usable_bytes` covers."""
 
     def __add__(self, other: Tally) -> Tally:
         return _added(self, other)
 
     def __sub__(self, other: Tally) -> Tally:
-        """The counts since an earlier look at the same process. `span_…` keep the later values."""
+        """The counts since `other`, which an earlier look at the same process gave.
+
+        `span_ticks` and `span_ns` are those of the later look, because a longer time gives the
+        length of a tick more exactly.
+        """
         return replace(_less(self, other), span_ticks=self.span_ticks, span_ns=self.span_ns)
 
 
@@ -329,25 +346,24 @@ class Moment:
     ns: int
     """Time since the process began; in a window, since the window began."""
     live_bytes: int
-    """Bytes that were requested and not freed; an estimate."""
+    """Requested bytes of the live blocks. They are always an estimate from a sample."""
     live_usable_bytes: int | None
-    """Usable size of the live blocks."""
+    """Usable bytes of the live blocks: counted if `Process.live_counted`, otherwise an estimate."""
     live_error_bytes: int
-    """The standard error of `live_bytes`. If live bytes were counted (`Process.live_counted`), the
-    usable size has none."""
+    """The standard error of `live_bytes`."""
     held_bytes: int | None
     """Bytes that the allocator has from the kernel."""
     resident_bytes: int | None
-    """Resident set of the process, without pages of files; None without /proc."""
+    """Resident set of the process, without pages of files and of the probe; None without /proc."""
     unasked_bytes: int | None = None
-    """Resident bytes of the allocator that never belonged to a block, in those extents of 2 MiB
-    that ever held a block."""
+    """Resident bytes of the allocator that never belonged to a block. Only extents of 2 MiB in
+    which a block once lay are examined."""
     unwritten_bytes: int | None = None
     """The part of `unasked_bytes` that reads as zero, estimated from a sample."""
     huge_bytes: int | None = None
     """Bytes of the process in huge pages."""
     own_bytes: int | None = None
-    """Resident bytes of the allocator in those extents of 2 MiB that ever held a block."""
+    """Resident bytes of the allocator in the extents of 2 MiB in which a block once lay."""
 
     @property
     def slack_bytes(self) -> int | None:
@@ -378,13 +394,14 @@ class Process:
     allocator: str
     state: State
     seen: Seen
-    """How the probe saw its system calls: all of them, those through libc's functions, or none."""
+    """The system calls of this process that the probe saw."""
     seen_errno: int
-    """The errno value that says why "dispatch" failed; 0 if it was not tried or worked."""
+    """The errno value that says why syscall user dispatch was refused. It is 0 if dispatch worked
+    or was not tried."""
     gap: int
     """One allocation in `gap` is timed, on average."""
     exact: bool
-    """Whether all frees were counted as local or remote, not only the timed ones."""
+    """Whether every free was counted as local or remote. Otherwise, only timed frees were."""
     timer_errno: int
     """The errno value that says why the CPU time of some threads was not sampled; 0 if none
     failed."""
@@ -396,20 +413,21 @@ class Process:
     """The number of threads without a CPU timer."""
     begin_ns: int
     end_ns: int
-    """When the probe last looked at the clock. All processes share the clock of these two
-    fields."""
+    """The time at which the probe last looked at the clock. `begin_ns` and `end_ns` are times of
+    one clock, which all processes share."""
     threads: int
-    """Threads that allocated, or that were seen to start."""
+    """Number of threads that allocated or were seen to start."""
     threads_most: int
     """The most threads at once."""
     threads_lost: int
-    """Threads that were not counted because the disk had no room."""
+    """Number of threads that were not counted, because the file could not grow."""
     cpu_ns: int
-    """This and the next three fields cover the process over all its images. 0 means not known, or
-    None in the third of them."""
+    """User and system time of the process. This field and the next three cover all images of the
+    process, not only this one. A value of 0 means not known."""
     minor_faults: int
     major_faults: int
     peak_resident_bytes: int | None
+    """The highest resident set of the process, without the probe's own; None if not known."""
     live_counted: bool
     """Whether the probe counted the live bytes. Otherwise it estimated them from a sample."""
     peak_requested: Peak | None
@@ -418,7 +436,7 @@ class Process:
     """The usable bytes of the live blocks at their peak. None if they were not counted."""
     locks: tuple[LockCount, ...] = ()
     ended_unix_ns: int = 0
-    """`end_ns` by the clock of the calendar; 0 if it is not known."""
+    """`end_ns` as nanoseconds since 1970 (Unix time); 0 if it is not known."""
 
     @property
     def peak_live_bytes(self) -> int:
@@ -428,20 +446,28 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a program's life, by the clock of `Process.begin_ns`."""
+    """The part of a program's life that a profile covers.
+
+    `begin_ns` and `end_ns` are times of the same clock as `Process.begin_ns`.
+    """
 
     begin_ns: int
     end_ns: int
     after_ns: int
     """Time from the start of the program to the start of the window."""
     missing: tuple[Missing, ...] = ()
-    """The processes that ran in the window and are not in the profile, as far as they are known."""
+    """The known processes that ran in the window and are not in the profile."""
 
 
 Scope = Literal["processors", "threads", "threads in user mode", "timers"]
-"""The clocks that took the samples, the best first: the clock of each processor; the clock of each
-thread, which begins anew with the thread; the same without the kernel; or the probe's timers of
-each thread's CPU time, which the kernel looks at only at its ticks."""
+"""The source of the clock samples of a run, the best one first:
+
+- "processors": a perf event on each processor.
+- "threads": a perf event on each thread. Its period begins anew with each thread.
+- "threads in user mode": a perf event on each thread, which takes no samples in the kernel.
+- "timers": the probe's timer of CPU time in each thread. The kernel checks such a timer only at its
+  ticks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,15 +479,19 @@ class FunctionTime:
     library: str
     """The file name of the library."""
     samples: int
+    """The number of clock samples in the function."""
     ns: float
-    """The sum of the periods of its samples."""
+    """The sum of the periods of these samples, which estimates the function's CPU time."""
     squares: float
-    """The sum of the squares of these periods."""
+    """The sum of the squared periods of these samples, for the error of `ns`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockRun:
-    """The CPU time of one run by the kernel's clock: the sums of the periods of its samples."""
+    """The CPU time of one run by its clock samples, divided by the place of each sample.
+
+    A sample counts for its period, which is the CPU time since the sample before.
+    """
 
     probed: bool
     """Whether the probe was loaded in this run."""
@@ -469,18 +499,18 @@ class ClockRun:
     samples: int
     """The number of samples outside the probe."""
     own_ns: float
-    """In the allocator's code, or in a library that it called. The probe's timers count here the
-    allocator's time in the kernel, too."""
+    """Time in the allocator's code, or in a library that the allocator called. With the scope
+    "timers", the allocator's time in the kernel is here, too."""
     calls_ns: float = 0.0
-    """In system calls of the allocator."""
+    """Time in system calls of the allocator."""
     faults_ns: float = 0.0
-    """In page faults within the allocator."""
+    """Time in page faults within the allocator."""
     program_ns: float = 0.0
-    """Everywhere else."""
+    """Time in the program itself: in none of the other places."""
     probe_ns: float = 0.0
-    """In the probe, or in the kernel because of the probe."""
+    """Time in the probe, or in the kernel because of the probe."""
     unknown_ns: float = 0.0
-    """At addresses of no known file; and time without samples, because the kernel lost them."""
+    """Time of samples at addresses of no known file, and of samples that the kernel lost."""
     inside_squares: float = 0.0
     """The sum of the squared periods of the samples in the allocator."""
     squares: float = 0.0
@@ -488,12 +518,13 @@ class ClockRun:
     cpu_ns: float = 0.0
     """User and system time of the run by the kernel's account; 0 if it is not known."""
     interrupts_ns: float | None = None
-    """In interrupts that came while the allocator ran. None if interrupts cannot be told apart. The
-    other parts then contain them, mostly `faults_ns`."""
+    """Time in interrupts that came while the allocator ran. It is None if such interrupts cannot be
+    told from other kernel code. Their time is then in the other fields, mostly in `faults_ns`."""
     interrupts_unseen: str = ""
-    """Why interrupts cannot be told apart, as the end of a sentence; empty if they can."""
+    """Why `interrupts_ns` is None, as the end of a sentence; empty if it is not None."""
     functions: tuple[FunctionTime, ...] = ()
-    """The functions of `own_ns`, the costliest first. The probe's timers know none."""
+    """The functions whose times make up `own_ns`, the costliest first; empty with the scope
+    "timers"."""
 
     @property
     def inside_ns(self) -> float:
@@ -502,20 +533,20 @@ class ClockRun:
 
     @property
     def whole_ns(self) -> float:
-        """The time of the run without the probe."""
+        """The CPU time of the run, without the time in the probe."""
         return self.inside_ns + self.program_ns + self.unknown_ns
 
 
 @dataclass(frozen=True, slots=True)
 class KernelClock:
-    """The runs of a program whose CPU time the kernel's clock sampled, the profiled run first."""
+    """The runs of a program for which perf events took clock samples, the profiled run first."""
 
     runs: tuple[ClockRun, ...] = ()
     why_not: str = ""
-    """Why the kernel's clock gave no samples, as the end of a sentence."""
+    """Why there are no clock samples, as the end of a sentence."""
     is_unlike: bool = False
-    """Whether the program used much more or less CPU time when it ran again, or ended otherwise.
-    `runs` then has only the profiled run."""
+    """Whether the runs after the profiled one differed from it: they used much more or much less
+    CPU time, or ended in another way. `runs` then has only the profiled run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,8 +557,8 @@ class Missing:
     """0 if only the number of such processes is known."""
     program: str
     why: str
-    """The name of the errno value with which its file could not be made, such as "EFBIG", or why
-    the probe was not in it: a reason of model.Unreached."""
+    """Why the process has no record. This is the errno name of the error that prevented its file,
+    such as "EFBIG", or a reason of model.Unreached if the probe was not in the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,7 +587,7 @@ class Tree:
     """The build ID of the allocator's library; None if not known."""
     missing: tuple[Missing, ...] = ()
     clock: KernelClock | None = None
-    """None if the kernel's clock was not asked for."""
+    """The runs with clock samples; None if no clock samples were wanted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -573,7 +604,7 @@ class Profile:
     """All of the probe's files of one run of a program, added up."""
 
     processes: tuple[Process, ...]
-    """Images in the order in which they began; at least one."""
+    """The program images of all processes, in the order in which they began; at least one."""
     tally: Tally
     moments: tuple[Moment, ...]
     """The moments of the process with the most live bytes."""
@@ -584,18 +615,17 @@ class Profile:
     window: Window | None = None
     """The part of the program's life that was counted; None for all of it."""
     tree: Tree | None = None
-    """None if the folder has no `run.json`."""
+    """The content of the folder's `run.json`; None if the folder has none."""
     clock: KernelClock | None = None
-    """None if the kernel's clock was not asked for."""
+    """The runs with clock samples; None if no clock samples were wanted."""
     layout: Layout | None = None
-    """Where the blocks of the process with the most live bytes lie; None if not recorded."""
+    """The layout of blocks in the process with the most live bytes; None if not recorded."""
     layout_problem: str | None = None
-    """Why the file of where blocks lie cannot be read, as a sentence; None if there is no reason.
-    """
+    """Why the file of this layout cannot be read, as a sentence; None if there was no problem."""
     stacks: tuple[StacksFile, ...] = ()
-    """The call stacks that allocated, of each process that recorded some."""
+    """The call stacks of allocations, one file for each process that recorded some."""
     stacks_problem: str | None = None
-    """Why a file of call stacks cannot be read, as a sentence; None if there is no reason."""
+    """Why a file of call stacks cannot be read, as a sentence; None if there was no problem."""
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -606,7 +636,7 @@ class Profile:
 
     @property
     def largest(self) -> Process:
-        """The process with the most live bytes. `moments` are those of this process."""
+        """The process with the most live bytes. The moments in `self.moments` are those of it."""
         return max(self.processes, key=lambda process: process.peak_live_bytes)
 
     @property
@@ -646,10 +676,10 @@ def lasting(processes: Sequence[Process]) -> list[Process]:
 
 
 def cut_short(processes: Sequence[Process], missing: Sequence[Missing] = ()) -> list[Process]:
-    """The processes whose file was never completed.
+    """The processes whose file was never completed, because they did not end normally.
 
-    These processes were killed, or ended by a direct system call. If a process is in `missing`, its
-    file ends where it executed another program.
+    Such a process was killed, or ended by a direct system call. A process in `missing` is not among
+    them: its file ends where the process executed the program that could not be recorded.
     """
     elsewhere = {one.pid for one in missing}
     return [
