@@ -1,8 +1,8 @@
 """C++ and Rust names of functions, for symbols as compilers write them into files.
 
 The C++ runtime of the system translates symbols of C++ (__cxa_demangle of libstdc++). On a system
-without this library, they are shortened by `function_names.readable`. `rust_names` translates those
-of Rust.
+without this library, `function_names.readable` shortens symbols of C++ instead. `rust_names`
+translates symbols of Rust.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cairn.profile.rust_names import rust_name
 
 _NESTED_MOST = 16
 _SYMBOL_MAX = 2048
-"""Longer symbols are not translated: their names would be of no use."""
+"""Longer symbols are not translated, because their names would be too long to read."""
 
 
 @cache
@@ -30,7 +30,10 @@ def _runtime() -> tuple[ctypes.CDLL, ctypes.CDLL] | None:
 
 
 def demangled(symbol: str) -> str | None:
-    """The name with its parameters; None if it is not known. Other symbols stay as they are."""
+    """Translates a symbol of C++ or Rust into a name with parameters; None if that fails.
+
+    A symbol of another language, such as "malloc", is returned as it is.
+    """
     if not symbol.startswith(("_Z", "_R")):
         return symbol
     if len(symbol) > _SYMBOL_MAX or not symbol.isascii():
@@ -54,7 +57,7 @@ def demangled(symbol: str) -> str | None:
 def plain(name: str) -> str:
     """The name without its parameters: "Parser::node<int>" for "Parser::node<int>(char const*)".
 
-    A return type, which templates have in their names, is left out, too.
+    The name of a template also contains its return type, which is left out, too.
     """
     if not name.endswith((")", "const")):
         return name
@@ -71,7 +74,10 @@ def plain(name: str) -> str:
 
 
 def _without_type(text: str) -> str:
-    """The name after the last space that is not within brackets, but not within "operator new"."""
+    """The text after its last space: "f<int>" for "void f<int>".
+
+    Spaces within brackets do not count, and neither do spaces from the word "operator" on.
+    """
     depth, start = 0, 0
     for place, character in enumerate(text):
         if text.startswith("operator", place) and depth == 0:
@@ -83,11 +89,14 @@ def _without_type(text: str) -> str:
 
 
 def without_arguments(name: str, depth: int = 0) -> str:
-    """The name with "<…>" in place of template arguments. `depth` counts calls of itself."""
+    """The name with "<…>" in place of template arguments.
+
+    `depth` is the depth of the recursion, which is bounded. Other callers leave it at 0.
+    """
     if "operator<" in name or "operator>" in name or "operator-" in name:
         return name
     if name.startswith("<") and depth < _NESTED_MOST:
-        # Rust's "<Vec<u8> as Write>::flush": a type, and not arguments
+        # The brackets at the start of Rust's "<Vec<u8> as Write>::flush" hold no arguments.
         end = _closing(name)
         own, rest = name[1:end], name[end + 1 :]
         return (
@@ -108,10 +117,13 @@ def without_arguments(name: str, depth: int = 0) -> str:
 
 
 def _closing(name: str) -> int:
-    """The place of the bracket that ends the one at the start; the end of a name without it."""
+    """The place of the ">" that closes the "<" at the start of `name`.
+
+    If `name` has no such ">", the result is the length of `name`.
+    """
     depth = 0
     for place, character in enumerate(name):
-        if character == ">" and name[place - 1] == "-":  # "->" of a function's type
+        if character == ">" and name[place - 1] == "-":  # a part of "->"
             continue
         depth += {"<": 1, ">": -1}.get(character, 0)
         if depth == 0:

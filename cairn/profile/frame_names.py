@@ -16,7 +16,7 @@ from cairn.profile.source_lines import SourceLines
 
 
 class FrameNames:
-    """The frames at addresses of files."""
+    """Finds the stack frames that belong to an address in a program or library."""
 
     def __init__(self, files: FilesByBuildId | None = None, kept: KeptNames | None = None) -> None:
         files = files or FilesByBuildId()
@@ -25,11 +25,14 @@ class FrameNames:
 
     @property
     def lines_missing(self) -> bool:
-        """Whether lines could be known, if the package for them were installed."""
+        """Whether source lines are missing only because a Python package is not installed."""
         return self._lines.is_missing
 
     def at(self, path: str, address: int, build_id: str) -> tuple[Frame, ...]:
-        """The frames at an address, the outermost first. Those after the first are inlined."""
+        """The frames at an address, the outermost first. All frames but the first are inlined.
+
+        If no name is known, the only frame has a name such as "library+address".
+        """
         if self._kept is not None and (kept := self._kept.at(build_id, address)):
             return tuple(
                 Frame(function, path, file, line, place > 0)
@@ -40,7 +43,10 @@ class FrameNames:
         )
 
     def found(self, path: str, address: int, build_id: str) -> tuple[Frame, ...]:
-        """The same from files of this machine alone. Empty if they do not know the function."""
+        """The frames at an address by files of this machine alone, without kept names.
+
+        The outermost frame comes first. The result is empty if the files do not know the function.
+        """
         name = self._names.known_at(path, address, build_id)
         places = self._lines.at(path, address, build_id)
         if not places:

@@ -8,8 +8,9 @@ The first of these that knows the address gives the name:
     .eh_frame    where the function begins, for the unwinder. It has no names, so the function is
                  called "library+offset", with the offset of its first byte
 
-Without any of them, each address is a function of its own, "library+offset". Offsets are those of
-the file's addresses, as `objdump` and `addr2line` take them.
+If none of them knows the address, the function is called "library+offset" with the offset of this
+address. The offsets in these names are the file's addresses, as `objdump` and `addr2line` show
+them.
 
 The file may be hostile: every read is bounded, and nothing is executed.
 """
@@ -35,22 +36,26 @@ _NAME_MAX = 120
 """The most characters of a name. Mangled names of templates may have thousands."""
 _NESTED = re.compile(r"_ZN[rVKRO]*")
 _CLONE = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|llvm|clone)(\.\d+)*)+$")
-"""What compilers add to the symbol of a changed copy of a function, or of a part of one."""
+"""The suffix that compilers add to the symbol of a changed copy or of a part of a function."""
 _SIZED = re.compile(r"[1-9][0-9]{0,3}")
 
 
 @dataclass(slots=True)
 class _Library:
-    """What one file knows of its functions."""
+    """The functions of one program or library. All fields are empty if no file can be read."""
 
     image: elf.Image | None = None
     tables: list[Functions] = field(default_factory=list)
+    """Symbol tables, which are searched in this order."""
     starts: list[int] = field(default_factory=list)
-    """The addresses at which functions begin, by .eh_frame."""
+    """The addresses at which functions begin, from the section .eh_frame."""
 
 
 class Names:
-    """The functions of libraries, or their variables (`kinds`). Each file is read once."""
+    """Names functions of programs and libraries, or variables if `kinds` says so.
+
+    Each file is read once.
+    """
 
     def __init__(
         self, files: FilesByBuildId | None = None, kinds: Sequence[int] = FUNCTIONS
@@ -60,7 +65,7 @@ class Names:
 
     def function(self, path: str, offset: int) -> str:
         """The name of the function that contains the byte at an offset of a file."""
-        if path.startswith("["):  # the kernel's code in the process, [vdso]
+        if path.startswith("["):  # no file, such as [vdso]
             return path
         library = self._library(path)
         address = offset
@@ -72,19 +77,22 @@ class Names:
     def function_at(self, path: str, address: int, build_id: str) -> str:
         """The name of the function at an address of a file, with its parameters if it is of C++.
 
-        If no file with this build ID is here, the name is "library+address".
+        If this machine has no file with this build ID, the name is "library+address".
         """
         library = self._library(path, build_id)
         symbol = _symbol_at(library, address)
         return _address_in(library, path, address) if symbol is None else title(symbol)
 
     def known_at(self, path: str, address: int, build_id: str) -> str | None:
-        """The same; None if no symbol is known."""
+        """The name that function_at() gives for a symbol; None if no symbol has this address."""
         symbol = _symbol_at(self._library(path, build_id), address)
         return None if symbol is None else title(symbol)
 
     def variable(self, path: str, address: int) -> str:
-        """The name of the variable at an address of a file, and the offset in it if it is not 0."""
+        """The name of the variable at an address of a file, such as "arena" or "arena+0x40".
+
+        The second name is that of an address within the variable, behind its beginning.
+        """
         for table in self._library(path).tables:
             if (found := table.names_at(address)) is not None:
                 offset = address - found[0]
@@ -93,7 +101,7 @@ class Names:
         return f"{os.path.basename(path)}+{address:#x}"
 
     def _library(self, path: str, build_id: str | None = None) -> _Library:
-        """The library with this build ID; without one, the file that is now at this path."""
+        """The library with this build ID. Without a build ID, it is the file now at this path."""
         key = path, build_id
         if key not in self._known:
             if build_id is None or self._files.is_same(path, build_id):
@@ -103,7 +111,7 @@ class Names:
         return self._known[key]
 
     def _elsewhere(self, build_id: str) -> _Library:
-        """The library in another file with this build ID."""
+        """The library, read from files at other paths with this build ID."""
         found = _Library()
         for path in self._files.others(build_id):
             library = self._read(path)
@@ -116,7 +124,8 @@ class Names:
         library = _Library()
         try:
             descriptor = elf.open_regular(path)
-        except (OSError, ValueError):  # ValueError: a forged path with a zero byte
+        except (OSError, ValueError):
+            # Opening raises ValueError if the path, which may be forged, contains a zero byte.
             return library
         try:
             library.image = image = elf.Image(descriptor)
@@ -150,7 +159,7 @@ class Names:
 
 
 def _symbol_at(library: _Library, address: int) -> str | None:
-    """The symbol of a function; None if there is none."""
+    """The symbol at an address, the plainest one if there are several; None if there is none."""
     for table in library.tables:
         if (found := table.names_at(address)) is not None:
             return min(found[1], key=_plainness)
@@ -165,7 +174,7 @@ def _address_in(library: _Library, path: str, address: int) -> str:
 
 
 def title(symbol: str) -> str:
-    """The name for a symbol, with its parameters if it is of C++."""
+    """The name of the function with this symbol, with its parameters if it is of C++."""
     short = _CLONE.sub("", symbol.partition("@")[0])
     return demangled(short) or readable(short)
 
@@ -178,8 +187,8 @@ def _plainness(name: str) -> tuple[int, int, str]:
 def readable(name: str) -> str:
     """The name as a programmer knows it: "tcmalloc::Sampler::Init" for its C++ symbol.
 
-    Parameters are left out, and template arguments are "<…>". A symbol of another form stays as
-    it is.
+    Parameters are left out, and template arguments are "<…>". Other symbols stay as they are, but a
+    long one is cut.
     """
     start = _NESTED.match(name)
     at, parts = (start.end() if start else 0), []

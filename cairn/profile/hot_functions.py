@@ -1,11 +1,12 @@
-"""The costliest functions of the allocator, by the clock samples in its code. All are pure.
+"""Finds the functions of the allocator that take the most CPU time, by clock samples.
 
-A function's share is the time of its own samples, over the CPU time of the program without the
-probe, as in `cpu_share`. Functions that it calls are not in it. A library's function counts if the
-allocator called it, such as memset.
+A function's share is the time of the samples in its own code, divided by the CPU time of the
+program without the probe, as in `cpu_share`. The functions that it calls are not included. A
+function of another library, such as memset, is listed if the allocator called it. All functions of
+this module are pure.
 
 A clock sample has the address of the next instruction that the processor would have executed. So
-the time of a function's last instructions may be in the function to which it returns.
+the time of a function's last instructions may count for the function to which it returns.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cairn.profile.estimates import Estimate
 from cairn.profile.tally import ClockRun, Profile
 
 SHOWN = 5
-"""The functions that reports show."""
+"""The most functions that reports show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,15 @@ class HotFunction:
     """The function's name; "library+offset" if the library has no name for it."""
     library: str
     share: Estimate
-    """Its share of CPU time. The interval is that of sampling."""
+    """The function's share of CPU time. The interval contains the sampling error only."""
     samples: int
 
 
 def hot_functions(profile: Profile) -> tuple[HotFunction, ...]:
     """All functions with samples, the costliest first.
 
-    Empty if the clock knows no functions, or if the allocator's share is not known.
+    The result is empty if the clock samples name no functions, or if the allocator's share is not
+    known.
     """
     if cpu_share(profile).share is None:
         return ()
@@ -59,6 +61,9 @@ def _of(name: str, library: str, runs: Sequence[ClockRun], known: float) -> HotF
 
 
 def shown_name(name: str, library: str, own: str) -> str:
-    """The name for a report. The library is named unless it is the allocator's own, `own`."""
+    """The function's name for a report: "memset in libc.so.6".
+
+    `own` is the file name of the allocator's library. Its functions are named without a library.
+    """
     is_plain = library in (own, name) or name.startswith(f"{library}+")
     return name if is_plain else f"{name} in {library}"

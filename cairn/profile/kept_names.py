@@ -1,8 +1,8 @@
 """The names of frames that 'cairn symbolize' writes beside a kept profile, as names.json.
 
-Names are found by build ID and address. So they are right wherever the profile is read, and the
-files of the program need not be there. The file may be damaged or forged, so everything is checked.
-docs/profile-format.md describes it.
+A name belongs to a build ID and an address. So it is also right on another machine, which need not
+have the files of the program. names.json may be damaged or forged, so everything is checked.
+docs/profile-format.md describes its format.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class NamedFile:
 
     build_id: str
     path: str
-    """Its path when the profile was taken."""
+    """The path of the program or library when the profile was taken."""
     found: tuple[str, ...]
     """The files from which the names come."""
     frames: dict[str, tuple[Kept, ...]]
-    """The frames at each address in hexadecimal, the outermost first."""
+    """By address in hexadecimal: the frames at this address, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,10 @@ class _Document:
 
 @dataclass(slots=True)
 class KeptNames:
-    """The names of the files of a profile by build ID."""
+    """The names of the programs and libraries in a profile."""
 
     files: dict[str, NamedFile] = field(default_factory=dict)
+    """By build ID: the names of one program or library."""
 
     def at(self, build_id: str, address: int) -> tuple[Kept, ...]:
         """The frames at an address, the outermost first; empty if they are not known."""
@@ -60,7 +61,10 @@ class KeptNames:
 
 
 def read(folder: Path) -> KeptNames | None:
-    """The names beside a profile; None if there are none. Raises CairnError if they are damaged."""
+    """Reads the names.json of a profile's folder; None if there is none.
+
+    Raises CairnError if the file is damaged.
+    """
     path = folder / NAME
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -103,7 +107,7 @@ def _damaged(path: Path, why: str) -> CairnError:
 
 
 def write(folder: Path, files: Iterable[NamedFile]) -> None:
-    """Writes the names beside a profile. Raises CairnError if that fails."""
+    """Writes names.json into a profile's folder. Raises CairnError if that fails."""
     path, new = folder / NAME, folder / f".{NAME}.{os.getpid()}"
     document = _Document(FORMAT, VERSION, tuple(map(_printable, files)))
     try:
@@ -115,7 +119,7 @@ def write(folder: Path, files: Iterable[NamedFile]) -> None:
 
 
 def _printable(file: NamedFile) -> NamedFile:
-    """The file with texts in UTF-8. Paths may have other bytes."""
+    """The file with all its texts in valid UTF-8. Paths may have bytes that are not UTF-8."""
     return NamedFile(
         file.build_id,
         _utf8(file.path),

@@ -1,7 +1,7 @@
 """Finds how a thread entered the kernel, from the kernel's functions in its chain of calls.
 
-/proc/kallsyms has the addresses of the functions. Reading these needs rights, as a rule those of
-root.
+A function that handles interrupts in the chain shows that an interrupt came. /proc/kallsyms has the
+addresses of the kernel's functions. As a rule, only root may read them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class Way(Enum):
     """How a thread entered the kernel."""
 
     INTERRUPT = 1
-    """By an interrupt, perhaps within a system call or a page fault."""
+    """The thread was interrupted, perhaps while it was in a system call or a page fault."""
     OTHER = 2
-    """Otherwise: by a system call, a page fault or another exception."""
+    """The thread made a system call, or had a page fault or another exception."""
 
 
 Range = tuple[int, int, Way]
-"""The first address of a function, the first one after it, and the way into the kernel."""
+"""A function of the kernel: its first address, the first address after it, and its way."""
 
 _INTERRUPT = re.compile(
     r"(asm_)?(common_interrupt|spurious_interrupt|sysvec_\w+)|asm_exc_nmi|exc_nmi|fred_extint"
@@ -38,9 +38,9 @@ _SYMBOLS = Path("/proc/kallsyms")
 
 @functools.cache
 def known(symbols: Path = _SYMBOLS) -> tuple[tuple[Range, ...], str]:
-    """The ways into the kernel, sorted by their addresses, and "".
+    """The kernel's functions that show a way into the kernel, sorted by address, and "".
 
-    If they are not known, the result is empty, with the reason as the end of a sentence.
+    If they are not known, the result is () and the reason, as the end of a sentence.
     """
     try:
         with symbols.open(encoding="ascii", errors="replace") as lines:
@@ -55,7 +55,11 @@ def known(symbols: Path = _SYMBOLS) -> tuple[tuple[Range, ...], str]:
 
 
 def _ranges(lines: Iterable[str]) -> Iterable[Range]:
-    """Yields the ways in lines of addresses, kinds and names, which are sorted by address."""
+    """Yields the functions that show a way, from the lines of /proc/kallsyms sorted by address.
+
+    A line has the address, the kind and the name of a symbol. A function ends where the next symbol
+    begins.
+    """
     opened: list[tuple[int, Way]] = []
     for line in lines:
         address_text, _, name = line.split()[:3]
@@ -72,7 +76,7 @@ def _ranges(lines: Iterable[str]) -> Iterable[Range]:
 def way(chain: Iterable[int], at: Callable[[int], Way | None] | None = None) -> Way | None:
     """The way into the kernel that a chain of return addresses shows; None if it shows none.
 
-    `at` gives the way of an address. By default it is that of the running kernel.
+    `at` gives the way that one address shows. By default, it looks in the running kernel.
     """
     found = {(at or _way_here)(address) for address in chain}
     if Way.INTERRUPT in found:
@@ -81,7 +85,10 @@ def way(chain: Iterable[int], at: Callable[[int], Way | None] | None = None) -> 
 
 
 def way_at(address: int, ranges: Sequence[Range]) -> Way | None:
-    """The way whose function has this return address, which may be the end of the function."""
+    """The way of the function that contains this return address; None if none of `ranges` does.
+
+    If a call is the last instruction of a function, its return address is the function's end.
+    """
     index = bisect_right(ranges, address, key=lambda one: one[0]) - 1
     return ranges[index][2] if index >= 0 and address <= ranges[index][1] else None
 

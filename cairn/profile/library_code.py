@@ -1,9 +1,9 @@
-"""Recognises the functions of the C++ and Rust standard libraries that allocate for others.
+"""Recognises the functions of the C++ and Rust standard libraries that allocate for their callers.
 
-A vector that grows calls `operator new` through functions of the library, which compilers inline or
-not. The function that allocates is the one that uses the vector. So containers, strings, smart
-pointers and allocators of these libraries are passed over, and so is what Rust's compiler calls
-to allocate.
+A vector that grows calls `operator new` through functions of the library. A report should name the
+function that uses the vector, and not these functions. So it passes over the functions of
+containers, strings, smart pointers and allocators. It also passes over the functions that Rust's
+compiler calls to allocate.
 """
 
 from __future__ import annotations
@@ -40,6 +40,6 @@ _RUST = re.compile(
 
 @cache
 def is_library_code(function: str) -> bool:
-    """Whether the function allocates for its caller. `function` has its parameters."""
+    """Whether the function allocates for its caller. `function` is a name with its parameters."""
     name = plain(function)
     return bool(_CXX.match(name) or _RUST.match(name))

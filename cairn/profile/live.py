@@ -1,8 +1,8 @@
 """The highest number of bytes that were live at once in a process, with the error of this number.
 
-The probe either counts live bytes or estimates them (src/probe/live.h). Counted bytes are usable
-bytes, with an error that has a bound. The requested bytes follow from them and from the estimated
-share of usable bytes that was requested. All functions are pure.
+The probe either counts live bytes or estimates them (src/probe/live.h). It counts usable bytes, and
+the error of this count has a known bound. The requested bytes are the usable bytes times an
+estimate of the requested share of usable bytes. All functions are pure.
 """
 
 from __future__ import annotations
@@ -16,21 +16,27 @@ from cairn.profile.tally import Peak
 _MISS = 0.05
 """The probability that an interval misses the true value."""
 _LOOKS_MOST = 10**12
-"""A larger number of estimates is an error of the file."""
+"""No process makes more estimates than this. A file that says so is damaged, and the number is
+limited to this one."""
 _BOUNDS = 2.0
-"""Standard errors in half an interval of 95 %."""
+"""Half of an interval of 95 % is as wide as this number of standard errors."""
 
 
 def counted_usable(peak: int, granted: int) -> Peak:
-    """The peak of usable bytes that the probe counted. The threads held back at most `granted`."""
+    """The peak of usable bytes, for a process whose live bytes the probe counted.
+
+    peak: the highest total that the probe saw. Each thread adds its changes to the total late. All
+        changes that the threads still hold back are at most `granted` bytes, so the true peak is
+        between `peak` - `granted` and `peak` + `granted`.
+    """
     return Peak(peak, max(0, peak - granted), peak + granted)
 
 
 def counted_requested(usable: Peak, noted_usable: int, noted: int, noted_error: int) -> Peak:
-    """The peak of requested bytes, of the peak of usable bytes.
+    """The peak of requested bytes, computed from the peak `usable` of usable bytes.
 
-    When `noted_usable` bytes were live, `noted` of them were requested, with a standard error of
-    `noted_error`. This was close to the peak, and the same share is assumed there.
+    Shortly before the peak, `noted_usable` bytes were live. About `noted` of them were requested,
+    with a standard error of `noted_error`. The requested share at the peak is taken to be the same.
     """
     if not noted_usable:
         return Peak(0, 0, usable.high)
@@ -45,14 +51,14 @@ def counted_requested(usable: Peak, noted_usable: int, noted: int, noted_error: 
 def estimated(looked: Sequence[tuple[int, int]], looks: int, each: float, most: int) -> Peak:
     """The peak of live bytes that were estimated `looks` times.
 
-    `looked` has some of these estimates with their standard errors, among them the highest one. The
-    highest of many estimates is too high by chance. So each estimate gets an interval that is wide
-    enough for all of them to hold at once with a probability of 95 %. The true peak is then at
-    least the highest lower end, and at most the highest upper end. The result is the mean over the
-    estimates above the highest lower end.
+    The highest of many estimates is too high by chance. So each estimate gets an interval, and the
+    intervals are so wide that all of them are right with a probability of 95 %. Then the true peak
+    is at least the highest lower end, and at most the highest upper end. The result is the mean of
+    the estimates above the highest lower end.
 
-    `each` is the number of bytes that one watched block stands for on average, and `most` is the
-    number of bytes that were requested in total.
+    looked: (estimate, standard error) of some of the estimates, the highest one among them.
+    each: the number of bytes that a sampled block stands for on average.
+    most: the number of bytes that were requested in total, which the peak cannot exceed.
     """
     away = NormalDist().inv_cdf(1 - _MISS / 2 / min(max(1, looks), _LOOKS_MOST))
     ends = [_ends(live, error, each, away) for live, error in looked]
@@ -63,10 +69,11 @@ def estimated(looked: Sequence[tuple[int, int]], looks: int, each: float, most: 
 
 
 def _ends(live: int, error: int, each: float, away: float) -> tuple[int, int]:
-    """The interval of an estimate, `away` standard errors wide on each side.
+    """The interval of an estimate, about `away` standard errors wide on each side.
 
-    The number of watched blocks has a Poisson distribution, so its error is not symmetric if there
-    are few. Wilson and Hilferty's approximation of the gamma distribution takes this into account.
+    The estimate comes from the number of sampled blocks, which has a Poisson distribution. If the
+    number is small, its interval is not symmetric. The ends are those of a gamma distribution, by
+    Wilson and Hilferty's approximation.
     """
     if live and not error:
         return live, live

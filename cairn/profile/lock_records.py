@@ -1,9 +1,10 @@
 """Reads and names the records of single locks in the probe's files.
 
-src/record/lock_record.h is the contract. A lock has the name of the variable that it lies in, from
-the same tables as the names of functions. If no table has a name, it is "library+offset", with the
-offset as an address of the file. A lock outside all files is a record of the allocator in memory
-that it mapped: "record at 0x7f…". Such addresses differ between runs and processes.
+src/record/lock_record.h is the contract. A lock is named by the variable that contains it, which
+the file's symbol tables name. If they have no name for it, the lock is called "library+offset",
+where the offset is an address of the file. A lock that lies in no file is in memory that the
+allocator mapped, and is called "record at 0x7f…". Such an address differs between runs and
+processes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FIELDS = (
 
 
 def layout(order: str) -> np.dtype[np.void]:
-    """The struct lock_records, in a byte order of numpy."""
+    """The struct lock_records as a numpy type, for byte order "<" or ">"."""
     u8 = np.dtype(f"{order}u8")
     one = np.dtype([(name, u8) for name in ("start", "end", "base")])
     mapped = np.dtype([*one.descr, ("path", f"S{OBJECT_PATH_BYTES}")])
@@ -42,7 +43,7 @@ def _names() -> Names:
 
 
 def counted(found: Records, program: str) -> tuple[LockCount, ...]:
-    """The locks of one file. `program` is the path of the process's program."""
+    """The locks in one file of the probe. `program` is the path of the process's program."""
     mapped = [
         (int(one["start"]), int(one["end"]), int(one["base"]), os.fsdecode(bytes(one["path"])))
         for one in found["objects"].reshape(-1)
@@ -58,7 +59,11 @@ def counted(found: Records, program: str) -> tuple[LockCount, ...]:
 
 
 def _named(address: int, mapped: list[tuple[int, int, int, str]], program: str) -> tuple[str, str]:
-    """The name of the lock at an address, and the file name of its library ("" for none)."""
+    """The name of the lock at an address, and the file name of the library that contains it.
+
+    The file name is "" for a lock in mapped memory. mapped: (start, end, base, path) of each
+    mapped file, where an empty path stands for the program.
+    """
     for start, end, base, path in mapped:
         if start <= address < end:
             file = path or program

@@ -1,9 +1,9 @@
-"""The metrics of a profile by which allocators are compared over many programs. Pure.
+"""The metrics of a profile by which allocators are compared over many programs.
 
 Each metric is one number of a whole program with an interval, so that it can be stored with a trial
 and compared without the profile. Counts are exact, so both ends of their intervals are the count.
 Counts are divided by the operations or by the requested bytes of the program, which are the same
-under each allocator.
+under each allocator. All functions are pure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from cairn.profile.tally import CALLS, KINDS, Moment, Profile
 Kind = Literal["kernel", "locks", "memory", "layout", "time"]
 """The group of a metric in tables."""
 Worse = Literal["more", "less", "neither"]
-"""The side on which a value is worse. A value of kind "neither" depends on the program, or may lie
-on either side. It is shown, and not judged."""
+"""The direction in which a metric gets worse: "more" if a larger value is worse, "less" if a
+smaller one is. A metric with "neither" is shown but not judged, because its value depends on the
+program or because neither direction is worse."""
 Number = tuple[float, float, float]
-"""A value and the ends of its interval."""
+"""A value, and the lower and the upper end of its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,19 @@ class ProfileMetric:
 
     key: str
     title: str
-    """As in a table, with its unit. "per 1,000" is short for "per 1,000 operations"."""
+    """The name of the metric in tables, with its unit. "per 1,000" means "per 1,000 operations"."""
     kind: Kind
     least: float
-    """The least value that can have an effect. Smaller values are as good as this one."""
+    """The least value that can have an effect on the program. Smaller values count as equal to this
+    one."""
     worse: Worse = "more"
     relative: bool = False
-    """Whether it is a time, which depends on the machine. It is divided by that of the baseline."""
+    """Whether the metric is a time, which depends on the machine. Reports therefore divide it by
+    the baseline's value of the metric."""
 
     @property
     def words(self) -> str:
-        """The title, as in a sentence."""
+        """The title as it is written in a sentence."""
         return f"{self.title} operations" if self.title.endswith("per 1,000") else self.title
 
 
@@ -81,9 +84,12 @@ METRICS = (
     ProfileMetric("instructions", "instructions of a pair", "time", 1.0, "neither"),
     ProfileMetric("share", "share of CPU time", "time", 0.01, "neither"),
 )
-"""All metrics, in the order of tables. `least` is about a hundredth of the allocator's time or a
-twentieth of the memory: 0.2 system calls of 1 µs in 1,000 operations of 20 ns, or 2 such calls in a
-MiB of blocks of 100 bytes. The memory held is not judged, since to reserve addresses costs nothing.
+"""All metrics, in the order of tables.
+
+Values below `least` take less than about 1 % of the allocator's time or 5 % of the memory. For
+example, 1,000 operations of 20 ns take 20 µs, and 0.2 system calls of 1 µs take 1 % of this time. A
+MiB of blocks of 100 bytes takes about 10,000 operations or 200 µs, and 2 system calls take 1 % of
+this time. The memory held is not judged, because addresses that are only reserved cost nothing.
 """
 BY_KEY = {one.key: one for one in METRICS}
 _GROUPS = {
@@ -98,7 +104,7 @@ _GROUPS = {
 }  # fmt: skip
 _FREES = tuple(kind for kind in KINDS if kind.startswith("free"))
 _TIMED_LEAST = 30
-"""With fewer timed operations, a mean time is not given."""
+"""With fewer timed operations than this, a mean time counts as not measured."""
 
 
 def measured(profile: Profile) -> dict[str, Number]:
@@ -162,14 +168,14 @@ def _memory(profile: Profile) -> Iterator[tuple[str, Number]]:
 
 
 def _over_live(part: int, moment: Moment) -> Number:
-    """The part divided by the live bytes. Only the live bytes have an error."""
+    """`part` divided by the live bytes of a moment. Only the live bytes have an error."""
     live, away = moment.live_bytes, Z * moment.live_error_bytes
     most = part / (live - away) if away < live else math.inf
     return part / live, part / (live + away), most
 
 
 def _layout(profile: Profile) -> Iterator[tuple[str, Number]]:
-    """Yields those of METRICS, and further ones of which findings alone make use."""
+    """Yields the metrics of kind "layout", and others that only findings use."""
     layout = profile.layout
     if layout is None:
         return

@@ -11,12 +11,15 @@ from cairn.profile.tally import Missing, Process
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A program that a process without rights executed."""
+    """A program that was executed by a process which could not write the witness's file.
+
+    The process had given up its rights. So the probe noted the program in the spare memory.
+    """
 
     ns: int
-    """When, on the clock of Process.begin_ns."""
+    """The time of the execution, by the same clock as Process.begin_ns."""
     missing: Missing
-    """What is said of it unless the probe recorded it."""
+    """The entry for the program, in case the probe did not record it."""
 
 
 def missing_processes(
@@ -27,12 +30,13 @@ def missing_processes(
 ) -> tuple[Missing, ...]:
     """Returns the processes that are not in the profile.
 
-    unrecorded: those that the probe noted in the spare memory.
-    executed: programs that the probe noted there before they began.
-    unreached: (process id, program) for each program that the probe could not reach. One that the
-        probe recorded nevertheless is left out: the witness may be unable to write where the probe
-        can.
-    processes: those in the profile.
+    unrecorded: the processes that could not be recorded, as noted in the spare memory.
+    executed: the programs that were noted in the spare memory before they began. A program that
+        the probe recorded afterwards is left out.
+    unreached: (process id, program) for each program that the probe did not reach, as far as the
+        witness saw. A program that the probe recorded nevertheless is left out: the witness may
+        have been unable to write its file, while the probe could write its own.
+    processes: the processes in the profile.
     """
     recorded = {(one.pid, _name(one.program)) for one in processes}
     others = [(pid, _name(one.path), one.reason) for pid, one in unreached]

@@ -13,25 +13,27 @@ from cairn.profile.kept_names import KeptNames, NamedFile
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How many frames of one program or library have a name."""
+    """The names that were found for one program or library, and their number."""
 
     file: NamedFile
-    """Its build ID is "" if the profile does not know it. Then nothing is named."""
+    """The names. Without a build ID in the profile, `file.build_id` is "" and nothing is named."""
     addresses: int
-
+    """The number of addresses in the file that the call stacks of the profile contain."""
     functions: int
-    """The addresses whose function is known."""
+    """The number of these addresses whose function is known."""
     lines: int
-    """The addresses whose source line is known."""
+    """The number of these addresses whose source line is known."""
 
 
 def named(
     stacks: Sequence[StacksFile], files: FilesByBuildId, before: KeptNames
 ) -> tuple[tuple[Naming, ...], bool]:
-    """Names the frames of each file with code, those with the most addresses first.
+    """Names the frames of each program and library, the one with the most addresses first.
 
-    before: the names that are kept already. They stay where no file is found now, or fewer facts.
-    Also returns whether lines are missing because their package is not installed.
+    before: the names that were kept earlier. The earlier name of an address is replaced only if a
+        name is found now, and not if the earlier name has a source line and the new one has none.
+
+    Also returns whether source lines are missing because a Python package is not installed.
     """
     names = FrameNames(files)
     wanted: dict[tuple[str, str], set[int]] = {}

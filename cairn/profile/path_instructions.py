@@ -1,9 +1,10 @@
-"""Instructions of an allocator by path, from callgrind's files. All functions are pure.
+"""Counts the instructions of an allocator by path, from callgrind's files. All functions are pure.
 
-The library of `src/instructions` calls each function of the allocator from a function whose name is
-the path and the size group, such as cairn_path_new_small. Callgrind writes how often each function
-calls another one, and how many instructions these calls take, callees included. These are the
-allocator's instructions in user mode, exactly.
+A path is a kind of operation, such as an allocation of new memory. The program runs with the
+library of `src/instructions`. This library calls the allocator from a function whose name says the
+path and the size group, such as cairn_path_new_small. Callgrind counts the calls from one function
+to another, and the instructions within these calls. So the instructions within the calls from
+cairn_path_new_small are exactly those of the allocator in user mode for this path.
 """
 
 from __future__ import annotations
@@ -13,47 +14,54 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 PATHS = ("new", "reused", "untold", "realloc", "free")
-"""Untold are allocations of which the earlier run did not say whether their memory was new."""
+"""The paths. The program runs twice: the first run finds out which allocations get new memory and
+which get reused memory, and the second run counts. An allocation is "untold" if the first run did
+not tell its path."""
 SIZES = ("small", "medium", "large")
-"""Up to 1 KiB, up to 32 KiB, and above, by bytes requested."""
+"""The size groups, by requested bytes: up to 1 KiB, up to 32 KiB, and above."""
 ALLOCATIONS = ("new", "reused", "untold")
 
 _PREFIX = "cairn_path_"
 _OWN = ("libcairn-instructions.so", "libcairn-witness.so")
-"""Libraries of cairn, whose instructions are not the program's."""
+"""The libraries of cairn in the process. Their instructions do not count for the program."""
 _CALLS = re.compile(r"calls=(\d{1,18}) ")
 _COST = re.compile(r"[+*\-0-9]\S* (\d{1,18})$")
 
 
 @dataclass(frozen=True, slots=True)
 class PathCount:
-    """The operations of one path and one size group."""
+    """The number of operations of one path and one size group, and their instructions."""
 
     operations: int = 0
     instructions: int = 0
 
     @property
     def each(self) -> float | None:
-        """Instructions of an operation; None if there was no operation."""
+        """The mean number of instructions of an operation; None if there was no operation."""
         return self.instructions / self.operations if self.operations else None
 
     def plus(self, other: PathCount) -> PathCount:
-        """The sum of both."""
+        """The sum of both counts."""
         return PathCount(self.operations + other.operations, self.instructions + other.instructions)
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What the library told of one process."""
+    """The account of one process, which the library of `src/instructions` wrote in the second run.
+
+    It is struct history_account of src/instructions/history.h.
+    """
 
     program: str
     owner: str
-    """The library that has the allocator's malloc."""
+    """The path of the library that has the allocator's malloc."""
     allocations: int
     wrong: int
-    """Allocations whose memory was new in one run and reused in the other one."""
+    """Number of allocations whose memory was new in one of the two runs and reused in the other.
+    They are counted in the path of the first run."""
     nested: int
-    """Calls within an operation: the allocator called a public function of its own."""
+    """Number of operations within another operation: the allocator called one of its own public
+    functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ class PathInstructions:
     """The instructions of a program and of its allocator."""
 
     paths: Mapping[tuple[str, str], PathCount] = field(default_factory=dict)
-    """By path and size group; without those that had no operation."""
+    """By path and size group: its count. A pair of them without an operation is absent."""
     program: int = 0
     """Instructions of the program with its libraries and the allocator."""
     processes: int = 0
@@ -69,21 +77,21 @@ class PathInstructions:
 
     @property
     def allocator(self) -> int:
-        """Instructions of the allocator in all operations."""
+        """The instructions of the allocator in all operations."""
         return sum(one.instructions for one in self.paths.values())
 
     @property
     def wrong(self) -> int:
-        """Allocations that are counted in the wrong one of the paths new and reused."""
+        """Number of allocations that are counted in "new" but belong to "reused", or vice versa."""
         return sum(one.wrong for one in self.accounts)
 
     @property
     def nested(self) -> int:
-        """Operations within other operations."""
+        """Number of operations within other operations."""
         return sum(one.nested for one in self.accounts)
 
     def of(self, path: str) -> PathCount:
-        """All sizes of a path together."""
+        """The count of a path, summed over all size groups."""
         total = PathCount()
         for (name, _), count in self.paths.items():
             total = total.plus(count) if name == path else total
@@ -91,14 +99,14 @@ class PathInstructions:
 
 
 class CutOff(Exception):
-    """Callgrind cannot have written this line; the text is the line."""
+    """A file contains a line that callgrind cannot have written. The message is this line."""
 
 
 def parsed(files: Iterable[Iterable[str]], accounts: Sequence[Account]) -> PathInstructions:
     """The sum of callgrind's files, each given by its lines. The files are read one by one.
 
-    A process that executed no instruction is left out, such as one in which counting never began.
-    Raises CutOff for a file that is cut off.
+    The number of processes leaves out each process without counted instructions, such as one in
+    which counting never began. Raises CutOff for a file that is cut off.
     """
     paths: dict[tuple[str, str], PathCount] = {}
     program = processes = 0
@@ -140,7 +148,11 @@ def _one(lines: Iterable[str], paths: dict[tuple[str, str], PathCount]) -> int:
 
 
 def _named(names: dict[str, str], text: str) -> str:
-    """The name in "(number) name", or the one that the number had before."""
+    """The name that `text` stands for.
+
+    Callgrind writes "(number) name" when a name first occurs, and "(number)" later. `names` has the
+    names by number, and gets the new ones.
+    """
     number, _, name = text.rstrip("\n").partition(" ")
     if name:
         names[number] = name
@@ -148,9 +160,9 @@ def _named(names: dict[str, str], text: str) -> str:
 
 
 def _key(function: str) -> tuple[str, str] | None:
-    """The path and the size group of a function of the library; None for other functions."""
+    """The path and the size group that a function's name says; None for other functions."""
     if not function.startswith(_PREFIX):
         return None
-    # Callgrind adds '2 to the name of a function that a signal handler entered again.
+    # Callgrind adds "'2" to the name of a function that began again within a signal handler.
     path, _, size = function.removeprefix(_PREFIX).partition("'")[0].partition("_")
     return (path, size) if path in PATHS and size in SIZES else None

@@ -87,7 +87,7 @@ _COUNTS = (
     *("calls", "bytes", "released", "fresh", "frees"),
     *("cpu_samples", "cpu_samples_inside", "cpu_samples_probe", "lived_ticks"),
 )
-"""Fields of struct profile_thread that are summed over the threads without a conversion."""
+"""The fields of struct profile_thread that are simply summed over the threads."""
 
 Records = NDArray[np.void]
 
@@ -102,7 +102,7 @@ class Layouts:
 
 
 def layouts(order: str) -> Layouts:
-    """The layouts for byte order "<" or ">". `align` gives fields C's natural alignment."""
+    """The structs for byte order "<" or ">". `align=True` aligns their fields as C does."""
     u4, u8 = order + "u4", order + "u8"
     per_group = (len(ALLOCATING), len(PHASES), len(GROUPS))
     call = np.dtype(
@@ -259,11 +259,11 @@ _LAYOUTS = (layouts("<"), layouts(">"))
 
 
 class NoProfile(UsageError):
-    """The folder has no file with content."""
+    """The folder has no file of the probe, or only empty ones."""
 
 
 class _Damaged(Exception):
-    """The probe cannot have written this file; the text says why."""
+    """The file is not one that the probe wrote. The message says why."""
 
 
 def read(path: Path) -> ProcessProfile:
@@ -277,9 +277,10 @@ def read(path: Path) -> ProcessProfile:
 def gather(
     folder: Path, others: Iterable[ProcessProfile | None] = (), tree: Tree | None = None
 ) -> Profile:
-    """Reads and adds up all files of one run in a folder; other files there are ignored.
+    """Reads and adds up the probe's files in a folder, which are those of one run.
 
-    `others` are processes without a file in the folder. Without `tree`, the folder's is read.
+    `others` are processes without a file in the folder. If `tree` is None, the folder's `run.json`
+    is read instead.
 
     Raises NoProfile if no file has content, and CairnError for a damaged file.
     """
@@ -332,7 +333,7 @@ def write_tree(folder: Path, tree: Tree) -> None:
 
 
 def _read_tree(folder: Path) -> Tree | None:
-    """Reads `run.json`; None if it is missing, because the probe's files may be copied alone."""
+    """Reads `run.json`; None without it, because users may copy only the probe's files."""
     path = folder / _TREE
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -369,7 +370,8 @@ def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
             continue
         processes.append(found.process)
         tally = found.tally if tally is None else tally + found.tally
-        # Of equal processes, this is the one that `Profile.largest` returns: the first to begin.
+        # `Profile.largest` must return the process with these moments. If several processes have
+        # equal peaks, it is the one that began first.
         size = (found.process.peak_live_bytes, -found.process.begin_ns)
         if size > most:
             most, moments = size, found.moments
@@ -402,7 +404,10 @@ def _cannot_read(path: Path, error: OSError) -> CairnError:
 
 
 def read_begun(path: Path) -> ProcessProfile | None:
-    """Reads one file. Returns None if it is still empty: the probe writes its first bytes last."""
+    """Reads one file. Returns None if it is not begun yet.
+
+    A file begins with zeroes until the probe has written all the rest of its head.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -431,11 +436,11 @@ def trim(path: Path) -> None:
     except OSError as error:
         raise CairnError(f"cannot shorten {path}: {error.strerror or error}") from error
     except _Damaged:
-        return  # the report says so
+        return  # the report will say that the file is damaged
 
 
 def read_part(descriptor: int, place: int, size: int) -> ProcessProfile | None:
-    """Reads a record that lies within an open file, like read_begun().
+    """Reads a record within an open file as read_begun() reads a whole file.
 
     The record begins at `place`, and has at most `size` bytes.
     """
@@ -448,14 +453,14 @@ def read_part(descriptor: int, place: int, size: int) -> ProcessProfile | None:
 
 
 def part_bytes(descriptor: int, place: int, size: int) -> bytes:
-    """The bytes of a record that read_part() can read, as a file has them."""
+    """The bytes of a record within an open file. As a file of its own, they are a probe's file."""
     source = _Source(descriptor, place, size)
     return source.read(int(_head(source)[0]["file_bytes"]), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The place of a record: a whole file, or a part of one."""
+    """The bytes of one process's record, which is a whole file or a part of one."""
 
     descriptor: int
     place: int
@@ -486,7 +491,7 @@ def _content(file: _Source) -> ProcessProfile | None:
 
 
 def _events(head: np.void) -> tuple[str, ...]:
-    """The event of each slot; "" for an unused slot."""
+    """The name of the event in each slot; "" for an unused slot."""
     return tuple(EVENTS[number - 1] if number else "" for number in head["events"].tolist())
 
 
@@ -563,7 +568,7 @@ class _Threads:
 
     def add(self, records: Records) -> None:
         since = records["since_ticks"]
-        # A thread that began after the probe's last look at the clock counts as not yet living.
+        # A thread that began after the probe's last look at the clock has lived for no time yet.
         living = since[(since != 0) & (since < self.last)]
         self.living_ticks += len(living) * self.last - int(_sum(living))
         self.counts = {name: total + _sum(records[name]) for name, total in self.counts.items()}
@@ -589,7 +594,10 @@ def _locks(of: Records) -> Locks:
 
 
 def _sum(column: NDArray[np.uint64]) -> Exact:
-    """The exact sum over the first axis: sums of 32-bit halves do not overflow."""
+    """The exact sum over the first axis.
+
+    The halves of 32 bits are summed separately, so that neither sum overflows.
+    """
     low, high = (
         half.sum(axis=0, dtype=np.uint64).astype(object)
         for half in (column & 0xFFFFFFFF, column >> 32)
@@ -669,10 +677,11 @@ def estimated_peak(
     error: int = 0,
     looks: int = 0,
 ) -> Peak | None:
-    """The peak of the requested bytes of live blocks that were not counted; None if not measured.
+    """The peak of requested live bytes, for a process whose live bytes were estimated.
 
-    `highest` is the highest of the probe's estimates, `error` its standard error and `looks` their
-    number. A window has only the estimates at its moments.
+    `highest` is the highest of the probe's estimates, `error` is the standard error of it, and
+    `looks` is the number of estimates. A window has no such numbers, but only the estimates at its
+    moments. Returns None if there is no estimate.
     """
     calls, asked = int(tally.calls.sum()), int(tally.asked.sum() + tally.late_asked.sum())
     each = gap * asked / calls if calls else 0.0

@@ -1,7 +1,8 @@
 """Finds the source lines and the inlined functions of an address, by debug information (DWARF).
 
-The Python package symbolic reads this information (record 0046). It is the optional extra "lines"
-of Cairn. The debug information is that of the file itself, or of a debug file with its build ID.
+The Python package symbolic reads the debug information, which is in the file itself or in a
+separate debug file with the same build ID. The package comes with the optional extra "lines" of
+Cairn (docs/decisions/0046-symbolic-reads-debug-information.md).
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ class SourcePlace:
 
 
 Lookup = Callable[[int], Any]
-"""Returns the places of symbolic for an address, the innermost one first."""
+"""Takes an address, and returns the source places that the package symbolic finds for it, the
+innermost function first."""
 
 
 class SourceLines:
-    """The source lines of programs and libraries. Each file is read once, when it is needed."""
+    """Finds source lines of programs and libraries. Each file is read once, when it is needed."""
 
     def __init__(self, files: FilesByBuildId | None = None) -> None:
         self._files = files or FilesByBuildId()
@@ -47,9 +49,10 @@ class SourceLines:
         """Whether some file has debug information, and the package that reads it is missing."""
 
     def at(self, path: str, address: int, build_id: str) -> tuple[SourcePlace, ...]:
-        """The places of an address. The first one is inlined into the second one, and so on.
+        """The source places of an address, the innermost function first.
 
-        The result is empty if no line is known.
+        Each function but the last one is inlined into the next one. The result is empty if no line
+        is known.
         """
         key = path, build_id
         if key not in self._known:
@@ -78,12 +81,12 @@ class SourceLines:
 
 
 def _is_whole(place: SourcePlace) -> bool:
-    """Whether symbolic found a line. Without one, it gives the symbol alone."""
+    """Whether symbolic found a source line. Otherwise the place has only a symbol."""
     return bool(place.symbol and place.file) and 0 < place.line < _LINE_MOST
 
 
 def _start_with_lines(path: str) -> int | None:
-    """The first address of a file that has debug information; None if it has none."""
+    """The address of the first segment of a file; None if the file has no debug information."""
     try:
         descriptor = elf.open_regular(path)
     except (OSError, ValueError):
@@ -100,8 +103,8 @@ def _start_with_lines(path: str) -> int | None:
 
 
 def _package() -> Any:
-    """The package; None if it is not installed."""
-    # The package sets this variable, which programs would inherit.
+    """The Python package symbolic; None if it is not installed."""
+    # symbolic sets this variable when it is imported. Programs that cairn starts would inherit it.
     before = os.environ.get("RUST_BACKTRACE")
     try:
         return importlib.import_module(PACKAGE)
@@ -115,16 +118,19 @@ def _package() -> Any:
 
 
 def _lookup(package: Any, path: str, start: int) -> Lookup | None:
-    """Returns None if the package cannot read the file."""
+    """Returns a lookup for a file; None if `package`, which is symbolic, cannot read the file.
+
+    `start` is the address of the file's first segment.
+    """
     try:
-        # The table of lines keeps its own copy of what it needs.
+        # The archive need not be kept: make_symcache() copies what the table needs.
         objects = package.Archive.open(path).iter_objects()
         table = next(iter(objects)).make_symcache()
     except (package.SymbolicError, LookupError, ValueError, StopIteration):
         return None
 
     def lookup(address: int) -> Any:
-        # symbolic counts from the first address of the file.
+        # symbolic takes addresses relative to the file's first segment.
         if address < start:
             return ()
         try:

@@ -1,7 +1,7 @@
-"""Reads the spare memory, in which processes are recorded that could write no file of their own.
+"""Reads the spare memory, in which the probe records processes that could write no file.
 
-Contract: src/record/spare.h. The memory is shared with all processes of the program, so every value
-is checked before it is used. `run/spare_memory.py` makes the memory.
+Contract: src/record/spare.h. All processes of the program share the memory and can write to it, so
+every value is checked before it is used. `run/spare_memory.py` makes the memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ MAGIC = b"cairnwi2"
 HEAD_BYTES, WINDOW_BYTES = 64 << 10, 12 << 20
 RECORDS, UNRECORDED, EXECUTED, NAME_BYTES = 64, 64, 64, 56
 _MISSING_MOST = 100_000
-"""The most processes that are missing without a name. The count may be damaged."""
+"""A larger number of missing processes without a name is limited to this number. The number in the
+memory may be damaged, and each such process takes memory here."""
 
 _UNRECORDED = np.dtype([("process", "u4"), ("error", "u4"), ("program", f"S{NAME_BYTES}")])
 _EXECUTED = np.dtype(
@@ -51,7 +52,7 @@ WINDOW = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """The spare memory of one run, by its descriptor."""
+    """The spare memory of one run, as a file descriptor."""
 
     descriptor: int
 
@@ -63,7 +64,7 @@ class Spare:
         return {"CAIRN_PROBE_SPARE": place}
 
     def names(self) -> list[str]:
-        """The names of all records. A name is the place of the record in the memory."""
+        """The names of all records. The name of a record contains its place in the memory."""
         return [
             f"spare-{place + int(offset)}"
             for place, window in self._windows()
@@ -80,7 +81,7 @@ class Spare:
         return map(self.read_begun, self.names())
 
     def missing(self) -> tuple[Missing, ...]:
-        """The processes that could be recorded neither in a file nor here."""
+        """The processes that could be recorded neither in a file nor in the spare memory."""
         found: list[Missing] = []
         for _, window in self._windows():
             count = int(window["unrecorded_count"])
@@ -93,7 +94,10 @@ class Spare:
         return tuple(found)
 
     def executed(self) -> tuple[Executed, ...]:
-        """The programs that processes without rights executed, and that probably are missing."""
+        """The programs that were executed by processes which could not write the witness's file.
+
+        Such a program is missing in the profile, unless the probe recorded it afterwards.
+        """
         return tuple(
             Executed(
                 ns,
@@ -126,7 +130,7 @@ class Spare:
         while place < end:
             try:
                 data = os.lseek(self.descriptor, place, os.SEEK_DATA)
-            except OSError:  # there are no data behind this place
+            except OSError:  # nothing was written behind this place
                 return
             place = data // WINDOW_BYTES * WINDOW_BYTES
             window = np.frombuffer(os.pread(self.descriptor, WINDOW.itemsize, place), WINDOW)[0]

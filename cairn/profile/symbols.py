@@ -18,22 +18,22 @@ from cairn.errors import CairnError
 from cairn.profile.call_sites import Object
 
 TABLE_BYTES = 64 << 20
-"""The most bytes that are read of one table. They hold 2.8 million symbols, and a million symbols
-take about one second."""
+"""The most bytes that are read of one symbol table. So many bytes hold 2.8 million symbols, and
+reading takes about one second for a million symbols."""
 
 
 _NAME_MAX = 4096
 
 
 _ENTRY = struct.Struct("=IBBHQQ")
-"""A symbol of a 64-bit file in this machine's byte order: name, kind, other, section, address,
-size."""
+"""An entry of a symbol table in a 64-bit file (Elf64_Sym), in this machine's byte order. Its fields
+are name, kind, other, section, address, and size."""
 
 
 FUNCTIONS = (2, 10)
-"""STT_FUNC, STT_GNU_IFUNC."""
+"""The kinds of symbols that are functions: STT_FUNC and STT_GNU_IFUNC."""
 VARIABLES = (1,)
-"""STT_OBJECT."""
+"""The kind of symbols that are variables: STT_OBJECT."""
 
 
 _UNSIZED_BYTES = 4096
@@ -47,7 +47,8 @@ _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 class Location:
     """The place of an address: a file, a function, and the offset in the function.
 
-    Without a known function, `offset` is the offset in the file. Without a file, it is the address.
+    If the function is not known, `offset` is the offset in the file. If the file is not known
+    either, `offset` is the address itself.
     """
 
     path: str | None
@@ -65,7 +66,7 @@ class Location:
 
 
 class Functions:
-    """The functions of one file by address, or its symbols of other `kinds`."""
+    """The functions of one file by address, or its variables if `kinds` says so."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Functions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the file has no symbol table, or no function in it."""
+        """Whether the file has no symbol table, or no symbol of `kinds` in it."""
         return not self._starts
 
     def named(self) -> list[tuple[int, int, str]]:
@@ -121,7 +122,7 @@ class Functions:
         if address >= start + (size or _UNSIZED_BYTES):
             return None
         text = self._name(name)
-        return (text, address - start) if text else None  # "" if the name was not read
+        return (text, address - start) if text else None  # "": no name was read
 
 
 class Files:
@@ -131,7 +132,10 @@ class Files:
         self._known: dict[str, tuple[str, Functions | None]] = {}
 
     def place(self, mapped: Object | None, address: int) -> Location:
-        """The place of the call with the return address `address`, in a mapped file."""
+        """The place of the call with the return address `address`.
+
+        `mapped` is the mapped file that contains the address; None if no file does.
+        """
         if mapped is None:
             return Location(None, None, address)
         if mapped.path not in self._known:
@@ -151,10 +155,10 @@ class Files:
 def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
     """The range of file offsets of the object file that contains the functions `names`.
 
-    The range reaches from the end of the exported function before the first of them to the start of
-    the exported function after the last. The object file's functions that are not exported lie in
-    between, because the linker keeps the functions of an object file together. Returns None if the
-    file has none of `names`, or cannot be read.
+    The range reaches from the end of the exported function before the first of `names` to the start
+    of the exported function after the last of `names`. It contains the functions of the object file
+    that are not exported, because the linker keeps the functions of an object file together.
+    Returns None if the file has none of `names`, or cannot be read.
     """
     try:
         descriptor = elf.open_regular(path)
@@ -177,7 +181,10 @@ def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
 
 
 def _read(path: str) -> tuple[str, Functions | None]:
-    """The file (for a script its interpreter) and its functions; None if they cannot be read."""
+    """The path of a program's file, and the functions in it; None if they cannot be read.
+
+    The file of a script is that of its interpreter.
+    """
     try:
         path = inspect_program(path).file if _is_script(path) else path
         descriptor = elf.open_regular(path)

@@ -1,7 +1,7 @@
 """All tables of a profile except those of the times of operations. All functions are pure.
 
-The tables cover system calls, page faults, events of the processor, locks, new memory, sizes and
-life times of blocks.
+The tables show system calls, page faults, events of the processor, locks, new memory, and the sizes
+and life times of blocks.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KernelLine:
     per_thousand: float | None
     """Calls per 1,000 operations."""
     cpu_ns: float | None
-    """CPU time. It is measured for calls that wait. For other calls it equals `total_ns`."""
+    """CPU time. It is measured for the calls in WAITING. For other calls it equals `total_ns`."""
 
 
 def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
@@ -96,17 +96,23 @@ def kernel_lines(profile: Profile) -> tuple[KernelLine, ...]:
 
 
 def _on_processor(cpu_ns: float | None, total_ns: float | None) -> float | None:
-    """The CPU time, limited to the wall time. Unmeasured CPU time is taken to be the wall time."""
+    """The CPU time of a system call: `cpu_ns`, but at most the wall time `total_ns`.
+
+    If the CPU time was not measured, it is taken to be the wall time.
+    """
     return total_ns if cpu_ns is None or total_ns is None else min(cpu_ns, total_ns)
 
 
 def kernel_ns(of: Sequence[KernelLine], *, waiting: bool) -> float | None:
-    """Total time of the calls that wait, or of those that do not; None if they were not timed."""
+    """Total time of the system calls that wait, or of those that do not if `waiting` is false.
+
+    Returns None if they were not timed.
+    """
     return _sum([one.total_ns for one in of if (one.name in WAITING) == waiting])
 
 
 def kernel_cpu_ns(of: Sequence[KernelLine]) -> float | None:
-    """CPU time of all these system calls; None if they were not timed."""
+    """CPU time of the system calls in `of`; None if they were not timed."""
     return _sum([one.cpu_ns for one in of])
 
 
@@ -122,11 +128,11 @@ def new_share(tally: Tally) -> float | None:
 
 @dataclass(slots=True)
 class _Inferred:
-    """Estimates a sum over strata from the examined operations of each stratum.
+    """Estimates the number of page faults or events in all operations, from the examined ones.
 
-    The squared deviation of each stratum's sample is increased by 1. So an interval has a length
-    even if no examined operation had a page fault or event: 0 in a small sample does not show 0 in
-    all operations.
+    The squared deviation of each stratum's sample is increased by 1. Otherwise the interval would
+    have no length if no examined operation had a page fault or event. But if a small sample has
+    none, that does not show that all operations have none.
     """
 
     value: float = 0.0
@@ -137,7 +143,11 @@ class _Inferred:
     unseen: int = 0
 
     def add(self, operations: int, looked_at: int, taken: int, squares: int) -> None:
-        """Adds a stratum. `taken` and `squares` are sums over its examined operations."""
+        """Adds a stratum, of whose `operations` a sample of `looked_at` was examined.
+
+        `taken` is the number of page faults or events in the sample. `squares` is the sum of the
+        squared number of each operation in the sample.
+        """
         if not looked_at:
             self.unseen += operations
             return
@@ -151,16 +161,16 @@ class _Inferred:
         self.variance += (1 - 1 / scale) * scale * scale * (1 + spread)
 
     def estimate(self, most: float = math.inf) -> Estimate:
-        """The sum and its interval, at most `most`."""
+        """The estimated number and its interval. Neither exceeds `most`, which limits the number."""
         half, most = Z * math.sqrt(self.variance), max(self.least, most)
         ends = max(self.least, min(self.value - half, most)), min(self.value + half, most)
         return Estimate(min(self.value, most), Interval(*ends, LEVEL))
 
 
 def faults_inside(profile: Profile) -> Estimate | None:
-    """Page faults within the allocator, estimated by strata from the examined operations.
+    """The number of page faults within the allocator, estimated from the examined operations.
 
-    Returns None if too many operations are of strata in which none was examined.
+    Returns None if too many operations belong to strata in which no operation was examined.
     """
     timed, found = profile.tally.timed, _Inferred()
     for stratum in strata(profile.tally):
@@ -187,12 +197,12 @@ class EventLine:
 
     name: str
     operations: int
-    """All operations of the strata in which some were examined. Other strata are not in this
-    line."""
+    """The number of operations. Strata in which the events of no operation were counted are left
+    out."""
     looked_at: int
     """The number of operations whose events were counted."""
     totals: dict[str, Estimate]
-    """The total number of each event."""
+    """By name of an event: the estimated number of it in all `operations`."""
 
     def per_operation(self, event: str) -> Estimate:
         """The mean number of an event per operation."""
@@ -200,11 +210,12 @@ class EventLine:
 
 
 FREES = "free"
-"""The line of all frees. Only the examined frees are known to be local or remote."""
+"""The name of the line with all frees. They share a line, because it is known only for the examined
+frees whether they are local or remote."""
 
 
 def event_lines(profile: Profile) -> tuple[EventLine, ...]:
-    """Returns a line for each kind of operation whose events were counted, and last their sum."""
+    """Returns a line for each kind of operation whose events were counted, and then their sum."""
     timed = profile.tally.timed
     refused = events_refused(profile)
     slots = {
@@ -242,7 +253,7 @@ def event_lines(profile: Profile) -> tuple[EventLine, ...]:
 
 
 def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
-    """The errno values of each event that was requested but refused in some process."""
+    """By name of each event that was refused in some process: the errno values of the refusals."""
     reasons: dict[str, set[int]] = {}
     for process in profile.processes:
         for event, error in zip(process.events, process.event_errnos, strict=True):
@@ -264,7 +275,9 @@ class LockLine:
     sections: int
     """The number of critical sections that were timed, which are a sample of all."""
     section_ns: float | None
+    """The mean time of a critical section that was timed."""
     max_section_ns: float | None
+    """The longest time of a critical section that was timed."""
 
 
 def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
@@ -303,12 +316,12 @@ def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
 
 
 def size_below(tally: Tally, q: float) -> float | None:
-    """The size in bytes that a share q of all allocations does not exceed."""
+    """The size in bytes that a share `q` of all allocations does not exceed."""
     return _end_of(tally.sizes, q, octaves(SIZE_BUCKETS, 4)[1:])
 
 
 def life_below_ns(tally: Tally, group: int, q: float) -> float | None:
-    """The life time that a share q of the freed blocks does not exceed."""
+    """The life time in ns that a share `q` of the freed blocks in a size group does not exceed."""
     import numpy as np
 
     ticking = clock(tally)

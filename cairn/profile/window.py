@@ -1,6 +1,7 @@
-"""Profiles a window of a program's life: the probe's files at its end minus those at its beginning.
+"""Profiles a window of a program's life.
 
-Every number in a file only grows while its process runs, so nothing in the program needs to be
+Every number in the probe's file only grows while the process runs. So the counts of a window are
+the numbers at its end minus the numbers at its beginning, and nothing in the program needs to be
 switched on or off. A maximum, such as the longest operation, is only known if it grew in the
 window.
 """
@@ -29,12 +30,13 @@ from cairn.profile.tally import (
 )
 
 _TRIES = 5
-"""Attempts to read a file. A file looks damaged if its process lengthens it during the read."""
+"""The most attempts to read a file. A file looks damaged if its process extends it during the
+read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The kernel's counts of a process, which are newer than those in its file."""
+    """The kernel's counts of a process, which are newer than those in the process's file."""
 
     cpu_ns: int = 0
     minor_faults: int = 0
@@ -54,17 +56,18 @@ class Snapshot:
 
     at_ns: int
     counted: Mapping[str, Tally]
-    """By name of the file or record: the counts of the processes that were running."""
+    """By name of the file or record: the counts of each process that was running."""
     over: frozenset[str]
     """The names of the files and records of the processes that had ended."""
     usage: Mapping[int, Usage]
-    """By process id, because the kernel's counts of a process continue after an exec."""
+    """The kernel's counts of the running processes. They are stored by process id and not by file,
+    because they continue after an exec."""
     peaks: Mapping[str, Peak]
-    """By file name: the peak of the usable bytes of the live blocks so far, if they are counted."""
+    """By name of the file or record: the peak of usable live bytes so far, if they are counted."""
     ended: tuple[Process, ...] = ()
     """The recorded processes that had ended."""
     gone: frozenset[Missing] = frozenset()
-    """The processes that are not recorded, and that had ended."""
+    """The processes that have no record and had ended."""
 
 
 def look(
@@ -130,7 +133,7 @@ def _missing(
     unreached: Sequence[tuple[int, Unreached]],
     processes: Iterable[Process],
 ) -> tuple[Missing, ...]:
-    """The processes that are not recorded so far. `processes` are those that are."""
+    """The processes that have no record so far. `processes` are the recorded ones."""
     noted = (spare.missing(), spare.executed()) if spare is not None else ((), ())
     return missing_processes(*noted, unreached, tuple(processes))
 
@@ -172,8 +175,8 @@ def _windowed(
             ),
         )
         lived_ns = process.end_ns - process.begin_ns
-        # The file has the threads' times only up to its last moment. So their times in the window
-        # are estimated here.
+        # The file has the life times of threads only up to its last moment, which is before the end
+        # of the window. So their life times in the window are estimated here.
         threads_ticks = process.threads_most * lived_ns * tally.span_ticks // max(1, tally.span_ns)
         yield ProcessProfile(
             process, replace(tally, lived_ns=lived_ns, threads_ticks=threads_ticks), moments
@@ -181,10 +184,11 @@ def _windowed(
 
 
 def _peak_within(found: ProcessProfile, moments: Sequence[Moment], before: Peak | None) -> Process:
-    """The process with the peaks of live bytes in a window that began after the process.
+    """The process with the peaks of live bytes in the window. The process is older than the window.
 
-    If the peak of the whole life has grown in the window, it lies there. Otherwise only the moments
-    of the window are known, and the peak between two moments may be as high as before.
+    If the peak of the process's whole life has grown in the window, this peak lies in the window.
+    Otherwise only the live bytes at the moments of the window are known. Between two moments, they
+    may have been as high as the peak before the window.
     """
     process = found.process
     usable = process.peak_usable
@@ -204,7 +208,7 @@ def _peak_within(found: ProcessProfile, moments: Sequence[Moment], before: Peak 
 
 
 def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:
-    """The moments from `from_ns` on. Their times are counted from `from_ns`."""
+    """The moments from `from_ns` on, with their times counted from `from_ns`."""
     for moment in of.moments:
         at_ns = of.process.begin_ns + moment.ns
         if at_ns >= from_ns:
@@ -231,7 +235,7 @@ def _read_once(folder: Path, spare: Spare | None, name: str) -> ProcessProfile |
 
 
 def _usage_at_end(process: Process) -> Usage:
-    """The counts in the file of an ended process."""
+    """The kernel's counts of an ended process, as its file has them."""
     return Usage(process.cpu_ns, process.minor_faults, process.major_faults)
 
 
@@ -240,7 +244,7 @@ def _usage(process: Process) -> Usage | None:
     if process.state != "running":
         return None
     try:
-        # The id of the process's CPU clock: clock_getcpuclockid(3).
+        # ~pid << 3 | 2 is the id of the process's CPU clock, as clock_getcpuclockid(3) computes it.
         cpu_ns = time.clock_gettime_ns(~process.pid << 3 | 2)
         fields = Path(f"/proc/{process.pid}/stat").read_bytes().rpartition(b")")[2].split()
         return Usage(cpu_ns, int(fields[7]), int(fields[9]))
