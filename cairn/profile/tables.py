@@ -161,7 +161,7 @@ class _Inferred:
         self.variance += (1 - 1 / scale) * scale * scale * (1 + spread)
 
     def estimate(self, most: float = math.inf) -> Estimate:
-        """The estimated number and its interval. Neither exceeds `most`, which limits the number."""
+        """The estimated number and its interval. Neither exceeds `most`."""
         half, most = Z * math.sqrt(self.variance), max(self.least, most)
         ends = max(self.least, min(self.value - half, most)), min(self.value + half, most)
         return Estimate(min(self.value, most), Interval(*ends, LEVEL))
