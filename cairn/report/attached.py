@@ -1,4 +1,7 @@
-"""The report of 'cairn profile --pid': the share, its parts, the functions, and for whom."""
+"""The report of 'cairn profile --pid': the allocator's share of CPU time, and what it consists of.
+
+It shows the parts of the share, the costliest functions, and the functions that call the allocator.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from cairn.report.view import View
 
 SCHEMA = 1
 _SHOWN, _SHOWN_FULL = 6, 30
-"""The functions, callers and stacks that are shown, and with --full."""
+"""The most functions, callers and stacks that are shown, without and with --full."""
 _NAME_MOST = 44
 _CALLED_LEAST = 100
-"""With fewer samples in the allocator, no sentence says for whom it works most: a share of half of
-them would be known to within 10 points."""
+"""With fewer samples in the allocator, no sentence names the function that the allocator works for
+most. With 100 samples, a share of 50 % is known to within ±10 percentage points."""
 _STACK_MOST = 400
 _UNKNOWN_LEAST = 0.005
 NOT_THIS_WAY = (
@@ -184,7 +187,8 @@ def collapsed(found: AttachedShare) -> str:
 def rows(found: AttachedShare) -> str:
     """Returns the tables as CSV: `cpu time`, `functions`, `callers` and `stacks`.
 
-    In `callers` and `stacks`, `share` is that of the allocator's time; else that of CPU time.
+    In `cpu time` and `functions`, the column `share` is a share of the process's CPU time. In
+    `callers` and `stacks`, it is a share of the allocator's part of this time.
     """
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -62,7 +62,7 @@ def _size(change: SumChange, form: Callable[[float], float]) -> str:
 
 
 def change_table(found: CallersChange) -> Table:
-    """The functions with the largest differences that are shown."""
+    """A row for each of the SHOWN functions with the largest proven differences."""
     rows = []
     for row in [one for one in found.functions if one.is_shown][:SHOWN]:
         allocated, blocks, live, _ = row.changes
@@ -143,7 +143,10 @@ _COLUMNS = ("function", "library", "part", "unit", "before", "after", "low", "hi
 
 
 def rows(found: CallersChange) -> str:
-    """The difference as CSV: a line for each number of each function. The first are the sums."""
+    """The difference as CSV: a row for each number of each function.
+
+    The first rows are those of "(all)", the sum over all functions.
+    """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
     writer.writeheader()

@@ -19,7 +19,7 @@ SHOWN = 10
 _NAME_MAX = 40
 Form = Callable[[float], str]
 _SMALLEST = 0.01
-"""The least share of the bytes of a branch that the tree shows."""
+"""The tree leaves out a branch that allocates a smaller share of all bytes."""
 _LINES = 60
 """The most lines of the tree."""
 
@@ -60,7 +60,10 @@ def name(frame: Frame, most: int) -> str:
 
 
 def _with_line(text: str, place: str, most: int) -> str:
-    """The name of a function and its line. The ends of both say the most."""
+    """The name of a function and its source line, in at most `most` characters.
+
+    If they are too long, their beginnings are cut off, because their ends say the most.
+    """
     if len(text) + len(place) + 3 > most:
         text = without_arguments(text).replace("(anonymous namespace)::", "")
     line = f" ({_ending(place, max(most // 2, most - len(text) - 3))})"
@@ -80,10 +83,10 @@ def _told_apart(frame: Frame, twice: Collection[str]) -> str:
 
 
 def _about(value: float, ends: tuple[float, float], most: float, form: Form) -> str:
-    """A number with half of its interval as a share of it.
+    """A number with its error in percent: "1.2 MiB ±3 %". The error is half of the interval `ends`.
 
-    If the interval is longer than twice the number, this is only its upper end. A part is at most
-    the whole, whose upper end is `most`.
+    If the error is larger than the number, the text is only an upper limit: "≤ 1.2 MiB". This is
+    the upper end of the interval, but not more than `most`, the upper limit of the whole.
     """
     half = (ends[1] - ends[0]) / 2
     if half > value:
@@ -112,7 +115,10 @@ def callers_tree(found: Sequence[Stack], width: int) -> list[str]:
 
 
 def _branches(branch: Branch, whole: float, depth: int, width: int) -> Iterator[str]:
-    """Yields a line for each callee with a large part. A single callee is not indented."""
+    """Yields a line for each callee of `branch`, and for its callees in turn.
+
+    Small branches are left out. A function's only callee is not indented further.
+    """
     shown = [one for one in branch.ordered if one.sums.allocated.bytes >= _SMALLEST * whole]
     for one in shown:
         part = percent(one.sums.allocated.bytes / whole)
@@ -123,7 +129,7 @@ def _branches(branch: Branch, whole: float, depth: int, width: int) -> Iterator[
 
 
 def branches_table(found: Sequence[Stack]) -> Table:
-    """The callers as a table, without their small branches. A function follows its caller."""
+    """The tree of callers as a table, without its small branches. A function follows its caller."""
     root = tree(found)
     whole = root.sums.allocated.bytes
     rows = tuple(
@@ -140,7 +146,7 @@ def branches_table(found: Sequence[Stack]) -> Table:
 
 
 def _large(branch: Branch, whole: float, depth: int) -> Iterator[tuple[Branch, int]]:
-    """Yields the branches with a large part, each with its depth below the root."""
+    """Yields the branches below `branch` that are not small, each with its depth in the tree."""
     for one in branch.ordered:
         if whole and one.sums.allocated.bytes >= _SMALLEST * whole:
             yield one, depth

@@ -85,11 +85,11 @@ _HEADS = {
     GateState.OPEN: "Not enough data",
     GateState.PASS: "Pass",
 }
-"""The beginning of a sentence, by the answer to its bound, in the order of the sentences."""
+"""By the answer to a bound: the beginning of the sentence on it. The sentences have this order."""
 
 
 def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
-    """Returns one answer as a sentence that follows a colon."""
+    """Returns the answer to one bound as the rest of a sentence, which follows "Worse: "."""
     measure = MEASURES[one.measure]
     limit = f"the bound is {_percent(one.most)}"
     match one.state:
@@ -108,7 +108,10 @@ def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
 
 
 def _amount(one: Checked) -> str:
-    """Returns how much more or less, up to the name of the base."""
+    """Returns the size of the difference as a phrase, such as "at most 3 % more time than".
+
+    The name of the base follows it.
+    """
     assert one.low is not None and one.high is not None
     noun = MEASURES[one.measure].noun
     if one.low == one.high == 0:
@@ -160,7 +163,7 @@ def _wanted(one: Checked, stored: bool) -> str:
 
 
 def _advice(report: CheckReport) -> Iterator[str]:
-    """Yields the options that give enough data."""
+    """Yields a sentence with the option that would give enough data."""
     wanted = [one.rounds_needed for one in report.checked if one.state is GateState.OPEN]
     if report.answer != GateState.OPEN.value or not all(wanted) or report.stored is not None:
         return
@@ -176,7 +179,7 @@ def _advice(report: CheckReport) -> Iterator[str]:
 
 
 def _change(one: Checked) -> str:
-    """Returns the interval of the change with a sign for what is shown."""
+    """Returns the interval of the change without a sign: "+1.2 to +3.4 %"."""
     if one.low is None or one.high is None or one.estimate is None:
         return "not known"
     shown = Shown.LESS if one.high < 0 else Shown.MORE if one.low > 0 else Shown.NOT_SHOWN
@@ -264,7 +267,7 @@ def rendered(report: CheckReport, view: View) -> str:
 
 
 def summary(report: CheckReport) -> str:
-    """Returns the report as Markdown, for the summary of a step."""
+    """Returns the report as Markdown, for the summary of a step in GitHub Actions."""
     return markdown.board(report.run, board(report))
 
 
@@ -285,16 +288,17 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 _KINDS = {GateState.WORSE: "failure", GateState.OPEN: "skipped", GateState.UNKNOWN: "error"}
-"""The element of a test case, by the answer to its bound; none for a bound that is kept."""
+"""By the answer to a bound: the element in its test case. A bound that is kept has no element."""
 
 
 def junit(report: CheckReport, seconds: float, when: str) -> str:
     """Returns the report as JUnit XML: one test case for each bound.
 
-    A bound that is exceeded is a failure. One that could not be decided is skipped, and one that
-    could not be measured is an error.
+    A bound that is exceeded is a failure. A bound that could not be decided is skipped, and a bound
+    whose measure could not be measured is an error.
 
-    seconds: the time of the whole check. when: its beginning, in ISO 8601.
+    seconds: the time of the whole check.
+    when: the beginning of the check, in ISO 8601.
     """
     assert report.run.gate is not None
     by = {one.measure: one for one in report.checked}

@@ -19,12 +19,12 @@ from cairn.report.formatting import printable
 WIDTH, ROW = 1200, 18
 _TOP = 60
 _SMALLEST = 0.0005
-"""The least share of a box that is drawn."""
+"""A box is left out if it is less than this share of the picture wide."""
 _DEPTH_MOST = 128
 _LINES_MOST = 5
-"""The most lines of a function in the text of its box."""
+"""The most source lines of a function that the text of its box names."""
 _CHARACTER = 6.6
-"""The width of a character of the font."""
+"""The width of a character of the font, in pixels."""
 _COLORS = ("#e8a06c", "#e9b872", "#dd8f5f", "#efc58a", "#e3a97f", "#d99a55")
 
 _SCRIPT = """
@@ -75,9 +75,10 @@ document.getElementById('search').addEventListener('input', e => search(e.target
 
 
 def flame_graph(stacks: Sequence[Stack], title: str, *, by_line: bool = False) -> str:
-    """The picture of the allocated bytes. Boxes of less than a 2,000th are left out.
+    """The flame graph of the allocated bytes, as SVG. Boxes below _SMALLEST are left out.
 
-    by_line: whether each line of a function has its own box. Else the text of a box has its lines.
+    by_line: whether each source line of a function has its own box. Otherwise a function has one
+        box, and the text of the box names its source lines.
     """
     root = tree(stacks, by_line=by_line)
     whole = root.sums.allocated.bytes
@@ -106,7 +107,8 @@ def flame_graph(stacks: Sequence[Stack], title: str, *, by_line: bool = False) -
 
 
 Box = tuple[Branch, float, int, float]
-"""A branch, the left end and the depth of its box, and its width; 1 is the whole picture."""
+"""A branch, and the left end, the depth and the width of its box. The left end and the width are
+shares of the picture's width."""
 
 
 def _boxes(branch: Branch, whole: float, left: float, depth: int) -> Iterator[Box]:
@@ -146,7 +148,7 @@ def _box(box: Box) -> str:
 
 
 def _lines(branch: Branch) -> str:
-    """The lines of the function with the most bytes; "" if they are not known."""
+    """The source lines of a function that allocate the most bytes; "" if no line is known."""
     most = sorted(branch.lines.items(), key=lambda one: (-one[1], one[0]))
     shown = [printable(line) for line, _ in most[:_LINES_MOST]]
     more = f" and {len(most) - _LINES_MOST} more lines" if len(most) > _LINES_MOST else ""
@@ -154,5 +156,5 @@ def _lines(branch: Branch) -> str:
 
 
 def _text(text: str) -> str:
-    """The text for XML. Line ends stay, and other characters that cannot be printed do not."""
+    """The text for XML. Unprintable characters are escaped, except line ends."""
     return escape("\n".join(map(printable, text.split("\n"))))

@@ -114,12 +114,12 @@ def share(value: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """Returns a multiple of the best with three digits: 1.07, 12.3, 145."""
+    """Returns a ratio with three digits: 1.07, 12.3, 145."""
     return f"{ratio:.{2 if ratio < 9.995 else 1 if ratio < 99.95 else 0}f}"
 
 
 def times_interval(interval: Interval | None) -> str:
-    """Returns the interval of a multiple, in brackets."""
+    """Returns the interval of a ratio, in brackets."""
     return f"[{times(interval.low)}, {times(interval.high)}]" if interval else "[one round]"
 
 
@@ -129,9 +129,9 @@ def median(summary: Summary | None, metric: Metric) -> str:
 
 
 def sign(change: Change, margin: float) -> str:
-    """Returns what is shown as one character, so that colour is not needed.
+    """Returns a sign for what the change is proven to be, so that colour is not needed.
 
-    ▼ is less, ▲ is more, ≈ is the same within ±margin, and ? is not shown.
+    ▼ means less, ▲ means more, ≈ means the same within ±margin, and ? means that nothing is proven.
     """
     if change.interval is not None and stats.within(change.interval, margin):
         return "≈"
@@ -147,9 +147,11 @@ def sign(change: Change, margin: float) -> str:
 
 
 def _printed(change: Change, margin: float) -> Interval | None:
-    """Returns the interval to print: beside ≈ that of the test of equivalence.
+    """Returns the interval to print.
 
-    The wider interval can reach beyond the margin, and would then seem to contradict the sign.
+    Beside the sign ≈, this is the interval of the test of equivalence, which lies within the
+    margin. The usual interval is wider. It could reach beyond the margin, and would then seem to
+    contradict the sign.
     """
     if change.one_sided is not None and sign(change, margin) == "≈":
         return change.one_sided
@@ -157,18 +159,22 @@ def _printed(change: Change, margin: float) -> Interval | None:
 
 
 TWICE, TENTH = 1.995, 0.1
-"""From a ratio of 2 on, a change is written as a multiple; below a tenth, as a divisor."""
+"""From the first ratio on, a change is written as a multiple. Up to the second ratio, it is written
+as a divisor. The first is not 2 but the least ratio that is 2.00 when rounded."""
 
 
 def multiple(ratio: float, half_width: float = 0.0) -> str:
-    """Returns how many times, no more precise than its interval: "2.4", "46", "1,012"."""
+    """Returns a ratio for a sentence such as "2.4 times as much": "2.4", "46", "1,012".
+
+    It has a decimal only if it is below 10 and half of its interval is below 1.
+    """
     return f"{ratio:,.{1 if ratio < 9.95 and half_width < 1 else 0}f}"
 
 
 def change(change: Change | None, margin: float) -> str:
-    """Returns the estimate after a sign for what is shown: in percent, or as a multiple.
+    """Returns the sign of a change and its estimate, in percent or as a multiple: "▲ × 2.31".
 
-    It has the unit of the interval beside it.
+    The estimate is a multiple if interval() writes multiples, since reports show both side by side.
     """
     if change is None:
         return ""
@@ -178,7 +184,7 @@ def change(change: Change | None, margin: float) -> str:
 
 
 def interval(change: Change | None, margin: float) -> str:
-    """Returns the interval in brackets: in percent, or in multiples if it reaches twice as much."""
+    """Returns the interval in brackets: in percent, or in multiples if it reaches TWICE."""
     if change is None:
         return ""
     ends = _printed(change, margin)
@@ -192,13 +198,13 @@ def interval(change: Change | None, margin: float) -> str:
 
 
 def _in_multiples(change: Change, interval: Interval | None) -> bool:
-    """Whether the estimate or the interval reaches twice the baseline."""
+    """Whether the estimate or the interval reaches TWICE, as a ratio to the baseline."""
     high = change.estimate if interval is None else max(change.estimate, interval.high)
     return 1 + high >= TWICE
 
 
 def span(change: Change, margin: float) -> str:
-    """Returns the interval after a sign for what is shown: "▼ −39.9 to −31.7 %".
+    """Returns the sign of a change and its interval: "▼ −39.9 to −31.7 %".
 
     An interval that reaches twice the baseline is written in multiples ("▲ × 2.31 to 2.49"), and
     one below a tenth of the baseline in divisors ("▼ ÷ 19.2 to 21.5"). The change must have an

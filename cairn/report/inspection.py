@@ -36,13 +36,13 @@ _KINDS = {
     "kernel": "pages of the kernel",
 }
 _SHOWN_LEAST = 1 << 10
-"""Kinds with less resident and swapped memory are left out without --full."""
+"""Without --full, a kind of memory is left out if fewer bytes of it are resident and swapped."""
 _VALUE_MOST = 34
 _COLUMNS = (
     ("addresses", "size"), ("resident", "resident"), ("huge pages", "huge"),
     ("freed lazily", "lazily_freed"), ("swapped", "swapped"),
 )  # fmt: skip
-"""The head of each column of memory, and the number in it."""
+"""For each column of the table of memory: its head, and the field of a kind that it shows."""
 _RARE = frozenset(("huge", "lazily_freed", "swapped"))
 """Columns that are left out without --full if all their numbers are 0."""
 
@@ -223,9 +223,9 @@ def document(found: Inspection, *, cairn: str) -> str:
 
 
 def rows(found: Inspection) -> str:
-    """Returns all facts as CSV: the name of a fact in the document, and its value.
+    """Returns all facts as CSV, with a row for the name and the value of each.
 
-    An empty value is not known.
+    The name is that of the fact in the JSON document. An empty value means that it is not known.
     """
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")

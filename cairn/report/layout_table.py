@@ -1,4 +1,7 @@
-"""The figures of where blocks lie, by name and unit, and their table in the report of a profile."""
+"""The figures of `profile.layout` with their names and units, and their table in a report.
+
+The figures say where the allocator places blocks on pages and cache lines.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ TITLE = "where blocks lie"
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of the blocks in each of GROUPS."""
 _PEAK_LEAST = 0.9
-"""The least live bytes of a snapshot that is called the peak, as a share of their true peak."""
+"""A snapshot is said to be "at the peak" if it has at least this share of the peak's live bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutRow:
-    """One figure. `is_first` is False for those that only the full report shows."""
+    """One figure. If `is_first` is False, only the full report shows it."""
 
     key: str
-    """Its name in JSON and CSV."""
+    """The name of the figure in JSON and CSV."""
     text: str
     unit: str
     """"share", "bytes", "pages", "lines" or "operations"."""
@@ -105,14 +108,14 @@ def rows(layout: Layout) -> Iterator[LayoutRow]:
 
 
 def _exact(number: int) -> Figure | None:
-    """The figure of a count; None for 0 lines, which says nothing."""
+    """A count as a figure; None for 0, because a row with 0 lines would say nothing."""
     return Figure(number, number, number) if number else None
 
 
 def watched(layout: Layout) -> str:
-    """Returns what breakpoints saw of the lines of several threads, as a sentence; "" if nothing.
+    """Returns a sentence on the writes to cache lines with blocks of several threads.
 
-    Nothing is said if no line has blocks of several threads.
+    Hardware breakpoints counted these writes. The result is "" if there are no such lines.
     """
     found, conflicts = layout.watches, (layout.active_conflicts, layout.passive_conflicts)
     if not any(one is not None and one.value > 0 for one in conflicts):
@@ -140,7 +143,7 @@ def watched(layout: Layout) -> str:
 
 
 def layout_table(profile: Profile, *, full: bool) -> Table:
-    """Returns the table, without rows if the layout was not recorded."""
+    """Returns the table of figures. It has no rows if the layout was not recorded."""
     layout = profile.layout
     if layout is None:
         return Table("", (TITLE, ""), (), False)
@@ -151,7 +154,7 @@ def layout_table(profile: Profile, *, full: bool) -> Table:
 
 
 def _when(layout: Layout, profile: Profile) -> str:
-    """Returns the moment of the figures of pages and lines, as the head of the column."""
+    """Returns the moment for which the figures of pages and lines hold, as a column's head."""
     peak = profile.largest.peak_live_bytes
     if layout.snapshot_bytes >= _PEAK_LEAST * peak:
         return "at the peak"

@@ -19,10 +19,11 @@ from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.profile_numbers import about, percent
 
 _NAME, _NAME_LEAST, _NUMBER = 26, 16, 14
-"""The largest and the smallest width of the first column, and the width of the others."""
+"""The largest and the smallest width of a row's name, and the width of each number."""
 _CALLS_MOST, _CALLS_LEAST, _CALLERS_MOST = 6, 2, 10
 _FIXED = 17
-"""The number of lines besides those of system calls by kind, callers and the program's output."""
+"""The number of lines that the screen always has. Lines for single system calls, for callers and
+for the program's output are added to them."""
 Form = Callable[[float], str]
 _NOTHING_YET = "Nothing is counted yet: the program has not allocated anything."
 LEAVE = "Ctrl-C ends the program, and the report follows."
@@ -30,7 +31,7 @@ LEAVE = "Ctrl-C ends the program, and the report follows."
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that was counted of a program until one time."""
+    """Everything that was counted of a program until the time `at_ns`."""
 
     at_ns: int
     profile: Profile | None
@@ -48,7 +49,7 @@ class _Totals:
     cpu_ns: int
     faults: int
     calls: tuple[int, ...]
-    """By CALLS."""
+    """The number of system calls of each kind, in the order of CALLS."""
 
 
 def lines(
@@ -56,7 +57,8 @@ def lines(
 ) -> list[str]:
     """Returns at most `height` lines, each of `width` columns or less.
 
-    title: the program and its allocator. before: the look before `now`, for the rates.
+    title: the program and its allocator.
+    before, now: the earlier and the present counts. Rates come from their difference.
     output: the last line that the program wrote; may be empty.
     """
     ends = [f"its output: {printable(output)}"] if output else []
@@ -121,9 +123,9 @@ def _totals(found: Profile) -> _Totals:
 
 
 def _rates(before: Seen | None, now: Seen, found: Profile, most: int, width: int) -> Iterator[str]:
-    """Yields the rates since the look before, and the sums since the start.
+    """Yields rows with a rate between `before` and `now`, and the sum since the program's start.
 
-    most: the kinds of system calls to show, those with the most calls.
+    most: the number of kinds of system calls to show. Those with the most calls are shown.
     """
     sums = _totals(found)
     old = _totals(before.profile) if before is not None and before.profile is not None else None
@@ -159,7 +161,10 @@ def _row(width: int, head: str, *cells: str) -> str:
 
 
 def _memory(found: Profile, width: int) -> Iterator[str]:
-    """Yields live, held and resident memory now, their most, and a line of bars over time."""
+    """Yields a row each for live, held and resident memory.
+
+    A row has the bytes now, the most bytes so far, and bars over time.
+    """
     several = len(lasting(found.processes)) > 1
     yield _row(width, "memory of the largest" if several else "memory", "now", "most so far")
     end = max((one.ns for one in found.moments), default=0)
@@ -189,5 +194,5 @@ def _callers(stacks: Sequence[Stack], most: int) -> Iterator[str]:
 
 
 def title(program: str, allocator: str) -> str:
-    """Returns the first line."""
+    """Returns the first line of the screen."""
     return f"cairn profile --live · {printable(allocator)} · {printable(shortened(program, 100))}"
