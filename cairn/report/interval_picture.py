@@ -18,7 +18,8 @@ _WIDEST = 100
 _LEAST = 24
 """The least columns of the axis. With fewer there is no picture."""
 _LEAST_SPAN = 0.02
-"""The least length of the axis, as a logarithm: differences of 1 % do not fill it."""
+"""The least length of the axis, as a natural logarithm. It corresponds to a difference of 2 %, so
+that a difference of 1 % does not fill the axis."""
 _ROWS_LEAST = 2
 _MARGIN = 2
 """The columns to the left of the names."""

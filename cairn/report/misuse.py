@@ -46,7 +46,7 @@ def board(found: MisuseTable, *, full: bool) -> Board:
 
 
 def _says(found: MisuseTable) -> Iterator[str]:
-    """Yields the number of exploitable cells of each contender, the lowest first."""
+    """Yields a sentence with the number of exploitable cells of each contender, the least first."""
     whole = len(found.scenarios) * len(found.blocks)
     ranked = sorted(found.contenders, key=lambda name: found.count(name, EXPLOITABLE))
     for place, name in enumerate(ranked):
@@ -64,7 +64,10 @@ def _counts(found: MisuseTable) -> Table:
 
 
 def _matrix(found: MisuseTable) -> Table:
-    """A row for each scenario, and a column of six signs for each contender."""
+    """A row for each scenario, and a column for each contender.
+
+    A cell has a sign for each block size, which says what the misuse did.
+    """
     signs: dict[tuple[str, str], str] = {}
     for cell in found.cells:
         place = (cell.scenario, cell.contender)

@@ -23,14 +23,15 @@ from cairn.report.tables import Cell, Table
 from cairn.report.view import View
 
 EXACT = 0.01
-"""If more than this share of the allocations is in the wrong path, the figures are marked "≈"."""
+"""The figures are marked "≈" if more than this share of the allocations is counted in the wrong
+path: in "new" although the memory was reused, or vice versa."""
 _LEAST = 0.0001
-"""Shares below this one are not printed as a number."""
+"""A share below this one is printed as "< 0.01 %"."""
 _NAMES = {"untold": "new or reused", "realloc": "resized", "free": "freed"}
 
 
 def render(found: PathInstructions, view: View, *, allocator: str) -> str:
-    """Returns the table of paths and sizes, with the allocator's share before it."""
+    """Returns a sentence with the allocator's share of the instructions, and the table of paths."""
     table = Table(
         title="",
         heads=("", "operations", "instructions", "each", "of the program"),

@@ -14,9 +14,10 @@ from cairn.report.tables import Cell, Table
 SHOWN = 10
 """The most functions in the table."""
 _LEAST = 256 << 10
-"""The least held bytes that the report mentions. Each heap has some at its ends."""
+"""With fewer bytes in nearly empty memory, the report has no table. Some such memory is usual: the
+memory at the end of a heap is often nearly empty."""
 _SHARE_LEAST = 0.01
-"""The least share of the held bytes for which a function is shown."""
+"""A function is left out if its blocks hold a smaller share of the nearly empty memory."""
 _SPAN = {"chunks": "in chunks of 2 MiB", "pages": "on pages"}
 
 
@@ -25,25 +26,31 @@ def _held(sums: Sums) -> dict[str, Held]:
 
 
 def _total(files: Sequence[StacksFile], span: str) -> tuple[int, int]:
-    """The number of sparse spans of all processes, and the bytes that they hold."""
+    """The number of nearly empty pages or chunks (`span`) of all processes, and their bytes."""
     known = [file.sparse[span] for file in files if file.sparse is not None]
     return sum(one for one, _ in known), sum(held for _, held in known)
 
 
 def _main(files: Sequence[StacksFile]) -> str:
-    """The kind of span that holds more bytes."""
+    """The kind of span, "pages" or "chunks", of which the nearly empty ones have more bytes."""
     return max(SPANS, key=lambda span: _total(files, span)[1])
 
 
 def _holders(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[tuple[Frame, Sums]]:
-    """The functions whose blocks hold sparse spans, those that hold the most first."""
+    """The functions whose blocks keep nearly empty pages or chunks resident.
+
+    The function whose blocks keep the most bytes comes first.
+    """
     main = _main(files)
     rows = [row for row in functions(found) if any(one.blocks for one in _held(row[1]).values())]
     return sorted(rows, key=lambda row: (-_held(row[1])[main].held, row[0]))
 
 
 def pinned_table(files: Sequence[StacksFile], found: Sequence[Stack]) -> Table:
-    """The functions that keep the most; without rows if there is little or if it is not known."""
+    """A row for each of the functions whose blocks keep the most nearly empty memory.
+
+    The table has no rows if there is little such memory, or if it is not known.
+    """
     main = _main(files)
     whole = _total(files, main)[1]
     rows = []
@@ -70,7 +77,10 @@ def _cells(held: Held) -> tuple[str, str, str]:
 
 
 def pinned_answer(files: Sequence[StacksFile], found: Sequence[Stack]) -> str:
-    """The sentence that names the function that keeps the most; "" if there is nothing to say."""
+    """The sentence on the function whose blocks keep the most nearly empty memory.
+
+    It is "" if pinned_table() has no rows.
+    """
     if not pinned_table(files, found).rows:
         return ""
     main = _main(files)
@@ -87,7 +97,7 @@ def pinned_answer(files: Sequence[StacksFile], found: Sequence[Stack]) -> str:
 
 
 def pinned_notes(files: Sequence[StacksFile]) -> list[str]:
-    """The sentences below the table, if all blocks were recorded."""
+    """The sentences below the table. There are none unless all blocks were recorded."""
     exact = [file for file in files if file.way == "exact" and file.samples]
     unknown = sum(file.sparse is None for file in exact)
     notes = []
@@ -117,7 +127,7 @@ def pinned_notes(files: Sequence[StacksFile]) -> list[str]:
 
 
 def pinned_document(files: Sequence[StacksFile], found: Sequence[Stack]) -> dict[str, Any] | None:
-    """The same numbers for the JSON document; None if they are not known of any process."""
+    """The numbers of the table for the JSON document; None if no process has them."""
     known = [file for file in files if file.sparse is not None]
     if not known:
         return None

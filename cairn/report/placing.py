@@ -24,21 +24,27 @@ _NAMED_MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class RangeJudgement:
-    """An allocator in the kept ranges."""
+    """The judgement of one allocator: where its metrics lie in the ranges of healthy allocators.
+
+    The ranges come from earlier runs, which are kept with cairn.
+    """
 
     title: str
+    """The name of the judged allocator."""
     placed: tuple[Placed, ...]
+    """The place of each of its metrics."""
     contenders: tuple[str, ...]
-    """The healthy contenders that make the ranges."""
+    """The healthy allocators whose values make the ranges."""
     baseline: str
     about: str
     """The sentences on the runs that made the ranges."""
     failures: tuple[str, ...] = ()
-    """The programs on which it failed, as sentences."""
+    """The programs on which the judged allocator failed, as sentences."""
     missing: tuple[str, ...] = ()
-    """The programs of the ranges on which it was not measured."""
+    """The programs of the ranges on which the judged allocator was not measured."""
     left_out: tuple[str, ...] = ()
-    """Contenders of the ranges that are the same allocator, and so were left out."""
+    """The healthy allocators that were left out of the ranges, because each of them is the judged
+    allocator itself."""
 
     def of(self, verdict: str) -> tuple[Placed, ...]:
         """The metrics with this verdict, the worst first."""
@@ -48,7 +54,10 @@ class RangeJudgement:
 
 
 def board(found: RangeJudgement, *, full: bool) -> Board:
-    """Returns the place in each metric. Without `full`, only edge and outside have rows."""
+    """Returns the board, with a row for the place in each metric.
+
+    Without `full`, metrics in which the allocator is inside the range have no row.
+    """
     shown = [
         one for verdict in reversed(VERDICTS) for one in found.of(verdict)
         if full or verdict != "inside"
@@ -80,13 +89,14 @@ def _says(found: RangeJudgement) -> Iterator[str]:
 
 
 def _value(one: Placed) -> str:
-    """The value and the end of the range, as a part of a sentence."""
+    """The value of a metric and the end of its range, as a part of a sentence."""
     more = len(one.programs) - 1
     also = f", and on {units.counted(more, 'more program')}" if more else ""
     ends = f"{_unit(one, one.end)} of {printable(one.end_of)}"
     counts = badness(one.metric, one.end) > badness(one.metric, one.metric.least)
     if one.metric.worse == "more" and not counts:
-        # A multiple of a value that counts as none would say nothing.
+        # The range ends at a value that is too small to have an effect: "times as bad as" this
+        # value would say nothing.
         how = f"; the range ends at {ends}"
     else:
         how = f", {number(one.times)} times as bad as {ends}"
@@ -98,7 +108,10 @@ def _unit(one: Placed, value: float) -> str:
 
 
 def _costs(one: Placed, baseline: str) -> str:
-    """The cost of such outliers in the runs that made the ranges, as a sentence."""
+    """A sentence on the outliers: the allocators of the kept runs that were outside, too.
+
+    It says how much CPU time and memory these allocators took. The kept runs made the ranges.
+    """
     if not one.outliers:
         return "No allocator of the kept runs is outside there, so the cost is not known."
     names = list(dict.fromkeys(each.contender for each in one.outliers))
@@ -124,7 +137,10 @@ def _range(of: tuple[float, float, float]) -> str:
 
 
 def _widened() -> str:
-    """The factors of the kinds: "1.5 times (memory), 2 times (layout, time)"."""
+    """By how much a value at the edge may be worse than the range's end, for each kind of metric.
+
+    For example: "1.5 times (memory) or 2 times (layout, time)".
+    """
     kinds: dict[float, list[str]] = {}
     for kind, factor in sorted(WIDENED.items(), key=lambda one: one[1]):
         kinds.setdefault(factor, []).append(kind)

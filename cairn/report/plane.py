@@ -19,7 +19,8 @@ _LINES = 9
 """The lines of the plane in a terminal."""
 _WIDEST = 72
 _LEAST_SPAN = 0.02
-"""The least length of an axis, as a logarithm: differences of 1 % do not fill the plane."""
+"""The least length of an axis, as a natural logarithm. It corresponds to a difference of 2 %, so
+that a difference of 1 % does not fill the plane."""
 _FRONT, _BEATEN, _GRID = "#332288", "#999999", "#dddddd"
 
 
@@ -29,11 +30,13 @@ class Point:
 
     contender: str
     time: float
-    """The ratio to the baseline. The next three fields with numbers are ratios, too."""
+    """The ratio of the contender's time to that of the baseline."""
     memory: float
+    """The ratio of the contender's peak memory to that of the baseline."""
     time_interval: Interval | None = None
     memory_interval: Interval | None = None
     on_front: bool = True
+    """Whether no other contender is better in both time and memory."""
 
 
 def points(comparison: Comparison) -> list[Point]:

@@ -56,8 +56,8 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
 
 
 _LAYOUT = "how another allocator's blocks lie cannot be predicted"
-"""What a prediction leaves out. Its interval holds for programs in which this matters as little as
-in those on which it was validated."""
+"""The effect that a prediction leaves out. The interval of a prediction is right only for programs
+in which this effect is as small as in the programs on which predictions were validated."""
 
 
 def _percent(share: float) -> str:

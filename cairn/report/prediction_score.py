@@ -1,4 +1,7 @@
-"""How often predicted savings were right: a row for each allocator that was left out."""
+"""How often predicted savings were right, with a row for each predicted allocator.
+
+The predicted allocator is "left out": its prediction comes from the costs of the others alone.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +74,7 @@ def _says(score: Score) -> list[str]:
 
 
 def _covered(of: Sequence[JudgedChange]) -> str:
-    """Returns the share of the measured savings in the intervals."""
+    """Returns the share of the measured savings that lie in the interval of their prediction."""
     if not of:
         return "none"
     return units.percent(sum(one.covered for one in of) / len(of), signed=False)
@@ -89,7 +92,10 @@ def _row(name: str, of: Sequence[JudgedChange]) -> tuple[Cell, ...]:
 
 
 def _reach(of: Sequence[JudgedChange]) -> tuple[str, str]:
-    """Returns how far the intervals reach down and up, in percent: medians."""
+    """Returns how far an interval reaches below and above the predicted saving.
+
+    Both numbers are medians over the intervals, in percentage points.
+    """
     down = statistics.median(one.change.told.saves - one.low for one in of)
     up = statistics.median(one.high - one.change.told.saves for one in of)
     return f"{100 * down:.0f}", f"{100 * up:.0f}"

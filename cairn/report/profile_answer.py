@@ -65,9 +65,9 @@ class Answer:
     groups: tuple[tuple[Paragraph, ...], ...]
     """Groups of paragraphs, with an empty line between two groups."""
     left: tuple[str, ...]
-    """The findings that are not on the first screen, or not with their evidence."""
+    """The findings, and the evidence of findings, for which the first screen had no room."""
     warnings: tuple[str, ...]
-    """The sentences about what is not known that are not on the first screen."""
+    """The sentences about what is not known for which the first screen had no room."""
 
     def lines(self, width: int) -> int:
         """Returns the number of lines that the first screen takes."""
@@ -82,8 +82,8 @@ _FORMS = (
     (2, 1, False),
     (1, 1, False),
 )
-"""The forms of an answer, the longest first: the most findings, the most sentences about what is
-not known, and whether findings have their evidence."""
+"""The forms of an answer, the longest first. A form has the most findings, the most sentences about
+what is not known, and whether findings have their evidence."""
 
 
 def answer(
@@ -91,7 +91,7 @@ def answer(
 ) -> Answer:
     """Returns the longest answer that fits into LINES.
 
-    Empty lines between paragraphs are left out before a finding is.
+    Empty lines between paragraphs are left out before the number of findings is reduced.
     """
     raised, unknown = find(profile), [printable(one) for one in gaps(profile)]
     first = [[Paragraph(title)], _shares(profile)]
@@ -169,7 +169,9 @@ def shares(profile: Profile) -> Iterator[str]:
 
 
 def _permission(why_not: str) -> str:
-    """Returns how to get the kernel's clock, as a sentence.
+    """Returns a sentence that says how perf events can take the clock samples.
+
+    `why_not` is the reason why they could not.
 
     The kernel refuses perf events with EACCES if the user lacks the right. EPERM and ENOSYS come
     from a filter of system calls.

@@ -170,7 +170,10 @@ def document(
 
 
 def _counts(profile: Profile) -> dict[str, Any]:
-    """Returns numbers of processes, threads, and programs: a process has one for each exec."""
+    """Returns the numbers of processes, threads, and programs.
+
+    A process counts as several programs if it executed further programs.
+    """
     recorded, missing = lasting(profile.processes), profile.tree.missing if profile.tree else ()
     return {
         "processes": len(recorded),
@@ -296,16 +299,19 @@ _COLUMNS = (
 def rows(profile: Profile, stacks: Sequence[Stack] = ()) -> str:
     """Returns the profile's tables as CSV. `stacks` are the call stacks that allocated.
 
-    The tables are `cpu time`, `functions`, `counted`, `timed`, `paths`, `kernel`, `locks`,
-    `single locks`, `counters`, `where blocks lie`, `who allocates` and `who keeps memory`. An empty
-    field was not measured. In `cpu time` and `functions`, `timed` is the number of clock samples.
-    In `locks`, `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts
-    timed critical sections, and times are waiting times. The row `different locks` counts contended
-    locks. In `single locks`, `group` is the kind, `total_ns` the waiting time, and `share` its
-    share of the life times of all threads. In `counters`, `timed` counts the operations whose
-    events were read. The last four tables alone have `unit`, `value` and the ends of the value's
-    interval; the last one is exact. In `who allocates` and `which line allocates`, `timed` is the
-    number of recorded stacks.
+    An empty field was not measured. The tables, with the columns that need an explanation, are:
+
+    - `cpu time` and `functions`: `timed` is the number of clock samples.
+    - `counted`, `timed`, `paths` and `kernel`.
+    - `locks`: `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts
+      timed critical sections, and times are waiting times. The row `different locks` has the number
+      of different locks for which a thread waited.
+    - `single locks`: `group` is the kind of the lock, `total_ns` is the waiting time, and `share`
+      is this time divided by the life times of all threads.
+    - `counters`: `timed` counts the operations whose events were read.
+    - `where blocks lie`, `who allocates`, `which line allocates` and `who keeps memory`: only these
+      have `unit`, `value` and the ends of the value's interval. The values of `who keeps memory`
+      are exact. In the two tables about allocation, `timed` is the number of recorded stacks.
     """
     file = StringIO()
     writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")

@@ -14,7 +14,7 @@ from cairn.report.profile_notes import not_recorded, refusal, used_libraries
 from cairn.report.profile_numbers import about
 
 _UNKNOWN_LEAST = 0.01
-"""If less than this share of the CPU time cannot be attributed, no sentence says so."""
+"""A sentence says that CPU time cannot be attributed only if its share is larger than this."""
 
 
 def gaps(profile: Profile) -> Iterator[str]:
@@ -37,7 +37,7 @@ def gaps(profile: Profile) -> Iterator[str]:
 
 def _missing(profile: Profile) -> Iterator[str]:
     if missing := profile.missing:
-        # A missing process may be known from before it executed its last program.
+        # The profile may have an earlier program of a missing process. It is counted only once.
         elsewhere = {one.pid for one in missing}
         known = [one for one in lasting(profile.processes) if one.pid not in elsewhere]
         of = len(missing) + len(known)
@@ -58,7 +58,10 @@ _UNSEEN: dict[Seen, str] = {
 
 
 def _unseen(profile: Profile) -> Iterator[str]:
-    """Yields which system calls were not seen, and why syscall user dispatch was refused."""
+    """Yields sentences on the system calls that were not seen.
+
+    They say why syscall user dispatch, which sees all system calls, was refused.
+    """
     images = Counter(process.seen for process in profile.processes)
     for way, says in _UNSEEN.items():
         if not images[way]:

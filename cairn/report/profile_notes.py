@@ -36,10 +36,11 @@ from cairn.report.standings import UNKNOWN
 
 _COUNTERS = ("cycles", "instructions", "branch-misses", "cache-misses", "dTLB-load-misses")
 _SHORT_NS = 100
-"""The processor executes much of an operation that is shorter than this at the same time as the
+"""If an operation is shorter than this, the processor executes much of it at the same time as the
 instructions around it."""
 _UNTIMED_LEAST = 0.01
-"""The least share of the operations that a warning about operations without a time is about."""
+"""The sentence on operations whose times are not included is a warning (▲) if they are a larger
+share of all operations."""
 _PIDS_MOST = 5
 """The most process numbers that a sentence names for one program."""
 _PROGRAMS_MOST = 4
@@ -53,7 +54,7 @@ _UNREACHED = {
     "unknown": "is neither a program of this machine nor a script",
     "silent": "was executed, but the probe did not start in it",
 }
-"""Why the probe was not in a program, by the reason of model.Unreached."""
+"""By reason of model.Unreached: why the probe was not in a program, as the program's predicate."""
 
 
 def used_libraries(profile: Profile) -> list[str]:
@@ -150,14 +151,14 @@ def not_recorded(missing: Sequence[Missing]) -> str:
 
 
 def _by_number(entry: tuple[tuple[str, str], list[int]]) -> int:
-    """Sorts the program with the most missing processes first."""
+    """Orders programs by their number of missing processes, the largest first."""
     return -len(entry[1])
 
 
 def why_missing(why: str) -> str:
-    """Returns why a process is missing, as the predicate of its program.
+    """Returns why a process is missing, as the predicate of its program: "is linked statically".
 
-    `why` is that of `Missing`.
+    `why` is `Missing.why`.
     """
     if why in _UNREACHED:
         return _UNREACHED[why]
@@ -195,13 +196,13 @@ def _untimed(profile: Profile, total: Line) -> Iterator[str]:
 
 
 def _seen(profile: Profile) -> Iterator[str]:
-    """Yields how all system calls were seen. `profile_gaps` tells those that were not."""
+    """Yields how all system calls were seen. If some were not, `profile_gaps` says so instead."""
     if all(process.seen == "dispatch" for process in profile.processes):
         yield "system calls: all were seen, by syscall user dispatch"
 
 
 def _counters(profile: Profile) -> Iterator[str]:
-    """Yields the counters that were asked for and refused, and how the others were counted."""
+    """Yields the counters that the kernel refused, and how the other counters were read."""
     refused = events_refused(profile)
     if refused:
         names = ", ".join(

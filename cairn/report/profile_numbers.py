@@ -12,14 +12,14 @@ from cairn.report.standings import UNKNOWN
 
 
 def short_time(ns: float | None, shortest: float) -> str:
-    """Returns a time as text. Below the clock's resolution `shortest`, it is an upper limit."""
+    """Returns a time as text: "25 ns", or "< 10 ns" below the clock's resolution `shortest`."""
     if ns is None:
         return UNKNOWN
     return f"< {units.time(shortest)}" if ns < shortest else units.time(ns)
 
 
 def percent(share: float) -> str:
-    """Returns a share of exact counts, with one decimal, "0 %", or "< 0.1 %" if it is less."""
+    """Returns a share without an error: "0 %", "< 0.1 %", or the percentage with one decimal."""
     if share == 0:
         return "0 %"
     return f"{100 * share:.1f} %" if share >= _TENTH else "< 0.1 %"
@@ -30,7 +30,7 @@ _TENTH = 0.0005
 
 
 def estimated(count: Estimate | None) -> str:
-    """Returns a count, with its interval unless it is exact."""
+    """Returns a count with its interval. An exact count has no interval."""
     if count is None:
         return NOT_MEASURED
     value, low, high = (
@@ -40,15 +40,15 @@ def estimated(count: Estimate | None) -> str:
 
 
 def share_of(share: Estimate | None) -> str:
-    """Returns a share and its interval, if it is known."""
+    """Returns a share and its interval, or NOT_MEASURED."""
     return NOT_MEASURED if share is None else about(share)
 
 
 def about(share: Estimate) -> str:
-    """Returns a share with its interval, with two significant digits of the interval's half.
+    """Returns a share with its interval in percent: "12.3 % (11.9 to 12.7)".
 
-    A share without an error has one decimal and no interval. An interval that rounds to one number
-    is left out.
+    The decimals are those that show two significant digits of half the interval. If both ends are
+    then the same number, the interval is left out. A share without an error has one decimal.
     """
     ends = share.interval
     if ends.low == ends.high:
@@ -59,10 +59,11 @@ def about(share: Estimate) -> str:
 
 
 def size_about(peak: Peak) -> str:
-    """Returns a size with its interval, with two significant digits of the interval's half.
+    """Returns a size with its interval: "1.25 MiB (1.21 to 1.29)".
 
-    An interval that rounds to the size itself is left out. So is one that a damaged file turned
-    around.
+    The decimals are those that show two significant digits of half the interval. If both ends are
+    then the same number, the interval is left out. It is also left out if its low end is above its
+    high end, which can come from a damaged file.
     """
     if peak.low >= peak.high:
         return units.size(peak.bytes)
@@ -80,10 +81,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def each(mean: Estimate) -> str:
-    """Returns a mean number of events, with two significant digits of its interval's half.
+    """Returns a mean number of events with its interval: "3.12 (3.05 to 3.19)".
 
-    It has at most three significant digits of its own. An interval that rounds to one number is
-    left out.
+    The decimals are those that show two significant digits of half the interval, but at most three
+    significant digits of the number. If both ends are then the same number, the interval is left
+    out.
     """
     ends = mean.interval
     half = (ends.high - ends.low) / 2
@@ -96,10 +98,13 @@ def each(mean: Estimate) -> str:
 
 
 def digits(half: float) -> int:
-    """Returns the decimals, at most two, that show two significant digits of the share `half`."""
+    """Returns the number of decimals, at most two, with which a percentage shows its error.
+
+    With them, the share `half`, which is half of an interval, has two significant digits.
+    """
     return min(2, max(0, 1 - math.floor(math.log10(half * 100)))) if half > 0 else 1
 
 
 def points(share: float) -> str:
-    """Returns an error of a share, in points, with two significant digits."""
+    """Returns the error of a share in percentage points, with two significant digits: "0.43 %"."""
     return f"{100 * share:.2g} %"

@@ -41,7 +41,7 @@ MEMORY = "memory, one process"
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of the blocks in each of GROUPS."""
 _UNKNOWN_LEAST = 0.005
-"""The least share of CPU time that cannot be attributed and is shown."""
+"""The table has a row for CPU time that cannot be attributed if its share is at least this."""
 _FUNCTION_MAX = 44
 """The most characters of a function's name."""
 _LOCK_MAX = 32
@@ -278,7 +278,7 @@ def _waited(ns: float | None) -> str:
 
 
 def _rate(number: float) -> str:
-    """Returns a rate with three significant digits, and as "< 0.1" if it is less."""
+    """Returns a rate with three significant digits, or "< 0.1"."""
     return (
         units.count(round(number))
         if number >= 100
@@ -289,9 +289,9 @@ def _rate(number: float) -> str:
 
 
 def _memory(profile: Profile) -> list[Table]:
-    """Returns the peaks of one process, and the numbers of all processes.
+    """Returns a table with peaks of the largest process, and one with numbers of all processes.
 
-    The first screen has the other peaks. A program with one process gets one table.
+    A program with one process gets a single table. Most peaks are not here but on the first screen.
     """
     tally, found = profile.tally, peaks(profile)
     alive = lasting(profile.processes)

@@ -41,7 +41,7 @@ def _words(run: Run, bench: str | None) -> Iterator[str]:
     if run.settings.soak_s is not None:
         yield from ("cairn", "soak", *contenders, "--for", f"{run.settings.soak_s:g}s")
         yield from ("-r", str(run.rule.max_rounds))
-        # Its other settings are always the same, and it has no options for them.
+        # 'cairn soak' has no option --warmup, because its runs never have a warm-up.
         yield from _settings(replace(run.settings, warmup=_SETTINGS.warmup))
         yield from _program(run.settings)
         return
@@ -56,7 +56,10 @@ def _words(run: Run, bench: str | None) -> Iterator[str]:
 
 
 def _contenders(run: Run) -> Iterator[str]:
-    """Yields -a with its value: plain names together, and each of the others by itself."""
+    """Yields the options -a of all contenders.
+
+    Contenders that are given by their names alone share one option. Each other one has its own.
+    """
     plain = [one.name for one in run.competing if one.spec in ("", one.name)]
     if plain:
         yield from ("-a", ",".join(plain))
@@ -130,7 +133,10 @@ def _size(number: int | None) -> str | None:
 
 
 def _program(of: Settings) -> Iterator[str]:
-    """Yields the load and the commands: behind '--' if there is one, else with -c."""
+    """Yields the loads with --while, and the commands.
+
+    A single command follows '--'. Several commands are each the value of an option -c.
+    """
     loads = dict.fromkeys(one.load for one in of.workloads if one.load)
     for load in loads:
         yield from ("--while", load)

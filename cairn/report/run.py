@@ -53,20 +53,22 @@ class Measured:
 
     run: Run
     samples: tuple[Sample, ...]
-    """In the order in which they ran, warm-up included."""
+    """The trials in the order in which they ran, including the warm-up."""
     stopped: tuple[str, ...]
-    """Why measuring ended: one reason per workload, or one for all; empty if it was cut short."""
+    """Why measuring ended: one reason per workload, or one for all. It is empty if the run did not
+    end by itself, because its process was killed."""
     name: str
-    """The run's name in a command, quoted for a shell."""
+    """The name of the run, quoted for a shell command."""
     kind: Kind = "comparison"
     pairs: tuple[tuple[str, str], ...] = ()
     """Pairs of contenders to compare, besides the comparisons with the baseline."""
     bench: str | None = None
     """The arguments of 'cairn bench' that repeat the run; None for a user's own program."""
     predicts: bool = False
-    """Whether 'cairn profile' predicts from this run."""
+    """Whether 'cairn profile' predicts savings from the costs in this run."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By name of a group of allocators: its contenders, for the means of a plan."""
+    """By name of a group of allocators: the contenders in it. The report of a plan has a mean for
+    each group."""
     counts: tuple[InstructionCount, ...] = ()
     """The instructions of each contender; empty if they were not counted."""
 
@@ -113,7 +115,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
 
 
 def _has(samples: Sequence[Sample], quantity: str) -> bool:
-    """Returns whether the load of every run that counts has printed this quantity."""
+    """Returns whether the load printed this quantity in each trial that enters the comparison."""
     counted = [sample for sample in samples if sample.counts]
     return bool(counted) and all(quantity in sample.load for sample in counted)
 
