@@ -1,7 +1,7 @@
 """Pictures of a plan, as SVG and PNG: dots with intervals, the time-memory plane, a heat map.
 
 They follow the rules of `standings_charts`: the same data give the same bytes of SVG, failures are
-written as text, and shapes distinguish contenders as colours do.
+written as text, and each contender has a marker of its own shape besides its colour.
 """
 
 from __future__ import annotations

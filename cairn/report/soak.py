@@ -72,7 +72,7 @@ def render(run: Run, samples: Sequence[Sample], view: View, *, name: str, stoppe
 
 
 def headline(run: Run, samples: Sequence[Sample]) -> str:
-    """Returns the verdict in one line, for a list of runs."""
+    """Returns the first sentence on the verdicts, for a list of runs."""
     found = verdicts(run, samples)
     return board(run, found, samples, "last", "").says[0]
 
@@ -142,7 +142,10 @@ def _stable(found: Sequence[SoakVerdict]) -> str:
 
 
 def _spare(one: SoakVerdict, *, also: bool = False) -> str:
-    """The sentence on fragmentation or retention of one contender."""
+    """The sentence on one contender's verdict, which is fragmentation or retention.
+
+    also: whether the sentence is on the contender's second verdict `one.also`.
+    """
     kind = one.also if also and one.also is not None else one.kind
     word = {Kind.FRAGMENTATION: "Fragmentation", Kind.RETENTION: "Retention"}[kind]
     held, live, returned = one.mean("held"), one.mean("live_most"), one.mean("returned")

@@ -26,7 +26,7 @@ def sentences(found: Sequence[SoakVerdict]) -> tuple[str, ...]:
 
 
 def _rules(run: JudgedRun) -> Iterator[str]:
-    """Yields why a run has its verdict, and why it has a second one, if it has."""
+    """Yields the rule that gave a run its verdict, and that of its second verdict if it has one."""
     growth = run.growth
     if run.kind is Kind.UNKNOWN and run.reason is not None:
         yield f"No rule is fulfilled: {run.reason.value}."

@@ -14,9 +14,10 @@ _NAMES = ("live", "resident")
 
 
 def drawn(profile: Profile, width: int) -> list[str]:
-    """Returns the lines, of at most `width` columns; empty with too few moments.
+    """Returns a title and a line of bars each for live and resident memory.
 
-    Both lines have the same scale, from 0 to the larger of their maxima.
+    A line has at most `width` columns. Both lines of bars have the same scale, from 0 to the larger
+    of their maxima. With too few moments, the result is empty.
     """
     moments = profile.moments
     by_name = {
@@ -39,7 +40,12 @@ def drawn(profile: Profile, width: int) -> list[str]:
 
 
 def bars(of: Sequence[tuple[int, int]], end: int, columns: int, most: int) -> str:
-    """Returns `columns` bars for numbers (time, number) until `end`. The highest bar is `most`."""
+    """Returns a line of `columns` bars, which show numbers over time.
+
+    of: (time, number) for each number.
+    end: the time at the right end of the line; the left end is 0.
+    most: the number that a bar of the full height stands for.
+    """
     return "".join(_bar(value, most) for value in _columns(of, end, columns))
 
 
@@ -48,10 +54,9 @@ def _time(moment: Moment) -> int:
 
 
 def _columns(of: Sequence[tuple[int, int]], end: int, count: int) -> list[int | None]:
-    """Returns the most in each of `count` equal times.
+    """Divides the time until `end` into `count` equal parts, and returns the maximum in each part.
 
-    A time without a moment has the number of the moment before. Before the first moment, the number
-    is None.
+    A part without a number has the last number before it, or None if there is none before it.
     """
     found: list[int | None] = []
     last: int | None = None

@@ -13,7 +13,11 @@ from cairn.report.pinned_table import pinned_document
 
 
 def _values(sums: Sums) -> tuple[int, ...]:
-    """Allocated bytes and blocks, bytes at the peak and at the end, and temporary blocks."""
+    """The numbers of a stack that all forms show.
+
+    They are its allocated bytes and blocks, its bytes at the peak and at the end, and its temporary
+    blocks.
+    """
     return tuple(
         round(one)
         for one in (
@@ -44,7 +48,7 @@ def _with_place(frame: Frame) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text in one line of UTF-8."""
+    """The text with "?" for each character that cannot be printed, such as a line end."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -203,11 +207,12 @@ _SAMPLE_TYPES = (
     ("inuse_space", "bytes"),
     ("temporary_objects", "count"),
 )
-"""Go's own names, as far as Go has this kind of value."""
+"""The name and the unit of each value of a stack. The names are those of Go's heap profiles, but
+`peak_space` and `temporary_objects` do not exist there."""
 
 
 def pprof(stacks: Sequence[Stack]) -> bytes:
-    """The message perftools.profiles.Profile of google/pprof, proto/profile.proto."""
+    """The stacks as a file for pprof: a message Profile of proto/profile.proto in google/pprof."""
     texts: dict[str, int] = {"": 0}
 
     def text(value: str) -> int:
@@ -229,13 +234,14 @@ def pprof(stacks: Sequence[Stack]) -> bytes:
     named: dict[tuple[str, str], int] = {}
     for frames, number in locations.items():
         library = libraries.setdefault(frames[0].library, len(libraries) + 1)
-        # The innermost of inlined functions comes first.
+        # A location has the innermost inlined function first.
         lines = b"".join(
             _bytes(4, _number(1, named.setdefault(_source(one), len(named) + 1)) + _line(one))
             for one in reversed(frames)
         )
         parts.append(_bytes(4, _number(1, number) + _number(2, library) + lines))
-    # What is known of the functions: names, and with lines also files, lines and inlined functions.
+    # These fields of a mapping say that it has functions (7), files (8), lines (9) and inlined
+    # functions (10).
     known = (7, 8, 9, 10) if has_lines(stacks) else (7,)
     has = b"".join(_number(field, 1) for field in known)
     for library, number in ((text(path), number) for path, number in libraries.items()):
@@ -249,7 +255,7 @@ def pprof(stacks: Sequence[Stack]) -> bytes:
 
 
 def _calls(frames: Sequence[Frame]) -> list[tuple[Frame, ...]]:
-    """The frames in groups: a function, and those that are inlined into it at this place."""
+    """The frames in groups. A group has a function and the functions that are inlined into it."""
     groups: list[tuple[Frame, ...]] = []
     for frame in frames:
         if frame.is_inlined and groups:
@@ -260,7 +266,7 @@ def _calls(frames: Sequence[Frame]) -> list[tuple[Frame, ...]]:
 
 
 def _source(frame: Frame) -> tuple[str, str]:
-    """A function and its source file; without one, the name of its library."""
+    """A function and its source file. If the file is not known, its library's name is there."""
     return frame.function, frame.file or os.path.basename(frame.library)
 
 

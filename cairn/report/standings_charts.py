@@ -3,8 +3,8 @@
 They show every ratio with its interval, time against memory, and median to P99. Always true:
 
 - The same data give the same bytes of SVG.
-- Colour-blind people can distinguish the colours (Paul Tol's "muted"). The shapes of the markers
-  distinguish the same contenders.
+- Colour-blind people can distinguish the colours (Paul Tol's "muted"). Each contender also has a
+  marker of its own shape.
 - A failed or missing measurement is written as text, never drawn as a number.
 - All text is printable, and none of it is markup.
 """

@@ -55,9 +55,9 @@ _GROUPS = (
 _JUDGED = (model.PEAK, model.FAULTS)
 """The metrics of the summary besides time and CPU time."""
 _NAME_MAX = 18
-"""The longest name with a version that stands in the summary, in columns."""
+"""In the summary, a contender's name has no version if it would be wider than this, in columns."""
 _HEAD_MAX = 14
-"""If the baseline's name has more letters than this, the heads of columns do not contain it."""
+"""The heads of columns do not contain the baseline's name if it is longer than this."""
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 
@@ -131,7 +131,7 @@ def names(run: Run, comparison: Comparison) -> dict[str, str]:
 
 
 def short_names(run: Run, comparison: Comparison) -> dict[str, str]:
-    """Returns the same names, without the versions that would make them long."""
+    """Returns the names of the contenders as names() does, but long ones without their versions."""
     return {
         name: text if cell_len(text) <= _NAME_MAX else formatting.printable(name)
         for name, text in names(run, comparison).items()
@@ -206,9 +206,10 @@ def is_interesting(metric: Metric, comparison: Comparison) -> bool:
 
 
 def _is_shown(metric: Metric, comparison: Comparison) -> bool:
-    """Returns whether a report that is not full shows a metric that is not built in.
+    """Returns whether a report without --full shows this metric, which is not a built-in one.
 
-    Of the numbers of a load, it shows the main ones, and errors if there were any.
+    It shows all metrics of the user. Of the numbers that a load prints, it shows the main ones, and
+    the number of errors if there were any.
     """
     if not metric.key.startswith("load:") or load_output.is_main(metric.key):
         return True
@@ -381,7 +382,10 @@ def _rounds(comparison: Comparison) -> str:
 
 
 def _loaded(comparison: Comparison) -> list[str]:
-    """Returns the fewest processes in which a contender was loaded; empty without a run."""
+    """Returns a clause on the processes that loaded their allocator; empty without a trial.
+
+    It is about the contender with the most processes that did not load it.
+    """
     loaded = min(
         (row.proof for row in _alive(comparison)),
         default=None,

@@ -29,8 +29,8 @@ from cairn.verdict import (
 )
 
 ALONE_MOST = 4
-"""Up to this many contenders have a sentence each. Of more, those that are not recommended share a
-sentence if the same is proven of them."""
+"""Up to this number of contenders, each has a sentence of its own. If there are more, contenders
+that are not recommended share a sentence if the same differences are proven of them."""
 
 _SHOWN = (Outcome.BETTER, Outcome.WORSE)
 
@@ -48,7 +48,7 @@ class Says:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All of them."""
+        """All sentences."""
         return (*self.advice, *self.evidence, *self.failures)
 
 
@@ -120,9 +120,10 @@ def outlook(prospect: Prospect | None) -> Iterator[str]:
 
 
 def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
-    """Yields sentences on the aims by which the only choice is level with the baseline.
+    """Yields sentences on the measures in which `only` is proven to be neither better nor worse.
 
-    With a goal they are the other aims, whose advice was not asked for.
+    `only` is the only recommended contender. If the user gave a goal, these are all measures but
+    the goal. Otherwise, they are the measures by which the advice is to keep the baseline.
     """
     level = [one.aim for one in verdict.measured if one.advice is Advice.KEEP]
     if verdict.aim.goal is not None:
@@ -185,10 +186,10 @@ def _advice(verdict: Verdict) -> str:
 
 
 def _what_to_do(verdict: Verdict, one: Recommendation) -> tuple[int, str]:
-    """Returns the place and the words of the advice for one aim.
+    """Returns the rank of the advice for one aim, and its words.
 
-    Aims with equal results share a sentence: what to use comes first, then what to keep, then the
-    aims that decide nothing.
+    Aims with the same result share a sentence. The ranks give the order of the sentences: first
+    what to use, then what to keep, then the aims that decide nothing.
     """
     outcomes = {judgement.effect(one.aim).outcome for judgement in verdict.judgements}
     match one.advice:
@@ -204,7 +205,10 @@ def _what_to_do(verdict: Verdict, one: Recommendation) -> tuple[int, str]:
 
 
 def _choice(group: Sequence[Recommendation], margin: float) -> str:
-    """The recommended contenders of aims that have the same ones, and how they compare."""
+    """The contenders that are recommended, and how they compare with one another.
+
+    All aims in `group` recommend the same contenders.
+    """
     first = formatting.printable(group[0].best[0])
     lean = next((one.leanest for one in group if one.leanest is not None), None)
     best = [formatting.printable(name) for name in group[0].in_order]
@@ -240,7 +244,7 @@ def _prices(verdict: Verdict) -> list[str]:
 
 
 def _better_but(names: Sequence[str], verdict: Verdict) -> str:
-    """The beginning of a sentence on contenders that are better by the goal."""
+    """The beginning of a sentence on contenders that are better by the user's goal."""
     goal = verdict.aim.goal
     takes = "takes" if len(names) == 1 else "take"
     listed = _listed([formatting.printable(name) for name in names], "and")
@@ -248,12 +252,12 @@ def _better_but(names: Sequence[str], verdict: Verdict) -> str:
 
 
 def _too_dear(names: Sequence[str], verdict: Verdict) -> str:
-    """The rest of a sentence: contenders are better by the goal, and exceed a bound."""
+    """The clause that contenders are better by the user's goal, but exceed a bound of the aim."""
     return f"{_better_but(names, verdict)} more than {_listed(_prices(verdict), 'or')}"
 
 
 def _price_open(names: Sequence[str], verdict: Verdict) -> str:
-    """The rest of a sentence: contenders are better by the goal, and may exceed a bound."""
+    """The clause that contenders are better by the user's goal, but may exceed a bound."""
     they = "it takes" if len(names) == 1 else "they take"
     return (
         f"{_better_but(names, verdict)} it is not shown that {they} at most "
@@ -262,10 +266,11 @@ def _price_open(names: Sequence[str], verdict: Verdict) -> str:
 
 
 def _other_aims(verdict: Verdict) -> Iterator[str]:
-    """Yields what to use by the aims besides the goal, and why better ones cannot be chosen.
+    """Yields sentences that follow the advice for the user's goal.
 
-    An aim is left out if its best are those of the goal, or if it decides nothing: the price of the
-    choice is part of the evidence.
+    The first ones name contenders that are better by the goal, but exceed a bound or may exceed it.
+    The others say what to use by each other aim alone. An aim has no such sentence if it recommends
+    the same contenders as the goal, or none.
     """
     goal = next((one for one in verdict.measured if one.aim is verdict.aim.goal), None)
     if goal is None:
@@ -315,7 +320,8 @@ def _front(front: Front, verdict: Verdict) -> Iterator[str]:
             "time or memory, and no more of the other."
         )
     else:
-        # The evidence compares each contender with the baseline.
+        # The evidence compares each contender with the baseline. So no sentence is needed here if
+        # one of the two is the baseline, and the other differs from it in both time and memory.
         yield from (
             _beaten(one, verdict.margin)
             for one in front.beaten
@@ -331,7 +337,7 @@ def _front(front: Front, verdict: Verdict) -> Iterator[str]:
 
 
 def _beaten(one: Beaten, margin: float) -> str:
-    """Why a contender is not on the front."""
+    """The sentence that says by which contender another one is beaten, and by how much."""
     name, by = formatting.printable(one.contender), formatting.printable(one.by)
     better = [effect for effect in one.effects if effect.outcome is Outcome.BETTER]
     parts = [_share(effect.measure, [effect]) for effect in better]
@@ -342,7 +348,7 @@ def _beaten(one: Beaten, margin: float) -> str:
 
 
 def _open(group: Sequence[Recommendation], verdict: Verdict) -> str:
-    """The advice where a difference may still hide in a wide interval."""
+    """The advice for aims by which a contender may still be better, because intervals are wide."""
     unpriced = [name for one in group for name in one.price_open]
     if unpriced:
         return f"no verdict yet, because {_price_open(unpriced, verdict)}"
@@ -361,7 +367,7 @@ def _possible(aims: Sequence[Recommendation]) -> str:
 
 
 def _keep(verdict: Verdict, aims: Sequence[Recommendation]) -> str:
-    """The sentence when no contender is shown to be better by any aim."""
+    """The sentence that advises to keep the baseline, for aims by which no contender is better."""
     base = formatting.printable(verdict.baseline)
     effects = [one.effect(aim.aim) for one in verdict.judgements for aim in aims]
     outcomes = {effect.outcome for effect in effects}
@@ -444,7 +450,7 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
 
 
 def _alike(judgements: Sequence[Judgement], together: bool) -> list[list[Judgement]]:
-    """Groups the contenders of which the same is proven, if `together`; else each is a group."""
+    """Groups contenders by what is proven of them. Without `together`, each is a group alone."""
     if not together:
         return [[one] for one in judgements]
     groups: dict[tuple[object, ...], list[Judgement]] = {}
@@ -492,11 +498,12 @@ class _Share:
     """One proven difference in words."""
 
     how: str
-    """The part that equal differences share, such as "36 % less"."""
+    """The size and the direction, such as "36 % less". If two measures have the same size and
+    direction, a sentence names it once: "36 % less time and memory"."""
     what: str
     """The measure, such as "time"."""
     note: str
-    """The amount in brackets, or nothing."""
+    """The amount in brackets, such as " (1.2 MiB less)", or ""."""
     better: bool | None
     preposition: str
     """The word before the baseline: "than" or "of"."""

@@ -33,8 +33,9 @@ _PROGRAMS_MOST = 4
 _FUNCTION_MAX = 26
 """The most characters of a function's name. Two of them stand side by side in 80 columns."""
 _TELL_FROM = 0.01
-"""The least cause that a sentence names, as a share of the other contender's CPU time or memory, or
-of the difference if that is more. Smaller causes appear only in the table."""
+"""A sentence names a part of a gap only if it is at least this share of the other contender's CPU
+time or memory, or of the whole difference if that is larger. Smaller parts appear only in the
+table."""
 
 
 def _how(why: Why) -> str:
@@ -62,7 +63,10 @@ def _holds(gap: Gap) -> str:
 
 
 def _missing(gap: Gap) -> list[Part]:
-    """Returns the parts without a difference, but not interrupts: they are then in page faults."""
+    """Returns the parts whose difference is not known.
+
+    Interrupts are left out: if they are not known, the part of page faults contains them.
+    """
     return [one for one in gap.parts if one.change is None and one.name != INTERRUPTS]
 
 
@@ -273,7 +277,10 @@ def _row(gap: Gap, part: Part, name: str) -> tuple[Cell, ...]:
 
 
 def _points(gap: Gap, part: Part) -> str:
-    """Returns the part's change: of the other contender's whole, or of the difference."""
+    """Returns the part's change as a share: of the other contender's whole, or of the difference.
+
+    _in_shares() says which of the two it is.
+    """
     whole = abs(gap.whole.change or 0.0) if _in_shares(gap) else gap.whole.other
     if part.change is None or not whole:
         return ""
@@ -289,8 +296,8 @@ def _points(gap: Gap, part: Part) -> str:
 def _in_shares(gap: Gap) -> bool:
     """Whether the parts are given as shares of the difference.
 
-    That is so if one contender takes twice as much as the other, or more. Percentages of the
-    other's whole would then be above 100.
+    They are if one contender takes at least twice as much as the other. Otherwise the parts are
+    given as shares of the other contender's whole. Here such shares could be above 100 %.
     """
     ratio = gap.whole.ratio
     return gap.whole.shown and ratio is not None and not 1 / TWICE < ratio < TWICE
@@ -343,8 +350,8 @@ def _unrecorded(why: Why) -> Iterator[str]:
 def _findings(why: Why) -> Iterator[str]:
     """Yields a sentence for each finding, the one with the largest effect first.
 
-    A finding about both contenders counts with the difference of its effects; if these are equal,
-    it comes last.
+    If both contenders have a finding, its effect is the difference of their effects. So a finding
+    with equal effects comes last.
     """
     effects = {
         id(one.finding): one.rank
@@ -410,7 +417,10 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
 
 
 def _size(gap: Gap, what: str) -> str:
-    """Returns the size of the whole difference, up to the name of the other contender."""
+    """Returns the size of the whole difference as a phrase, such as "12 % more memory than".
+
+    The name of the other contender follows it.
+    """
     ratio, other = gap.whole.ratio or 1.0, gap.whole.other or 1.0
     if ratio >= TWICE:
         return f"{_times(gap.whole)} the {what} of"
@@ -423,7 +433,7 @@ def _size(gap: Gap, what: str) -> str:
 
 
 def _times(part: Part) -> str:
-    """Returns how many times the other contender's amount the part is: "twice", "46 times"."""
+    """Returns the ratio of a part to the same part of the other contender: "twice", "46 times"."""
     ends, other = part.interval, part.other or 1.0
     half = (ends.high - ends.low) / 2 / other if ends is not None else 0.0
     count = multiple(part.ratio or 1.0, half)
@@ -431,18 +441,20 @@ def _times(part: Part) -> str:
 
 
 def _reason(why: Why, gap: Gap) -> str:
-    """Returns the reason of the program's own part of the gap, as a clause."""
+    """Returns why the program's own code takes longer or shorter, as a clause."""
     if why.layout is None or gap.of != "time":
         return _NOT_KNOWN
     return f"likely because under {why.layout[0]} {clause(why.layout[1])}"
 
 
 def _lead(gap: Gap, whole: str, reason: str) -> str:
-    """Returns the largest part of the difference, and the causes of the same kind behind it.
+    """Returns the clauses on the largest part of the difference, and on the causes after it.
 
-    It leaves out each part that is smaller than the program's own part or the unexplained part.
-    `whole` is that of which all percentages are a part, such as "system's CPU time". Only the first
-    one names it. `reason` is that of the program's own code.
+    If the program's own code is one of the causes, smaller causes are left out.
+
+    whole: the thing whose percentages the clauses give, such as "system's CPU time". Only the first
+        clause names it.
+    reason: why the program's own code takes longer or shorter.
     """
     largest = gap.largest
     if largest is None:
@@ -475,7 +487,10 @@ def _lead(gap: Gap, whole: str, reason: str) -> str:
 
 
 def _unexplained(gap: Gap, rest: Part) -> str:
-    """Returns how much of the difference the unexplained part is, if it is the largest part."""
+    """Returns how much of the difference is unexplained, as the subject of a sentence.
+
+    The unexplained part `rest` is the largest part.
+    """
     change = abs(gap.whole.change or 0.0)
     share = abs(rest.change or 0.0) / change if change else 1.0
     if share >= _ALL + 2 * (1 - _ALL):
@@ -486,14 +501,15 @@ def _unexplained(gap: Gap, rest: Part) -> str:
 
 
 _ALL = 0.995
-"""From this share on, the unexplained part is called all of the difference."""
+"""If the unexplained part is at least this share of the difference, it is called "all of the
+difference"."""
 
 
 _NOT_KNOWN = "the reason is not known"
 
 
 def _itself(part: Part) -> str:
-    """Returns how much longer the program's own part takes: "the program itself takes …"."""
+    """Returns a clause on the time of the program's own part: "the program itself takes …"."""
     takes = "the program itself takes"
     if part.name == CALLING:
         takes = "the program's own system calls and its exit take"
@@ -511,7 +527,8 @@ def _itself(part: Part) -> str:
 def _leading(gap: Gap) -> tuple[Part, ...]:
     """Returns the parts that the first sentence names, the largest first.
 
-    If the largest is a cause, these are all causes that matter, down to the program's own part.
+    If the largest part is a cause, the other causes follow. They end before the program's own part,
+    or before a cause that is too small to be named.
     """
     largest = gap.largest
     if largest is None:
@@ -526,10 +543,10 @@ def _leading(gap: Gap) -> tuple[Part, ...]:
 
 
 def _rest(gap: Gap, reason: str) -> Iterator[str]:
-    """Yields what the first sentence does not name.
+    """Yields sentences on the parts that the first sentence does not name.
 
-    These are smaller causes, opposite, undecided, contradicted and missing parts, and the
-    unexplained part if it is large.
+    These are smaller causes, parts in the other direction, and parts that are undecided,
+    contradicted or not measured. The unexplained part is among them if it is large.
     """
     rest, named = gap.unexplained, _leading(gap)
     causes, against, undecided, contradicted = (
@@ -570,9 +587,9 @@ def _matters(gap: Gap, part: Part) -> bool:
 
 
 def amount(gap: Gap, part: Part, whole: str = "") -> str:
-    """Returns the part's change and what it is a share of: the difference, or else `whole`.
+    """Returns the part's change as a share, with the thing that it is a share of.
 
-    An empty `whole` is not named.
+    This is "the difference", or else `whole`. If `whole` is empty, the result is the share alone.
     """
     points = _points(gap, part)
     of = "the difference" if _in_shares(gap) else whole
