@@ -13,10 +13,11 @@ from cairn.memory import Memory
 from cairn.model import Sample
 
 Endings = Mapping[str, Mapping[str, int]]
-"""As in `Sample.endings`."""
+"""By program and ending: the number of processes. See `Sample.endings`."""
 
 _MOST = 50
-"""The most runs that `wanted` chooses: each one costs some milliseconds beside the program."""
+"""The most runs that `wanted` chooses. Each run takes some milliseconds besides the program's time,
+so more runs would take too long."""
 
 
 def wanted(wall_ns: float) -> int:
@@ -25,9 +26,9 @@ def wanted(wall_ns: float) -> int:
 
 
 def merged(samples: Sequence[Sample]) -> Sample:
-    """The runs as one sample: the first run that failed, else means of all numbers.
+    """One sample for all runs: the first run that failed, or else the means of their numbers.
 
-    Memory is the median, because a peak is not the mean of others.
+    Sizes of memory are medians, so that one run with an unusual peak does not change them.
     """
     failed = next((sample for sample in samples if sample.failure is not None), None)
     if failed is not None or len(samples) == 1:
@@ -71,7 +72,7 @@ def _median(numbers: Sequence[int | None]) -> int | None:
 
 
 def _memory(of: Sequence[Memory]) -> Memory:
-    """The medians, if all runs measured memory by the same method."""
+    """The medians of the runs, or the first run if they measured by different methods."""
     if any(memory.method != of[0].method for memory in of):
         return of[0]
     return Memory(

@@ -34,13 +34,14 @@ _NAMED_MOST = 5
 
 
 def of_run(settings: Settings, contenders: Sequence[Contender]) -> tuple[Build, ...]:
-    """Returns the builds of all files that the trials of this run use, each name once.
+    """Returns the builds of all files that the trials of this run use. Each has a different name.
 
-    Raises ProgramMissing if a program is gone.
+    Raises ProgramMissing if a program does not exist.
     """
     found: dict[str, Build] = {}
     for name, path, part in (*_of_programs(settings, contenders), *_of_contenders(contenders)):
-        # Two programs of -p may use different libraries of one name.
+        # Two programs of -p may use different libraries with the same name. The second library is
+        # then named by its path.
         key = name if name not in found or found[name].path == path else path
         if key not in found:
             found[key] = Build(name=key, path=path, part=part, build=_build(path))
@@ -138,8 +139,9 @@ def _build(path: str) -> str | None:
 def refuse_other(before: Sequence[Build], now: Sequence[Build]) -> None:
     """Raises an error that names each file that is not as it was when the run began.
 
-    It is ProgramMissing if a file is gone, ContenderFailed if only contenders changed, else
-    UsageError. A run of an older version kept no builds, so that nothing can be compared.
+    The error is ProgramMissing if a file is gone, ContenderFailed if only contenders changed, and
+    UsageError otherwise. Older versions of cairn stored no builds with a run. Such a run has
+    nothing to compare with, so there is no error.
     """
     known, current = ({one.name: one for one in builds} for builds in (before, now))
     if not known:
@@ -181,9 +183,9 @@ class Watch:
         self._signatures = {one: _signature(one.path) for one in builds}
 
     def refuse_changed(self) -> None:
-        """Raises ProgramFailed, or ContenderFailed for a contender, if a file is another one now.
+        """Raises ProgramFailed if a file was replaced or vanished; ContenderFailed for a contender.
 
-        A file with a new date and the same build is not another file.
+        A file that has a new date but still the same build was not replaced.
         """
         for one, before in self._signatures.items():
             now = _signature(one.path)

@@ -42,13 +42,13 @@ class Base:
     samples: tuple[Sample, ...]
     instructions: tuple[InstructionCount, ...] = ()
     machine: str | None = None
-    """Identifies this machine: a hash of /etc/machine-id. None if there is none."""
+    """A hash of /etc/machine-id, which identifies the machine; None if there is no such file."""
     commit: str | None = None
     """The commit of the working directory; None if git does not know it."""
     uncommitted: bool | None = None
     """Whether files of the working directory differed from that commit."""
     compiler: str | None = None
-    """The compilers that the program names in itself."""
+    """The compilers that made the program, as its section .comment names them."""
     valgrind: str | None = None
 
 
@@ -63,7 +63,7 @@ def of_run(run: Run, samples: tuple[Sample, ...], counts: tuple[InstructionCount
 
 
 def write(base: Base) -> bytes:
-    """Returns the content of the file."""
+    """Returns the content of a base's file."""
     return encoded(base, indent=1) + b"\n"
 
 
@@ -117,7 +117,7 @@ def read(path: Path) -> Base:
 
 
 def is_base(content: bytes) -> bool:
-    """Returns whether this is the content of a base."""
+    """Returns whether `content` is that of a base's file."""
     try:
         return isinstance(found := json.loads(content), dict) and found.get("kind") == KIND
     except (ValueError, RecursionError):
@@ -173,7 +173,7 @@ def valgrind_version() -> str | None:
 
 
 def compiler_of(run: Run) -> str | None:
-    """Returns the compilers that the program's file names; None if it names none."""
+    """Returns the compilers that the program's section .comment names; None if it names none."""
     program = next((one for one in run.builds if one.part == "program"), None)
     if program is None:
         return None
@@ -244,9 +244,11 @@ def _conditions(settings: Settings) -> dict[str, str]:
 
 
 def other_tools(base: Base, run: Run) -> str | None:
-    """Returns why counts of instructions cannot be compared, as a clause; None if they can.
+    """Returns why counts of instructions cannot be compared with the base, as a clause.
 
-    run: the run of the present build, with its builds. The program itself may differ.
+    Returns None if they can be compared: everything but the program must be the same.
+
+    run: the run of the present build of the program, with the builds of all its files.
     """
     for what, before, now in (
         ("architecture", base.run.host.architecture, run.host.architecture),

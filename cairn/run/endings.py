@@ -1,16 +1,16 @@
-"""Counts how the processes of a trial ended, from the records of witness and launcher. Pure.
+"""Counts how the processes of a trial ended, from the records of witness and launcher.
 
-A process marks that it ends by itself, and a process that waits for a child records every status
-but 0. The launcher waits for the command and for orphans. If a process has both a mark and a
-status, the status counts, since a process may still crash behind its mark. A process with neither
-was not seen to end.
+There are two kinds of records. A process that ends by itself writes a mark before it ends. A
+process that waits for a child records the status of the child, unless the status is 0. The launcher
+waits for the command and for orphans. If a process has both a mark and a status, the status counts,
+because the process may have crashed after its mark. A process with neither was not seen to end.
 
 A process counts under the last program that it executed. The name of a program is the last
 component of its file, so a script counts under its interpreter. A forked child has the name of its
 parent until it executes another program.
 
-Process numbers are reused. The records of a number are therefore taken in order: behind a mark or a
-status, the next record belongs to another process.
+Process numbers are reused. The records of a number are therefore read in order: after a mark or a
+status, the next record belongs to another process. All functions are pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cairn.run.records import Record, read, shown
 UNKNOWN = "unknown program"
 """The name of an orphan that wrote no record, such as the child of a static program."""
 COMPARED = "the program"
-"""The name of programs that are compared with each other and have different names."""
+"""The common name of several programs that are compared with each other (option -p)."""
 _NAME_BYTES = 60
 """The most bytes of a name in a record; PROGRAM_BYTES in src/witness/endings.c."""
 _SHELL = "sh"
@@ -41,9 +41,10 @@ class _Process:
     parent: int = 0
     """The number of its parent; 0 if it is not known."""
     before: list[str] = field(default_factory=list)
-    """The programs before the executions whose success is not known."""
+    """The earlier programs of the process: one for each exec whose success is not known yet. If the
+    exec fails, the process goes back to its earlier program."""
     mark: int | None = None
-    """The status with which the process said that it ends."""
+    """The status in the process's own mark that it ends; None without a mark."""
 
     @property
     def executes(self) -> bool:
@@ -59,9 +60,10 @@ class _Processes:
         self._ended: list[tuple[str, str]] = []
         """(program, ending) for each process that has ended."""
         self._waited: dict[int, int] = {}
-        """By process id: the status of the last process that was waited for."""
+        """By process id: the status that the last wait for a process with this id returned."""
         self._guessed: dict[int, int] = {}
-        """By process id: its place in `_ended`, if the program there is that of the parent."""
+        """By process id: the index in `_ended` of a process whose program is only guessed to be
+        that of its parent. A later record "spawn" names the right program."""
 
     def add(self, record: Record) -> None:
         """Adds the next record."""
@@ -93,21 +95,24 @@ class _Processes:
                 self._wait(record)
 
     def _at(self, pid: int) -> _Process:
-        """The running process with this number."""
+        """The running process with this number. If none is known, a new one is added."""
         process = self._alive.get(pid)
         if process is None or process.mark is not None:
             process = self._begin(pid, _Process(""))
         return process
 
     def _begin(self, pid: int, process: _Process) -> _Process:
-        """Adds a process. An earlier one with this number must have ended without being seen."""
+        """Adds a process.
+
+        If an earlier process with its number seems to run, that process ended without a record.
+        """
         if pid in self._alive:
             self._end(pid, None)
         self._alive[pid] = process
         return process
 
     def _end(self, pid: int, status: int | None) -> None:
-        """Ends a process. `status` is that of the wait; None if there was no wait."""
+        """Ends a process. `status` is the status that a wait returned; None without a wait."""
         process = self._alive.pop(pid)
         known = process.mark if status is None else status
         self._ended.append((process.program or UNKNOWN, _ending(known)))
@@ -141,7 +146,7 @@ class _Processes:
             process.program = process.program or shown(record.program)
             self._end(pid, None if record.killed else status)
         elif status is None or self._waited.get(pid) == status:
-            return  # The parent waits for a process that a debugger has already waited for.
+            return  # A debugger has already waited for this process.
         else:
             self._guessed[pid] = len(self._ended)
             ending = NOT_SEEN if record.killed else _ending(status)
@@ -189,8 +194,8 @@ def endings(content: bytes, compared: Collection[str] = ()) -> Mapping[str, Mapp
     """How the processes of a trial ended: the number of each ending, by program.
 
     content: the witness's file, to which the launcher has appended its own records.
-    compared: the names of the programs that are compared with each other. If there are several,
-    they share the name COMPARED, since endings are compared by name.
+    compared: the names of the programs that are compared with each other. If there are several, the
+        result has them under the common name COMPARED, because endings are compared by name.
     """
     tree = _Processes()
     for record in read(content.splitlines())[0]:

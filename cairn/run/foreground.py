@@ -57,7 +57,8 @@ class Ended:
     launched: Launched | None = None
     """The launcher's report; None if the program was run without the launcher."""
     unreached: tuple[tuple[int, Unreached], ...] = ()
-    """(process id, program) for each program that the probe could not reach; () without it."""
+    """(process id, program) for each program that the probe could not reach; () if the program ran
+    without the probe."""
 
 
 def run(
@@ -95,7 +96,8 @@ def run(
             used, carried_witness(scratch), witness, os.environ
         ) | dict(probe or {})
         reading, writing = os.pipe()
-        # In a pipeline such as `cairn run -- prog | less`, other programs use the terminal as well.
+        # The launcher may give the terminal to the program only if no other program uses it. In a
+        # pipeline such as `cairn run -- prog | less`, another one does.
         alone = os.isatty(0) and os.isatty(1) and not quiet and output is None
         taken = [output is not None and os.isatty(stream) for stream in range(3)]
         options = [
@@ -118,7 +120,8 @@ def run(
         ]
         os.set_inheritable(writing, True)
         with os.fdopen(reading, "rb") as pipe, _signals_passed_on(ours or {}) as pass_to:
-            # The program gets all descriptors that cairn was started with: cairn run -- cat <(ls).
+            # The program inherits all descriptors of cairn, for commands such as
+            # cairn run -- cat <(ls), where the shell passes an open descriptor.
             process = subprocess.Popen(
                 [native.launcher(), *options, "--", *command],
                 close_fds=False,
@@ -138,7 +141,8 @@ def run(
             raise CairnError("the launcher failed; see its message above")
         launched = msgspec.json.decode(line, type=Launched)
         records = witness.read_bytes()
-        # A profile names the programs that the probe did not reach. Other runs fail with them.
+        # If the probe does not reach a program, the profile names it and is still useful. Without
+        # the probe, the proof of load fails if the allocator is not loaded in every program.
         probed = contender.probed
         proof = judge(records, used, launched.pid, seen_by(contender, between), complete=not probed)
         unreached = unreached_processes(records) if probed else ()
@@ -164,8 +168,8 @@ def _signals_passed_on(
 ) -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     """Passes signals on to the launcher, which passes them on to the program.
 
-    Yields a function that takes the launcher's process. Signals that come before are passed on
-    then. Signals in `ours` call their function instead.
+    Yields a function to call with the launcher's process. Signals that come before this call are
+    passed on during the call. A signal in `ours` is not passed on, but its function is called.
     """
     launchers: list[subprocess.Popen[bytes]] = []
     early: list[int] = []

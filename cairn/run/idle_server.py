@@ -1,7 +1,7 @@
 """Recognises a server that waits for clients, and whose run would therefore never end.
 
-It reads /proc, so it works only for processes of the same user. A process that cannot be read is
-not a server here.
+It reads /proc, which shows the sockets of a process only to the same user. A process that cannot be
+read is not recognised as a server.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _EVERY_S = 1.0
-"""The time between two looks at the processes."""
+"""The least time between two looks at the processes, in seconds."""
 _FROM_S = 4.0
-"""No run is looked at before this time."""
+"""The processes are not looked at before the run has lasted for this number of seconds."""
 _IDLE_LOOKS = 4
 """The number of successive looks in which a server must be idle."""
 _IDLE_SHARE = 0.02
@@ -29,10 +29,10 @@ _ACCEPTS = 0x10000
 
 @dataclass(slots=True)
 class IdleServer:
-    """Watches the process tree of one run."""
+    """Finds out whether one run is that of an idle server. Its caller calls found() repeatedly."""
 
     launcher: int
-    """The process id of the launcher."""
+    """The process id of the launcher, which is the root of the run's process tree."""
     began: float = field(default_factory=time.monotonic)
     _looked: float = 0.0
     _cpu_s: float = 0.0
@@ -41,9 +41,9 @@ class IdleServer:
     def found(self) -> str | None:
         """Returns where the server listens, such as "port 6379"; None if there is no idle server.
 
-        Looks at the processes once a second at most. A server is idle if its whole tree uses no CPU
-        for several seconds. Only the command itself and a chain of single children count: a script
-        that starts a server and a client is not a server.
+        It looks at the processes once a second at most. A server is idle if the command and its
+        descendants use nearly no CPU time for several seconds. If one of them has two children,
+        there is no server: it may be a script that starts a server and a client.
         """
         now = time.monotonic()
         if now - self.began < _FROM_S or now - self._looked < _EVERY_S:
@@ -60,7 +60,7 @@ class IdleServer:
 
 
 def _chain(launcher: int) -> list[int]:
-    """The command and its descendants, if each process has one child at most; else empty."""
+    """The command and its descendants, if each has at most one child; otherwise empty."""
     chain: list[int] = []
     children = _children(launcher)
     while len(children) == 1:
@@ -86,7 +86,7 @@ def _cpu_s(process: int) -> float:
 
 
 def _listens_at(process: int) -> str | None:
-    """Where the process accepts connections; None if it does not."""
+    """Where the process accepts connections, such as "port 6379"; None if it does not."""
     inodes = set()
     with contextlib.suppress(OSError):
         for descriptor in (_PROC / str(process) / "fd").iterdir():

@@ -22,7 +22,8 @@ from cairn.run.store import Folder
 
 TIMES = 2
 _SLOWER = 200
-"""The factor by which --timeout is longer under callgrind, which takes some 50 times as long."""
+"""The factor by which --timeout is longer under callgrind. A program takes some 50 times as long
+there, so the factor leaves a margin."""
 
 
 def count(

@@ -1,6 +1,6 @@
 """Measures a run: the warm-up, random complete rounds, and the decision to stop.
 
-It prints nothing. It calls an observer for each trial and each round.
+This module prints nothing. It calls an observer for each trial and each round.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
 
 _COLD = 0.5
-"""The share of the first run's time that later runs may take, because files are then in memory."""
+"""As long as warm-up trials are left, later trials are expected to take this share of the measured
+times. A first trial is slow because it reads files that are not in memory yet."""
 WARM_FROM_BYTES = 256 << 20
 """In a virtual machine, memory is touched before each round if a program's peak reaches this size.
 
@@ -49,17 +50,17 @@ _WARM_LIMIT = 0.7
 _LOOKS_ALL = 100
 """Up to this number of rounds, the stopping rule is evaluated after every round."""
 _FORECASTS_ALL = 12
-"""Up to this number of rounds, the number of rounds is predicted anew after every round. Beyond it,
-whenever the number has grown by _LOOKS_GROWTH."""
+"""Up to this number of rounds, the total number of rounds is predicted anew after every round.
+Later it is predicted whenever the number of rounds has grown by the factor _LOOKS_GROWTH."""
 _LOOKS_GROWTH = 1.05
 """Beyond _LOOKS_ALL rounds, the stopping rule is evaluated again when the number of rounds has
 grown by this factor; see _look()."""
 
 
 _AGAIN_SHORT = 3
-"""The number of additional runs of the baseline after a failure of a contender, if they are short.
+"""The number of additional runs of the baseline after a contender failed, for a short program.
 
-A program that fails in half of its runs passes them all in one of eight cases.
+If the program itself fails in half of its runs, all three succeed in only one of eight cases.
 """
 
 
@@ -87,10 +88,11 @@ class Measurement:
         self._runner = Runner(settings, run.contenders, scratch)
         self._observer = observer
         self._by_cell = settings.by_cell or settings.reports
-        """Whether a failure ends only its cell, and the others go on."""
+        """Whether a failure ends only the trials of its contender on its workload."""
         self._samples: list[Sample] = []
         self._of: list[list[Sample]] = [[] for _ in run.settings.workloads]
-        """By workload: its samples, whose wall time excludes deliberate sleep; see _judged()."""
+        """By workload: its samples, with a wall time that excludes deliberate sleep; see _judged().
+        """
         self._first: dict[tuple[int, str], Sample] = {}
         """By workload and contender: the first trial that did not fail."""
         self._tried: set[tuple[int, str]] = set()
@@ -99,13 +101,14 @@ class Measurement:
         """(workload, contender) pairs with a failed trial."""
         self._preparations = Preparations(tolerant=settings.by_cell)
         self._settled: dict[int, str] = {}
-        """The workloads that need no more rounds, with the reason."""
+        """By workload that needs no more rounds: the reason."""
         self._trial_s: dict[tuple[int, str], float] = {}
-        """By workload and contender: the time of the last trial, with everything around it."""
+        """By workload and contender: the seconds that the last trial took, including --prepare,
+        checks and storage."""
         self._looks: dict[int, tuple[int, int, stats.Look]] = {}
         """By workload: the last evaluation of the stopping rule.
 
-        It consists of the number of rounds at that time, the number of contenders that were
+        It consists of the number of rounds at the evaluation, the number of contenders that were
         compared with the baseline, and the answer.
         """
         self._watch = builds.Watch(())
@@ -113,9 +116,11 @@ class Measurement:
         self._ends: dict[tuple[int, str], endings.Trials] = {}
         """By workload and contender: how the processes of its trials ended."""
         self._bases = {one.name: endings.bases(run, one) for one in run.contenders}
-        """By contender: the contenders with whose endings its own are compared."""
+        """By contender: the baseline, and perhaps the baseline with the probe. The endings of the
+        contender's processes are compared with the endings of theirs."""
         self._forecasts: dict[int, tuple[int, rounds_needed.Forecast | None]] = {}
-        """By workload: the last prediction of its number of rounds, and the number at that time."""
+        """By workload: the number of rounds at the last prediction, and this prediction of the
+        total number."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -171,15 +176,16 @@ class Measurement:
             try:
                 self._folder.mark_stopped(INTERRUPTED)
             except CairnError:
-                # Python closed a file a second time, which ctrl-C had met while it was closed.
+                # If ctrl-C came while a file was being closed, Python closes the file again, which
+                # fails once.
                 self._folder.mark_stopped(INTERRUPTED)
             raise Interrupted("interrupted") from None
 
     def _known_builds(self) -> tuple[Build, ...]:
-        """Returns the builds of the run's files, after --setup, which may build them.
+        """Returns the builds of the run's files. It is called after --setup, which may build them.
 
-        A new run keeps them. Raises UsageError or ContenderFailed if a resumed run had others, and
-        ProgramMissing if a program is gone.
+        A new run stores them. For a resumed run, this raises UsageError or ContenderFailed if the
+        run began with other builds, and ProgramMissing if a program is gone.
         """
         now = builds.of_run(self._run.settings, self._run.contenders)
         if self._samples:
@@ -229,8 +235,8 @@ class Measurement:
     def _rest_of(self, number: int) -> list[Trial]:
         """The trials of an interrupted round of a plan that have not run yet.
 
-        So a resumed run has exactly the trials of a run that was not interrupted. Without them, the
-        last rounds of the programs at the end of the round would be lost.
+        They make the interrupted round complete. So a resumed run has exactly the trials of a run
+        that was not interrupted.
         """
         if number == plan.WARM_UP:
             return []
@@ -242,9 +248,9 @@ class Measurement:
         self,
         judged: Callable[[Sequence[Sample], str, Settings, int], Sequence[suitability.Unsuited]],
     ) -> None:
-        """Tells the observer why programs cannot tell much about allocators.
+        """Tells the observer which programs are little suited to compare allocators, and why.
 
-        Raises UsageError if the numbers would mean nothing at all.
+        Raises UsageError if the numbers of a program would mean nothing at all.
         """
         competing = {one.name for one in self._run.competing}
         for workload, of in enumerate(self._of if self._run.settings.soak_s is None else []):
@@ -312,8 +318,9 @@ class Measurement:
     def _expected_s(self, trial: Trial) -> float:
         """The expected time of a trial, in seconds.
 
-        It is the time of the last trial of the same contender. A contender that has not run yet is
-        expected to take as long as the others of the workload; 0 before the first of them.
+        It is the time of the last trial of this contender on this workload. A contender that has
+        not run yet is expected to take the mean time of the others on the workload. The time is 0
+        if none of them has run.
         """
         cell = trial.workload, trial.contender
         if cell in self._failed:
@@ -332,7 +339,10 @@ class Measurement:
         return len(self._settled) == len(self._of)
 
     def _room_for_round(self) -> bool:
-        """Whether the budget has room for a whole round of a plan; True before the first."""
+        """Whether the budget has room for another round of a plan.
+
+        It is true as long as a program has no complete round.
+        """
         left = self._unsettled()
         if any(not self._complete(w, self._ratios(w)) for w in left):
             return True
@@ -381,7 +391,8 @@ class Measurement:
                 name = self._run.settings.workloads[workload].name
                 self._observer.told(f"{name} is left out of this round: {error}")
                 return
-            # No allocator is preloaded in these lines, so the program is to blame.
+            # The commands of --prepare and --conclude run without a preloaded allocator. If one of
+            # them fails, this counts as a failure under the baseline.
             trial = replace(trial, contender=self._run.baseline)
             sample, trace = failed_before(trial, time.time(), str(error))
         self._watch.refuse_changed()
@@ -409,14 +420,16 @@ class Measurement:
         return self._runner.batch(trial, number)
 
     def _beside_successes(self, sample: Sample) -> Sample:
-        """The sample. If the same contender had succeeded before, its failure says how often."""
+        """The sample. If it failed, the failure also says how often the contender succeeded before.
+        """
         good = sum(
             one.failure is None and _cell(one) == _cell(sample)
             for one in self._of[sample.trial.workload]
         )
         if not good or sample.failure is None or self._run.settings.instructions:
             return sample
-        if sample.failure.startswith("failed: "):  # with counts of its own, or without proof
+        # Such a failure already says how often processes ended well, or the proof of load failed.
+        if sample.failure.startswith("failed: "):
             return sample
         return replace(
             sample, failure=f"{sample.failure}; {units.counted(good, 'run')} before had succeeded"
@@ -433,9 +446,9 @@ class Measurement:
         )
 
     def _try_baseline_again(self, workload: int) -> None:
-        """Runs the baseline again, without counting, to see whether it always succeeds.
+        """Runs the baseline again, to see whether it always succeeds. These trials do not count.
 
-        Raises ProgramFailed if it does not: then no contender is to blame.
+        Raises ProgramFailed if a trial fails, because then the program fails without a contender.
         """
         baseline = self._run.baseline
         took_s = self._trial_s.get((workload, baseline), 0.0)
@@ -446,7 +459,8 @@ class Measurement:
     def _repeats(self, trial: Trial) -> int:
         """The number of runs whose mean is one sample.
 
-        --repeat auto chooses it by the baseline's warm-up, so that a resumed run has the same.
+        --repeat auto chooses the number by the baseline's first trial, which is stored. So a
+        resumed run has the same number.
         """
         repeat = self._run.settings.repeat
         if repeat is not None:
@@ -533,8 +547,8 @@ class Measurement:
     def _judged_by_endings(self, sample: Sample) -> Sample:
         """The sample, marked as failed if its processes ended otherwise than under the baseline.
 
-        If the sample has failed already, the crashes are named as well: they may be the reason.
-        Processes under valgrind end by valgrind's limits, and are not judged.
+        If the sample has failed already, the failure also names crashes, which may be the reason.
+        Under valgrind, endings are not judged, because processes may end by valgrind's own limits.
         """
         workload, name = _cell(sample)
         if sample.endings is None or self._run.settings.instructions:
@@ -589,8 +603,9 @@ class Measurement:
         name, workload, why = sample.trial.contender, sample.trial.workload, sample.failure or ""
         settings = self._run.settings
         if sample.left_behind and unproven(sample) is not None and sample.signal is None:
-            # The proof may be missing because the launcher ended the process at its beginning. A
-            # command that was ended by a signal was ended because the preload was lost.
+            # The launcher ended processes that the command had left behind. If they had just begun,
+            # the proof of load may be missing for this reason. If a signal ended the command, the
+            # reason is another one: cairn ends a command whose preload is lost.
             for one in suitability.before_rounds(
                 [replace(sample, failure=None)], name, settings, workload
             ):
@@ -675,7 +690,8 @@ class Measurement:
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
         """The number of complete rounds of this workload.
 
-        Without ratios, it is the number of counted trials of the contender that has the fewest.
+        With ratios, it is the number of rounds that they cover. Without ratios, it is the number of
+        counted trials of the contender that has the fewest.
         """
         rounds = {
             name: 0
@@ -743,8 +759,8 @@ class Measurement:
     def _decide_warm_memory(self) -> None:
         """Decides how much memory to touch before each round.
 
-        In a virtual machine the first touch of memory that the host has not backed costs up to 30
-        times more.
+        In a virtual machine, the first write to memory that the host has not backed yet takes up to
+        30 times as long as a later one.
         """
         if self._run.settings.warm_memory is None and self._run.host.virtual:
             well = [sample for sample in self._samples if sample.failure is None]
