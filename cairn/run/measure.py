@@ -420,8 +420,7 @@ class Measurement:
         return self._runner.batch(trial, number)
 
     def _beside_successes(self, sample: Sample) -> Sample:
-        """The sample. If it failed, the failure also says how often the contender succeeded before.
-        """
+        """The sample. If it failed, the failure also says how often this contender succeeded."""
         good = sum(
             one.failure is None and _cell(one) == _cell(sample)
             for one in self._of[sample.trial.workload]
