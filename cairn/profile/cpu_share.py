@@ -75,15 +75,15 @@ class CpuShare:
     probed: bool = True
     """Whether the probe was loaded in the runs whose samples were used."""
     own: float = 0.0
-    """The part of the share that is the allocator's own code."""
+    """The part of the share that was spent in the allocator's own code."""
     calls: float = 0.0
-    """The part of the share that is system calls of the allocator."""
+    """The part of the share that was spent in system calls of the allocator."""
     faults: float = 0.0
-    """The part of the share that is page faults within the allocator."""
+    """The part of the share that was spent in page faults within the allocator."""
     interrupts: float | None = None
-    """The part of the share that is interrupts which came while the allocator ran. It is None if
-    they cannot be told from other kernel code. They are then in the other parts, mostly `faults`.
-    """
+    """The part of the share that was spent in interrupts while the allocator ran. It is None if
+    interrupts cannot be told from other kernel code. The other parts then contain them, mostly
+    `faults`."""
     interrupts_unseen: str = ""
     """Why `interrupts` is None, as the end of a sentence; empty if it is not None."""
     probe: float = 0.0

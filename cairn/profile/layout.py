@@ -94,9 +94,9 @@ class Watches:
     lines: int
     """Number of lines that were watched."""
     confirmed: int
-    """Number of lines that two threads or more wrote to while the line was watched."""
+    """Number of lines that two threads or more wrote to while they were watched."""
     written: int
-    """Number of lines that exactly one thread wrote to while the line was watched."""
+    """Number of lines that exactly one thread wrote to while they were watched."""
     longest_ns: int
     """The longest time for which a line was watched."""
     least_bytes: int

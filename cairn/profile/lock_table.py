@@ -3,7 +3,7 @@
 Acquisitions, waits and waiting time are exact. The time for which a lock was held is estimated from
 the timed critical sections, and scaled to all acquisitions. The probe times nearly all of the first
 EARLY acquisitions of each lock, and a random sample of the later ones. The interval contains the
-error of this sample. Each time still contains that of reading the clock, about 10 ns.
+error of this sample. Each time still contains the time of reading the clock, about 10 ns.
 
 Locks of the allocator's own making are known by the words on which they call futex. How often they
 are taken is not known, and neither are waits that only spin.
@@ -22,8 +22,8 @@ from cairn.profile.tally import LockCount, Profile
 SHOWN = 10
 """The number of locks that reports show."""
 EARLY = 64
-"""Of each lock, nearly all of this number of first critical sections are timed. It is LOCK_EARLY of
-src/record/lock_record.h."""
+"""The probe times nearly all of the first EARLY critical sections of each lock. The number is
+LOCK_EARLY of src/record/lock_record.h."""
 _Z = 1.96
 _SAMPLED_LEAST = 2
 """Fewer timed sections than this give no interval."""

@@ -30,8 +30,8 @@ def named(
 ) -> tuple[tuple[Naming, ...], bool]:
     """Names the frames of each program and library, the one with the most addresses first.
 
-    before: the names that were kept earlier. The earlier name of an address is replaced only if a
-        name is found now, and not if the earlier name has a source line and the new one has none.
+    before: the names that were kept earlier. The earlier name of an address stays if no name is
+        found now, or if the earlier name has a source line and the new one has none.
 
     Also returns whether source lines are missing because a Python package is not installed.
     """

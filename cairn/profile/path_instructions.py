@@ -105,8 +105,8 @@ class CutOff(Exception):
 def parsed(files: Iterable[Iterable[str]], accounts: Sequence[Account]) -> PathInstructions:
     """The sum of callgrind's files, each given by its lines. The files are read one by one.
 
-    The number of processes leaves out each process without counted instructions, such as one in
-    which counting never began. Raises CutOff for a file that is cut off.
+    `processes` of the result does not count a process without instructions, such as one in which
+    counting never began. Raises CutOff for a file that is cut off.
     """
     paths: dict[tuple[str, str], PathCount] = {}
     program = processes = 0

@@ -274,7 +274,7 @@ class _SymbolReader:
             self._depth -= 1
 
     def _again(self, read: Callable[[], str]) -> str:
-        """Reads a number, and then the part of the symbol that begins at this number's place."""
+        """Reads a number, and then again the part of the symbol that begins at this place."""
         here = self._at - 1
         place = self._number()
         if place >= here:

@@ -321,7 +321,7 @@ class Tally:
     freed: Floats
     """[GROUPS]: the number of freed blocks."""
     freed_elsewhere: Floats
-    """[GROUPS]: the number of blocks that another thread freed than the one that allocated them."""
+    """[GROUPS]: the number of blocks that were freed by another thread than the allocating one."""
     usable_bytes: float
     """Usable bytes of the allocated blocks."""
     watched_bytes: float

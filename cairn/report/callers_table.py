@@ -19,7 +19,7 @@ SHOWN = 10
 _NAME_MAX = 40
 Form = Callable[[float], str]
 _SMALLEST = 0.01
-"""The tree leaves out a branch that allocates a smaller share of all bytes."""
+"""The tree leaves out a branch that allocates less than this share of all bytes."""
 _LINES = 60
 """The most lines of the tree."""
 

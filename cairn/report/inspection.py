@@ -36,7 +36,8 @@ _KINDS = {
     "kernel": "pages of the kernel",
 }
 _SHOWN_LEAST = 1 << 10
-"""Without --full, a kind of memory is left out if fewer bytes of it are resident and swapped."""
+"""Without --full, a kind of memory is left out if less than this number of its bytes is resident or
+swapped."""
 _VALUE_MOST = 34
 _COLUMNS = (
     ("addresses", "size"), ("resident", "resident"), ("huge pages", "huge"),

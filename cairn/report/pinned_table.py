@@ -14,10 +14,10 @@ from cairn.report.tables import Cell, Table
 SHOWN = 10
 """The most functions in the table."""
 _LEAST = 256 << 10
-"""With fewer bytes in nearly empty memory, the report has no table. Some such memory is usual: the
-memory at the end of a heap is often nearly empty."""
+"""The report has no table if less than this number of bytes is nearly empty memory. Some nearly
+empty memory is usual, such as the memory at the ends of a heap."""
 _SHARE_LEAST = 0.01
-"""A function is left out if its blocks hold a smaller share of the nearly empty memory."""
+"""A function is left out if its blocks hold less than this share of the nearly empty memory."""
 _SPAN = {"chunks": "in chunks of 2 MiB", "pages": "on pages"}
 
 

@@ -108,7 +108,7 @@ def _unit(one: Placed, value: float) -> str:
 
 
 def _costs(one: Placed, baseline: str) -> str:
-    """A sentence on the outliers: the allocators of the kept runs that were outside, too.
+    """A sentence on the allocators of the kept runs that were outside the range, too.
 
     It says how much CPU time and memory these allocators took. The kept runs made the ranges.
     """

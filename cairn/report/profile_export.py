@@ -302,7 +302,7 @@ def rows(profile: Profile, stacks: Sequence[Stack] = ()) -> str:
     An empty field was not measured. The tables, with the columns that need an explanation, are:
 
     - `cpu time` and `functions`: `timed` is the number of clock samples.
-    - `counted`, `timed`, `paths` and `kernel`.
+    - `counted`, `timed`, `paths` and `kernel`: all columns have their usual meaning.
     - `locks`: `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts
       timed critical sections, and times are waiting times. The row `different locks` has the number
       of different locks for which a thread waited.

@@ -37,7 +37,8 @@ def gaps(profile: Profile) -> Iterator[str]:
 
 def _missing(profile: Profile) -> Iterator[str]:
     if missing := profile.missing:
-        # The profile may have an earlier program of a missing process. It is counted only once.
+        # The profile may have an earlier program of a missing process. Such a process is counted
+        # only once.
         elsewhere = {one.pid for one in missing}
         known = [one for one in lasting(profile.processes) if one.pid not in elsewhere]
         of = len(missing) + len(known)

@@ -39,8 +39,8 @@ _SHORT_NS = 100
 """If an operation is shorter than this, the processor executes much of it at the same time as the
 instructions around it."""
 _UNTIMED_LEAST = 0.01
-"""The sentence on operations whose times are not included is a warning (▲) if they are a larger
-share of all operations."""
+"""A sentence says that the times of some operations are not included. It is a warning (▲) if these
+are more than this share of all operations."""
 _PIDS_MOST = 5
 """The most process numbers that a sentence names for one program."""
 _PROGRAMS_MOST = 4

@@ -98,9 +98,9 @@ def each(mean: Estimate) -> str:
 
 
 def digits(half: float) -> int:
-    """Returns the number of decimals, at most two, with which a percentage shows its error.
+    """Returns the number of decimals for a percentage whose error is the share `half`.
 
-    With them, the share `half`, which is half of an interval, has two significant digits.
+    With them, the error has two significant digits. There are at most two decimals.
     """
     return min(2, max(0, 1 - math.floor(math.log10(half * 100)))) if half > 0 else 1
 

@@ -117,7 +117,7 @@ class Measurement:
         """By workload and contender: how the processes of its trials ended."""
         self._bases = {one.name: endings.bases(run, one) for one in run.contenders}
         """By contender: the baseline, and perhaps the baseline with the probe. The endings of the
-        contender's processes are compared with the endings of theirs."""
+        contender's processes are compared with those under these baselines."""
         self._forecasts: dict[int, tuple[int, rounds_needed.Forecast | None]] = {}
         """By workload: the number of rounds at the last prediction, and this prediction of the
         total number."""
@@ -427,7 +427,7 @@ class Measurement:
         )
         if not good or sample.failure is None or self._run.settings.instructions:
             return sample
-        # Such a failure already says how often processes ended well, or the proof of load failed.
+        # A failure that begins so already has such a number, or says that the proof of load failed.
         if sample.failure.startswith("failed: "):
             return sample
         return replace(
@@ -447,7 +447,7 @@ class Measurement:
     def _try_baseline_again(self, workload: int) -> None:
         """Runs the baseline again, to see whether it always succeeds. These trials do not count.
 
-        Raises ProgramFailed if a trial fails, because then the program fails without a contender.
+        Raises ProgramFailed if a trial fails, because then the program is to blame, not a contender.
         """
         baseline = self._run.baseline
         took_s = self._trial_s.get((workload, baseline), 0.0)
