@@ -51,7 +51,7 @@ LEVEL = 0.95
 Z = 1.959964
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
 UNTIMED_MAX = 0.05
-"""Totals are not reported if a larger share of all operations belongs to strata of which no
+"""Totals are not reported if more than this share of all operations belongs to strata of which no
 operation was timed."""
 
 SAMPLES_ENOUGH = 200
@@ -92,7 +92,7 @@ class Estimate:
     interval: Interval
 
     def over(self, whole: float, *, most: float = math.inf) -> Estimate:
-        """This estimate divided by `whole`. The value and the interval end at `most`."""
+        """This estimate divided by `whole`. Its value and its interval do not exceed `most`."""
         low, high = (min(most, end / whole) for end in (self.interval.low, self.interval.high))
         return Estimate(min(most, self.value / whole), Interval(low, high, self.interval.level))
 

@@ -46,7 +46,7 @@ class _Library:
 
     image: elf.Image | None = None
     tables: list[Functions] = field(default_factory=list)
-    """Symbol tables, which are searched in this order."""
+    """The symbol tables, in the order in which they are searched."""
     starts: list[int] = field(default_factory=list)
     """The addresses at which functions begin, from the section .eh_frame."""
 

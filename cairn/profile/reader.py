@@ -453,7 +453,7 @@ def read_part(descriptor: int, place: int, size: int) -> ProcessProfile | None:
 
 
 def part_bytes(descriptor: int, place: int, size: int) -> bytes:
-    """The bytes of a record within an open file. They could be a file of the probe by themselves."""
+    """The bytes of a record in an open file. They could be a file of the probe by themselves."""
     source = _Source(descriptor, place, size)
     return source.read(int(_head(source)[0]["file_bytes"]), 0)
 

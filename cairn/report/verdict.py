@@ -120,7 +120,7 @@ def outlook(prospect: Prospect | None) -> Iterator[str]:
 
 
 def _costs_nothing(only: Judgement, verdict: Verdict) -> Iterator[str]:
-    """Yields sentences on the measures in which `only` is proven to be neither better nor worse.
+    """Yields sentences on the measures in which `only` is not shown to be better or worse.
 
     `only` is the only recommended contender. If the user gave a goal, these are all measures but
     the goal. Otherwise, they are the measures by which the advice is to keep the baseline.
@@ -321,7 +321,7 @@ def _front(front: Front, verdict: Verdict) -> Iterator[str]:
         )
     else:
         # The evidence compares each contender with the baseline. So no sentence is needed here if
-        # one of the two is the baseline, and the other differs from it in both time and memory.
+        # one of the two is the baseline, and one is better than the other in both time and memory.
         yield from (
             _beaten(one, verdict.margin)
             for one in front.beaten

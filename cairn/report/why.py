@@ -452,8 +452,8 @@ def _lead(gap: Gap, whole: str, reason: str) -> str:
 
     If the program's own code is one of the causes, smaller causes are left out.
 
-    whole: the thing whose percentages the clauses give, such as "system's CPU time". Only the first
-        clause names it.
+    whole: the name of what the percentages are shares of, such as "system's CPU time". Only the
+        first clause contains it.
     reason: why the program's own code takes longer or shorter.
     """
     largest = gap.largest

@@ -447,7 +447,7 @@ class Measurement:
     def _try_baseline_again(self, workload: int) -> None:
         """Runs the baseline again, to see whether it always succeeds. These trials do not count.
 
-        Raises ProgramFailed if a trial fails, because then the program is to blame, not a contender.
+        Raises ProgramFailed if a trial fails, because then no contender is to blame.
         """
         baseline = self._run.baseline
         took_s = self._trial_s.get((workload, baseline), 0.0)
