@@ -7,13 +7,15 @@
 
 uint8_t live_way;
 
-/* Bytes that were folded. Below 0 if blocks were given back that the probe never saw. */
+/* Sum of all bytes that were folded (live.h). The sum is below 0 if the program freed blocks whose
+ * allocation the probe did not see. */
 static _Atomic int64_t total;
-static _Atomic int64_t granted;
-static _Atomic bool noting;    /* a thread writes head->live_noted_* */
-static uint64_t noted_samples; /* watched_samples() when these were written */
+static _Atomic int64_t granted; /* sum of the steps of all threads */
+static _Atomic bool noting;     /* a thread writes head->live_noted_* */
+static uint64_t noted_samples;  /* watched_samples() at the last such write */
 
-/* The lists of balances. The list of all only grows, so that readers need no lock. */
+/* The list of all balances, and the list of unused ones. The list of all balances only grows, so
+ * that readers need no lock. */
 static struct futex_lock lock;
 static _Atomic(struct live_thread *) all;
 static struct live_thread *vacant;
@@ -231,8 +233,8 @@ void live_forked(struct thread_state *me)
 
 /* --- slow paths ------------------------------------------------------------------------------- */
 
-/* Asks the allocator for the size of a block. The question is the probe's: its time and its locks
- * are not the program's (thread_state.asking). */
+/* Asks the allocator for the size of a block. `asking` marks that the probe makes this call, so
+ * that the time and the locks of the call do not count as the program's. */
 static size_t ask(struct thread_state *me, const void *block)
 {
     me->asking = true;
@@ -241,7 +243,8 @@ static size_t ask(struct thread_state *me, const void *block)
     return bytes;
 }
 
-/* An allocator may not know the size of a block before its library is initialised (gperftools). */
+/* Returns the size that the allocator reports, or `bytes` if it reports 0. gperftools does not know
+ * the size of a block before its library is initialised. */
 static size_t ask_or(struct thread_state *me, const void *block, size_t bytes)
 {
     size_t usable = ask(me, block);

@@ -37,9 +37,9 @@ enum {
 };
 
 enum live_way {
-    LIVE_ESTIMATED, /* not counted */
-    LIVE_BY_HEADER, /* counted: read from glibc's header of the block */
-    LIVE_BY_CALL,   /* counted: returned by malloc_usable_size() */
+    LIVE_ESTIMATED, /* live bytes are estimated, not counted */
+    LIVE_BY_HEADER, /* counted; sizes are read from glibc's block headers */
+    LIVE_BY_CALL,   /* counted; malloc_usable_size() returns the sizes */
 };
 
 /* The balance of one thread. It lies in memory that a fork copies, so that the child finds the
@@ -48,25 +48,26 @@ struct live_thread {
     uint64_t balance; /* step + bytes that are not folded yet */
     uint64_t limit;   /* 2 * step */
     uint64_t step;
-    struct live_thread *next;   /* in the list of all */
-    struct live_thread *vacant; /* in the list of those without a thread */
+    struct live_thread *next;   /* next one in the list of all balances */
+    struct live_thread *vacant; /* next one in the list of unused balances */
 } __attribute__((aligned(64)));
 
 /* Set before the first thread counts. Becomes LIVE_ESTIMATED if a size turns out to be wrong. */
 extern uint8_t live_way __attribute__((visibility("hidden")));
 
-/* Called when a block was added to the watched ones. Raises the peak in the file, if live bytes are
- * estimated. */
+/* Called when a block was added to the watched blocks (watched.h). If live bytes are estimated, and
+ * the new estimate is the highest so far, notes it in the file as the peak. */
 void live_estimate(void);
 
-/* Chooses how to count. Called once for each program, when session.measures is known and before the
+/* Chooses live_way. Called once for each program, when session.measures is known and before the
  * first thread counts. */
 void live_begin(void);
 
-/* Gives the thread a balance. If there is no memory for it, counting ends for the process. */
+/* Gives the thread a balance. If there is no memory for a balance, live bytes are no longer counted
+ * in this process. */
 void live_thread_begin(struct thread_state *me);
 
-/* Folds the balance of a thread that ends, and makes it available to the next thread. */
+/* Folds the balance of a thread that ends, and makes the balance available to the next thread. */
 void live_thread_end(struct thread_state *me);
 
 /* Called in the child of a fork by its only thread. Folds the balances of all threads. */
@@ -79,13 +80,14 @@ void live_fold(struct thread_state *me);
 void live_add_slowly(struct thread_state *me, const void *block, size_t bytes);
 void live_subtract_slowly(struct thread_state *me, const void *block);
 
-/* Adds or subtracts a block of a thread that has ended. */
+/* live_add_late() adds a block, and live_subtract_late() subtracts one, after the thread has ended
+ * and has no balance any more. */
 void live_add_late(const void *block, size_t bytes);
 void live_subtract_late(const void *block);
 
-/* Compares the size in a block's header with `usable`, the size from malloc_usable_size(). Counting
- * ends unless the header has 0 to 8 bytes more (see live_header_bytes()). Does nothing if sizes are
- * not read from headers. */
+/* Compares the size in a block's header with `usable`, the size from malloc_usable_size(). The size
+ * in the header must be 0 to 8 bytes larger (see live_header_bytes()). Otherwise live bytes are no
+ * longer counted. Does nothing if sizes are not read from headers. */
 void live_verify(const void *block, size_t usable);
 
 /* Returns the usable bytes of the live blocks, if they are counted. */

@@ -3,8 +3,8 @@
  *
  * The file is created at the process's first allocation, in the folder that CAIRN_PROBE names. If
  * the process cannot make a file, a record in the spare memory takes its place (spare.h).
- * Without that variable, or in a process with gained privileges (setuid), the probe is off: every
- * function passes its call on to the allocator. thread.c begins and ends threads here, and
+ * Without CAIRN_PROBE, or in a process with gained privileges (setuid), the probe is off: every
+ * interposed function only calls the allocator. thread.c begins and ends threads here, and
  * account.c adds moments: records of the whole process at one time (struct profile_moment). Any
  * thread may call any function. A thread that holds the lock of session.c has another guard than
  * THREAD_OUTSIDE (futex_lock.h). Between calls, always:
@@ -27,20 +27,20 @@ struct session {
     struct profile_samples *samples; /* lies in the same file */
     _Atomic bool parallel;
     uint32_t gap;                       /* one allocation in `gap` is timed, on average */
-    bool timers;                        /* CPU time is sampled; CAIRN_PROBE_TIMER=off: false */
-    bool exact;                         /* CAIRN_PROBE_PATHS=exact: see owners.h */
-    bool measures;                      /* one library has malloc and malloc_usable_size */
-    bool of_glibc;                      /* malloc is that of glibc */
-    bool foreign[PROFILE_ALLOCATING];   /* the function is of another library than malloc */
+    bool timers;                        /* CPU time is sampled (unless CAIRN_PROBE_TIMER=off) */
+    bool exact;                         /* CAIRN_PROBE_PATHS=exact is set: see owners.h */
+    bool measures;                      /* malloc's library also has malloc_usable_size */
+    bool of_glibc;                      /* malloc's library is glibc */
+    bool foreign[PROFILE_ALLOCATING];   /* the function is not in malloc's library */
     _Atomic uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
     _Atomic uint64_t next_moment_ticks; /* when the next moment is due */
 };
 
 /* Bytes of the live blocks (live.h). */
 struct live {
-    uint64_t bytes;  /* requested */
-    uint64_t usable; /* by malloc_usable_size() */
-    uint64_t error;  /* standard error of `bytes` */
+    uint64_t bytes;  /* requested bytes */
+    uint64_t usable; /* usable bytes (malloc_usable_size()) */
+    uint64_t error;  /* standard error of the estimate `bytes` */
 };
 
 extern struct session session __attribute__((visibility("hidden")));
@@ -53,11 +53,11 @@ bool session_option_is(const char *name, const char *value);
 /* Returns the path of this library, or NULL before the process has begun to count. */
 const char *session_library(void);
 
-/* Writes the path of a file beside the probe's file: the same name with another ending. Returns
- * false if the process has no file of its own or the path is too long. */
+/* Writes the path of the probe's file into `to`, with `ending` in place of ".probe". Returns false
+ * if the process has no file of its own or the path is too long. */
 bool session_path(char *to, size_t room, const char *ending);
 
-/* Makes a file `to` bytes long and reserves the disk blocks of its bytes [from, to). They are
+/* Makes a file `to` bytes long and reserves disk blocks for its bytes [from, to), which become
  * zeroes. Returns 0 or -errno. */
 long session_reserve(int fd, uint64_t from, uint64_t to);
 
@@ -66,11 +66,13 @@ long session_reserve(int fd, uint64_t from, uint64_t to);
  * creating the file. */
 bool session_on(void);
 
-/* Returns true if session_on() returns false at once, now and later. */
+/* Returns true if this process is not counted: the probe is off, or no file could be created.
+ * session_on() then returns false and does not try again. */
 bool session_is_off(void);
 
-/* Prepares the file for some 48 further threads, because the process is about to forbid itself
- * system calls. */
+/* Reserves disk blocks for two further chunks of structs profile_thread, which are enough for at
+ * least 48 threads. Called when the process is about to forbid itself system calls, because it
+ * cannot enlarge the file afterwards. */
 void session_make_room(void);
 
 /* Returns a struct for a thread to count in: the struct of an ended thread, or a new one.

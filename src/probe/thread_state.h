@@ -26,7 +26,7 @@ enum thread_guard {
     THREAD_INSIDE = 1,  /* SYSCALL_DISPATCH_FILTER_BLOCK */
     THREAD_UNKNOWN = 2, /* not begun: the state of every new thread */
     THREAD_BEGINNING = 3,
-    THREAD_ENDED = 4, /* destructors have run, or the file had no room */
+    THREAD_ENDED = 4, /* its destructors have run, or the file had no room */
 };
 
 /* Reasons why the operation that the thread is in, or its next one, ends on the slow path. Each
@@ -36,20 +36,20 @@ enum thread_special {
     THREAD_WATCHED = 2, /* the block to be freed or reallocated is watched */
     THREAD_EXACT = 4,   /* CAIRN_PROBE_PATHS=exact; set in every operation */
     THREAD_UNSEEN = 8,  /* the probe no longer sees the operation's calls */
-    /* the distance of the next block to the last one is noted (layout.h) */
-    THREAD_PAIR = 16,
-    /* the call stack of the allocation is recorded (call_stacks.h) */
-    THREAD_STACK = 32,
+    THREAD_PAIR = 16,   /* the distance to the last block is noted (layout.h) */
+    THREAD_STACK = 32,  /* the call stack is recorded (call_stacks.h) */
 };
 
-/* Where a function was left: enough to find its caller (unwind.h). */
+/* Registers of a function at one of its instructions. The search for its caller begins with them
+ * (unwind.h). */
 struct unwind_start {
-    uintptr_t instruction;
-    uintptr_t stack; /* stack pointer */
-    uintptr_t frame; /* frame pointer: rbp */
+    uintptr_t instruction; /* instruction pointer */
+    uintptr_t stack;       /* stack pointer */
+    uintptr_t frame;       /* frame pointer: rbp */
 };
 
-/* A sampled block that realloc may give back (call_stacks.h). */
+/* A sampled block that realloc has taken out of the sample. If the realloc fails,
+ * call_stacks_restore() puts the block back. */
 struct call_stacks_lost {
     uintptr_t start; /* 0: none */
     uint64_t ticks;
@@ -63,71 +63,76 @@ struct call_stacks_lost {
 struct thread_state {
     uint8_t guard;    /* enum thread_guard */
     uint8_t special;  /* enum thread_special */
-    bool armed;       /* the kernel dispatches this thread's calls */
-    bool calling;     /* the handler is making a system call for the allocator */
-    bool asking;      /* in malloc_usable_size(), which the probe called */
-    bool forking;     /* in fork(), which holds the allocator's locks */
+    bool armed;       /* the kernel dispatches this thread's system calls */
+    bool calling;     /* the handler of SIGSYS makes the allocator's call */
+    bool asking;      /* the probe has called malloc_usable_size() */
+    bool forking;     /* the thread is in fork(), with the allocator's locks */
     uint8_t rounds;   /* rounds of destructors that have run */
-    uint8_t function; /* enum profile_function of the operation */
+    uint8_t function; /* enum profile_function of the present operation */
 
-    /* Number of allocations until the next timed operation, and flags for this operation. */
+    /* Number of allocations until the next timed operation. The flags say what is measured in the
+     * next timed operation, or in the present one if it is timed. */
     uint32_t until_timed;
-    bool faults_wanted; /* its page faults are counted */
-    bool alone;         /* its time is measured with fences around it */
-    bool counted;       /* its events are counted (perf_events.h) */
+    bool faults_wanted; /* the operation's page faults are counted */
+    bool alone;         /* the operation is timed with fences around it */
+    bool counted;       /* the operation's events are counted (perf_events.h) */
 
-    void *signal_stack;            /* see own_stack.h; NULL: none */
+    void *signal_stack;            /* from own_stack_arm(); NULL: none */
     uintptr_t frame;               /* stack pointer in the interposed function */
-    struct profile_thread *counts; /* where the thread counts, in the file */
-    struct live_thread *live;      /* its balance of live bytes (live.h) */
+    struct profile_thread *counts; /* counters of the thread in the probe's file */
+    struct live_thread *live;      /* the thread's balance of live bytes (live.h) */
 
     /* The operation that the thread is in. */
-    uint64_t began_ticks;   /* when it began, if it is timed */
-    uint32_t kernel_calls;  /* number of its system calls so far */
+    uint64_t began_ticks;   /* when the operation began, if it is timed */
+    uint32_t kernel_calls;  /* number of the operation's system calls so far */
     uint64_t kernel_ticks;  /* time of these system calls */
-    struct watched watched; /* data of `given`, if THREAD_WATCHED */
+    struct watched watched; /* data of the block `given`, if THREAD_WATCHED */
     const void *given;      /* block passed to free or realloc */
-    /* During the operation: page faults of the thread before it. At its end: its own faults. */
+    /* During the operation: number of the thread's page faults at the operation's beginning. At
+     * the end: number of page faults of the operation. */
     uint64_t faults;
 
-    /* Sampled critical sections (locks.c). */
-    const void *section;                /* lock of the section that is timed, or NULL */
-    uint64_t section_ticks;             /* when that section began */
-    struct lock_record *section_record; /* entry of that lock, or NULL */
-    bool section_early;                 /* it is one of the lock's first sections */
-    uint32_t until_section;             /* locks until the next timed section */
+    /* The critical section that is being timed (locks.c). */
+    const void *section;                /* its lock; NULL: no section is timed */
+    uint64_t section_ticks;             /* when the section began */
+    struct lock_record *section_record; /* entry of the lock in the file, or NULL */
+    bool section_early;                 /* see lock_record.early_sections */
+    uint32_t until_section;             /* number of locks until the next timed section */
 
     uint32_t number; /* number of this thread; never 0, never reused */
     struct random random;
 
-    /* The sample of the last allocation (layout.h) until it has the distance to the next block.
-     * Otherwise `layout_entry` is NULL. */
+    /* The entry of the thread's last allocation in layout.h's sample. It waits for the distance to
+     * the next block. NULL if the last allocation is not in the sample. */
     struct layout_block *layout_entry;
-    uintptr_t layout_block; /* the block of that sample */
-    /* 1 + bytes of the last tracked block that was given back; 0: none */
+    uintptr_t layout_block; /* address of that allocation's block */
+    /* The last tracked block that the thread gave back: 1 + its bytes, and its address. layout_lost
+     * is 0 if there is none. */
     uint64_t layout_lost;
-    uintptr_t layout_lost_block; /* that block */
+    uintptr_t layout_lost_block;
 
-    int64_t until_stack;       /* bytes until the next sampled call stack */
-    uint64_t next_stack_every; /* mean distance of samples by which it was chosen */
-    uint64_t stack_every;      /* the same for the operation that the thread is in */
+    /* Sampled call stacks (call_stacks.h). `every` is the mean distance of samples in bytes. */
+    int64_t until_stack;       /* bytes until the next sample */
+    uint64_t next_stack_every; /* `every` when until_stack was drawn */
+    uint64_t stack_every;      /* `every` when the present sample was drawn */
     struct call_stacks_lost stack_lost;
-    /* The allocation that is being recorded: its block, and the place of the call. */
-    uintptr_t stack_block;
-    uint64_t stack_bytes;
-    uint64_t stack_ticks; /* when the recording began */
-    struct unwind_start stack_start;
+    /* The sampled allocation that is being recorded. */
+    uintptr_t stack_block;           /* address of the block */
+    uint64_t stack_bytes;            /* requested bytes */
+    uint64_t stack_ticks;            /* when the recording began */
+    struct unwind_start stack_start; /* where the search for the stack begins */
 
     bool has_timer;        /* the thread has a timer (cpu_timer.h) */
-    int timer;             /* the kernel's number of that timer */
-    uint64_t timer_cpu_ns; /* time of the timer's last signal, by the CPU clock */
-    uint64_t timer_ns;     /* the same time, by CLOCK_MONOTONIC */
+    int timer;             /* kernel's number of this timer */
+    uint64_t timer_cpu_ns; /* CPU time of the thread at the timer's last signal */
+    uint64_t timer_ns;     /* CLOCK_MONOTONIC at the timer's last signal */
 
-    uint8_t counter_slots;       /* slots with an event; see perf_events.h */
+    uint8_t counter_slots;       /* one bit for each slot with an event; see perf_events.h */
     int counters[PROFILE_SLOTS]; /* descriptors of the events */
-    /* During the operation: the counts at its beginning. At its end: its own events. */
+    /* During the operation: counts of the events at the operation's beginning. At the end: number
+     * of events of the operation. */
     uint64_t events[PROFILE_SLOTS];
-    uint64_t events_missed; /* ns in which the events were not counted */
+    uint64_t events_missed; /* time in ns in which the events were not counted */
 };
 
 extern __thread struct thread_state thread_state __attribute__((visibility("hidden")));

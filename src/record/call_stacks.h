@@ -45,7 +45,7 @@ enum {
     CALL_STACKS_CHUNK_BYTES = 32 << 10,
     CALL_STACKS_CHUNKS = 512,
     CALL_STACKS_FRAMES = 128, /* the most frames of a stack */
-    /* Added to the size of each block, so that no block has p = 0. */
+    /* Added to the size of a block, so that a block of 0 bytes is sampled, too: p > 0. */
     CALL_STACKS_BLOCK_BYTES = 16,
     /* A block is temporary if the thread that allocated it frees it after at most this many further
      * allocations. */
@@ -74,29 +74,32 @@ enum call_stacks_table {
 enum call_stacks_problem {
     CALL_STACKS_WORK,
     CALL_STACKS_NO_READING, /* the kernel refuses process_vm_readv() */
-    CALL_STACKS_NO_RULES,   /* stacks are not known on this kind of processor */
+    CALL_STACKS_NO_RULES,   /* the probe cannot unwind on this processor */
 };
 
 /* Kinds of spans. */
 enum call_stacks_span { CALL_STACKS_PAGES, CALL_STACKS_BIG_CHUNKS, CALL_STACKS_SPANS };
 
-/* Object numbers of frames that lie in no object. */
+/* Values of call_stacks_node.object. An object is a loaded file. */
 enum {
-    CALL_STACKS_NO_OBJECT = 0, /* generated code; `place` is its address */
+    CALL_STACKS_NO_OBJECT = 0, /* generated code, which lies in no file */
     CALL_STACKS_DEEPER = 1,    /* stands for the callers beyond CALL_STACKS_FRAMES */
     CALL_STACKS_FIRST_OBJECT = 2,
 };
 
 /* One frame of a stack. */
 struct call_stacks_node {
-    uint32_t parent; /* the caller's node */
-    /* CALL_STACKS_FIRST_OBJECT + index of the object, or one of the numbers above */
+    uint32_t parent; /* index of the caller's node */
+    /* CALL_STACKS_FIRST_OBJECT + index of the object, or CALL_STACKS_NO_OBJECT, or
+     * CALL_STACKS_DEEPER. */
     uint32_t object;
-    /* Address in the object's file, as its symbols count: that of the call's last byte. */
+    /* Address of the last byte of the call instruction, or of the instruction that a signal
+     * interrupted. In an object, it is an address of the symbol table. In generated code, it is
+     * the address in memory. */
     uint64_t place;
 };
 
-/* Estimated sums over blocks, and the estimated variances of these sums. Bytes are requested. */
+/* Estimated number and requested bytes of blocks, and the variances of these two estimates. */
 struct call_stacks_sum {
     double blocks;
     double bytes;
@@ -104,39 +107,38 @@ struct call_stacks_sum {
     double bytes_variance;
 };
 
-/* The live blocks of sparse spans. */
+/* The live blocks that lie in sparse spans. */
 struct call_stacks_pinned {
-    double blocks;
-    double bytes; /* requested */
-    double held;  /* resident bytes of the spans; see above */
+    double blocks; /* number of these blocks */
+    double bytes;  /* their requested bytes */
+    double held;   /* their parts of the spans' resident bytes */
 };
 
 struct call_stacks_site {
-    uint32_t node;
-    uint32_t live_samples; /* sampled blocks in `live` */
-    uint64_t samples;      /* sampled blocks in `allocated` */
-    /* Moment (call_stacks_head.moment) of the last change of `live`. */
-    uint64_t changed;
-    struct call_stacks_sum allocated;
+    uint32_t node;                    /* index of the stack's innermost node */
+    uint32_t live_samples;            /* number of sampled blocks in `live` */
+    uint64_t samples;                 /* number of sampled blocks in `allocated` */
+    uint64_t changed;                 /* call_stacks_head.moment at the last change of `live` */
+    struct call_stacks_sum allocated; /* all blocks */
     struct call_stacks_sum live;      /* blocks that were not freed yet */
-    struct call_stacks_sum peak;      /* those at the peak; see above */
-    struct call_stacks_sum temporary; /* temporary blocks */
+    struct call_stacks_sum peak;      /* live blocks at the peak, unless out of date */
+    struct call_stacks_sum temporary; /* see CALL_STACKS_TEMPORARY */
     double freed;                     /* blocks whose free was seen */
-    double freed_elsewhere;           /* the same, by another thread than the one that got them */
-    /* Entry i counts the blocks that lived for less than 2^(CALL_STACKS_LIFE_SHIFT (i + 1)) ticks
-     * and are not in an earlier entry. */
+    double freed_elsewhere;           /* blocks freed by another thread than their owner */
+    /* Entry i counts the freed blocks that lived for less than
+     * 2^(CALL_STACKS_LIFE_SHIFT (i + 1)) ticks and are not in an earlier entry. */
     float lives[CALL_STACKS_LIVES];
     struct call_stacks_pinned pinned[CALL_STACKS_SPANS]; /* at the end of the process */
 };
 
-/* A file that was loaded at one place. A file that was loaded several times can have several
- * entries. */
+/* A loaded file, at one address. A file that was loaded at several addresses has an entry for
+ * each. */
 struct call_stacks_object {
     uint64_t start; /* first address of its code and data */
-    uint64_t base;  /* an address less this number is an address in the file */
+    uint64_t base;  /* address in memory - address in the file's symbol table */
     uint32_t unused;
-    uint32_t id_bytes; /* of the build id; 0: it has none */
-    uint8_t id[CALL_STACKS_ID_BYTES];
+    uint32_t id_bytes;                 /* length of `id`; 0: the file has no build id */
+    uint8_t id[CALL_STACKS_ID_BYTES];  /* build id */
     char path[CALL_STACKS_PATH_BYTES]; /* "" is the program itself */
     uint64_t unused_at_end;
 };
@@ -145,40 +147,42 @@ struct call_stacks_head {
     char magic[8];
     uint32_t order; /* PROFILE_ORDER */
     uint32_t version;
-    uint32_t head_bytes; /* the sizes of these structs, as a check */
+    /* Sizes of the structs head, node, site and object, for a reader to check. */
+    uint32_t head_bytes;
     uint32_t node_bytes;
     uint32_t site_bytes;
     uint32_t object_bytes;
     uint32_t way; /* enum call_stacks_way */
     uint32_t process;
-    uint64_t ns_begin;    /* that of struct profile_head */
-    uint64_t every_first; /* bytes; 1: all allocations */
-    uint64_t every;       /* now */
-    uint64_t samples;
-    uint64_t without_room; /* samples in sites[0] */
+    uint64_t ns_begin;     /* profile_head.ns_begin */
+    uint64_t every_first;  /* value of `every` at the beginning */
+    uint64_t every;        /* mean distance of samples in bytes; 1: all allocations */
+    uint64_t samples;      /* number of sampled allocations */
+    uint64_t without_room; /* samples in sites[0]: no room for their stacks */
     uint64_t unread;       /* samples without any readable frame of the program */
-    /* Sampled blocks that are in no `live`: their table was full. */
+    /* Sampled blocks that are missing in `live` of their site, because the probe's table of live
+     * blocks had no room. */
     uint64_t unwatched;
     uint64_t moment;      /* number of changes of live blocks so far */
-    uint64_t peak_moment; /* the same at the peak */
+    uint64_t peak_moment; /* value of `moment` at the peak */
     uint64_t peak_ticks;  /* time of the peak; 0: there is none */
-    double peak_bytes;    /* sum of the sites' live bytes at the peak */
-    double live_bytes;    /* the same now */
-    /* Live bytes at the peak by which it was recognised: usable bytes if they are counted, else
-     * `peak_bytes`. */
+    double peak_bytes;    /* value of `live_bytes` at the peak */
+    double live_bytes;    /* sum of the live bytes of all sites */
+    /* The peak is the moment at which this number was highest. If is_counted is 1, it is the number
+     * of live usable bytes, which the probe counts (live.h). Otherwise it is `peak_bytes`. */
     double peak_seen;
-    uint32_t is_counted; /* 1: the peak was recognised by counted bytes */
+    uint32_t is_counted;
     uint32_t node_count;
     uint32_t site_count;
     uint32_t object_count;
     uint32_t chunk_count;
     uint32_t problem; /* enum call_stacks_problem */
-    /* 1: the sparse spans at the end of the process are known. */
+    /* 1: the sparse spans at the end of the process are known, as are the next two fields. */
     uint32_t pinned_known;
     uint32_t unused;
-    uint64_t pinned_spans[CALL_STACKS_SPANS]; /* the number of sparse spans */
-    uint64_t pinned_held[CALL_STACKS_SPANS];  /* their resident bytes */
-    uint8_t chunk_table[CALL_STACKS_CHUNKS];  /* enum call_stacks_table */
+    uint64_t pinned_spans[CALL_STACKS_SPANS]; /* number of sparse spans */
+    uint64_t pinned_held[CALL_STACKS_SPANS];  /* resident bytes of sparse spans */
+    uint8_t chunk_table[CALL_STACKS_CHUNKS];  /* table of each chunk: enum call_stacks_table */
 };
 
 static_assert(sizeof(struct call_stacks_node) == 16 && sizeof(struct call_stacks_site) == 280 &&

@@ -29,7 +29,7 @@
 
 enum {
     LAYOUT_VERSION = 2,
-    LAYOUT_REGION_SHIFT = 15, /* 32 KiB: blocks above this size are all seen */
+    LAYOUT_REGION_SHIFT = 15, /* 32 KiB; the probe sees every larger block */
     LAYOUT_REGION_BYTES = 1 << LAYOUT_REGION_SHIFT,
     LAYOUT_PAGE_SHIFT = 12, /* independent of the kernel's page size */
     LAYOUT_LINE_SHIFT = 6,
@@ -37,7 +37,7 @@ enum {
     LAYOUT_PAGES = 2048,
     LAYOUT_BLOCKS = 2048, /* entries for each size group */
     LAYOUT_WARMTH = 4096,
-    LAYOUT_WATCHES = 16, /* lines that are watched at most */
+    LAYOUT_WATCHES = 16, /* maximum number of watched cache lines */
 };
 
 enum layout_way {
@@ -46,22 +46,25 @@ enum layout_way {
     LAYOUT_EXACT,   /* all regions are tracked */
 };
 
-/* What the live blocks touched at the snapshot. */
+/* Totals of the tracked regions at the snapshot. Regions without a live block do not count. A line
+ * is shared if it holds live blocks of several threads. */
 struct layout_totals {
-    uint64_t regions;
-    uint64_t pages;  /* that a live block touches */
-    uint64_t lines;  /* the same of cache lines */
-    uint64_t blocks; /* live blocks that begin in tracked regions */
-    uint64_t bytes;  /* requested bytes of live blocks on these pages */
-    uint64_t active; /* lines with blocks of several threads, not `passive` */
-    /* the same, if one of the blocks was freed by another thread before */
+    uint64_t regions; /* tracked regions with a live block */
+    uint64_t pages;   /* OS pages that a live block touches */
+    uint64_t lines;   /* cache lines that a live block touches */
+    uint64_t blocks;  /* live blocks that begin in these regions */
+    uint64_t bytes;   /* requested bytes of live blocks on these pages */
+    uint64_t active;  /* shared lines that are not counted in `passive` */
+    /* Shared lines on which a block took the address of a former block that another thread than
+     * its owner had freed. */
     uint64_t passive;
 };
 
 /* A page of 4 KiB of a tracked region at the snapshot. Pages without a live block have no entry. */
 struct layout_page {
-    uint32_t region; /* index of its region among the tracked ones */
-    uint16_t bytes;  /* the fields of struct layout_totals, of this page alone */
+    uint32_t region; /* the same for all pages of one region; counts from 0 */
+    /* The following fields mean the same as in struct layout_totals, but for this page alone. */
+    uint16_t bytes;
     uint16_t lines;
     uint16_t blocks;
     uint16_t active;
@@ -71,38 +74,36 @@ struct layout_page {
 
 /* A sampled allocation, and the next allocation by the same thread. */
 struct layout_block {
-    uint32_t address; /* its lowest 32 bits */
-    /* requested, at most UINT32_MAX; 0: the entry is not used */
-    uint32_t bytes;
-    uint32_t usable;     /* by malloc_usable_size(); 0: not known */
-    uint32_t next_bytes; /* requested by the next allocation; 0: not known */
-    int64_t distance;    /* address of the next block less that of this one */
+    uint32_t address;    /* lowest 32 bits of the block's address */
+    uint32_t bytes;      /* requested bytes, at most UINT32_MAX; 0: unused entry */
+    uint32_t usable;     /* usable bytes (malloc_usable_size()); 0: not known */
+    uint32_t next_bytes; /* requested bytes of the next block; 0: not known */
+    int64_t distance;    /* address of the next block - address of this block */
 };
 
 /* An allocation that got the address of a freed block. */
 struct layout_warmth {
-    /* if other is 0: operations of the thread since the free, this allocation included */
+    /* If `other` is 0: number of operations of the thread after the free. This allocation counts,
+     * too. */
     uint32_t operations;
     uint32_t unused;
-    /* 1: another thread had freed the block. 0: the same thread */
-    uint32_t other;
-    uint32_t used; /* 1: the entry is used */
+    uint32_t other; /* who freed the block; 0: this thread; 1: another one */
+    uint32_t used;  /* 1: the entry is used */
 };
 
-/* Watched cache lines that held live blocks of several threads. Hardware breakpoints counted the
- * writes of each thread to each word of the line. */
+/* The watched cache lines, which held live blocks of several threads. While a line was watched,
+ * hardware breakpoints counted the writes of each thread to each word of the line. */
 struct layout_watches {
-    uint64_t lines;     /* watched lines */
-    uint64_t confirmed; /* of these, lines that two threads or more wrote to */
-    uint64_t written;   /* of these, lines that one thread wrote to */
-    /* lines without a result, because nothing ended a window in time */
+    uint64_t lines;     /* lines that were watched with a result */
+    uint64_t confirmed; /* lines to which two or more threads wrote */
+    uint64_t written;   /* lines to which exactly one thread wrote */
+    /* Lines without a result: a window of the watch (line_watch.h) was not ended in time. */
     uint64_t late;
-    /* the longest time for which a line with a result was watched */
-    uint64_t longest_ns;
-    /* requested bytes of blocks on confirmed lines: the least and the most */
+    uint64_t longest_ns; /* longest time for which one of `lines` was watched */
+    /* Smallest and largest requested size of a block on a confirmed line. */
     uint32_t least_bytes;
     uint32_t most_bytes;
-    /* the kernel's reason for refusing breakpoints; 0: it has not refused any */
+    /* errno with which the kernel refused breakpoints; 0: none was refused */
     uint32_t refused_errno;
     uint32_t unused;
 };
@@ -111,29 +112,27 @@ struct layout_file {
     char magic[8];
     uint32_t order; /* PROFILE_ORDER */
     uint32_t version;
-    uint32_t bytes; /* of this struct */
+    uint32_t bytes; /* size of this struct, for a reader to check */
     uint32_t way;   /* enum layout_way */
     uint32_t process;
-    /* 1: tracking ended, because the program allocates too often */
-    uint32_t stopped;
-    uint64_t ns_begin; /* this and the next one are those of struct profile_head */
-    /* one allocation of a small or medium block in `gap` is in `seen` */
+    uint32_t stopped;  /* 1: tracking ended: the program allocates too often */
+    uint64_t ns_begin; /* profile_head.ns_begin */
+    /* Of the small and medium allocations, `seen` counts one in `gap`. It counts all large ones. */
     uint64_t gap;
-    uint64_t threshold;
-    uint64_t events; /* allocations and frees in tracked regions */
+    uint64_t threshold; /* see the top of this file */
+    uint64_t events;    /* allocations and frees in tracked regions */
     struct layout_watches watches;
 
-    uint64_t writing;
-    uint64_t snapshot_ns;        /* since the process began; 0: there is no snapshot */
-    uint64_t snapshot_threshold; /* at the snapshot */
-    /* requested bytes of all live blocks then, as live.h has them */
+    uint64_t writing;            /* see the top of this file */
+    uint64_t snapshot_ns;        /* time since ns_begin; 0: there is no snapshot */
+    uint64_t snapshot_threshold; /* value of `threshold` at the snapshot */
+    /* Requested bytes of all live blocks at the snapshot, counted or estimated (live.h). */
     uint64_t snapshot_bytes;
-    /* used entries of `pages`; 0 if there were too many pages */
-    uint64_t page_count;
+    uint64_t page_count; /* used entries of `pages`; 0: too many pages */
     struct layout_totals totals;
 
     uint64_t seen[PROFILE_GROUPS]; /* allocations of which blocks[g] is a sample */
-    uint64_t warm_seen;
+    uint64_t warm_seen;            /* allocations of which `warmth` is a sample */
     struct layout_page pages[LAYOUT_PAGES];
     struct layout_block blocks[PROFILE_GROUPS][LAYOUT_BLOCKS];
     struct layout_warmth warmth[LAYOUT_WARMTH];

@@ -32,23 +32,23 @@
 enum {
     PROFILE_VERSION = 7,
     PROFILE_ORDER = 0x01020304,
-    PROFILE_PATH_BYTES = 1024, /* with the NUL; longer paths are cut */
-    PROFILE_CHUNK_THREADS = 8, /* structs profile_thread in the first chunk */
+    PROFILE_PATH_BYTES = 1024, /* including the NUL; longer paths are cut */
+    PROFILE_CHUNK_THREADS = 8, /* number of structs profile_thread in chunk 0 */
     PROFILE_CHUNKS = 24,
     PROFILE_OTHER_CALLS = 32, /* entries of profile_head.other_calls */
 
-    /* Size groups, by bytes requested: small, medium, and large above that. */
+    /* Size groups by requested bytes: small and medium blocks up to these sizes, then large. */
     PROFILE_SMALL_MAX = 1024,
     PROFILE_MEDIUM_MAX = 32768,
 
     /* Buckets of histograms. */
     PROFILE_OCTAVE_BUCKETS = 8,
-    PROFILE_BUCKETS = 40 * PROFILE_OCTAVE_BUCKETS, /* times: to 2^42 ticks, twenty minutes */
-    PROFILE_SIZE_BUCKETS = 4 * 48,                 /* sizes: four an octave, to 2^48 bytes */
-    PROFILE_LIFE_BUCKETS = 48,                     /* lifetimes: one an octave, in ticks */
+    PROFILE_BUCKETS = 40 * PROFILE_OCTAVE_BUCKETS, /* times: up to 2^42 ticks, twenty minutes */
+    PROFILE_SIZE_BUCKETS = 4 * 48, /* block sizes: four per octave, up to 2^48 bytes */
+    PROFILE_LIFE_BUCKETS = 48,     /* lifetimes in ticks: one per octave */
 
     PROFILE_MOMENTS = 512,
-    PROFILE_SLOTS = 4, /* events that are counted together */
+    PROFILE_SLOTS = 4, /* most events (enum profile_event) of one run */
 };
 
 /* The state of the process. */
@@ -98,10 +98,10 @@ enum profile_kind {
 
 enum profile_group { PROFILE_SMALL, PROFILE_MEDIUM, PROFILE_LARGE, PROFILE_GROUPS };
 
-/* Parallel: more than one thread lives. */
+/* The phase of an operation is PROFILE_PARALLEL if more than one thread is alive. */
 enum profile_phase { PROFILE_SERIAL, PROFILE_PARALLEL, PROFILE_PHASES };
 
-/* Local: the thread that allocated a block frees it. Remote: another thread does. */
+/* A free is local if the thread that allocated the block frees it, and otherwise remote. */
 enum profile_whose { PROFILE_LOCAL, PROFILE_REMOTE, PROFILE_WHOSE };
 
 /* System calls made within the allocator. */
@@ -142,18 +142,18 @@ enum profile_event {
 enum profile_dispatch {
     PROFILE_DISPATCH = 1,  /* all calls, by syscall user dispatch */
     PROFILE_INTERPOSE = 2, /* only calls through libc's functions */
-    PROFILE_UNSEEN = 3,    /* no calls, by CAIRN_PROBE_KERNEL=off */
+    PROFILE_UNSEEN = 3,    /* no calls, because of CAIRN_PROBE_KERNEL=off */
 };
 
-/* Paths: operations that are timed together. The constants are the first paths of each kind of
- * operation; profile_cell() adds size group and phase. */
+/* Operations on one path have one total of their times. Each constant is the first path of a kind
+ * of operation. The path is the constant + profile_cell(size group, phase). */
 enum { PROFILE_CELLS = PROFILE_GROUPS * PROFILE_PHASES };
 enum profile_path {
     /* malloc and new, if the memory was never handed out since the kernel mapped it. */
     PROFILE_NEW_MEMORY = 0 * PROFILE_CELLS,
     PROFILE_REUSED_MEMORY = 1 * PROFILE_CELLS, /* malloc and new of other memory */
     PROFILE_TIMED_CALLOC = 2 * PROFILE_CELLS,
-    PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* the group is that of the new size */
+    PROFILE_TIMED_REALLOC = 3 * PROFILE_CELLS, /* in the group of the new size */
     PROFILE_TIMED_ALIGNED = 4 * PROFILE_CELLS,
     PROFILE_FREE_LOCAL = 5 * PROFILE_CELLS,
     PROFILE_FREE_REMOTE = 6 * PROFILE_CELLS,
@@ -163,8 +163,8 @@ enum profile_path {
 struct profile_call_counts {
     uint64_t calls;
     uint64_t failed;
-    uint64_t bytes; /* bytes that the calls mapped, unmapped, advised or grew */
-    uint64_t ticks;
+    uint64_t bytes;     /* bytes that the calls mapped, unmapped, advised or grew */
+    uint64_t ticks;     /* total time of the calls */
     uint64_t max_ticks; /* time of the longest call */
     /* CPU time of futex wait, sched_yield and sleep; 0 for other calls. */
     uint64_t cpu_ns;
@@ -176,16 +176,16 @@ struct profile_other_call {
 };
 
 struct profile_lock_counts {
-    uint64_t taken;      /* locks taken, by lock or trylock */
-    uint64_t contended;  /* locks that were not free: the thread waited */
-    uint64_t wait_ticks; /* total of the waits */
-    uint64_t max_wait_ticks;
-    uint64_t refused; /* trylocks that failed */
+    uint64_t taken;          /* how often a thread took a lock */
+    uint64_t contended;      /* how often a thread waited for a lock */
+    uint64_t wait_ticks;     /* total time of these waits */
+    uint64_t max_wait_ticks; /* time of the longest wait */
+    uint64_t refused;        /* calls of trylock that failed */
 
     /* The timed critical sections. Each thread times a random sample, one section at a time. */
-    uint64_t sections;
-    uint64_t section_ticks;
-    uint64_t max_section_ticks;
+    uint64_t sections;          /* number of timed sections */
+    uint64_t section_ticks;     /* total time of these sections */
+    uint64_t max_section_ticks; /* time of the longest section */
 };
 
 struct profile_head {
@@ -205,60 +205,65 @@ struct profile_head {
     /* 1: the process began by fork and has blocks of its parent. 0: the process began by exec. */
     uint32_t forked;
     uint32_t dispatch; /* enum profile_dispatch; 0: not chosen yet */
-    /* errno of the refusal, if PROFILE_DISPATCH was wanted and refused. EOPNOTSUPP: the process
-     * runs within valgrind. 0: dispatch was not refused. */
+    /* errno with which the kernel refused PROFILE_DISPATCH. EOPNOTSUPP: the process runs within
+     * valgrind. 0: dispatch was not refused, or not wanted. */
     uint32_t dispatch_errno;
     uint32_t exit_code; /* valid if `state` is PROFILE_ENDED */
 
-    uint64_t gap; /* one allocation in `gap` is timed, and all large ones */
+    /* One small or medium allocation in `gap` is timed, on average. All large ones are timed. */
+    uint64_t gap;
     uint64_t began_unix_ns;
 
-    /* Readings of both clocks at the beginning and at the last moment. */
+    /* Readings of the processor's clock and of the kernel's clock, at the beginning and at the last
+     * moment. */
     uint64_t ticks_begin;
     uint64_t ns_begin;
     uint64_t ticks_last;
     uint64_t ns_last;
 
-    /* Time that reading the clock twice takes, without and with fences. The reader subtracts
-     * `pair_ticks` from the times of operations. It subtracts `alone_pair_ticks` from the times of
-     * operations timed alone and of system calls. Nothing is subtracted from times of locks. */
+    /* Time that two readings of the processor's clock take, without fences (`pair_ticks`) and with
+     * fences (`alone_pair_ticks`). The reader subtracts `pair_ticks` from the times of operations.
+     * It subtracts `alone_pair_ticks` from the times of operations timed alone and of system calls.
+     * Nothing is subtracted from times of locks. */
     uint64_t pair_ticks;
     uint64_t alone_pair_ticks;
 
-    /* Cost of dispatching a system call, without the call itself. The probe has already subtracted
-     * this cost from the times. */
+    /* Time that the dispatch of a system call takes, without the call itself. The probe has already
+     * subtracted this time from the times in the file. */
     uint64_t dispatch_ticks;
 
     /* Interval of the threads' CPU timers; 0: CPU time is not sampled. The interval is less than
      * the kernel's tick, so each tick gives a sample. */
     uint64_t timer_ns;
     uint32_t timer_errno;    /* errno of a refused timer; 0: none was refused */
-    uint32_t exact;          /* 1: profile_thread.frees are counted */
+    uint32_t exact;          /* 1: profile_thread.frees is valid */
     uint64_t timers_refused; /* number of threads without a timer */
 
     uint32_t events[PROFILE_SLOTS];       /* 1 + enum profile_event; 0: no event */
     uint32_t event_errnos[PROFILE_SLOTS]; /* errno of a refused event; 0: not refused */
 
-    /* Events of an empty operation, for the reader to subtract. Valid if has_event_nothing is 1. */
+    /* Counts of the events during an empty operation. The reader subtracts them from those of each
+     * operation. They are valid if has_event_nothing is 1. */
     uint64_t event_nothing[PROFILE_SLOTS];
     uint64_t has_event_nothing;
 
-    uint64_t threads_started; /* threads that allocated or that pthread_create() made */
-    uint64_t threads_live;
+    uint64_t threads_started;        /* threads that allocated or that pthread_create() made */
+    uint64_t threads_live;           /* threads that are alive now */
     uint64_t threads_most;           /* maximum of threads_live */
     uint64_t threads_lost;           /* threads not counted: the file could not grow */
     uint64_t chunks[PROFILE_CHUNKS]; /* offsets of the chunks; 0: no chunk */
-    uint64_t samples;                /* offset of the samples; 0: none */
+    uint64_t samples;                /* offset of struct profile_samples; 0: none */
 
-    /* How live bytes were counted (enum live_way of src/probe/live.h); 0: they are estimates. If
-     * they were counted, the true peak of usable bytes differs from `live_peak_usable` by at most
-     * `live_granted`. */
+    /* How the probe counted the bytes of the live blocks (enum live_way of src/probe/live.h). 0
+     * means that it only estimated them. If it counted, the true peak of the usable bytes differs
+     * from `live_peak_usable` by at most `live_granted`. */
     uint64_t live_way;
     uint64_t live_peak_usable;
     uint64_t live_granted;
-    /* Requested bytes of the live blocks, an estimate with its standard error. If live bytes were
-     * counted, these are the bytes when `live_noted_usable` usable bytes were live, a little below
-     * the peak. Otherwise they are the highest of `live_looks` estimates. */
+    /* `live_noted_bytes` is an estimate of the requested bytes of the live blocks near the peak.
+     * `live_noted_error` is its standard error. If live bytes were counted, the estimate belongs to
+     * a moment at which `live_noted_usable` usable bytes were live, a little below the peak.
+     * Otherwise it is the highest of `live_looks` estimates. */
     uint64_t live_noted_usable;
     uint64_t live_noted_bytes;
     uint64_t live_noted_error;
@@ -277,7 +282,7 @@ struct profile_head {
     uint64_t user_us;
     uint64_t system_us;
     uint64_t peak_resident_bytes;
-    uint64_t peak_own_bytes; /* the part of them that is the probe's own memory */
+    uint64_t peak_own_bytes; /* bytes of peak_resident_bytes that are the probe's */
 
     uint64_t contended_locks; /* locks for which a thread waited, at most 1,024 */
     struct profile_call_counts calls[PROFILE_CALLS];
@@ -287,29 +292,30 @@ struct profile_head {
     struct profile_other_call other_calls[PROFILE_OTHER_CALLS];
 
     char program[PROFILE_PATH_BYTES];
-    char allocator[PROFILE_PATH_BYTES]; /* path of the library that malloc belongs to */
+    char allocator[PROFILE_PATH_BYTES]; /* path of the library that has malloc */
 };
 
-/* The counters of one thread. When the thread has ended, another thread may go on counting here. */
+/* The counters of one thread. When the thread has ended, the struct is vacant until another thread
+ * goes on counting in it. */
 struct profile_thread {
-    uint32_t thread;      /* kernel's number of its present thread; 0: vacant */
-    uint32_t users;       /* number of threads that have counted here */
-    uint64_t next;        /* used by the probe only: list of vacant structs */
-    uint64_t since_ticks; /* when its present thread began; 0: vacant */
-    uint64_t lived_ticks; /* total lifetime of its former threads */
+    uint32_t thread;      /* kernel's number of the present thread; 0: vacant */
+    uint32_t users;       /* number of threads that have used this struct */
+    uint64_t next;        /* for the probe's list of vacant structs */
+    uint64_t since_ticks; /* when the present thread began; 0: vacant */
+    uint64_t lived_ticks; /* total lifetime of the former threads */
     uint64_t calls[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS];
     uint64_t bytes[PROFILE_ALLOCATING][PROFILE_PHASES][PROFILE_GROUPS]; /* requested */
     uint64_t released[PROFILE_RELEASING][PROFILE_PHASES];
 
-    /* Calls of malloc and new that got new memory: PROFILE_NEW_MEMORY. */
+    /* Calls of malloc and new on the path PROFILE_NEW_MEMORY. */
     uint64_t fresh[PROFILE_PHASES][PROFILE_GROUPS];
 
-    /* Frees of blocks whose owner is known, if profile_head.exact is 1. */
+    /* If profile_head.exact is 1: frees of blocks whose allocating thread is known. */
     uint64_t frees[PROFILE_WHOSE][PROFILE_PHASES][PROFILE_GROUPS];
 
-    uint64_t cpu_samples;                       /* clock samples of the CPU time */
-    uint64_t cpu_samples_inside[PROFILE_KINDS]; /* of these, in the allocator */
-    uint64_t cpu_samples_probe;                 /* of these, in the probe */
+    uint64_t cpu_samples;                       /* all clock samples of the CPU time */
+    uint64_t cpu_samples_inside[PROFILE_KINDS]; /* clock samples in the allocator */
+    uint64_t cpu_samples_probe;                 /* clock samples in the probe */
     struct profile_lock_counts locks[PROFILE_LOCKS];
 };
 
@@ -330,40 +336,41 @@ struct profile_times {
     uint64_t alone_ticks;
     uint64_t switched;
     uint64_t switched_ticks;
-    uint64_t kernel; /* operations of `count` with a system call */
+    uint64_t kernel; /* operations in `count` that made a system call */
     uint64_t kernel_ticks;
 
-    /* Number of operations in which page faults were counted, and their faults. Of these
-     * operations, only the large ones are in the groups above. */
-    uint64_t fault_operations;
-    uint64_t faults;         /* sum of the faults of each operation */
-    uint64_t faults_squared; /* sum of the squared faults of each operation */
+    /* The operations in which page faults were counted. The time of an operation is added to one of
+     * the three groups only if the operation is large, because the counting slows it down. */
+    uint64_t fault_operations; /* number of these operations */
+    uint64_t faults;           /* sum of their page faults */
+    uint64_t faults_squared;   /* sum of the squared page faults of each */
 
-    /* Number of operations in which events were counted, and their events. Of these operations,
-     * only the large ones are in the groups above. */
-    uint64_t event_operations;
-    uint64_t events[PROFILE_SLOTS];         /* sums of the events of each operation */
-    uint64_t events_squared[PROFILE_SLOTS]; /* sums of the squares; each number at most 2^24 */
+    /* The operations in which events (enum profile_event) were counted. Their times are treated in
+     * the same way. */
+    uint64_t event_operations;      /* number of these operations */
+    uint64_t events[PROFILE_SLOTS]; /* sums of their events */
+    /* Sums of the squared events of each. A number of events above 2^24 counts as 2^24. */
+    uint64_t events_squared[PROFILE_SLOTS];
 
-    /* Histogram of the operations in `count` by their ticks: see profile_bucket(). */
+    /* Histogram of the operations in `count` by their times (profile_bucket()). */
     uint32_t buckets[PROFILE_BUCKETS];
 };
 
 /* The state of the process at one moment. Entries that are not used yet are all 0. */
 struct profile_moment {
     uint64_t ns;                /* time of the moment since ns_begin */
-    uint64_t live_bytes;        /* requested bytes of live blocks; estimated */
+    uint64_t live_bytes;        /* estimated requested bytes of live blocks */
     uint64_t live_usable_bytes; /* usable bytes of live blocks; UINT64_MAX: not known */
     uint64_t live_error_bytes;  /* standard error of live_bytes */
     uint64_t held_bytes;        /* bytes that the allocator mapped and still has */
     uint64_t resident_bytes;    /* resident set, without pages of files and the probe */
 
-    /* In the next four fields, UINT64_MAX means not measured. All but huge_bytes count resident
-     * memory of the allocator, and only in extents of 2 MiB of which at least one page was handed
-     * out. */
+    /* In the next four fields, UINT64_MAX means not measured. `unasked_bytes`, `unwritten_bytes`
+     * and `own_bytes` count resident memory of the allocator, and only in extents of 2 MiB of which
+     * at least one page was handed out. */
     uint64_t unasked_bytes;   /* memory that was never handed out */
-    uint64_t unwritten_bytes; /* part of unasked_bytes, all zeroes; estimated */
-    uint64_t huge_bytes;      /* of the process, if unwritten_bytes >= 8 MiB */
+    uint64_t unwritten_bytes; /* estimated part of unasked_bytes that is all zeroes */
+    uint64_t huge_bytes;      /* process's huge pages, if unwritten_bytes >= 8 MiB */
     uint64_t own_bytes;       /* memory of the allocator, handed out or not */
 };
 
@@ -372,15 +379,15 @@ struct profile_samples {
 
     /* Weighted counts: each sampled block counts as many times as its weight. */
     uint64_t sizes[PROFILE_SIZE_BUCKETS];                 /* allocations by requested bytes */
-    uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* frees by ticks since allocation */
+    uint64_t lives[PROFILE_GROUPS][PROFILE_LIFE_BUCKETS]; /* frees by the block's lifetime */
     uint64_t freed[PROFILE_GROUPS];                       /* frees */
-    uint64_t freed_elsewhere[PROFILE_GROUPS]; /* frees by a thread that did not allocate */
+    uint64_t freed_elsewhere[PROFILE_GROUPS];             /* remote frees */
 
     /* Weighted sums over blocks whose allocation was timed. */
-    uint64_t usable_bytes; /* usable bytes by malloc_usable_size() */
-    uint64_t asked_bytes;  /* requested bytes */
+    uint64_t usable_bytes; /* sum of malloc_usable_size() */
+    uint64_t asked_bytes;  /* sum of the requested bytes */
 
-    uint64_t moment_ns; /* least time between two moments */
+    uint64_t moment_ns; /* present minimum time between two moments */
     struct profile_moment moments[PROFILE_MOMENTS];
     struct lock_records locks;
 };

@@ -11,8 +11,8 @@
  *     record_offsets[i] != 0  =>  at this offset from the window lies a file as in profile.h
  *
  * Every program image maps a window when it starts, and its forked children share the mapping. The
- * process number of the image selects the window. Several images may have the same one. Memory that
- * was never written takes no space.
+ * process number of the image selects the window, and several images may share one window. Memory
+ * that was never written takes no space.
  */
 #ifndef CAIRN_RECORD_SPARE_H
 #define CAIRN_RECORD_SPARE_H
@@ -36,7 +36,7 @@ enum {
 /* A process that could be recorded neither in a file nor here. */
 struct spare_unrecorded {
     uint32_t process;
-    uint32_t error; /* errno of making its file */
+    uint32_t error; /* errno with which the process failed to make its file */
     char program[SPARE_NAME_BYTES];
 };
 
@@ -45,23 +45,24 @@ struct spare_unrecorded {
  * of this memory. If a profile of the process began later than `ns`, the program was recorded
  * nevertheless. */
 struct spare_executed {
-    uint64_t ns;                 /* of clock_now_ns() */
+    uint64_t ns;                 /* time of the exec, by clock_now_ns() */
     uint32_t process;            /* written last; 0 if the exec failed */
-    uint32_t error;              /* errno of writing the witness's file */
-    char kind[SPARE_KIND_BYTES]; /* as in witness/record.h */
+    uint32_t error;              /* errno of writing to the witness's file */
+    char kind[SPARE_KIND_BYTES]; /* `kind` of the exec, as in witness/record.h */
     char program[SPARE_NAME_BYTES];
 };
 
-/* Processes add to the four counts before they know whether there is room. So a count may be
- * larger than the window or the table. */
+/* The fields `bytes`, `records` and the two `..._count` are counters. A process adds to a counter
+ * before it knows whether there is room. So a counter may be larger than the window or the array
+ * that it belongs to. */
 struct spare_window {
     char magic[8];
-    uint64_t bytes;            /* behind the first SPARE_HEAD_BYTES */
-    uint64_t records;          /* entries of record_offsets */
-    uint64_t unrecorded_count; /* entries of unrecorded */
+    uint64_t bytes;            /* used bytes behind the first SPARE_HEAD_BYTES */
+    uint64_t records;          /* number of used entries of `record_offsets` */
+    uint64_t unrecorded_count; /* number of used entries of `unrecorded` */
     uint64_t record_offsets[SPARE_RECORDS];
     struct spare_unrecorded unrecorded[SPARE_UNRECORDED];
-    uint64_t executed_count; /* entries of executed */
+    uint64_t executed_count; /* number of used entries of `executed` */
     struct spare_executed executed[SPARE_EXECUTED];
 };
 
