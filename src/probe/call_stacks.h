@@ -41,26 +41,26 @@ static inline __attribute__((always_inline)) bool call_stacks_due(struct thread_
     return me->until_stack < 0;
 }
 
-/* Chooses the present allocation as a sample, and then the distance to the next one. */
+/* Chooses the present allocation as a sample, and then the distance to the next sample. */
 void call_stacks_choose(struct thread_state *me);
 
 /* Adds the block that the chosen allocation got, with the stack of the caller. */
 void call_stacks_add(struct thread_state *me, const void *block, size_t bytes);
 
-/* Ends the life of a block that the thread is about to give back, if it was sampled. Signals are
- * blocked: a handler that left the operation by longjmp() would leave the lock taken.
- * call_stacks_restore() undoes it after a realloc that failed. */
+/* call_stacks_remove() ends the life of a sampled block that the thread is about to give back.
+ * Signals are blocked meanwhile: a handler that left by longjmp() would leave the lock taken.
+ * call_stacks_restore() gives the block its life back after a realloc that failed. */
 void call_stacks_remove(struct thread_state *me, const void *block);
 void call_stacks_restore(struct thread_state *me, const void *block);
 
-/* The same for a block that a thread frees after it has ended. Signals may arrive. */
+/* Like call_stacks_remove(), for a free by a thread that the probe has already ended. */
 void call_stacks_remove_late(const void *block);
 
 /* Finds the live blocks that hold sparse spans, if all blocks were recorded. Called at the end of
  * the process, where a signal handler may have interrupted a function that holds the lock. */
 void call_stacks_end(void);
 
-/* Called in the child of a fork. */
+/* Called in the child of a fork, which records no call stacks: ends the recording there. */
 void call_stacks_forked(void);
 
 #endif

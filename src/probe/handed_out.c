@@ -71,10 +71,10 @@ static size_t end_in_extent(size_t page, size_t last, size_t *extent)
     return end < last ? end : last;
 }
 
-/* Updates the counts of noted pages before the bits of [from, to) change. If `noted` is false, the
- * caller is about to record the range as handed out. The pages without a noted granule are then
- * added to the counts. If `noted` is true, the caller is about to clear the range. The pages with a
- * noted granule are then subtracted. If the count of an extent is 0, its bits need not be read. */
+/* Updates leaf->noted before the bits of [from, to) change. If `noted` is false, the caller is
+ * about to record the range as handed out. The pages without a noted granule are then added to the
+ * counts. If `noted` is true, the caller is about to clear the range. The pages with a noted
+ * granule are then subtracted. If leaf->noted is 0 for an extent, its bits need not be read. */
 static void count_pages(struct handed_out_leaf *leaf, uintptr_t from, uintptr_t to, bool noted)
 {
     size_t last = (to + PAGE_BYTES - 1) >> HANDED_OUT_PAGE_SHIFT;
@@ -175,7 +175,7 @@ static _Atomic uint64_t *make_hidden(struct handed_out_leaf *leaf)
         return hidden;
     enum { BYTES = LEAF_WORDS * sizeof(uint64_t) };
     _Atomic uint64_t *made = own_memory_map(BYTES);
-    /* a huge page would be cleared as a whole, and little of it used */
+    /* A huge page would be cleared as a whole, although little of it would be used. */
     if (made != NULL)
         direct_call3(SYS_madvise, (long)made, BYTES, 15 /* MADV_NOHUGEPAGE */);
     if (made != NULL && !atomic_compare_exchange_strong(&leaf->hidden, &hidden, made)) {
@@ -185,8 +185,8 @@ static _Atomic uint64_t *make_hidden(struct handed_out_leaf *leaf)
     return made;
 }
 
-/* Moves the bits of a range from one bitmap to the other. The bit is set there before it is cleared
- * here, so that the granule stays noted. */
+/* Moves the bits of a range from leaf->granules to leaf->hidden, or back if `hide` is false. Each
+ * bit is set in the target before it is cleared in the source, so that the granule stays noted. */
 static void move(struct handed_out_leaf *leaf, uintptr_t from, uintptr_t to, bool hide)
 {
     _Atomic uint64_t *hidden = atomic_load_explicit(&leaf->hidden, memory_order_acquire);

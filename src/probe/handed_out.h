@@ -37,8 +37,8 @@ struct handed_out_leaf {
     _Atomic uint64_t pages[1 << (HANDED_OUT_LEAF_SHIFT - HANDED_OUT_PAGE_SHIFT - 6)];
     _Atomic uint16_t noted[HANDED_OUT_EXTENTS];
     _Atomic uint16_t held[HANDED_OUT_EXTENTS];
-    uintptr_t start;              /* first address of its 1 GiB */
-    struct handed_out_leaf *next; /* in the list of all leaves */
+    uintptr_t start;              /* first address of the leaf's 1 GiB */
+    struct handed_out_leaf *next; /* next leaf in the list of all leaves */
     /* One bit for each granule, set if the granule is hidden. NULL if none is hidden. */
     _Atomic(_Atomic uint64_t *) hidden;
 };
@@ -67,9 +67,10 @@ static inline __attribute__((always_inline)) bool handed_out_is_noted(const void
  * handed out before. */
 bool handed_out_add(const void *block, size_t bytes);
 
-/* Hides the bits of the noted granules of [start, start + bytes): handed_out_is_noted() returns
- * false for them, and they stay noted. Granules that are noted later have to be hidden again.
- * handed_out_show() undoes this. Returns false if there is no memory for the hidden bits. */
+/* Hides the noted granules of [start, start + bytes). A hidden granule stays noted, but
+ * handed_out_is_noted() returns false for it. Granules that are noted later are not hidden.
+ * handed_out_show() shows the hidden granules again. handed_out_hide() returns false if there is no
+ * memory for the hidden bits. */
 bool handed_out_hide(uintptr_t start, size_t bytes);
 void handed_out_show(uintptr_t start, size_t bytes);
 

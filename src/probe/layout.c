@@ -25,11 +25,11 @@ static uint64_t read_ns(clockid_t clock)
 enum {
     REGION_GRANULES = LAYOUT_REGION_BYTES >> HANDED_OUT_GRANULE_SHIFT,
     REGION_WORDS = REGION_GRANULES / 64,
-    DIRECTORY_SHIFT = 15, /* regions of one directory: those of 1 GiB */
+    DIRECTORY_SHIFT = 15, /* log2 of the regions of one directory, 1 GiB in all */
     DIRECTORIES = 1 << (47 - LAYOUT_REGION_SHIFT - DIRECTORY_SHIFT),
 };
 
-/* Tracking takes one part in so many of the CPU time. */
+/* Tracking takes one part in 66 of the CPU time, or one part in 12 if the layout is "thorough". */
 enum { SAMPLED_ONE_IN = 66, THOROUGH_ONE_IN = 12 };
 
 enum cell_state { NEVER, LIVE, FREED };
@@ -37,22 +37,22 @@ enum cell_state { NEVER, LIVE, FREED };
 /* A granule at which a block begins or began. */
 struct cell {
     uint32_t value;  /* LIVE: the requested bytes, at most UINT32_MAX */
-    uint16_t thread; /* that got or freed the block */
+    uint16_t thread; /* the thread that allocated or freed the block */
     uint8_t state;   /* enum cell_state */
-    /* LIVE: an earlier block here was freed by a thread that had not got it. FREED: this block. */
+    /* 1: another thread than its owner freed the last block here that was freed. */
     uint8_t remote;
 };
 static_assert(sizeof(struct cell) == 8, "half of the live memory, if every region is tracked");
 
 struct region {
-    uintptr_t number; /* its address >> LAYOUT_REGION_SHIFT */
+    uintptr_t number; /* address of the region >> LAYOUT_REGION_SHIFT */
     struct region *next;
-    /* the block that begins before the region and touches it; 0: none */
+    /* The block that begins before the region and touches it; `head` is 0 if there is none. */
     uintptr_t head;
     size_t head_bytes;
     uint16_t head_thread;
-    uint64_t live[REGION_WORDS];  /* bits of the granules at which live blocks begin */
-    uint64_t begun[REGION_WORDS]; /* bits of the cells that were ever written */
+    uint64_t live[REGION_WORDS];  /* a bit is set if a live block begins at the granule */
+    uint64_t begun[REGION_WORDS]; /* a bit is set if the cell was ever written */
     struct cell cells[REGION_GRANULES];
 };
 
@@ -67,11 +67,11 @@ static _Atomic(struct directory *) directories[DIRECTORIES];
 
 /* Protects everything below and the file. */
 static struct futex_lock lock;
-static struct region *tracked;
-static struct region *spare; /* regions without use */
+static struct region *tracked; /* list of the tracked regions */
+static struct region *spare;   /* list of unused regions */
 static uint64_t tracked_regions, tracked_blocks, tracked_bytes;
-static uint64_t next_snapshot; /* tracked_bytes at which the next one is due */
-static uint64_t threshold;     /* of 2^32 */
+static uint64_t next_snapshot; /* a snapshot is due if tracked_bytes is larger */
+static uint64_t threshold;     /* regions with a smaller hash (of 32 bits) are tracked */
 static uint64_t seed;
 static struct random lots;
 static uint64_t spent_ticks; /* see spend() */
@@ -82,14 +82,14 @@ static uint64_t one_in;      /* see spend() */
  * table depends only on whether an entry is empty, so the blocks in the table are a fair sample. */
 enum { FREED_SHIFT = 8 };
 struct freed {
-    uintptr_t block;     /* 0: no block */
-    uint32_t operations; /* of the freeing thread, at the free */
-    uint32_t thread;     /* number of that thread */
+    uintptr_t block;     /* address; 0: no block */
+    uint32_t operations; /* operations of the freeing thread until the free */
+    uint32_t thread;     /* number of the freeing thread */
 };
 static struct freed freed_blocks[1 << FREED_SHIFT];
 
-/* Counts of the blocks that begin in no tracked region and touch one, by a hash of their address.
- * layout_remove() looks for such a block only if its count is not 0. */
+/* Numbers of blocks that are the head of a tracked region, by a hash of their address.
+ * layout_remove() searches the regions for a block only if the number for its hash is not 0. */
 static _Atomic uint16_t heads[4096];
 
 /* --- regions ---------------------------------------------------------------------------------- */
@@ -180,7 +180,8 @@ static void drop_head(struct region *region)
     region->head = 0;
 }
 
-/* Clears what was written, so that no other page of the region is touched. */
+/* Clears the cells that were written and all other fields. Does not touch the other cells, so that
+ * their pages need no memory. */
 static void clear(struct region *region)
 {
     for (size_t word = 0; word < REGION_WORDS; word++)
@@ -224,13 +225,13 @@ static void mark_again(const struct region *region)
 
 /* --- snapshots -------------------------------------------------------------------------------- */
 
-/* The pages of the region that is looked at, and the last line on which a block was seen. */
+/* State while a snapshot goes through the live blocks of one region. */
 struct look {
     struct layout_page pages[LAYOUT_REGION_PAGES];
-    uint32_t line;   /* 1 + the last line of an earlier block; 0: none yet */
-    uint16_t thread; /* of the last block on that line */
-    bool passive;    /* an earlier block on that line is passive */
-    bool shared;     /* that line has blocks of several threads */
+    uint32_t line;   /* 1 + the last line of the last block; 0: no block */
+    uint16_t thread; /* thread of the first block on this line */
+    bool passive;    /* a block on this line has cell.remote */
+    bool shared;     /* this line has blocks of several threads */
 };
 
 static struct layout_page *page_of_line(struct look *look, uint32_t line)
@@ -314,7 +315,7 @@ static void add_page(struct layout_file *to, const struct layout_page *page, uin
 
 static void write_snapshot(uint64_t live_bytes)
 {
-    static struct look look; /* the stack may be small */
+    static struct look look; /* static: the stack may be small */
     uint64_t begin = ticks_now();
     __atomic_fetch_add(&file->writing, 1, __ATOMIC_SEQ_CST);
     file->totals = (struct layout_totals){.regions = 0};
@@ -333,8 +334,8 @@ static void write_snapshot(uint64_t live_bytes)
     spent_ticks += ticks_now() - begin;
 }
 
-/* Takes a snapshot if it is better than the one that is kept: it has more live bytes, and either
- * ENOUGH regions or at least as many as the kept one. */
+/* Takes a snapshot if it is better than the kept one: it must have more live bytes. It must also
+ * have ENOUGH regions, or as many regions as the kept one, or at least twice its live bytes. */
 static void consider(void)
 {
     enum { ENOUGH = 16 };
@@ -346,9 +347,8 @@ static void consider(void)
     struct live now = live_now();
     uint64_t kept = file->snapshot_bytes;
     bool regions = tracked_regions >= ENOUGH || tracked_regions >= file->totals.regions;
-    /* The number of live bytes may be an estimate. If its error does not show which of two
-     * snapshots has more of them, the later one is kept, because later blocks are more typical of a
-     * program. */
+    /* The number of live bytes may be an estimate. If it is lower by up to twice its standard
+     * error, it counts as higher, because later blocks are more typical of a program. */
     bool higher = now.bytes + 2 * now.error >= kept;
     if (file->snapshot_ns == 0 || (higher && (regions || now.bytes >= 2 * kept)))
         write_snapshot(now.bytes);
@@ -375,10 +375,9 @@ static void set_threshold(uint64_t wanted)
     spent_ticks += ticks_now() - begin;
 }
 
-/* Halves the number of tracked regions. If fewer than FEWEST would be left, tracking goes on
- * unchanged unless `must` is true, which says that tracking has to take less time. Then it waits
- * until the process has so many regions that some of them are below the threshold. It ends when the
- * threshold is LEAST. */
+/* Halves the threshold, and so the number of tracked regions. Does nothing if fewer than FEWEST
+ * regions would be left, unless tracking has to take less time (`must`). If none is left, tracking
+ * waits for a later region below the threshold. It ends if the threshold was already LEAST. */
 static void fall(bool must)
 {
     enum { FEWEST = 4, LEAST = 1 << 16 };
@@ -404,8 +403,8 @@ static uint64_t process_ticks(void)
     return (uint64_t)((double)read_ns(CLOCK_PROCESS_CPUTIME_ID) * rate);
 }
 
-/* fall() and consider() on a stack of the probe's own, because the program's stack may be small.
- * `must`: NULL for false. */
+/* Calls fall(). Like consider_there(), it runs on a stack of the probe's own (own_stack_call()),
+ * because the program's stack may be small. A `must` of NULL means false. */
 static void fall_there(void *must)
 {
     fall(must != NULL);
@@ -417,9 +416,9 @@ static void consider_there(void *unused)
     consider();
 }
 
-/* Called for each event in a tracked region. Tracking may take a part in `one_in` of the process's
- * CPU time, and GRACE ticks more. The ticks of an event are what it costs the program, most of it
- * by cache misses. The time of snapshots and of falls is measured. */
+/* Called for each allocation and free in a tracked region. Tracking may take one part in `one_in`
+ * of the process's CPU time, and GRACE ticks more. An event is assumed to take FRESH_TICKS or
+ * EVENT_TICKS, mostly by cache misses. The time of snapshots and of falls is measured. */
 static void spend(bool fresh)
 {
     enum { GRACE = 1500000, EVERY = 128, FRESH_TICKS = 400, EVENT_TICKS = 1000 };
@@ -444,7 +443,7 @@ static void spend(bool fresh)
 
 /* --- blocks ----------------------------------------------------------------------------------- */
 
-/* Returns the number of operations of the thread. */
+/* Returns the number of operations of the thread so far. */
 static uint32_t operations_of(const struct thread_state *me)
 {
     uint64_t sum = 0;
@@ -487,7 +486,8 @@ void layout_freed(const struct thread_state *me, const void *block)
     futex_lock_drop(&lock);
 }
 
-/* Looks for a block among the freed ones that are waited for. */
+/* If the new block has the address of a block in freed_blocks, notes this reuse (struct
+ * layout_warmth) and empties the entry. */
 static void meet_freed(const struct thread_state *me, uintptr_t block)
 {
     struct freed *entry = freed_entry(block);
@@ -497,7 +497,7 @@ static void meet_freed(const struct thread_state *me, uintptr_t block)
     entry->block = 0;
 }
 
-/* Ends the life of the block at a cell. */
+/* Ends the life of the block that begins at a granule. */
 static void end_cell(struct region *region, size_t granule)
 {
     struct cell *cell = &region->cells[granule];
@@ -511,7 +511,7 @@ static bool begin_cell(struct thread_state *me, struct region *region, size_t gr
 {
     struct cell *cell = &region->cells[granule];
     bool fresh = cell->state == NEVER;
-    if (cell->state == LIVE) /* its free was not seen */
+    if (cell->state == LIVE) /* the free of the earlier block was not seen */
         end_cell(region, granule);
     *cell = (struct cell){
         .value = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX,
@@ -534,13 +534,13 @@ static struct region *tracked_or_new(uintptr_t number)
     return region;
 }
 
-/* Completes the sample of the thread's last allocation by its distance to this one. */
+/* Completes the sample of the thread's last allocation: the next block, `block`, follows it. */
 static void note_distance(struct thread_state *me, const void *block, size_t bytes)
 {
     struct layout_block *entry = me->layout_entry;
     me->layout_entry = NULL;
     if (entry->address != (uint32_t)me->layout_block || entry->next_bytes != 0)
-        return; /* another sample has taken its place */
+        return; /* by now the entry belongs to another sample */
     entry->distance = (int64_t)((uintptr_t)block - me->layout_block);
     entry->next_bytes = bytes < UINT32_MAX ? (uint32_t)(bytes != 0 ? bytes : 1) : UINT32_MAX;
 }
@@ -630,7 +630,7 @@ void layout_remove(struct thread_state *me, const void *block)
 
 void layout_restore(struct thread_state *me, const void *block)
 {
-    me->layout_entry = NULL; /* realloc has given no block */
+    me->layout_entry = NULL; /* the realloc failed: there is no next block */
     if (me->layout_lost != 0 && me->layout_lost_block == (uintptr_t)block)
         layout_add(me, block, me->layout_lost - 1);
     me->layout_lost = 0;
@@ -658,7 +658,7 @@ void layout_sample(struct thread_state *me, const void *block, size_t bytes, siz
 
 /* --- watched lines ---------------------------------------------------------------------------- */
 
-/* Draws a line with live blocks of several threads from all tracked regions. */
+/* Draws a line with live blocks of several threads. Returns false if there is none. */
 static bool find_shared_line(struct watched_line *found)
 {
     struct line_search search = {.drawn = found};
@@ -758,8 +758,8 @@ void layout_begin(void)
     layout_way = way;
 }
 
-/* A snapshot is due after a growth of live bytes, and after a part of the process's life, so that
- * all snapshots together take little of it. */
+/* Considers a snapshot if live bytes have grown by one part in PART_OF_BYTES, or if one part in
+ * PART_OF_LIFE of the process's life has passed since the last snapshot. So there are few. */
 void layout_moment(void)
 {
     enum { PART_OF_LIFE = 8, PART_OF_BYTES = 16 };

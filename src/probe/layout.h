@@ -45,27 +45,29 @@ void layout_begin(void);
 void layout_add(struct thread_state *me, const void *block, size_t bytes);
 
 /* Adds a block to the sample of all allocations. The next allocation of the thread then has to call
- * layout_add(), which adds the distance of the two. `usable` is 0 if it is not known. */
+ * layout_add(), which adds the distance of the two blocks. `usable` is the block's usable size, or
+ * 0 if it is not known. */
 void layout_sample(struct thread_state *me, const void *block, size_t bytes, size_t usable);
 
-/* Removes a block that the thread is about to give back. layout_restore() adds it again, because
- * realloc failed. */
+/* layout_remove() removes a block that the thread is about to give back. layout_restore() adds the
+ * block again if the realloc that should give it back has failed. */
 void layout_remove(struct thread_state *me, const void *block);
 void layout_restore(struct thread_state *me, const void *block);
 
-/* Adds a block to the sample of freed blocks, for the time until its address is handed out again.
- * The thread is about to give it back. */
+/* Adds a block, which the thread is about to give back, to the sample of freed blocks. The block
+ * stays in the sample until its address is handed out again. */
 void layout_freed(const struct thread_state *me, const void *block);
 
-/* Takes a snapshot, if it has more live bytes than the one that is kept. layout_end() does the same
- * at the end of the process, where a signal handler may have interrupted a function that holds the
- * lock. */
+/* layout_moment() and layout_end() take a snapshot, if it is better than the one that is kept.
+ * layout_moment() is called at each moment (session.h), and layout_end() at the end of the process.
+ * There a signal handler may have interrupted a function that holds the lock, so layout_end() does
+ * nothing if the lock is not free soon. */
 void layout_moment(void);
 void layout_end(void);
 
-/* Goes on with the watches of shared lines (line_watch.h), if it is time for that. The second
- * function is for a signal handler, which may have interrupted a function that holds the lock. All
- * signals are blocked then, because the handler stays on the stack of signals. */
+/* Both functions do the next step of the watches of shared lines (line_watch.h), if
+ * layout_watch_due(). layout_watch() runs on a stack of the probe's own. layout_watch_in_handler()
+ * runs on the signal stack of its caller, which must have blocked all signals. */
 void layout_watch(void);
 void layout_watch_in_handler(void);
 
@@ -75,7 +77,7 @@ static inline bool layout_watch_due(void)
            ticks_now() >= atomic_load_explicit(&line_watch_next, memory_order_relaxed);
 }
 
-/* Called in the child of a fork. */
+/* Called in the child of a fork, which has no layout: ends tracking in this process. */
 void layout_forked(void);
 
 #endif

@@ -15,15 +15,17 @@
 enum {
     THREADS_MOST = 16,
     BREAKPOINTS = 4,
-    WORDS = 8, /* of a line */
+    WORDS = 8, /* words of a line */
     HITS_MOST = 100,
     WINDOW_NS = 4 * 1000 * 1000,
-    /* A window that lasted longer has no result: too much may have happened in it. */
+    /* If a window lasted longer, its watch has no result, because other blocks may lie on the line
+     * by then. */
     LATE_NS = 20 * 1000 * 1000,
-    FIRST_NS = 30 * 1000 * 1000,   /* after the beginning of the process */
-    NEXT_NS = 1000 * 1000,         /* after a watch */
-    NOTHING_NS = 20 * 1000 * 1000, /* after a time at which no line was shared */
-    /* After EARLY watches, all watches together take one PART_OF_LIFE of the process's life. */
+    FIRST_NS = 30 * 1000 * 1000,   /* from the beginning of the process to the first watch */
+    NEXT_NS = 1000 * 1000,         /* from a watch to the next one, at least */
+    NOTHING_NS = 20 * 1000 * 1000, /* to the next search, if no line was found */
+    /* After the first EARLY watches, all watches together take at most one part in PART_OF_LIFE of
+     * the process's life. */
     EARLY = 4,
     PART_OF_LIFE = 8,
 };
@@ -37,16 +39,17 @@ static uint64_t begun_ticks;
 
 /* Protects `threads`. */
 static struct futex_lock lock;
-static int threads[THREADS_MOST]; /* numbers of the kernel; 0: an unused entry */
+static int threads[THREADS_MOST]; /* kernel's numbers of threads; 0: unused entry */
 
 /* The present watch. */
 static struct watched_line line;
-static uint8_t left;                          /* words of `line` for further windows */
-static uint64_t window_began;                 /* 0: no watch is on */
-static uint64_t watched_ticks;                /* of the windows of this watch so far */
-static int watched[THREADS_MOST];             /* the threads of this watch */
-static bool wrote[THREADS_MOST];              /* whether each of these wrote to the line */
-static int events[THREADS_MOST][BREAKPOINTS]; /* descriptors; 0: none */
+static uint8_t left;              /* words of `line` that later windows will watch */
+static uint64_t window_began;     /* when the present window began; 0: no watch is on */
+static uint64_t watched_ticks;    /* total time of the watch's windows so far */
+static int watched[THREADS_MOST]; /* threads whose writes are counted */
+static bool wrote[THREADS_MOST];  /* whether each of these threads wrote to the line */
+/* Descriptors of the events, four for each of these threads; 0: none. */
+static int events[THREADS_MOST][BREAKPOINTS];
 
 static uint64_t ticks_of(uint64_t ns)
 {
@@ -75,7 +78,8 @@ void line_watch_begin(struct layout_watches *where, uint64_t seed)
     counts = where;
     lots = random_of(~seed);
     begun_ticks = ticks_now();
-    /* The length of a tick is not known yet. The first step comes early and learns it. */
+    /* The length of a tick is not known yet, so FIRST_NS is taken as a number of ticks. If ticks
+     * are shorter than 1 ns, the first step comes early. */
     atomic_store_explicit(&line_watch_next, begun_ticks + FIRST_NS, memory_order_relaxed);
 }
 
@@ -106,7 +110,7 @@ static void add(struct line_search *search, uintptr_t from, uintptr_t to, size_t
         search->line.words |= (uint8_t)(1u << word % WORDS);
 }
 
-/* Adds the first and the last line of the block. The lines between them are its own. */
+/* Adds the first and the last line of a block. The lines between them hold no other block. */
 void line_search_block(struct line_search *search, uintptr_t start, size_t bytes, uint16_t thread)
 {
     enum { LINE = 1 << LAYOUT_LINE_SHIFT };
@@ -151,7 +155,7 @@ static long open_event(int thread, uintptr_t word)
     struct perf_event_attr attr = {
         .type = PERF_TYPE_BREAKPOINT,
         .size = sizeof attr,
-        .sample_period = 1, /* without it, the event would not end by itself */
+        .sample_period = 1, /* PERF_EVENT_IOC_REFRESH below requires a period */
         .disabled = 1,
         .exclude_kernel = 1,
         .exclude_hv = 1,
@@ -204,7 +208,8 @@ static void close_all(void)
 
 /* --- windows ---------------------------------------------------------------------------------- */
 
-/* Returns every second of the words, or all if they are few, and removes them from `left`. */
+/* Chooses the words of `line` for the next window and removes them from `left`: every second word,
+ * or all words if there are enough breakpoints for them. */
 static uint8_t next_words(void)
 {
     uint8_t chosen = 0;
@@ -216,8 +221,8 @@ static uint8_t next_words(void)
     return chosen;
 }
 
-/* Begins a window. Returns false if the kernel refuses breakpoints. A thread that has just ended is
- * no refusal. */
+/* Begins a window. Returns false if the kernel refuses breakpoints. Threads that have ended
+ * meanwhile are left out. */
 static bool begin_window(void)
 {
     uint8_t words = next_words();

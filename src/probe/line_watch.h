@@ -25,24 +25,25 @@
 struct watched_line {
     uintptr_t address;
     uint32_t block_bytes; /* requested bytes of one of these blocks */
-    uint8_t words;        /* bits of the words of 8 bytes in which live blocks lie */
+    uint8_t words;        /* one bit for each word that holds bytes of live blocks */
 };
 
-/* UINT64_MAX: never */
+/* When to call line_watch_step(); UINT64_MAX: never. */
 extern _Atomic uint64_t line_watch_next __attribute__((visibility("hidden")));
 
-/* Begins the watches of this process. They count in `counts`. `seed` is that of the draws. */
+/* Begins the watches of this process. Their results are counted in `counts`. `seed` is the seed for
+ * the random choice of lines. */
 void line_watch_begin(struct layout_watches *counts, uint64_t seed);
 
-/* A search for a line with blocks of several threads. Each such line is drawn with the same chance.
- * At its beginning, all fields but `drawn` are 0. */
+/* A search among all live blocks for a shared line: a line with blocks of several threads. Each
+ * shared line is drawn with the same chance. When the search begins, all fields except `drawn` are
+ * 0. */
 struct line_search {
-    struct watched_line *drawn;
-    uint64_t seen; /* number of such lines so far */
-    /* the line on which the last block was seen, and the thread of its first block */
-    struct watched_line line;
-    uint16_t thread;
-    bool shared; /* another block of this line is of another thread */
+    struct watched_line *drawn; /* where the drawn line is stored */
+    uint64_t seen;              /* number of shared lines so far */
+    struct watched_line line;   /* the last line of the last block */
+    uint16_t thread;            /* thread of the first block on `line` */
+    bool shared;                /* `line` also has a block of another thread */
 };
 
 /* Adds a live block. Blocks come in the order of their addresses. */
@@ -51,12 +52,13 @@ void line_search_block(struct line_search *search, uintptr_t start, size_t bytes
 /* Ends a run of blocks. The next block may lie anywhere. */
 void line_search_end(struct line_search *search);
 
-/* Adds the calling thread to the watched ones, or removes it. */
+/* Adds the calling thread to the threads whose writes are counted, or removes it. */
 void line_watch_thread_begins(void);
 void line_watch_thread_ends(void);
 
-/* Goes on at line_watch_next. Ends the present window. If no watch is on then, the function begins
- * one on the line that `find` chooses; `find` returns false if there is none. */
+/* Called at the time line_watch_next. If a watch is on, ends its present window, and begins its
+ * next window or adds its result to the counts. If no watch is on, begins one on the line that
+ * `find` chooses. `find` returns false if there is no such line. */
 void line_watch_step(bool (*find)(struct watched_line *line));
 
 /* Ends the present watch without a result: at the end of the process, or in the child of a fork. */

@@ -4,8 +4,8 @@
 
 #include <link.h>
 
-/* A lock has its entry at one of this many places from its hash on. So a full table is noticed
- * soon. */
+/* The entry of a lock is one of the PLACES_MOST entries that begin at its hash value. The limit
+ * makes the search short if the table is full. */
 enum { PLACES_MOST = 32 };
 
 static struct lock_records *_Atomic table;

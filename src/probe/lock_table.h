@@ -13,13 +13,13 @@
  * once for each program image, before the process has a file. */
 void lock_table_find_objects(void);
 
-/* Counts in `table` from now on, which lies in a new file and is filled with zeroes. NULL ends the
- * counting. */
+/* From now on, locks are counted in `table`, which is filled with zeroes and lies in a new file of
+ * the probe. NULL ends the counting. */
 void lock_table_begin(struct lock_records *table);
 
-/* Returns the entry of the lock at `lock`, and makes one for a lock that is not known. `kind` is
- * that of record/lock_record.h. Returns NULL if there is no file, or no room for the lock. Then the
- * lock is counted as beyond the table. */
+/* Returns the entry of the lock at the address `lock`, and makes an entry if there is none. `kind`
+ * is the kind of the lock (record/lock_record.h). Returns NULL if there is no file. Returns NULL,
+ * too, if the table has no room for the lock, and counts this event in lock_records.beyond. */
 struct lock_record *lock_table_at(uintptr_t lock, uint64_t kind);
 
 /* Counts a futex call of the allocator on the word at `address`, which took `ticks`. */

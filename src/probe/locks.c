@@ -20,8 +20,9 @@ enum { SECTIONS_ONE_IN = 64, CONTENDED_MAX = 1024 };
 
 static _Atomic uintptr_t contended[CONTENDED_MAX];
 
-/* Counts a lock when a thread waits for it for the first time. The table of known locks has open
- * addressing and is never emptied; locks beyond CONTENDED_MAX are not counted. */
+/* Counts a lock when a thread waits for it for the first time. `contended` has the locks that were
+ * counted: a hash table with open addressing, which is never emptied. At most CONTENDED_MAX locks
+ * are counted. */
 static void note_contended(const void *lock)
 {
     size_t place = ((uintptr_t)lock * UINT64_C(0x9e3779b97f4a7c15)) >> 54;
@@ -55,7 +56,7 @@ static void note_taken(struct thread_state *me, const void *lock, enum profile_l
         if (kind == PROFILE_RWLOCK)
             session_add(&record->taken, 1);
         else
-            record->taken++; /* the thread has the lock */
+            record->taken++; /* not atomic: the thread has the lock */
     }
     if (me->section != NULL || (!early && me->until_section-- != 0))
         return;

@@ -24,8 +24,8 @@ static struct object *objects; /* in a mapping of the probe; [0] is not used */
 static _Atomic uint32_t count;
 static struct futex_lock lock;
 
-/* Numbers of objects by a hash of their start; 0: none. The newest entry of a start comes first:
- * an older one was replaced. */
+/* Hash table of the numbers of the objects, by their first address; 0: empty. If a later object
+ * begins at the address of an unloaded one, both have an entry, and is_same() tells them apart. */
 enum { SLOTS_SHIFT = 11 };
 static _Atomic uint16_t slots[1 << SLOTS_SHIFT];
 static_assert(OBJECTS * 2 <= 1 << SLOTS_SHIFT, "a search always ends at an empty slot");
@@ -86,7 +86,7 @@ static int compare(struct dl_phdr_info *object, size_t size, void *given)
     return 1;
 }
 
-/* Asks the loader. Returns false if it knows no object with this address. */
+/* Asks the loader for the object with search->address. Returns false if there is none. */
 static bool ask(struct search *search)
 {
     if (find_object == NULL)
@@ -141,8 +141,8 @@ static void read_path(struct peek *peek, const char *path, struct object *object
             break;
 }
 
-/* Returns the first bytes of an object's identity. The object is loaded: a frame of the calling
- * thread lies in it. */
+/* Returns the first bytes of an object's identity. They can be read, because a frame of the calling
+ * thread lies in the object, so that it cannot be unloaded meanwhile. */
 static uint64_t beginning_of(const void *id_at)
 {
     uint64_t beginning = 0;
@@ -164,7 +164,7 @@ static uint32_t slot_of(const struct place *place)
                       (64 - SLOTS_SHIFT));
 }
 
-/* Returns the number of the object's entry, or 0. */
+/* Returns the number of the object's entry, or 0 if it has none. */
 static uint32_t known(const struct place *place)
 {
     for (uint32_t slot = slot_of(place);; slot = (slot + 1) % (1 << SLOTS_SHIFT)) {
@@ -188,7 +188,8 @@ static uint32_t add(struct peek *peek, const struct search *search)
     };
     read_path(peek, search->path, object);
     read_build_id(peek, object);
-    /* Without a build id, the head of the table serves: it has the number of functions. */
+    /* Without a build id, the head of .eh_frame_hdr is the identity. It has the number of
+     * functions, which seldom is the same in two files. */
     if (object->id_at == NULL && object->table != 0)
         object->id_at = (const void *)object->table;
     object->id_beginning = beginning_of(object->id_at);

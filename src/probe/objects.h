@@ -2,9 +2,10 @@
  *
  * An entry never changes. If a library is unloaded and another one takes its addresses, the other
  * one gets an entry of its own: an entry is used only while the loader still knows the addresses
- * and the build id in memory is still the same. With glibc 2.35 and newer the loader is asked
- * without any lock (_dl_find_object); before, by dl_iterate_phdr(), which takes the loader's lock.
- * So the caller holds no lock of the probe. Any thread may call any function.
+ * and the identity in memory is still the same. The identity is the build id, or the beginning of
+ * .eh_frame_hdr if the file has no build id. With glibc 2.35 and newer, _dl_find_object() asks the
+ * loader without any lock. With older versions, dl_iterate_phdr() takes the loader's lock. So the
+ * caller must hold no lock of the probe. Any thread may call any function.
  */
 #ifndef CAIRN_PROBE_OBJECTS_H
 #define CAIRN_PROBE_OBJECTS_H
@@ -16,9 +17,9 @@ enum { OBJECTS = 1024 };
 
 struct object {
     uintptr_t start, end;
-    uintptr_t table;       /* its .eh_frame_hdr; 0: it has none */
-    const void *id_at;     /* where the identity lies in memory; NULL: nowhere */
-    uint64_t id_beginning; /* the first bytes of the identity */
+    uintptr_t table;       /* address of .eh_frame_hdr; 0: the file has none */
+    const void *id_at;     /* address of the identity; NULL: the file has none */
+    uint64_t id_beginning; /* first bytes of the identity */
     struct call_stacks_object about;
 };
 
@@ -35,7 +36,7 @@ const struct object *objects_get(uint32_t number);
 /* Returns the number of objects that were found so far. */
 uint32_t objects_count(void);
 
-/* Called in the child of a fork. */
+/* Called in the child of a fork: frees the lock, which another thread may have held. */
 void objects_forked(void);
 
 #endif

@@ -20,7 +20,7 @@ static struct range mapped[RANGES], left_out[4];
 static _Atomic unsigned mapped_count, left_out_count;
 
 static _Atomic bool looking;
-static _Atomic uint64_t private, of_file; /* the result of the last look */
+static _Atomic uint64_t private, of_file; /* the result of the last look() */
 static uint64_t looks_ns;
 
 static void add(struct range *ranges, unsigned room, _Atomic unsigned *count, const void *start,
@@ -63,7 +63,7 @@ void *own_memory_map_sparse(size_t bytes)
  * entries. */
 static void add_pages(long pagemap, uintptr_t start, uintptr_t end, struct own_memory *found)
 {
-    static uint64_t entries[512]; /* the stack may be small */
+    static uint64_t entries[512]; /* static: the stack may be small */
     const uint64_t present = UINT64_C(1) << 63, is_file = UINT64_C(1) << 61;
     uintptr_t page_bytes = getauxval(AT_PAGESZ);
     uintptr_t last = (end + page_bytes - 1) / page_bytes;

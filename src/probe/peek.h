@@ -13,14 +13,17 @@
 enum { PEEK_BYTES = 1024 };
 
 struct peek {
-    uintptr_t safe_start; /* [safe_start, safe_start + safe_bytes) can be read */
+    /* The caller knows that [safe_start, safe_start + safe_bytes) can be read. */
+    uintptr_t safe_start;
     size_t safe_bytes;
-    uintptr_t start; /* the bytes [start, start + bytes) are in `data` */
+    /* The bytes [start, start + bytes) were copied into `data`. */
+    uintptr_t start;
     size_t bytes;
     unsigned char data[PEEK_BYTES];
 };
 
-/* Copies `bytes` bytes from `from`, at most PEEK_BYTES. Returns false if they cannot be read. */
+/* Copies `bytes` bytes, at most PEEK_BYTES, from `from` to `to`. Returns false if they cannot be
+ * read. */
 bool peek_at(struct peek *peek, uintptr_t from, void *to, size_t bytes);
 
 static inline bool peek_word(struct peek *peek, uintptr_t from, uintptr_t *to)

@@ -11,16 +11,16 @@ enum { INDEX_SHIFT_FIRST = 12, PAGE_SHIFT = PINNED_PAGES, ENTRIES = 512 };
 static_assert(ENTRIES << PAGE_SHIFT == 1 << PINNED_CHUNKS, "one reading for each chunk");
 
 struct span {
-    uintptr_t number; /* its address >> shift */
-    uint64_t used;    /* bytes of live blocks */
-    uint32_t blocks;  /* that touch it */
-    uint32_t held;    /* its resident bytes; 0: it is not sparse */
+    uintptr_t number; /* address of the span >> shift */
+    uint64_t used;    /* bytes of live blocks in the span */
+    uint32_t blocks;  /* number of live blocks that touch the span */
+    uint32_t held;    /* resident bytes of a sparse span; 0: not sparse */
 };
 
 static unsigned shift;
 static struct span *spans; /* [0] is not used */
 static size_t spans_room, span_count;
-/* Numbers of spans by a hash; 0: none. At most half of it is filled. */
+/* Hash table of indices into `spans`, by span.number; 0: empty. At most half of it is filled. */
 static uint32_t *span_index;
 static unsigned index_shift;
 

@@ -23,20 +23,22 @@ enum pinned_span { PINNED_PAGES = 12, PINNED_CHUNKS = 21 }; /* log2 of the bytes
 
 struct pinned_totals {
     bool is_known;
-    uint64_t sparse; /* sparse spans */
-    uint64_t held;   /* their resident bytes */
+    uint64_t sparse; /* number of sparse spans */
+    uint64_t held;   /* resident bytes of the sparse spans */
 };
 
-/* Begins to add at most `blocks` blocks. Returns false if there is no memory. */
+/* Begins a new search, to which at most `blocks` blocks will be added. Returns false if there is no
+ * memory for the tables. */
 bool pinned_begin(enum pinned_span kind, size_t blocks);
 
 void pinned_add(uintptr_t start, uint64_t bytes);
 
-/* Finds the sparse spans. `is_known` is false if the kernel does not say what is resident. */
+/* Finds the sparse spans. `is_known` is false if the kernel does not say which pages are
+ * resident. */
 struct pinned_totals pinned_judge(void);
 
-/* Returns the part of sparse spans that the block holds, in bytes. The blocks of a span hold equal
- * parts of it. */
+/* Returns how many resident bytes of sparse spans the block holds. The blocks of a span hold equal
+ * parts of its resident bytes. */
 double pinned_part(uintptr_t start, uint64_t bytes);
 
 #endif

@@ -1,5 +1,6 @@
-/* poisson.h - random gaps between the points of a Poisson process, and the chance that a length
- * holds a point. Both are exact to nine digits. libm is not loaded in every program. */
+/* poisson.h - random gaps between the points of a Poisson process, and the chance that an interval
+ * of a given length has a point. Both are exact to nine digits. They do not use libm, because not
+ * every program loads it. */
 #ifndef CAIRN_PROBE_POISSON_H
 #define CAIRN_PROBE_POISSON_H
 
@@ -42,14 +43,14 @@ static inline double poisson_exp(double x)
            (double)(UINT64_C(1) << (halvings - halvings / 2));
 }
 
-/* Returns the distance to the next point, if the mean distance is `mean`. */
+/* Returns a random distance to the next point, if the mean distance is `mean`. */
 static inline double poisson_gap(struct random *random, double mean)
 {
     double part = (double)((random_next(random) >> 11) + 1) * 0x1p-53; /* above 0, at most 1 */
     return -poisson_log(part) * mean;
 }
 
-/* Returns the probability that there is a point in `length`. */
+/* Returns the probability that an interval of this length has a point. */
 static inline double poisson_chance(double length, double mean)
 {
     return 1 - poisson_exp(length / mean);

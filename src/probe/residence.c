@@ -35,7 +35,7 @@ static bool read_text(const char *path, char *text, size_t bytes)
 
 uint64_t residence_bytes(uint64_t own)
 {
-    static _Atomic uint64_t last; /* reported again in a sandbox */
+    static _Atomic uint64_t last; /* returned again once a sandbox forbids system calls */
     char text[128];
     if (direct_forbidden)
         return last;
@@ -55,7 +55,7 @@ uint64_t residence_bytes(uint64_t own)
 static uint64_t huge_bytes(void)
 {
     static const char name[] = "AnonHugePages:";
-    static char text[2048]; /* the stack may be small */
+    static char text[2048]; /* static: the stack may be small */
     if (!read_text("/proc/self/smaps_rollup", text, sizeof text))
         return RESIDENCE_UNKNOWN;
     const char *found = strstr(text, name);
@@ -85,7 +85,7 @@ static bool read_page(uintptr_t page, void *copy)
 
 static void tally_page(uintptr_t page)
 {
-    static uint64_t copy[PAGE_BYTES / sizeof(uint64_t)]; /* the stack may be small */
+    static uint64_t copy[PAGE_BYTES / sizeof(uint64_t)]; /* static: the stack may be small */
     if (!read_page(page, copy))
         return;
     uint64_t any = 0;

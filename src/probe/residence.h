@@ -30,10 +30,10 @@ uint64_t residence_bytes(uint64_t own);
  * owner than the allocator. So the number of pages counted in an extent is at most the number that
  * the allocator has from the kernel there. */
 struct residence {
-    uint64_t unasked_bytes;   /* never handed out */
-    uint64_t unwritten_bytes; /* part of unasked_bytes that is all zeroes; estimated */
-    uint64_t huge_bytes;      /* of the process in huge pages; see RESIDENCE_HUGE_LEAST */
-    uint64_t own_bytes;       /* of the allocator, handed out or not */
+    uint64_t unasked_bytes;   /* memory that was never handed out */
+    uint64_t unwritten_bytes; /* estimated part of unasked_bytes that is all zeroes */
+    uint64_t huge_bytes;      /* process's huge pages; see RESIDENCE_HUGE_LEAST */
+    uint64_t own_bytes;       /* memory of the allocator, handed out or not */
 };
 
 /* Looks at each page of the extents described above. Every figure is RESIDENCE_UNKNOWN if OS pages

@@ -40,21 +40,19 @@ static struct {
 /* Sum of live[…].bytes. */
 static _Atomic uint64_t all_bytes;
 
-/* Totals of each size class. `watched` is the usable bytes of the watched blocks, weighted. The
- * others are weighted sums over all sampled allocations: of the usable bytes, of the requested
- * bytes, and of requested^2 / usable. */
+/* Totals of each size class. All are weighted sums, except `count`. */
 static struct {
-    _Atomic uint64_t watched;
-    _Atomic uint64_t count; /* allocations, not weighted */
-    _Atomic uint64_t usable;
-    _Atomic uint64_t requested;
-    _Atomic uint64_t squares;
+    _Atomic uint64_t watched;   /* usable bytes of the watched blocks */
+    _Atomic uint64_t count;     /* number of sampled allocations, without weights */
+    _Atomic uint64_t usable;    /* usable bytes of the sampled allocations */
+    _Atomic uint64_t requested; /* requested bytes of the sampled allocations */
+    _Atomic uint64_t squares;   /* requested^2 / usable of the sampled allocations */
 } classes[CLASSES];
 
 /* Number of calls of watched_sampled(). */
 static _Atomic uint64_t samples;
 
-/* Least value of every slot of the filter: 1 after watched_look_at_all(). */
+/* Least value of every slot of the filter: 0, or 1 after watched_look_at_all(). */
 static uint8_t filter_floor;
 
 static struct shard *shard_of(const void *block)
@@ -303,14 +301,15 @@ uint64_t watched_samples(void)
     return atomic_load_explicit(&samples, memory_order_relaxed);
 }
 
-/* Means over size classes. The weight of a class is its part of the usable bytes, either of the
- * watched blocks or of all sampled allocations. */
+/* Means over the size classes. The share of a class is the requested bytes / usable bytes of its
+ * sampled allocations. The weight of a class is its usable bytes, either of the watched blocks or
+ * of all sampled allocations. */
 struct class_means {
-    double share;   /* of usable bytes that was requested */
-    double between; /* variance of the classes' own shares */
-    double within;  /* mean variance of the share of a block within its class */
-    double noise;   /* variance of `share`, from that of each class */
-    double usable;  /* sum of the weights */
+    double share;   /* mean of the classes' shares */
+    double between; /* variance between the classes' shares */
+    double within;  /* mean of the variances between the blocks of a class */
+    double noise;   /* variance of the estimate `share` */
+    double usable;  /* sum of the classes' weights */
 };
 
 static struct class_means class_means(bool of_watched)
@@ -372,12 +371,13 @@ struct watched_requested watched_requested(void)
     double share = (double)known_bytes() / (double)watched.usable;
     double few_watched = each / (1 + each);
     double square = (of_watched.between + of_watched.within) * each + few_watched * few_watched;
-    /* If the shares differ by more than twice the error, live blocks round differently from all
-     * blocks. */
+    /* If the two shares differ by more than twice the standard error, the live blocks of a class
+     * are rounded up more or less than all sampled allocations of the class. */
     double apart = (share - of_watched.share) * (share - of_watched.share);
     double bias = apart > 4 * square ? apart - square : 0;
-    /* A few watched blocks do not show how the live blocks are spread over the size classes. So all
-     * sampled allocations count like PRIOR_BLOCKS more of them. */
+    /* A few watched blocks do not show how the live blocks are spread over the size classes. So the
+     * mean over all sampled allocations counts as if it came from PRIOR_BLOCKS more watched
+     * blocks. */
     enum { PRIOR_BLOCKS = 4 };
     double prior = PRIOR_BLOCKS * each / (1 + PRIOR_BLOCKS * each), own = 1 - prior;
     double between = of_watched.between > all.between ? of_watched.between : all.between;

@@ -24,15 +24,15 @@
 enum {
     WATCHED_FILTER_SHIFT = 17,
     WATCHED_SHARDS_SHIFT = 6,
-    /* a bit of a slot; the other bits are the number of watched blocks */
+    /* The highest bit of a slot is a mark. The other bits are a number of watched blocks. */
     WATCHED_MARK = 0x80,
 };
 
 struct watched {
     uint64_t ticks;  /* when the block was handed out */
     uint64_t bytes;  /* requested bytes */
-    uint64_t usable; /* by malloc_usable_size(); 0: not known */
-    uint32_t thread; /* thread_state.number of the thread that allocated it */
+    uint64_t usable; /* usable bytes (malloc_usable_size()); 0: not known */
+    uint32_t thread; /* thread_state.number of the allocating thread */
     uint32_t weight; /* number of blocks that this block stands for */
 };
 
@@ -60,13 +60,14 @@ static inline bool watched_maybe(const void *block)
 void watched_mark(const void *block);
 void watched_unmark_all(void);
 
-/* Counts a block in its slot of the filter, so that its free takes the slow path although it is not
- * watched (call_stacks.h). watched_uncount() takes this back. watched_count() returns false if the
- * slot has no room for it: then the block was marked instead. */
+/* watched_count() adds 1 to the number in the block's slot of the filter, so that the block's free
+ * takes the slow path although the block is not watched (call_stacks.h). watched_uncount()
+ * subtracts 1 again. If the number has reached its maximum, watched_count() marks the block instead
+ * and returns false. */
 bool watched_count(const void *block);
 void watched_uncount(const void *block);
 
-/* Returns false if the block is surely not watched, but maybe marked. */
+/* Returns false if the block is surely neither watched nor counted. It may be marked. */
 static inline bool watched_maybe_counted(const void *block)
 {
     return (atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed) &
@@ -90,8 +91,8 @@ bool watched_take(const void *block, struct watched *watched);
 
 /* Estimated totals over all live blocks. */
 struct watched_live {
-    uint64_t bytes;  /* requested */
-    uint64_t usable; /* by malloc_usable_size() */
+    uint64_t bytes;  /* requested bytes */
+    uint64_t usable; /* usable bytes (malloc_usable_size()) */
     uint64_t error;  /* standard error of `bytes` */
 };
 struct watched_live watched_live(void);
@@ -99,15 +100,15 @@ struct watched_live watched_live(void);
 /* Returns watched_live().bytes. */
 uint64_t watched_bytes(void);
 
-/* Adds an allocation of the sample to the totals of its size class, watched or not. */
+/* Adds a sampled allocation, whose block may be watched or not, to the totals of its size class. */
 void watched_sampled(uint64_t bytes, uint64_t usable, uint64_t weight);
 
 /* Returns the number of allocations that were sampled. */
 uint64_t watched_samples(void);
 
-/* The share of the usable bytes of the live blocks that was requested, and its standard error. The
- * error is at least 1 / (1 + n) if the share was computed from n blocks, because a few blocks of
- * equal share say nothing about the others. */
+/* `share` is requested bytes / usable bytes of the live blocks, and `error` is its standard error.
+ * If the share was computed from n blocks, the error is at least 1 / (1 + n), because a few blocks
+ * of equal share say nothing about the other blocks. */
 struct watched_requested {
     double share;
     double error;
@@ -115,8 +116,9 @@ struct watched_requested {
 
 /* Estimates the share from the watched blocks or from the average share of each size class,
  * whichever is expected to be closer. The watched blocks are a fair sample of the live blocks, but
- * of a small program they are few. The averages are those of all sampled allocations, which may
- * live for a shorter time than the live blocks, and round differently. */
+ * in a small program they are few. The averages are those of all sampled allocations. These may
+ * mostly be short-lived blocks, whose sizes may be rounded up more or less than those of the live
+ * blocks. */
 struct watched_requested watched_requested(void);
 
 /* From now on watched_maybe() returns true for every block, so that every free takes the slow path.
