@@ -84,7 +84,7 @@ extern const char etext[] __attribute__((visibility("hidden")));
 
 void cpu_timer_told(struct thread_state *me, uintptr_t instruction, uintptr_t stack)
 {
-    /* The thread has not begun since a fork, or it is ending. */
+    /* The thread has not begun anew since a fork, or it is ending. */
     if (me->counts == NULL || !me->has_timer)
         return;
     bool ours = instruction - (uintptr_t)__ehdr_start < (uintptr_t)etext - (uintptr_t)__ehdr_start;

@@ -14,8 +14,8 @@
 
 /* --- early blocks ----------------------------------------------------------------------------- */
 
-/* Copies an early block into a new block. The new block is an early one if the allocator is not
- * found yet. */
+/* Copies an early block (next_early_block()) into a new block. If the allocator is not found yet,
+ * the new block is an early block, too. */
 static void *early_realloc(void *old, size_t bytes)
 {
     void *block = next_found() ? next.malloc(bytes) : next_early_block(bytes);

@@ -288,7 +288,7 @@ static uint64_t cpu_since(uint64_t before_ns)
     return now_ns > before_ns + cpu_pair_ns ? now_ns - before_ns - cpu_pair_ns : 0;
 }
 
-/* Measures cpu_pair_ns as the least of some tries. */
+/* Measures cpu_pair_ns. The result is the least of five measurements. */
 static void calibrate_cpu(void)
 {
     enum { TRIES = 5 };
@@ -317,9 +317,9 @@ static void pass_to_program(int signal, siginfo_t *info, void *context)
     }
 }
 
-/* Goes on with the watches of shared lines (layout.h), if it is time for that: a thread that writes
- * to a line need not allocate. Nothing that a thread outside the allocator does is interrupted in
- * the middle. */
+/* Does the next step of the watches of shared lines (layout.h), if it is due. The timer's signal
+ * also calls this, because a thread that writes to a line may not allocate for a long time. Does
+ * nothing if the signal interrupted the allocator or the probe. */
 static void watch_lines(struct thread_state *me, uintptr_t frame)
 {
     if (me->guard != THREAD_OUTSIDE || direct_forbidden || !layout_watch_due())

@@ -23,7 +23,7 @@ void own_stack_note_programs(void)
 
 enum { CALL_BYTES = 32 << 10, SIGNAL_BYTES_LEAST = 64 << 10, SIGNAL_FRAMES = 3, MASK_BYTES = 8 };
 
-/* The lowest bytes of a stack that no thread uses. */
+/* A stack that no thread uses. Its lowest bytes hold the link of the list. */
 struct unused {
     struct unused *next;
 };
@@ -94,8 +94,9 @@ struct call {
     void (*function)(void *);
     void *argument;
     bool from_signal_stack; /* the caller runs on the alternate signal stack */
-    uint64_t before;        /* if so: the mask before SIGSYS was blocked */
-    stack_t signal_stack;
+    /* The following two are set only if from_signal_stack is true. */
+    uint64_t before;      /* signal mask before SIGSYS was blocked */
+    stack_t signal_stack; /* the alternate signal stack */
 };
 
 enum { CALL_ROOM = 64 };
@@ -110,9 +111,10 @@ static bool may_be_on_signal_stack(void)
     return own_stack_program_has_some() || (ours != 0 && here - ours < signal_bytes());
 }
 
-/* Makes the call. A SIGSYS meanwhile would begin the alternate stack anew, since the thread is no
- * longer on it, and destroy the frames of the handler that is there. So the thread has no such
- * stack until the call returns. */
+/* Makes the call. If the caller is a signal handler, its frames lie on the alternate signal stack,
+ * and the thread is no longer on this stack. A SIGSYS during the call would then begin at the top
+ * of the alternate stack and destroy those frames. So the thread has no alternate stack until the
+ * call returns. */
 static void call_there(void *given)
 {
     struct call *call = given;
@@ -130,8 +132,9 @@ static void call_there(void *given)
     direct_call3(SYS_sigaltstack, (long)&call->signal_stack, 0, 0);
 }
 
-/* Fills in `call`, which lies on the other stack, so that the present one needs no room for it.
- * Blocks SIGSYS if the thread runs on its alternate signal stack. */
+/* Sets call->from_signal_stack and the fields that depend on it. `call` lies on the other stack, so
+ * that the present stack needs no room for it. Blocks SIGSYS if the thread runs on its alternate
+ * signal stack. */
 static void look_for_signal_stack(struct call *call)
 {
     stack_t *now = &call->signal_stack;

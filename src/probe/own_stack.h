@@ -26,14 +26,15 @@ void own_stack_call(void (*function)(void *), void *argument);
 void own_stack_arm(struct thread_state *me);
 void own_stack_disarm(struct thread_state *me);
 
-/* Called in the child of a fork. Another thread may have held a lock of the lists of stacks. */
+/* Called in the child of a fork. Frees the locks of the two lists of unused stacks. Empties a list
+ * if another thread was changing it during the fork. */
 void own_stack_forked(void);
 
 /* Returns true if `stack` is the signal stack that own_stack_arm() gave to the thread. */
 bool own_stack_is_ours(const struct thread_state *me, const stack_t *stack);
 
-/* own_stack_note_programs() notes that a thread has an alternate signal stack of the program. From
- * then on, own_stack_program_has_some() returns true. */
+/* own_stack_note_programs() notes that the program has given some thread an alternate signal stack.
+ * From then on, own_stack_program_has_some() returns true. */
 bool own_stack_program_has_some(void);
 void own_stack_note_programs(void);
 

@@ -4,9 +4,9 @@
  * CAIRN_PROBE_PATHS=exact, account.c looks up the owner at every free. The record is a table with
  * one word for each 16 bytes of address space. A block uses the word of its first 16 bytes.
  *
- * Any thread may call both functions, for a block that it has just got or is about to free. If the
- * program frees a block twice, which is its error, the owner may be wrong. If there is no memory
- * for the table, the owner stays unknown.
+ * Any thread may call owners_note() for a block that it has just got, and owners_take() for a block
+ * that it is about to free. If the program frees a block twice, the owner may be wrong. If there is
+ * no memory for the table, the owner stays unknown.
  */
 #ifndef CAIRN_PROBE_OWNERS_H
 #define CAIRN_PROBE_OWNERS_H
@@ -14,7 +14,7 @@
 #include "record/profile.h"
 
 struct owner {
-    uint32_t thread; /* thread_state.number; 0: unknown */
+    uint32_t thread; /* thread_state.number of the owner; 0: unknown */
     enum profile_group group;
 };
 

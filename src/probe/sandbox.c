@@ -17,8 +17,8 @@
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* Called before a filter is installed. In strict mode a thread may not even read the processor's
- * clock. Returns the value that direct_forbidden had. */
+/* Called before a filter of system calls (seccomp(2)) is installed. In strict mode a thread may not
+ * even read the processor's clock. Returns the former value of direct_forbidden. */
 static bool forbid(bool strict)
 {
     bool before = direct_forbidden;
@@ -30,7 +30,7 @@ static bool forbid(bool strict)
     return before;
 }
 
-/* glibc passes four further arguments to the kernel, too, whatever the option. */
+/* Like glibc, passes four arguments after `option` to the kernel, whatever the option. */
 INTERPOSED int prctl(int option, ...)
 {
     va_list rest;
@@ -49,7 +49,7 @@ INTERPOSED int prctl(int option, ...)
 
 typedef long call_kernel(long number, long a, long b, long c, long d, long e, long f);
 
-/* Makes a call that may install a filter. */
+/* Makes a system call that may install a filter (seccomp or prctl). */
 static __attribute__((noinline)) long call_slowly(long number, long a, long b, long c, long d,
                                                   long e, long f)
 {
@@ -61,7 +61,8 @@ static __attribute__((noinline)) long call_slowly(long number, long a, long b, l
         return real(number, a, b, c, d, e, f);
     bool before = forbid(strict);
     long result = real(number, a, b, c, d, e, f);
-    /* A positive result is a descriptor, or a thread that the filter cannot be given to. */
+    /* A positive result is the descriptor of a listener, if the program asked for one. Otherwise it
+     * is the number of a thread that cannot get the filter, and no filter was installed. */
     if (result < 0 || (result > 0 && ((unsigned long)b & SECCOMP_FILTER_FLAG_NEW_LISTENER) == 0))
         direct_forbidden = before;
     return result;

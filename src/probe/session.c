@@ -42,9 +42,10 @@ static bool in_spare; /* the file is a record in the spare memory (spare.h) */
 /* Protects the file's size, the lists of structs profile_thread, and the list of moments. */
 static struct futex_lock lock;
 static uint64_t file_bytes;
-/* The first mapping of the file. It is longer than the piece in use, so that later pieces need no
- * right to open the file: file_bytes <= mapped_bytes unless it had no room. Only the first
- * ready_bytes have blocks on the disk. Both are 0 in the spare memory. */
+/* Length of the first mapping of the file. The mapping is longer than the first piece, so that the
+ * process can use later pieces even when it may no longer open the file. Later pieces that do not
+ * fit have mappings of their own. Only the first ready_bytes of the mapping have disk blocks. Both
+ * are 0 in the spare memory. */
 static uint64_t mapped_bytes;
 static uint64_t ready_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
@@ -84,8 +85,8 @@ static uint64_t page_bytes(void)
     return getauxval(AT_PAGESZ);
 }
 
-/* Returns the number of the calling thread. libc knows it, too, and has made the number of the
- * thread's CPU clock from it. */
+/* Returns the kernel's number of the calling thread. If the probe may make no system calls, the
+ * function computes this number from the number of the thread's CPU clock, which libc knows. */
 static uint32_t own_thread(void)
 {
     clockid_t clock;
@@ -94,8 +95,8 @@ static uint32_t own_thread(void)
     return ~(uint32_t)(clock >> 3);
 }
 
-/* Returns the number of the process. Without system calls, only a fork's child asks for it, and its
- * only thread has the same number. */
+/* Returns the number of the process. If the probe may make no system calls, only the child of a
+ * fork calls this. The number of its only thread is also the number of the process. */
 static uint32_t own_process(void)
 {
     return direct_forbidden ? own_thread() : (uint32_t)direct_call0(SYS_getpid);
@@ -160,7 +161,8 @@ static long extend(int flags, uint64_t bytes)
     direct_call3(SYS_close, fd, 0, 0);
     if (!direct_failed(start)) {
         if (file_bytes == 0) {
-            /* Without this, the first fault would read the hole ahead, which takes 100 us. */
+            /* Without this, the first page fault would read ahead in the file, which takes
+             * 100 us. */
             direct_call3(SYS_madvise, start, (long)mapped, MADV_RANDOM);
             mapped_bytes = mapped;
             ready_bytes = bytes;
@@ -172,7 +174,8 @@ static long extend(int flags, uint64_t bytes)
 }
 
 /* Reserves disk blocks for the first `bytes` bytes of the first mapping, without opening the file.
- * Returns false if the mapping is shorter, if there is no room, or before Linux 5.14. */
+ * Returns false if the mapping is shorter, if the disk has no room, or if Linux is older than
+ * 5.14. */
 static bool make_ready(uint64_t bytes)
 {
     if (bytes <= ready_bytes)
@@ -200,8 +203,8 @@ static struct first *create(void)
         file_bytes = round_up(sizeof *spare, page_bytes());
     if (in_spare)
         own_memory_add(spare, file_bytes);
-    /* An empty file may exist, if the disk is full. It is left as the only sign of this process if
-     * there is no other. */
+    /* If the disk is full, an empty file may exist. It is removed only if the process is recorded
+     * or noted in the spare memory, because otherwise it is the only sign of this process. */
     if ((in_spare || spare_note_unrecorded(own_process(), (uint32_t)-made, program)) &&
         !direct_forbidden)
         direct_call3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
@@ -701,7 +704,7 @@ void session_forked(void)
     session.head = NULL;
     session.samples = NULL;
     lock_table_begin(NULL);
-    thread_state.section = NULL; /* its entry lies in the parent's file */
+    thread_state.section = NULL; /* section_record is in the parent's file */
     atomic_store(&session.parallel, false);
     atomic_store(&session.next_moment_ticks, 0);
     atomic_store(&looking, false);

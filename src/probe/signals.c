@@ -51,7 +51,8 @@ INTERPOSED int sighold(int number)
     return number == SIGSYS && kernel_calls_owns_signal() ? 0 : NEXT_ALONE(sighold)(number);
 }
 
-/* A mask of BSD is an int with one bit for each of the first 32 signals. */
+/* Removes SIGSYS from a mask of BSD's functions, which is an int with one bit for each of the first
+ * 32 signals. */
 static int bits_without_ours(int mask)
 {
     return kernel_calls_owns_signal() ? (int)((unsigned)mask & ~(1u << (SIGSYS - 1))) : mask;
@@ -124,12 +125,14 @@ INTERPOSED int epoll_pwait2(int file, struct epoll_event *events, int most,
 
 /* --- alternate signal stacks ------------------------------------------------------------------ */
 
-/* True for a signal whose handler shall run on the alternate stack, but no thread has such a stack
- * of the program yet. The handler then runs on the thread's present stack, as it would without the
- * probe. The kernel would run it on the probe's stack, so it does not know about SA_ONSTACK. */
+/* True for a signal if the program wants its handler to run on an alternate stack (SA_ONSTACK), but
+ * has not given any thread such a stack yet. Without the probe, the handler would run on the
+ * thread's present stack. With the probe, the kernel would run it on the probe's alternate stack.
+ * So the flag is not passed to the kernel until the program has an alternate stack. */
 static _Atomic bool deferred[NSIG];
 
-/* Called when the program gives a thread an alternate stack for the first time. */
+/* Called when the program gives a thread an alternate stack for the first time. Passes the flag
+ * SA_ONSTACK of the deferred signals to the kernel. */
 static void end_deferring(void)
 {
     own_stack_note_programs();
@@ -143,7 +146,8 @@ static void end_deferring(void)
     }
 }
 
-/* Hides the probe's stack: a thread that has this one has none of the program's. */
+/* Hides the probe's alternate stack. If the thread has that one, the program has given it none, and
+ * the function reports that there is none. */
 INTERPOSED int sigaltstack(const stack_t *new, stack_t *old)
 {
     struct thread_state *me = &thread_state;

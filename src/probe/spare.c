@@ -20,7 +20,7 @@ static struct {
     int fd;
     uint64_t device;
     uint64_t inode;
-    uint64_t windows; /* their number; 0: there is no memory */
+    uint64_t windows; /* number of windows; 0: there is no spare memory */
 } memory = {.fd = -1};
 
 static uint64_t round_up(uint64_t bytes)
@@ -69,7 +69,8 @@ void spare_open(const char *option)
     open_window();
 }
 
-/* Takes bytes of the window. Returns NULL if there is no room. Every user writes the magic. */
+/* Takes bytes of the window. Returns NULL if there is no room. Writes the magic of the window each
+ * time, because no process knows whether it is the first user of the window. */
 static void *take(uint64_t bytes)
 {
     if (window == NULL)

@@ -217,7 +217,7 @@ void thread_throws(uintptr_t frame)
     if (me->guard != THREAD_INSIDE || me->counts == NULL || session.head == NULL)
         return;
     bool is_new = me->function == PROFILE_NEW || me->function == PROFILE_NEW_ARRAY;
-    /* Above the operation's frame, a jump has left that operation already. */
+    /* If this frame is above that of the operation, a jump has already left the operation. */
     if (is_new && frame <= me->frame)
         session_add(&session.head->failed[me->function], 1);
     thread_leaves();

@@ -23,10 +23,10 @@ bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_
 /* Called before a longjmp or a throw: ends the operation that the thread is in, if there is one. */
 void thread_leaves(void);
 
-/* Called before memory of an exception is allocated. If the thread is in an operation, that
- * operation is about to throw the exception. It ends here, as failed if it is an operator new, so
- * that the exception's memory is counted when it is allocated, as it is when it is freed. `frame`
- * is the stack pointer in the interposed function. */
+/* Called before memory for an exception is allocated. If the thread is in an operation, that
+ * operation is about to throw the exception, so it ends here. An operator new counts as failed. The
+ * allocation of the exception's memory then counts as an operation of its own, as does its free
+ * later. `frame` is the stack pointer in the interposed function. */
 void thread_throws(uintptr_t frame);
 
 /* Called when an operation is over. Decides at random which operation is timed next, and what is
@@ -36,12 +36,13 @@ void thread_is_idle(struct thread_state *me);
 /* Begins a thread that pthread_create() made and that session_thread_comes() has counted. */
 void thread_begin_announced(void);
 
-/* Begins the calling thread, if it has not begun: it is about to forbid itself system calls, which
- * the beginning needs. */
+/* Begins the calling thread in the probe, if it has not begun yet. Called when the thread is about
+ * to forbid itself system calls, because a thread needs system calls to begin. */
 void thread_begin_early(void);
 
-/* Ends the calling thread: its later operations are counted as late. It is about to enter a mode in
- * which reading the clock kills it. */
+/* Ends the calling thread in the probe, so that its later operations are counted as late. Called
+ * when the thread is about to enter seccomp's strict mode, in which a reading of the clock kills
+ * it. */
 void thread_end_early(void);
 
 /* Called when the thread's start function has returned, before its destructors run. */

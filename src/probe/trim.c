@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-/* The functions of the allocator; NULL if it has no such function. */
+/* Functions of the allocator. A member is NULL if the allocator has no such function. */
 static struct {
     int (*malloc_trim)(size_t);
     void (*mi_collect)(bool);

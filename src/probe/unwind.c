@@ -8,34 +8,34 @@
 /* --- rules ------------------------------------------------------------------------------------ */
 
 /* How to go from a function to its caller. The frame's address (CFA) is the caller's stack pointer
- * at the return, and the return address lies in the 8 bytes before it. */
+ * after the return, and the return address lies in the 8 bytes before it. */
 enum rule_kind {
-    BY_FRAME_POINTER, /* there is no table */
+    BY_FRAME_POINTER, /* no table has a rule: CFA == frame pointer + 16 */
     OF_STACK,         /* CFA == stack pointer + offset */
     OF_FRAME,         /* CFA == frame pointer + offset */
     /* CFA == word at frame pointer + offset: functions that align their stack */
     AT_FRAME,
-    OF_SIGNAL, /* the kernel's frame of a signal */
-    OUTERMOST, /* there is no caller */
+    OF_SIGNAL, /* the frame is one that the kernel made for a signal */
+    OUTERMOST, /* there is no caller, or the rule is not known */
 };
 
-/* The caller's frame pointer. */
+/* Where the caller's frame pointer is. */
 enum saved_kind {
-    KEPT,     /* is still in the register */
-    AT_CFA,   /* lies at CFA + 8 * saved */
-    AT_ITSELF /* lies where the frame pointer points to */
+    KEPT,     /* still in the register */
+    AT_CFA,   /* at CFA + 8 * saved */
+    AT_ITSELF /* at the address in the frame pointer */
 };
 
 struct rule {
     uint8_t kind;       /* enum rule_kind */
     uint8_t saved_kind; /* enum saved_kind */
-    int16_t saved;      /* 8 bytes each */
-    int32_t offset;     /* bytes */
+    int16_t saved;      /* in units of 8 bytes; see AT_CFA */
+    int32_t offset;     /* in bytes; see enum rule_kind */
 };
 
-/* The rules by return address. Threads read and write the table without a lock. If two threads
- * write an entry at the same time, its check does not match its address (the "lockless" hash table
- * of chess programs). */
+/* Hash table of the rules by return address. Threads read and write it without a lock. If two
+ * threads write an entry at the same time, `check ^ packed` is not the address of either, so the
+ * entry is not used (the "lockless" hash table of chess programs). */
 enum { RULES_SHIFT = 13, KIND_BITS = 3, SAVED_KIND_BITS = 2, OBJECT_BITS = 11 };
 static_assert(OBJECTS < 1 << OBJECT_BITS, "an entry holds the number of its object");
 static struct {
@@ -67,8 +67,8 @@ static uint32_t object_in(uint64_t packed)
 
 /* --- reading tables --------------------------------------------------------------------------- */
 
-/* A place in a table. After a read that fails or leads beyond `end`, `bad` is true, and all numbers
- * are 0. */
+/* A position in a table, from which numbers are read. After a read that fails or goes beyond `end`,
+ * `bad` is true. This read and all later ones return 0. */
 struct cursor {
     struct peek *peek;
     uintptr_t at, end;
@@ -176,7 +176,7 @@ static uintptr_t get_encoded(struct cursor *cursor, uint8_t encoding)
 
 enum { RBP = 6, RSP = 7, RETURN = 16, REMEMBERED = 8 };
 
-/* The rules of one instruction. */
+/* The rules for one instruction of a function, in the terms of DWARF. */
 struct row {
     enum { CFA_UNKNOWN, CFA_OF, CFA_AT_FRAME } cfa;
     uint64_t cfa_register;
@@ -194,7 +194,7 @@ struct program {
     struct row first; /* after the instructions of the CIE */
 };
 
-/* Sets where a register of the caller is saved. */
+/* Notes that a register of the caller is saved at CFA + `offset`. */
 static void save(struct row *row, uint64_t number, int64_t offset)
 {
     if (number == RBP) {
@@ -225,16 +225,16 @@ static void restore(struct row *row, uint64_t number, const struct row *first)
     }
 }
 
-/* Reads an expression. Returns true if it is rbp + `*offset`, or the word at this address. In the
- * second case, `*is_word` is true. */
+/* Reads a DWARF expression. Returns true if its value is rbp + `*offset`, or the word at this
+ * address. In the second case, `*is_word` is true. */
 static bool expression(struct cursor *cursor, int64_t *offset, bool *is_word)
 {
     enum { OF_RBP = 0x70 + RBP, DEREFERENCE = 0x06 };
     uint64_t bytes = get_unsigned(cursor);
     *offset = 0;
     *is_word = false;
-    /* Otherwise the end could lie before the beginning, and the loop over instructions would never
-     * end. */
+    /* A longer expression is damaged. Without this check, `end` could overflow to an address before
+     * the expression, and execute() would read the same instructions forever. */
     if (cursor->bad || bytes > cursor->end - cursor->at) {
         cursor->bad = true;
         return false;
@@ -249,7 +249,7 @@ static bool expression(struct cursor *cursor, int64_t *offset, bool *is_word)
     return known;
 }
 
-/* Executes the instructions for the code from `place` to `target`. */
+/* Executes the call frame instructions (DWARF 5, 6.4.2) for the code from `place` to `target`. */
 static void execute(struct cursor *cursor, const struct program *program, struct row *row,
                     uintptr_t place, uintptr_t target)
 {
@@ -370,8 +370,9 @@ static void execute(struct cursor *cursor, const struct program *program, struct
     }
 }
 
-/* Reads the header of a CIE, and executes its instructions. Sets the encoding of addresses in its
- * FDEs, and whether these have data of their own. Returns false for an unknown form. */
+/* Reads a common information entry (CIE): its header, and its instructions, which it executes. Sets
+ * the encoding of addresses in the FDEs of this entry, and whether these FDEs have augmentation
+ * data. Returns false if the entry has an unknown form. */
 static bool read_cie(struct cursor *cursor, struct program *program, uint8_t *encoding,
                      bool *has_data)
 {
@@ -418,7 +419,8 @@ static bool read_cie(struct cursor *cursor, struct program *program, uint8_t *en
     return !cursor->bad;
 }
 
-/* Finds the FDE of an address by the sorted table of .eh_frame_hdr. Returns its address, or 0. */
+/* Finds the frame description entry (FDE) of an address in the sorted table of .eh_frame_hdr.
+ * Returns the address of the entry, or 0. */
 static uintptr_t find_fde(struct peek *peek, uintptr_t table, uintptr_t address)
 {
     enum { VERSION = 1, DATA_RELATIVE_FOUR_BYTES = 0x3b, UDATA4 = 3 };
@@ -448,7 +450,7 @@ static uintptr_t find_fde(struct peek *peek, uintptr_t table, uintptr_t address)
     return found;
 }
 
-/* Finds the row of an address. Returns false if there is no table for it. */
+/* Computes the row for the instruction at `address`. Returns false if no table describes it. */
 static bool find_row(struct peek *peek, uintptr_t table, uintptr_t address, struct row *row,
                      bool *of_signal)
 {
@@ -505,8 +507,8 @@ static struct rule rule_of_row(const struct row *row, bool of_signal)
     return rule;
 }
 
-/* Returns the rule of an address, which lies in an object if `object` is not 0. `is_loaded` is true
- * if the object cannot be unloaded meanwhile. */
+/* Returns the rule for the code at `address`. `object` is the number of the object that has this
+ * address, or 0. `is_loaded` is true if the object cannot be unloaded meanwhile. */
 static struct rule rule_of(struct peek *peek, uintptr_t address, uint32_t object, bool is_loaded)
 {
     size_t place = (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - RULES_SHIFT));
@@ -533,8 +535,8 @@ static struct rule rule_of(struct peek *peek, uintptr_t address, uint32_t object
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
-/* Goes on to the place where the signal interrupted the thread. The stack pointer points to the
- * ucontext_t that the kernel passed to the handler. */
+/* Goes on to the function that the signal interrupted. The stack pointer points to the ucontext_t
+ * that the kernel passed to the handler. */
 static bool step_over_signal(struct peek *peek, struct unwind_start *now)
 {
     enum { REGISTERS = 40, FRAME = 10, STACK = 15, INSTRUCTION = 16, COUNT = 17 };
@@ -595,8 +597,9 @@ void unwind(const struct unwind_start *start, struct unwind_stack *found)
     /* An interrupted instruction is looked up by its own address. A return address is looked up by
      * the byte before it, because a call can be the last instruction of its function. */
     bool is_return = false;
-    /* An object with a frame of this thread cannot be unloaded. After a step by frame pointers, an
-     * address may not be a return address. */
+    /* True while every address is certainly code that this thread runs. The object of such an
+     * address cannot be unloaded meanwhile. After a step by frame pointers, the address may be any
+     * number. */
     bool is_sure = true;
     found->count = 0;
     found->deeper = false;

@@ -366,7 +366,7 @@ struct watched_requested watched_requested(void)
     if (of_watched.usable <= 0 || watched.usable == 0)
         return (struct watched_requested){.share = all.share,
                                           .error = square_root(all.between + all.within + few)};
-    /* 1 / (number of watched blocks), if these were of equal size and weight */
+    /* If all watched blocks had the same size and weight, `each` would be 1 / their number. */
     double each = variance() / ((double)watched.usable * (double)watched.usable);
     double share = (double)known_bytes() / (double)watched.usable;
     double few_watched = each / (1 + each);

@@ -276,7 +276,7 @@ struct profile_head {
     uint64_t late_calls[PROFILE_FUNCTIONS];
     uint64_t late_bytes[PROFILE_ALLOCATING];
 
-    /* The kernel's figures for the process, as of the last moment. */
+    /* Figures of getrusage(2) for the process, as of the last moment. */
     uint64_t minor_faults;
     uint64_t major_faults;
     uint64_t user_us;

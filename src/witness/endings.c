@@ -57,7 +57,8 @@ void endings_prepare(void)
     real.waitpid = dlsym(RTLD_NEXT, "waitpid");
 }
 
-/* A constructor that runs before ours may already wait or end the process. */
+/* Finds the real functions if our constructor has not run yet: the constructor of another library
+ * may wait for a child or end the process before. */
 static void prepare_if_early(void)
 {
     if (UNLIKELY(real.waitpid == NULL)) {
@@ -83,7 +84,7 @@ static void OWN_FRAME write_record(const char *event, pid_t pid, const char *oth
     (void)record_end(&line);
 }
 
-/* The exit status that a process gives, as wait(2) returns it to the process that waits. */
+/* Returns the status that wait(2) returns for a process that exits with `status`. */
 static int status_of_exit(int status)
 {
     return (status & 0xff) << 8;
@@ -127,9 +128,9 @@ void endings_begin(const char *exe)
     size_t bytes = strnlen(name, PROGRAM_BYTES);
     memcpy(program, name, bytes);
     program[bytes] = '\0';
-    /* glibc has room for 32 exit handlers before it allocates memory. The handler runs late: after
-     * the destructors of all libraries, which the loader registers when this constructor has
-     * returned. */
+    /* This allocates nothing: glibc has room for 32 exit handlers before it allocates memory. The
+     * handler runs after the destructors of all libraries, because handlers run in reverse order,
+     * and the loader registers the destructors when this constructor has returned. */
     on_exit(at_exit, NULL);
 }
 
@@ -223,8 +224,9 @@ INTERPOSED pid_t fork(void)
     return child;
 }
 
-/* system() and pclose() wait inside libc, and do not tell the number of their child. Like
- * quick_exit(), they take locks, so they may look for the real function when they are called. */
+/* system() and pclose() wait inside libc, and do not report the process number of their child. They
+ * and quick_exit() take locks themselves, so their real functions can be looked up by dlsym, which
+ * also takes a lock, at the call. */
 
 INTERPOSED int system(const char *command)
 {
@@ -265,8 +267,9 @@ INTERPOSED _Noreturn void _Exit(int status)
     _exit(status);
 }
 
-/* A process that will install a filter of system calls gives up new privileges first, unless it has
- * rights of root. glibc passes four further arguments to the kernel, too, whatever the option. */
+/* Notices that the process may forbid itself system calls. Before a process installs a filter of
+ * system calls, it must give up new privileges, unless it has the rights of root. Like glibc, the
+ * function passes four arguments after `option` to the kernel, whatever the option. */
 INTERPOSED int prctl(int option, ...)
 {
     va_list rest;

@@ -44,7 +44,8 @@ void exec_prepare(void)
     real.execve = dlsym(RTLD_NEXT, "execve");
 }
 
-/* A constructor that runs before ours may already execute a program. */
+/* Finds the real functions if our constructor has not run yet: the constructor of another library
+ * may execute a program before. */
 static void prepare_if_early(void)
 {
     if (UNLIKELY(real.execve == NULL))

@@ -60,9 +60,9 @@ struct owner owner_of_address(const void *address)
     return search.owner;
 }
 
-/* Where the program lies, and its dynamic section. */
+/* The program in memory. */
 struct program {
-    uintptr_t base;
+    uintptr_t base;            /* address in memory - address in the file */
     const ElfW(Dyn) * section; /* NULL if it has none */
 };
 

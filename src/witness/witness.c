@@ -1,6 +1,6 @@
 /* witness.c - records at the start of a program which object (the program or a library) owns
  * malloc, and which knobs are set. A knob is an environment variable that configures an allocator.
- * It also begins to record how the processes of the program end.
+ * This file also begins the records of how the processes of the program end (endings.h).
  *
  * The library is preloaded before the allocator under test, in every process of a measured program.
  * It is also preloaded in the runs of the baseline, so that it costs the same time in all
@@ -73,7 +73,7 @@ static void add_owners(struct text *line, const char *exe)
     bool is_split = false;
     for (size_t i = 0; i < COUNT_OF(others); i++) {
         struct owner other = owner_of_function(others[i]);
-        if (other.path == owner.path) /* the loader has one path string per object */
+        if (other.path == owner.path) /* equal pointers: the loader has one string per object */
             continue;
         if (!is_split) {
             text_add_json_key(line, "split");

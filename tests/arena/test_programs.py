@@ -17,7 +17,7 @@ FIRST_IS_QUICK = [
     pytest.param(compiler, marks=[pytest.mark.long] if place else [])
     for place, compiler in enumerate(COMPILERS[".cpp"])
 ]
-"""The compilers of C++. One is enough for tests that take seconds."""
+"""The compilers of C++ for tests that take seconds. All but the first run only in long tests."""
 MISTAKES = {
     "read-after-reset": "use-after-poison",
     "write-after-rewind": "use-after-poison",
@@ -100,7 +100,8 @@ def test_the_address_sanitizer_of_a_program_sees_mistakes_through_a_library_buil
 ) -> None:
     built = program(HERE / "mistakes.c", compiler, "-fsanitize=address", static=static)
     succeed(built, "none")
-    done = run(built, mistake, ASAN_OPTIONS="symbolize=0")  # which takes half a second
+    # Without this option, the sanitizer would look up symbols for half a second.
+    done = run(built, mistake, ASAN_OPTIONS="symbolize=0")
     assert done.returncode != 0 and MISTAKES[mistake] in done.stderr
 
 

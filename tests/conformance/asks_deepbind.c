@@ -1,5 +1,5 @@
-/* asks_deepbind.c - opens libraries with RTLD_DEEPBIND in several ways. shown_flags.c prints the
- * flags. */
+/* asks_deepbind.c - calls dlopen() and dlmopen() with RTLD_DEEPBIND in several ways. The preloaded
+ * library of shown_flags.c prints whether the flag has reached it. */
 #include <dlfcn.h>
 #include <stdio.h>
 

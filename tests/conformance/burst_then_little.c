@@ -1,10 +1,10 @@
 /* burst_then_little.c - burst_then_little BYTES KEPT MODE: allocates 48 MiB of blocks of BYTES
  * bytes and frees all of them except each KEPT-th. Then, for at most 2 seconds, the program does
  * little, as MODE says: "pairs" frees each block before it allocates the next, "mix" has 50 blocks
- * of different sizes at a time, and "nothing" calls no function of the allocator. Prints the KB of
- * anonymous memory before and after that, and of the OS pages that hold what is in use then: the
- * kept blocks, the program's tables, and what it had before the burst. The blocks that were kept
- * must still have their content. */
+ * of different sizes at a time, and "nothing" calls no function of the allocator. The kept blocks
+ * must still have their content. Prints three numbers in KB: the anonymous memory before these
+ * seconds, the anonymous memory after them, and the memory in use. That is the OS pages of the kept
+ * blocks, the array of pointers to the blocks, and the memory before the burst. */
 #include "conformance.h"
 
 enum { ALL = 48 << 20, SOME = 50, TICKS = 200, TICK_US = 10000 };
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
         memset(blocks[i] = malloc(bytes), (int)(i % 251), bytes);
     size_t pages = 0;
     uintptr_t last = 0;
-    for (size_t i = 0; i < count; i += each) { /* the addresses rise, as in every allocator here */
+    for (size_t i = 0; i < count; i += each) { /* assumes that the addresses rise with i */
         uintptr_t from = (uintptr_t)blocks[i] >> 12;
         uintptr_t to = ((uintptr_t)blocks[i] + bytes - 1) >> 12;
         pages += to - from + 1 - (from == last);

@@ -35,7 +35,7 @@ static inline void *named(const char *name)
 
 #include <cairn/cairn.h>
 
-/* What the programs use of glibc's malloc.h, for another C library. */
+/* The functions and types of glibc's malloc.h that the programs use, for another C library. */
 static inline void *pvalloc(size_t size)
 {
     return ((void *(*)(size_t))named("pvalloc"))(size);

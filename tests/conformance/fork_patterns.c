@@ -1,5 +1,6 @@
-/* fork_patterns.c - fork_patterns NAME COUNT: forks COUNT times, as programs do in which allocators
- * hung. NAME is "streams" or "handler". A process that hangs ends by its alarm.
+/* fork_patterns.c - fork_patterns NAME COUNT: forks COUNT times in one of two ways in which
+ * programs hung with other allocators. NAME is "streams" or "handler". A process that hangs ends by
+ * its alarm.
  *
  *     streams   beside a thread in fflush(NULL), and four threads that allocate while they hold the
  *               lock of a stream (glibc's bug 19431)
@@ -101,10 +102,10 @@ int main(int argc, char **argv)
         fork_beside_streams(atoi(argv[2]));
     else
         fork_in_handler(atoi(argv[2]));
-    /* Not dprintf: the stream that it makes could be written twice, also by the thread that flushes
-     * all streams. */
+    /* dprintf() is not used, because it makes a stream. The thread that flushes all streams could
+     * flush this stream, too, and the line would be written twice. */
     char line[64];
     int length = snprintf(line, sizeof line, "%d of %d failed\n", (int)failed, (int)forks);
     bool written = write(STDOUT_FILENO, line, (size_t)length) == length;
-    _exit(failed != 0 || !written); /* threads still use streams */
+    _exit(failed != 0 || !written); /* not exit(): threads still use streams */
 }

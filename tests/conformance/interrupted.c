@@ -24,12 +24,12 @@ enum {
     CHILD_HANGS_AFTER_S = 20,
     TRAP_FLAG = 0x100,
     LIVE = 200,      /* blocks that exist throughout */
-    PLACES = 1 << 16 /* in the table of instructions, a power of two */
+    PLACES = 1 << 16 /* size of the hash table `places`, a power of two */
 };
 
 static pid_t root; /* the process that is interrupted */
 static int acts, failed;
-static const char *kind; /* of the calls that are interrupted now */
+static const char *kind; /* name of the calls that are interrupted now */
 static bool is_child;
 
 /* --- blocks whose content is known ------------------------------------------------------------ */
@@ -238,10 +238,10 @@ static void fork_and_call_everything(void)
 /* --- stepping --------------------------------------------------------------------------------- */
 
 static void (*act)(void);
-static uintptr_t places[PLACES]; /* a hash table */
+static uintptr_t places[PLACES]; /* hash table of the instructions interrupted so far */
 static size_t place_count;
 
-/* Returns whether the place is new, and remembers it. */
+/* Returns whether no call was interrupted at this instruction before, and remembers it. */
 static bool is_new(uintptr_t place)
 {
     size_t i = (size_t)(place * UINT64_C(0x9e3779b97f4a7c15) >> 48) % PLACES;
@@ -413,7 +413,7 @@ static void resized(void)
     free(p);
 }
 
-/* Blocks of another thread's heap, which ends. */
+/* A thread that allocates blocks from its own heap and then ends. */
 static void *allocate_many(void *argument)
 {
     void **blocks = argument;

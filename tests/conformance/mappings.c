@@ -12,8 +12,9 @@ enum { FIRST = 60000, MOST = 200000, SLOTS = 200 };
 
 static char *mapped[MOST];
 
-/* Makes mappings, each with other rights than its neighbours, until there are `most`. Returns how
- * many there are. */
+/* Makes mappings until there are `most`, or until the kernel refuses one. `count` is their number
+ * before. Returns their number afterwards. Neighbours have different rights, so that the kernel
+ * does not merge them. */
 static size_t map_more(size_t count, size_t most)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,14 +1,16 @@
-/* protections.c - misuses a block in one way that only the hardened build notices.
+/* protections.c - misuses a block in one way that only the hardened build notices, or tests a
+ * property that only the hardened build has.
  *
  *     protections KIND SIZE
  *
- * Exits with 0 if nothing noticed the misuse, or if the property holds that a KIND below names. The
- * kinds are:
+ * Exits with 0 if the allocator does not notice the misuse. If a property is missing, the program
+ * exits with 3. The kinds are:
  *
  *     overflow N        writes N bytes beyond the end of a block, and frees the block
  *     underflow N       writes N bytes before the start of a block, and frees the block
- *     write             writes to a freed block, at its end, and allocates until the block returns
- *     write-first       writes to the first bytes of a freed block, and then the same
+ *     write             writes to the last bytes of a freed block, and allocates until the block is
+ *                       handed out again
+ *     write-first       writes to the first bytes of a freed block, and allocates as `write` does
  *     stale             exits with 3 if a freed block still holds its contents
  *     dirty             exits with 3 if a new block holds the contents of a freed one
  *     reused            exits with 3 if a freed block is handed out by the next call
@@ -41,7 +43,8 @@ static void take_some(size_t size)
         blocks[i] = take(size);
 }
 
-/* Returns a block that directly follows another one. No others lie as close together. */
+/* Returns the block that lies closest behind another block, so that an underflow hits its
+ * neighbour. */
 static unsigned char *take_neighbour(size_t size)
 {
     unsigned char *best = NULL;
@@ -75,7 +78,7 @@ static void take_until(size_t size, const unsigned char *freed)
     }
 }
 
-/* Frees more blocks than a quarantine holds, so that what was freed before is handed out again. */
+/* Frees more blocks than a quarantine holds, so that earlier freed blocks are handed out again. */
 static void free_more(size_t size)
 {
     for (int i = 0; i < MANY / 2; i++)

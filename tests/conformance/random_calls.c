@@ -14,8 +14,8 @@
  *              ENOMEM, and without changing existing blocks
  *
  * To find overlap, a map has one bit for each 16 bytes of a live block. To find changed contents,
- * each block is filled with a pattern of its own. OPERATIONS counts neither the operations of
- * children nor those that use up a limit.
+ * each block is filled with a pattern of its own. OPERATIONS does not include the operations of
+ * children, nor the allocations that use up a limited address space.
  */
 #include "conformance.h"
 
@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 
 enum {
-    SLOTS = 512, /* blocks of each thread */
+    SLOTS = 512, /* most blocks of each thread */
     SHARED = 256,
     LIVES = 8,       /* threads that use the same blocks in turn */
     EDGE = 1024,     /* larger blocks are filled only at both ends */
@@ -37,9 +37,9 @@ enum {
     CHECK_EVERY = 50000,
     FORK_EVERY = 20000,
     LIMIT_EVERY = 20000,
-    CHILD_CALLS = 1000, /* by each thread of a child */
+    CHILD_CALLS = 1000, /* operations of each thread of a child */
     LIMITED_CALLS = 500,
-    GREEDY = 400, /* blocks of 1 to 4 MiB that reach a limit */
+    GREEDY = 400, /* blocks of 1 to 4 MiB that are enough to reach a limit */
     HANGS_AFTER_S = 100,
 };
 
@@ -58,7 +58,7 @@ struct shared {
 
 struct lane {
     uint64_t state;
-    uint64_t calls;            /* operations of one thread */
+    uint64_t calls;            /* operations of each of the LIVES threads of the lane */
     struct slot *_Atomic busy; /* the slot of the current operation; unusable in a child */
     struct slot slots[SLOTS];
 };
@@ -346,7 +346,7 @@ static void operate(struct lane *lane, uint64_t calls)
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
-/* Limits the address space to its present size and `more` bytes. */
+/* Limits the address space to its present size plus `more` bytes. */
 static void limit_address_space(size_t more)
 {
     char text[64] = "";

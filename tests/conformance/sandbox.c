@@ -16,7 +16,7 @@ enum { THREADS = 4 };
 static pthread_barrier_t begun;
 static pthread_barrier_t confined;
 static pthread_barrier_t done;
-static pthread_barrier_t never; /* no thread ends: that needs other system calls */
+static pthread_barrier_t never; /* holds threads: their end needs other calls */
 static void *handed[THREADS][100];
 
 static void work(uint64_t state)

@@ -23,9 +23,9 @@ KINDS = ["address space", "data"]
 
 
 def never_moves(mode: str) -> dict[str, str]:
-    """The environment in which realloc() must not call mremap().
+    """Returns the environment variables that a program needs if a filter forbids mremap().
 
-    The shared library notices a filter by itself. An archive has to be told.
+    The shared library notices a filter by itself. With the archive, CAIRN_MOVE=0 must tell it.
     """
     return {"CAIRN_MOVE": "0"} if mode == "archive" else {}
 
@@ -113,7 +113,12 @@ def test_the_allocator_never_calls_prctl(
 def test_in_64_mebibytes_most_of_the_memory_can_be_used(
     program: Callable[..., Program], mode: str, size: int, kind: int
 ) -> None:
-    """RLIMIT_DATA counts private memory that can be written, as vm.overcommit_memory=2 does."""
+    """Under a limit of 64 MiB, the program's blocks can take 70 % of the limit.
+
+    After the program has freed them, new blocks can take nearly as much. The limit is on addresses
+    (RLIMIT_AS) or on private memory that can be written (RLIMIT_DATA), which is also what
+    vm.overcommit_memory=2 counts.
+    """
     said = program("exhausted.c", mode).succeed(size, limits={kind: 64 * MIB})
     first, second = map(int, said.split())
     assert first > 0.7 * 64 * MIB, f"only {first:,} bytes could be used"
@@ -161,7 +166,10 @@ def test_a_program_without_proc_allocates(program: Callable[..., Program], mode:
 def test_a_large_alignment_takes_no_addresses_but_those_of_the_records(
     program: Callable[..., Program], tmp_path: Path, mode: str
 ) -> None:
-    """A block at a multiple of 4 GiB once took 4 GiB, 256 system calls and half a millisecond."""
+    """A block at a multiple of 4 GiB takes few system calls, and addresses only for its records.
+
+    It once took 4 GiB of addresses, 256 system calls and half a millisecond.
+    """
     run = program("aligned_far.c", mode)
     assert int(run.succeed()) < 1 << 20, "kilobytes: at most 256 GiB / 256 of records"
     lines = calls(run, tmp_path / "trace", "mmap,munmap,madvise")
@@ -175,7 +183,10 @@ def test_a_large_alignment_takes_no_addresses_but_those_of_the_records(
 def test_deepbind_is_dropped_only_where_a_plugin_could_free_our_blocks(
     library: Library, compiled_here: Callable[..., Path]
 ) -> None:
-    """The next dlopen in the loader's order prints the flags that reach it."""
+    """Cairn's dlopen and dlmopen call those of the next library, here shown_flags.c.
+
+    That library prints whether the flag RTLD_DEEPBIND has reached it.
+    """
     shown = compiled_here("shown_flags.c", "-shared", "-fPIC")
     asks = compiled_here("asks_deepbind.c")
     preload = f"LD_PRELOAD={library.shared} {shown}"

@@ -31,7 +31,8 @@ def test_one_in_so_many_blocks_is_guarded(
     guarded: Callable[[str], Program], mode: str, every: int, size: int
 ) -> None:
     count = int(guarded(mode).succeed("none", size, CAIRN_GUARDED=str(every)))
-    # The turns are random, from 1 to 2 N, so the count has a deviation of N / 3 for each turn.
+    # The number of blocks until the next guarded one is random, from 1 to 2 N. Its standard
+    # deviation is 0.58 N. So the count has a standard deviation of 0.58 times the root of its mean.
     mean = COUNT / every
     assert abs(count - mean) <= 5 * 0.58 * mean**0.5 + 0.05 * mean
 
@@ -58,7 +59,7 @@ def test_a_value_that_is_no_number_is_refused_in_one_sentence(
 
 
 def function(program: Program, address: str) -> str:
-    """Returns the name of the function of an address in the program."""
+    """Returns the name of the function in which the call before this return address lies."""
     done = subprocess.run(
         ["addr2line", "-f", "-e", program.path, hex(int(address, 16) - 1)],
         capture_output=True,
@@ -104,7 +105,8 @@ def test_a_misuse_is_reported_with_the_stacks(
 
 @BUILDS
 def test_a_write_before_the_start_is_noticed(guarded: Callable[[str], Program]) -> None:
-    # The block lies at the start of its page, or a filled part of the page lies before it.
+    # If the block lies at the start of its page, the write is a segmentation fault. Otherwise the
+    # write changes the fill pattern before the block, and free() notices that and aborts.
     ended = guarded("preloaded")("under", 100, CAIRN_GUARDED="50")
     assert ended.code in (-signal.SIGSEGV, -signal.SIGABRT)
     assert re.match("cairn: (a write beside a block|an access beyond a block): 0x", ended.err)

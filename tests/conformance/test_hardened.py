@@ -54,11 +54,14 @@ sized-after-free              C C C C C C C C C C C C
 resized-after-free            C C C C C C C C C C C C
 resized-in-place-after-free   C C C C C C C C C C C C
 """
-"""C: caught, -: does not exist for this size, h: free memory reads as zero, so nothing changes.
+"""C: the misuse is caught. -: the case does not exist for this size.
+
+h: harmless, because free memory reads as zero, so writing zeros changes nothing.
 
 G: a segmentation fault, because no one can access a freed large block.
 
-Blocks of 32,768 bytes are large blocks in this build, and lie in no slab whose start could be found.
+Blocks of 32,768 bytes are large blocks in this build and lie in no slab. So the cases of misuse.c
+that need the first block of a slab (take_first()) do not exist for them.
 """
 
 MAY_ALSO = {
@@ -69,7 +72,7 @@ MAY_ALSO = {
     "written-before-a-trim": {"harmless"},
     # Zeros change a free block that has left quarantine, because its first words are link and key.
     "written-zeros": {"caught"},
-    # realloc() may find room to grow in place.
+    # If realloc() finds room to grow in place, the block does not move: the case does not exist.
     "double-after-moving": {"none"},
 }
 
@@ -92,7 +95,7 @@ def test_every_double_and_every_invalid_free_is_caught(
 
 
 def is_caught(ended: Ended, says: str) -> bool:
-    """Returns whether the program ended with one line that says so, and by abort()."""
+    """Returns whether the program ended by abort(), with one line that begins with `says`."""
     line = rf"cairn: {says}[^\n]*: 0x[0-9a-f]+, (size class|bytes) \d+, called from \S[^\n]*\n"
     return ended.code == -signal.SIGABRT and re.fullmatch(line, ended.err) is not None
 
@@ -217,5 +220,8 @@ def test_random_calls_do_what_the_shadow_says(
 def test_heaps_and_walks_and_limits_are_as_the_header_says(
     hardened: Callable[..., Program], mode: str
 ) -> None:
-    """Among others, a block of size 0 with a large alignment left a guard in free memory."""
+    """The functions of cairn.h work in the hardened build, too.
+
+    A block of size 0 with a large alignment once left a guard in free memory.
+    """
     assert hardened("heaps.c", mode).succeed().splitlines()[-1].endswith("passed, 0 failed")

@@ -16,10 +16,11 @@ import pytest
 from .conftest import MODES, Program
 
 NOTHING = {"remote": 1}
-"""By kind of operation: the instructions of the empty functions that replace malloc and free.
+"""By kind of operation: the number of instructions in the empty functions that replace malloc and
+free. All other kinds have 3.
 
-Operations of other kinds have 3. To remove the cost of the loop, the test subtracts the count of a
-run with the empty functions. That removes too much, so the test adds these instructions again.
+To remove the cost of the loop, the test subtracts the count of a run with the empty functions. This
+also subtracts the instructions of these functions, so the test adds them again.
 """
 SHORT, LONG = 20_000, 60_000
 

@@ -37,16 +37,16 @@ def test_ten_thousand_children_end(
 
 
 WAYS_TO_FORK = re.findall(r'^    \{"(.+?)", ', (HERE / "forks.c").read_text(), re.MULTILINE)
-"""The states in which forks.c forks."""
+"""The arguments of forks.c: the states in which it forks."""
 
 
 def without_glibc_s_own_hangs(ways: Sequence[str]) -> list[str]:
     """Returns the ways under which glibc's own malloc is safe.
 
-    In the child of a fork in a signal handler, glibc's malloc finds its heap half changed, and ends
-    the process ("corrupted double-linked list"). A child of vfork() leaves such a heap to its
-    parent. If the process has other threads, the child waits forever for a lock of the interrupted
-    thread.
+    A signal handler may interrupt malloc while the heap is half changed. If the handler forks,
+    glibc's malloc in the child finds this heap and ends the process ("corrupted double-linked
+    list"). A child of vfork() that allocates leaves such a heap to its parent. If the process has
+    other threads, the child waits forever for a lock that the interrupted thread holds.
     """
     allocating = ("handler", "handler exec", "handler twice", "handler _Fork", "handler vfork")
     return [way for way in ways if way not in allocating and "handler busy" not in way]
@@ -78,7 +78,10 @@ def test_three_hundred_runs_hang_in_no_state(
 @pytest.mark.long
 @pytest.mark.parametrize("way", without_glibc_s_own_hangs(WAYS_TO_FORK))
 def test_the_same_forks_work_under_glibc(compiled_here: Callable[..., Path], way: str) -> None:
-    """Otherwise a failure under Cairn would say nothing about Cairn."""
+    """No child of forks.c fails under glibc's malloc.
+
+    If one failed there, a failure under Cairn would say nothing about Cairn.
+    """
     run = Program(compiled_here("forks.c", "-rdynamic"), None)
     for _ in range(300):
         forks_well(run, way, 34)
@@ -97,7 +100,7 @@ def test_the_forks_of_programs_in_which_allocators_hung_end(
 
 
 INTERRUPTIONS = ("fork", "twice", "_Fork", "vfork", "returns", "everything")
-"""What interrupted.c does in the signal handler: its ways to fork."""
+"""The ways in which interrupted.c forks in the signal handler."""
 INTERRUPTED_CALLS = ("small", "large", "realloc", "trim", "fork", "of threads")
 
 
@@ -110,10 +113,11 @@ INTERRUPTED_CALLS = ("small", "large", "realloc", "trim", "fork", "of threads")
 def test_a_fork_at_every_instruction_of_a_call_does_no_harm(
     program: Callable[..., Program], mode: str, way: str, calls: str, threads: int
 ) -> None:
-    """A signal handler interrupts malloc, free, realloc and fork, once at each instruction.
+    """A signal handler interrupts calls of the main thread once at each instruction, and forks.
 
-    The calls are those of the process's first thread. Without a second thread, the child may also
-    return from the handler.
+    The calls are malloc, free, realloc, malloc_trim and fork. No child may fail. In the way
+    "returns", the child returns from the handler and finishes the interrupted call. This works only
+    if the process has no second thread.
     """
     if way == "returns" and (threads > 1 or calls == "of threads"):
         pytest.skip("the child's locks may belong to a thread that it does not have")
@@ -130,7 +134,7 @@ def test_a_fork_at_every_instruction_of_a_call_does_no_harm(
 def test_a_child_at_any_instruction_may_allocate_and_ask(
     program: Callable[..., Program], mode: str, way: str, calls: str
 ) -> None:
-    """A short part of the test above."""
+    """Two of the combinations of the long test above, which take only seconds."""
     ended = program("interrupted.c", mode)(way, calls, 1, timeout=600, CAIRN_STATS="1")
     assert ended.code == 0, ended.err
     assert re.search(r"\b0 of \d\d+ failed\n", ended.out)

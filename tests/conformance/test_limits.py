@@ -206,7 +206,10 @@ def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
 def test_a_burst_is_returned_although_the_program_then_does_little(
     program: Callable[..., Program], mode: str, block: int, each: int, doing: str
 ) -> None:
-    """The bound is the goal: 1.3 times the OS pages in use, and 2 MiB, within 2 seconds."""
+    """Within 2 seconds, the memory falls to 1.3 times the OS pages in use plus 2 MiB.
+
+    This bound is a goal of the design.
+    """
     burst = program("burst_then_little.c", mode)
     before, after, needed = map(int, burst.succeed(block, each, doing).split())
     assert before > 40 << 10
