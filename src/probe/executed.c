@@ -1,5 +1,5 @@
-/* executed.c - notes programs that a process without rights executes. The witness calls these
- * functions (record/executed.h) if it cannot write its own file. */
+/* executed.c - notes the programs that a process executes after it has given up rights. The witness
+ * calls these functions (record/executed.h) if it cannot write its own file. */
 #include "record/executed.h"
 
 #include "probe/direct_syscall.h"

@@ -39,7 +39,7 @@ struct cell {
     uint32_t value;  /* LIVE: the requested bytes, at most UINT32_MAX */
     uint16_t thread; /* the thread that allocated or freed the block */
     uint8_t state;   /* enum cell_state */
-    /* 1: another thread than its owner freed the last block here that was freed. */
+    /* 1: the last block that was freed here was freed by another thread than its owner. */
     uint8_t remote;
 };
 static_assert(sizeof(struct cell) == 8, "half of the live memory, if every region is tracked");

@@ -15,7 +15,7 @@
 enum {
     THREADS_MOST = 16,
     BREAKPOINTS = 4,
-    WORDS = 8, /* words of a line */
+    WORDS = 8, /* words of 8 bytes in a line */
     HITS_MOST = 100,
     WINDOW_NS = 4 * 1000 * 1000,
     /* If a window lasted longer, its watch has no result, because other blocks may lie on the line
@@ -183,7 +183,7 @@ static bool is_event(int fd)
     return !direct_failed(direct_call3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, (long)&id));
 }
 
-/* Closes an event and returns the number of its hits. */
+/* Closes an event and returns the number of writes that it counted. */
 static uint64_t close_event(int fd)
 {
     uint64_t hits = 0;

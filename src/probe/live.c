@@ -71,7 +71,7 @@ static void raise_peak(int64_t now)
 
 /* --- folding ---------------------------------------------------------------------------------- */
 
-/* The bytes that may be granted to all threads together, and the number of threads. */
+/* The largest allowed sum of the steps of all threads, in bytes, and the number of threads. */
 struct budget {
     int64_t bytes;
     int64_t threads;
@@ -268,7 +268,7 @@ void live_subtract_slowly(struct thread_state *me, const void *block)
         return;
     size_t bytes = ask(me, block);
     mine->balance -= bytes;
-    if (mine->balance > mine->limit) /* it is below 0 */
+    if (mine->balance > mine->limit) /* a balance below 0 has wrapped */
         live_fold(me);
 }
 

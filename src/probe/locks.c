@@ -2,9 +2,10 @@
  * functions only call libc.
  *
  * The probe calls the trylock function first. If the lock is free, this is the only call of libc.
- * If the lock is taken, the probe calls the lock function and times the wait. It also times one
- * critical section in SECTIONS_ONE_IN, chosen at random, from the lock to the unlock. The clock is
- * read without fences, because critical sections are long enough.
+ * If the lock is taken, the probe calls the lock function and times the wait. It also times
+ * critical sections, from the lock to the unlock: nearly all of the first LOCK_EARLY sections of
+ * each lock, and then one in SECTIONS_ONE_IN, chosen at random. The clock is read without fences,
+ * because critical sections are long enough.
  */
 #include "base/ticks.h"
 #include "probe/lock_table.h"

@@ -60,7 +60,7 @@ struct search {
     uintptr_t base;
 };
 
-/* For dl_iterate_phdr(). */
+/* For dl_iterate_phdr(): stores the object in the search if it has the address, and returns 1. */
 static int compare(struct dl_phdr_info *object, size_t size, void *given)
 {
     struct search *search = given;

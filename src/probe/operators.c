@@ -40,7 +40,7 @@ static inline bool caught(const struct thread_state *me, const void *block)
     return UNLIKELY(block == NULL) && me->guard == THREAD_OUTSIDE;
 }
 
-/* An operator that throws does not return NULL. */
+/* Takes the place of caught() for an operator that throws and never returns NULL. */
 static inline bool never(const struct thread_state *me, const void *block)
 {
     (void)me;

@@ -1,9 +1,8 @@
 /* own_memory.h - the memory of the probe itself, which no figure of the program may include.
  *
  * This memory is the probe's library, the mappings that the probe made, and the mapped pieces of
- * its file.
- * Every mapping that can become larger than a few OS pages is announced by own_memory_add(). Any
- * thread may call any function at any time.
+ * its file. own_memory_add() announces every mapping that can become larger than a few OS pages.
+ * Any thread may call any function at any time.
  */
 #ifndef CAIRN_PROBE_OWN_MEMORY_H
 #define CAIRN_PROBE_OWN_MEMORY_H

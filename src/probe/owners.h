@@ -18,7 +18,7 @@ struct owner {
     enum profile_group group;
 };
 
-/* Tells own_memory.h that this process does not use the record. */
+/* Tells own_memory.h that this process does not record owners, so the table stays unused. */
 void owners_unused(void);
 
 /* Records the owner of a block. */

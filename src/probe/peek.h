@@ -1,9 +1,10 @@
 /* peek.h - reads memory of the process that may not be there: a wrong address is an error and not a
  * crash.
  *
- * The kernel copies the bytes (process_vm_readv), up to PEEK_BYTES at a time, so that most reads
- * take no system call. The bytes are those of the moment of the copy. Bytes in the range that the
- * caller names as safe are read directly. A struct peek belongs to one thread.
+ * The kernel copies the bytes (process_vm_readv), up to PEEK_BYTES at a time. Most reads find their
+ * bytes in the last copy and need no system call. Such bytes are those of the moment of the copy.
+ * Bytes in the range that the caller names as safe are read directly. A struct peek belongs to one
+ * thread.
  */
 #ifndef CAIRN_PROBE_PEEK_H
 #define CAIRN_PROBE_PEEK_H

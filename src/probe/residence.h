@@ -20,8 +20,8 @@
 /* Approximate time that residence_look() takes for each 2 MiB of resident memory. */
 enum { RESIDENCE_EXTENT_NS = 10000 };
 
-/* Returns the resident bytes of the process. Pages of files are not included, because they belong
- * to no allocator, nor is the private memory of the probe, `own`. Returns 0 if the kernel does not
+/* Returns the resident bytes of the process, without pages of files and without the `own` bytes of
+ * the probe's private memory. Neither belongs to the allocator. Returns 0 if the kernel does not
  * report the resident bytes. */
 uint64_t residence_bytes(uint64_t own);
 

@@ -50,8 +50,8 @@ static uint64_t mapped_bytes;
 static uint64_t ready_bytes;
 static struct profile_thread *chunks[PROFILE_CHUNKS];
 static uint32_t chunk_count;
-/* Index of the first struct profile_thread in the last chunk that no thread has used. This one and
- * all later ones have never been written. */
+/* In the last chunk, the index of the first struct profile_thread that no thread has used. This
+ * struct and all later ones have never been written. */
 static uint64_t unused;
 /* Head of the list of structs profile_thread that ended threads have left: 1 + (index << 8 |
  * chunk). 0 means that the list is empty. */

@@ -89,8 +89,8 @@ void session_thread_end(struct profile_thread *counts);
 void session_thread_comes(void);
 void session_thread_stays_away(void);
 
-/* Adds a moment to the file: the clocks, the kernel's figures for the process, and the live bytes
- * `live`. */
+/* Adds a moment to the file (struct profile_moment), with the live bytes `live`. Updates the clocks
+ * and the figures of getrusage(2) in the file. */
 void session_moment(struct live live);
 
 /* A child of fork calls this before its first allocation. Detaches the child from its parent's

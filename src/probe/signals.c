@@ -146,8 +146,8 @@ static void end_deferring(void)
     }
 }
 
-/* Hides the probe's alternate stack. If the thread has that one, the program has given it none, and
- * the function reports that there is none. */
+/* Hides the probe's alternate stack. While a thread has this stack, the function reports to the
+ * program that the thread has no alternate stack. */
 INTERPOSED int sigaltstack(const stack_t *new, stack_t *old)
 {
     struct thread_state *me = &thread_state;

@@ -39,7 +39,7 @@ bool spare_is_inherited(void);
 /* Notes that a process executes a program (struct spare_executed). Any thread may call this. */
 void spare_note_executed(uint32_t process, uint32_t error, const char *kind, const char *program);
 
-/* Takes back the latest such note about a process. */
+/* Takes back the latest note about a process, because its exec failed. */
 void spare_forget_executed(uint32_t process);
 
 #endif

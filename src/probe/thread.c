@@ -42,7 +42,8 @@ static uint32_t next_gap(struct thread_state *me)
 {
     uint64_t x = random_next(&me->random) | 1;
     uint32_t zeroes = (uint32_t)__builtin_clzll(x);
-    uint64_t fraction = zeroes == 63 ? 0 : (x << (zeroes + 1)) >> 48; /* of 2^16 */
+    /* The bits after the highest one, as a fraction in units of 2^-16. */
+    uint64_t fraction = zeroes == 63 ? 0 : (x << (zeroes + 1)) >> 48;
     uint64_t log2 = ((uint64_t)zeroes << 16) + (0xffff - fraction);
     return 1 + (uint32_t)((log2 * 45426 /* ln 2 */ >> 16) * session.gap >> 16);
 }

@@ -70,8 +70,8 @@ static bool add_moment(void)
  * and overwrite the frames of this handler. If the program has a signal stack of its own, which may
  * be too small, nothing happens.
  *
- * The interrupted operation may have set `frame` and `function` and be about to set the guard, so
- * this function restores both. */
+ * The signal may interrupt the beginning of an operation, which has set `frame` and `function` but
+ * not yet the guard. So this function restores both. */
 static void on_request(void)
 {
     struct thread_state *me = &thread_state;

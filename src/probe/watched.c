@@ -11,7 +11,7 @@ enum {
     SHARD_BLOCKS = WATCHED_MARK - 1, /* a slot of the filter counts up to this many */
 };
 
-/* Size classes by usable bytes: one for each 16 bytes up to FINE_MOST, then four an octave. */
+/* Size classes by usable bytes: one for each 16 bytes up to FINE_MOST, then four per octave. */
 enum {
     FINE_MOST = 1024,
     FINE_CLASSES = FINE_MOST / 16,

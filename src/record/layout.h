@@ -7,7 +7,7 @@
  * machine. Always:
  *
  *     the file is one struct layout_file
- *     writing is odd  =>  `totals`, `pages` and what belongs to them are being written
+ *     writing is odd  =>  `totals`, `pages` and the fields of the snapshot are being written
  *     seen[g] >= number of entries of blocks[g] with bytes != 0
  *
  * A region is LAYOUT_REGION_BYTES of addresses that begin at a multiple of this size. The probe
@@ -55,14 +55,14 @@ struct layout_totals {
     uint64_t blocks;  /* live blocks that begin in these regions */
     uint64_t bytes;   /* requested bytes of live blocks on these pages */
     uint64_t active;  /* shared lines that are not counted in `passive` */
-    /* Shared lines on which a block took the address of a former block that another thread than
-     * its owner had freed. */
+    /* Shared lines with a block that got its address from a remote free: another thread than the
+     * owner had freed the former block at this address. */
     uint64_t passive;
 };
 
 /* A page of 4 KiB of a tracked region at the snapshot. Pages without a live block have no entry. */
 struct layout_page {
-    uint32_t region; /* the same for all pages of one region; counts from 0 */
+    uint32_t region; /* number of the page's region, counted from 0 */
     /* The following fields mean the same as in struct layout_totals, but for this page alone. */
     uint16_t bytes;
     uint16_t lines;

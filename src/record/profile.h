@@ -2,9 +2,9 @@
  *
  * The probe (src/probe) maps the file and counts in it while the process runs, so a killed process
  * leaves its counts up to that time. The file may be longer than `file_bytes`, and is then a hole
- * from there on. cairn/profile/reader.py reads it. Numbers are in the byte
- * order of the machine; the reader finds the order from `order`. Counters only grow.
- * docs/profile-format.md has an annotated example. Always:
+ * from there on. cairn/profile/reader.py reads the file. Numbers are in the byte order of the
+ * machine, which the reader finds from `order`. Counters only grow. docs/profile-format.md has an
+ * annotated example. Always:
  *
  *     the file begins with a struct profile_head
  *     everything that the head names by offset lies wholly within `file_bytes`

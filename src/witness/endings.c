@@ -104,8 +104,8 @@ static void mark_end(int status)
 }
 
 /* Records the end of a child. `child` is 0 if its process number is not known. Does nothing if the
- * child has not ended. Does nothing either if it exited with 0: such a child has marked its end
- * itself, and the record would cost time in every process of a healthy tree. */
+ * child has not ended. Does nothing either if the child exited with 0: it has marked its end
+ * itself, and a record of each such end would cost every program time. */
 static void mark_child(pid_t child, int status)
 {
     int error = errno;

@@ -9,8 +9,8 @@
 #include "witness/environment.h"
 #include "witness/kernel.h"
 
-/* A copy of the path. Some programs (nginx, postgres) overwrite their initial environment to show a
- * title in the list of processes. */
+/* A copy of the path of the witness file. Some programs (nginx, postgres) overwrite their initial
+ * environment, where the path comes from, to show a title in the list of processes. */
 static char file[PATH_MAX];
 static bool file_known;
 

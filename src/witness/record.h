@@ -94,7 +94,7 @@ void record_begin(struct text *line, const char *event, pid_t pid);
 void record_add(struct text *line, const char *key, const char *value, size_t limit);
 
 /* Ends the line and appends it to the file. Returns 0, or the errno of the failure. Most callers
- * ignore it: the reader notices the missing line and reports the problem. */
+ * ignore the errno, because the reader notices the missing line and reports the problem. */
 int record_end(struct text *line);
 
 #endif

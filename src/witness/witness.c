@@ -19,7 +19,7 @@
 #include "witness/record.h"
 
 enum {
-    START_BYTES = 8192,  /* small enough for a thread's small stack */
+    START_BYTES = 8192,  /* buffer for the record; fits on a thread's small stack */
     BUILD_ID_BYTES = 32, /* GNU ld writes 20 bytes, lld 8 or 20; SHA-256 has 32 */
     KNOB_NAME_MAX = 60,
     KNOB_VALUE_BYTES = 400, /* enough for two long paths in LD_PRELOAD */

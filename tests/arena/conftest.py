@@ -26,7 +26,7 @@ def has_runtime(compiler: str, flag: str, folder: Path) -> bool:
 
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prefix under which `cmake --install` put the arena, and nothing else."""
+    """A folder that contains only the arena, as `cmake --install` installed it there."""
     folder = tmp_path_factory.mktemp("installed")
     build = folder / "build"
     for command in (

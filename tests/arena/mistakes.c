@@ -1,4 +1,5 @@
-/* mistakes.c - a program that makes the mistake named by its argument, which checks must find. */
+/* mistakes.c - a program that makes the mistake named by its argument. The arena's checks or the
+ * address sanitizer must find the mistake. */
 #include <cairn/arena.h>
 #include <string.h>
 

@@ -148,7 +148,7 @@ def program(library: Library, compiled_here: Callable[..., Path]) -> Callable[..
 def hardened(
     tmp_path_factory: pytest.TempPathFactory, compiled_here: Callable[..., Path]
 ) -> Callable[..., Program]:
-    """Returns the same as program(), for the hardened build."""
+    """Like program(), but the programs use the hardened build of the library."""
     return _builder(
         under_test(tmp_path_factory.mktemp("hardened"), "libcairn-hardened"), compiled_here
     )

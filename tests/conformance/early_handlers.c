@@ -1,7 +1,7 @@
-/* early_handlers.c - a library of the program that carries the archive (early_handlers_main.c).
- * Its constructor registers fork handlers that allocate, before the allocator of the program could
- * register its own. The handlers take a lock that a thread of the program holds while it allocates,
- * so the allocator's handlers must enclose them. */
+/* early_handlers.c - a library of early_handlers_main.c, a program that contains libcairn.a. The
+ * library's constructor registers fork handlers that allocate, before the allocator in the program
+ * could register its own. The handlers take a lock that a thread of the program holds while it
+ * allocates. So no handler of this library may run while the allocator's handlers hold locks. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -22,7 +22,7 @@ extern char **environ;
 static char *true_words[] = {(char *)"/bin/true", NULL};
 
 static void *volatile live[LIVE];
-static volatile sig_atomic_t done; /* children that ended */
+static volatile sig_atomic_t done; /* number of children that ended */
 static volatile sig_atomic_t failed;
 static atomic_bool over;
 
@@ -286,7 +286,7 @@ static void clone_with_memory(void)
 /* --- the main thread -------------------------------------------------------------------------- */
 
 static void (*act)(void);
-static int wanted; /* children */
+static int wanted; /* number of children to fork */
 static timer_t timer;
 
 /* Starts the timer, which fires once. */
@@ -297,7 +297,8 @@ static void start_timer(void)
     timer_settime(timer, 0, &(struct itimerspec){.it_value.tv_nsec = us * 1000}, NULL);
 }
 
-/* Starts the timer at its end, so that the interrupted code goes on in between. */
+/* Starts the timer again at the end of the handler, so that the interrupted code goes on in
+ * between. */
 static void on_timer(int number)
 {
     (void)number;

@@ -2,10 +2,17 @@
  *
  *     guarded KIND SIZE
  *
- * The kinds are: none, read (a block after it was freed), write (likewise), over (one byte beyond
- * the end, and free), under (one byte before the start, and free), twice (free), size (of a freed
- * block), inside (free of a pointer into a block). Each is done only to blocks that are guarded,
- * which lie outside the memory of all others. Prints the number of guarded blocks, of COUNT. */
+ *     none     no misuse
+ *     read     reads a freed block
+ *     write    writes to a freed block
+ *     over     writes one byte beyond the end of a block, and frees the block
+ *     under    writes one byte before the start of a block, and frees the block
+ *     twice    frees a block twice
+ *     size     asks for the usable size of a freed block
+ *     inside   frees a pointer into a block
+ *
+ * Only guarded blocks are misused. The program recognises them by their addresses, which lie apart
+ * from those of all other blocks. It allocates COUNT blocks, and prints how many were guarded. */
 #include "conformance.h"
 
 #include <malloc.h>

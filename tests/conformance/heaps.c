@@ -1,5 +1,5 @@
-/* heaps.c - tests the functions of cairn.h for heaps, cairn_walk(), which visits all blocks,
- * cairn_collect() and cairn_limit(). */
+/* heaps.c - tests functions of cairn.h: the functions for heaps, cairn_walk() (which visits all
+ * blocks), cairn_collect() and cairn_limit(). */
 #include "conformance.h"
 #include "test.h"
 

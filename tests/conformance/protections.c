@@ -68,7 +68,7 @@ static void overwrite(unsigned char *at, size_t count)
         ((volatile unsigned char *)at)[i] = 0x77;
 }
 
-/* Allocates until `freed` is handed out again, and MANY / 2 blocks at most. */
+/* Allocates blocks until `freed` is handed out again, but at most MANY / 2 blocks. */
 static void take_until(size_t size, const unsigned char *freed)
 {
     for (int i = 0; i < MANY / 2; i++) {

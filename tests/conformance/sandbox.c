@@ -1,8 +1,8 @@
 /* sandbox.c - confines the process by seccomp to the system calls that docs/allocator-reference.md
  * lists. Any other call ends the process. Each argument, madvise or mremap, names a listed call
  * that fails with EPERM. With the argument deadly-mremap, mremap ends the process, too. After that
- * the program allocates, frees, resizes and trims, in the main
- * thread and in threads that began before the confinement. */
+ * the program allocates, frees, resizes and trims, in the main thread and in threads that began
+ * before the confinement. */
 #include "conformance.h"
 
 #include <linux/filter.h>

@@ -33,7 +33,7 @@ def never_moves(mode: str) -> dict[str, str]:
 def calls(
     run: Program, trace: Path, names: str, *arguments: object, **environment: str
 ) -> list[str]:
-    """Runs a program under strace, and returns the lines of these system calls."""
+    """Runs a program under strace. Returns strace's lines for the system calls in `names`."""
     if not shutil.which("strace"):
         pytest.skip("strace is not here")
     given = dict(environment)

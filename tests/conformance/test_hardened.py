@@ -95,7 +95,7 @@ def test_every_double_and_every_invalid_free_is_caught(
 
 
 def is_caught(ended: Ended, says: str) -> bool:
-    """Returns whether the program ended by abort(), with one line that begins with `says`."""
+    """Returns whether the program ended by abort(), with one line that says `says` and where."""
     line = rf"cairn: {says}[^\n]*: 0x[0-9a-f]+, (size class|bytes) \d+, called from \S[^\n]*\n"
     return ended.code == -signal.SIGABRT and re.fullmatch(line, ended.err) is not None
 

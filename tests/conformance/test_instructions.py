@@ -16,8 +16,7 @@ import pytest
 from .conftest import MODES, Program
 
 NOTHING = {"remote": 1}
-"""By kind of operation: the number of instructions in the empty functions that replace malloc and
-free. All other kinds have 3.
+"""By kind of operation: the number of instructions in the empty malloc and free. Others have 3.
 
 To remove the cost of the loop, the test subtracts the count of a run with the empty functions. This
 also subtracts the instructions of these functions, so the test adds them again.

@@ -185,7 +185,10 @@ def test_programs_can_be_started_in_every_way_while_threads_allocate(
 
 @pytest.mark.skipif(not shutil.which("php"), reason="php is not here")
 def test_php_starts_and_works(library: Library) -> None:
-    """PHP opens its extensions with RTLD_DEEPBIND, with which they would call libc's malloc."""
+    """PHP opens its extensions with RTLD_DEEPBIND.
+
+    With this flag, the extensions would call libc's malloc, so Cairn's dlopen drops the flag.
+    """
     php = Program(Path(shutil.which("php") or ""), library.shared)
     said = php.succeed(
         "-r",
@@ -275,7 +278,8 @@ def test_the_caller_s_runpath_holds_through_our_dlopen(
 ) -> None:
     """The dlopen of libc searches the RUNPATH of the library that contains its return address.
 
-    So Cairn's dlopen must jump to it: then the return address is in the library that called dlopen.
+    So Cairn's dlopen must end with a jump to libc's dlopen. The return address then still lies in
+    the library that called dlopen.
     """
     shelf = tmp_path / "shelf"
     shelf.mkdir()

@@ -154,7 +154,7 @@ def test_one_block_costs_few_system_calls(program: Callable[..., Program], tmp_p
 def needed_kb(path: Path, preload: Path | None) -> int:
     """Returns the memory in kB that footprint.c, a program with one block, needs.
 
-    It includes the private pages and the whole file of the preloaded library.
+    The result includes the private pages and the whole file of the preloaded library.
     """
     environment = {"LD_PRELOAD": str(preload)} if preload else {}
     return int(
