@@ -24,7 +24,8 @@
 enum {
     WATCHED_FILTER_SHIFT = 17,
     WATCHED_SHARDS_SHIFT = 6,
-    /* The highest bit of a slot is a mark. The other bits are a number of watched blocks. */
+    /* The highest bit of a slot is a mark. The other bits are the number of the slot's blocks that
+     * are watched, or counted by watched_count(). */
     WATCHED_MARK = 0x80,
 };
 
@@ -62,7 +63,7 @@ void watched_unmark_all(void);
 
 /* watched_count() adds 1 to the number in the block's slot of the filter, so that the block's free
  * takes the slow path although the block is not watched (call_stacks.h). watched_uncount()
- * subtracts 1 again. If the number has reached its maximum, watched_count() marks the block instead
+ * subtracts 1 again. If the number is already 16 or more, watched_count() marks the block instead
  * and returns false. */
 bool watched_count(const void *block);
 void watched_uncount(const void *block);
