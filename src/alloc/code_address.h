@@ -1,7 +1,7 @@
 /* code_address.h - writes an address of code as the name of a library and an offset in it.
  *
- * This is for reports of a misuse. Any thread may call the function. It allocates nothing, but takes
- * the loader's lock.
+ * It serves the reports of misuse. Any thread may call the function, which allocates nothing but
+ * takes the lock of the loader.
  */
 #ifndef CAIRN_ALLOC_CODE_ADDRESS_H
 #define CAIRN_ALLOC_CODE_ADDRESS_H

@@ -58,7 +58,7 @@ def test_a_program_that_fills_its_memory_and_rests_does_not_leak(cairn) -> None:
 
     So Cairn called it a leak, and said that the program had ended by itself.
     """
-    fills = "x = []\nfor i in range(150): x.append('y' * 9**5); time.sleep(0.01)\ntime.sleep(99)"
+    fills = "x = []\nfor i in range(150): x.append('y' * 9**5); time.sleep(0.002)\ntime.sleep(99)"
     result = cairn(
         "soak", "-a", "system", "-r", 1, "--for", "6s", "--json", "--", sys.executable, "-c",
         f"import time\n{fills}",

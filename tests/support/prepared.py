@@ -40,8 +40,12 @@ def is_needed_anew(environment: Mapping[str, str]) -> bool:
 
 
 _LOADED = (
-    *("numpy", "cairn.cli", "cairn.bench.experiments", "cairn.profile.reader", "cairn.run.measure"),
-    *("cairn.report.run", "cairn.report.run_json", "cairn.report.terminal", "cairn.why.gap"),
+    *("numpy", "numpy.ma", "matplotlib.figure", "matplotlib.projections.polar"),
+    *("cairn.cli", "cairn.cli.progress", "cairn.bench.experiments", "cairn.bench.run_settings"),
+    *("cairn.matrix.runs", "cairn.profile.path_instructions", "cairn.profile.reader"),
+    *("cairn.report.matrix_board", "cairn.report.run", "cairn.report.run_json"),
+    *("cairn.report.terminal", "cairn.run.instruction_counts", "cairn.run.measure"),
+    *("cairn.why.gap",),
 )
 """The modules that most calls load."""
 

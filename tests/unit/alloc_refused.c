@@ -406,7 +406,7 @@ TEST(memory_can_run_out_at_any_point)
     }
 }
 
-TEST(memory_that_was_given_back_is_touched_only_by_its_next_run)
+TEST_WITHOUT_RACES(memory_that_was_given_back_is_touched_only_by_its_next_run)
 {
     struct counts counts;
     reset();
@@ -419,7 +419,7 @@ TEST(memory_that_was_given_back_is_touched_only_by_its_next_run)
 }
 
 /* Other machines have larger OS pages. A page that is partly in use may not be given back. */
-TEST(an_os_page_may_be_as_large_as_a_slice_and_larger)
+TEST_WITHOUT_RACES(an_os_page_may_be_as_large_as_a_slice_and_larger)
 {
     for (size_t bytes = 16 * KIB; bytes <= 64 * KIB; bytes *= 4) {
         struct counts counts;

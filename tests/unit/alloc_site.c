@@ -504,7 +504,7 @@ static void fill_the_table(void)
     CHECK(whole > 100);
 }
 
-TEST(a_full_table_counts_new_sites_in_the_row_of_others)
+TEST_WITHOUT_RACES(a_full_table_counts_new_sites_in_the_row_of_others)
 {
     REQUIRE(alloc_count_sites());
     CHECK(holds_in_a_child(fill_the_table)); /* in a child, because a full table stays full */

@@ -65,7 +65,7 @@ static size_t live_blocks(void)
     return count;
 }
 
-TEST(pages_on_which_no_block_is_live_go_back_and_come_back)
+TEST_WITHOUT_RACES(pages_on_which_no_block_is_live_go_back_and_come_back)
 {
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         size_t bytes = size_class_bytes(class);
@@ -101,7 +101,7 @@ TEST(pages_on_which_no_block_is_live_go_back_and_come_back)
     }
 }
 
-TEST(random_calls_keep_every_block_whole_while_slabs_are_trimmed)
+TEST_WITHOUT_RACES(random_calls_keep_every_block_whole_while_slabs_are_trimmed)
 {
     const char *seed = getenv("SEED");
     struct random random = random_of(seed != NULL ? strtoul(seed, NULL, 10) : 1);

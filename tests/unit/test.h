@@ -7,6 +7,9 @@
  * program takes an optional text, and runs only the tests whose names contain that text. It prints
  * one line per failure and a last line "N passed, N failed". It exits with 1 if a test failed or
  * none ran.
+ *
+ * TEST_WITHOUT_RACES is a TEST that the thread sanitizer's build leaves out, because the test takes
+ * long and has one thread, or only threads that other tests have, too.
  */
 #ifndef CAIRN_TEST_H
 #define CAIRN_TEST_H
@@ -34,6 +37,12 @@ static bool test_failed;
         test_end = &test_of_##title.next;                                                          \
     }                                                                                              \
     static void title(void)
+
+#ifdef __SANITIZE_THREAD__
+#define TEST_WITHOUT_RACES(title) __attribute__((unused)) static void title(void)
+#else
+#define TEST_WITHOUT_RACES TEST
+#endif
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
