@@ -58,8 +58,8 @@ class CpuSamples:
     interrupts_unseen: str = ""
     """Why `interrupts` is None, as the end of a sentence."""
     functions: tuple[FunctionSamples, ...] = ()
-    """The functions with the most of the samples in `own`, the most first. Empty for a run of an
+    """The functions with the most samples in `own`, in descending order. Empty for a run of an
     earlier version, which did not record them."""
     atomics: tuple[AtomicSamples, ...] = ()
     """Samples of `own` at atomic instructions and pauses in the allocator's own files, by function,
-    the most first. Empty also for a run of an earlier version."""
+    in descending order. Empty also for a run of an earlier version."""

@@ -8,9 +8,10 @@ the other allocators saves. It is a share of CPU time or of peak memory, or of w
 finding is about the time of threads. The gain includes everything that the other allocator does
 better, and not only the cause of the finding.
 
-Prints one line for each finding. The line ends in ≈ if the gain is within a factor of two of the
-effect's range only, and in ✘ if it is within neither. Then prints how many gains are within a
-factor of two of the claimed effect, and how many are within a factor of two of the effect's range.
+Prints one line for each finding. The line ends in ✘ if the gain is not within a factor of two of
+the effect's range. It ends in ≈ if the gain is within a factor of two of the range, but not of the
+claimed effect. Then prints how many gains are within a factor of two of the claimed effect, and how
+many are within a factor of two of the effect's range.
 Findings from the comparison of two allocators are left out: each explains a part of a measured
 difference, and the tests with the flawed allocators in cairn/bench/ill check these findings.
 """

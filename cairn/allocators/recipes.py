@@ -152,7 +152,7 @@ def mimalloc3(shop: Workshop) -> Plan:
 
 
 def snmalloc(shop: Workshop) -> Plan:
-    """Builds snmalloc with CMake, whose files find out which flags the compiler knows."""
+    """Builds snmalloc with CMake. Its CMake files find out which flags the compiler has."""
     options = (
         "-DCMAKE_BUILD_TYPE=Release", "-DSNMALLOC_BUILD_TESTING=OFF",
         "-DSNMALLOC_HEADER_ONLY_LIBRARY=OFF",

@@ -34,8 +34,8 @@ def specs(say: Progress) -> tuple[str, ...]:
     missing = [one.name for one in ILL if FOLDER / f"{one.name}.c" not in files]
     if missing:
         raise CairnError(
-            f"this installation of cairn lacks the sources of {len(missing)} ill allocators; "
-            "install it again with 'make install' or pip."
+            f"this installation of cairn lacks the sources of {len(missing)} of the allocators "
+            "that are ill on purpose; install it again with 'make install' or pip."
         )
     compiler = find_tool("cc")
     if compiler is None:

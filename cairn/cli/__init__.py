@@ -84,7 +84,8 @@ def _sentences() -> Iterator[None]:
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _end_by_signals()
-        # Once a run has begun, `measurement.conduct` names the command that continues it.
+        # No run has begun yet. `measurement.conduct` handles later interrupts, and names the
+        # command that continues the run.
         begins = set(sys.argv[1:2]) & _MEASURING and "--resume" not in sys.argv
         fail(Interrupted(NOTHING_YET if begins else "interrupted"), Interrupted.exit_code)
     except BrokenPipeError:

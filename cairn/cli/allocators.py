@@ -161,8 +161,8 @@ def add(
     With PATH, the file stays where it is. Its checksum is recorded; if the file changes later,
     'cairn allocators' warns.
 
-    With --from, a copy of the source is built in your cache, and the library stays there. The
-    output of the build is kept. With a version, NAME may be an allocator of the catalog, and
+    With --from, a copy of the source is built in your cache. The cache keeps the library and the
+    output of the build. With a version, NAME may be an allocator of the catalog, and
     several versions can be compared: -a mine@1.0,mine@2.0.
     """
     from cairn.allocators import own_source, register

@@ -44,8 +44,8 @@ _OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
 @click.option(
     "-p", "--program", "programs", type=options.PROGRAM, multiple=True, metavar="[NAME=]PROG",
     help="A program to compare, instead of '-- PROG'; the arguments follow '--'. Repeatable: "
-    "every program runs under every allocator of -a, and the first is the baseline. Without -a, "
-    "each runs with the allocator that it is linked with.",
+    "the first program is the baseline, and every program runs under every allocator of -a. "
+    "Without -a, each program runs with the allocator that it is linked with.",
 )  # fmt: skip
 @click.option(
     "--baseline",

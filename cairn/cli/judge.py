@@ -56,7 +56,7 @@ def judge(
     LIB is a path, or any contender as written for -a of 'cairn compare'. A few small programs run
     with the probe, under LIB and under the system's allocator, for about half a minute. The ranges
     are those of healthy allocators, and come with cairn. For each metric in which LIB is outside,
-    the report says how much CPU time and memory other allocators took that were outside there.
+    the report says how much CPU time and memory others took that were outside in the same metric.
     docs/judge.md explains the method.
 
     \b

@@ -76,7 +76,7 @@ def check(
 ) -> None:
     """Check a plan; run nothing.
 
-    Prints every mistake with its line and its reason. If there is none: which programs and
+    Prints every mistake with its line and its reason. If there is none, prints which programs and
     allocators are missing here, what each program cannot show, and about how long a run takes.
 
     Exit codes: 0 something can be measured, 2 the plan has mistakes, 3 no program can be measured,

@@ -218,10 +218,11 @@ def profile(
     """Say what an allocator does inside a program, and how much CPU time it takes.
 
     The report has calls, times, system calls, locks and memory.
-    Counts are exact. The allocator's share of CPU time comes from the kernel's clock, with its
-    error. A short program runs again until that error is small. Medians and tails come from a
-    sample of operations. All processes of the program are included. The report is printed on
-    standard error when the program has ended, because standard output is the program's.
+    Counts are exact. The allocator's share of CPU time comes from samples that the kernel takes by
+    a clock, and has an interval. A short program runs again until the interval is narrow. Medians
+    and tails come from a sample of operations. All processes of the program are included. The
+    report is printed on standard error when the program has ended, because standard output is the
+    program's.
 
     \b
       cairn profile -- ./prog                               the system's allocator

@@ -53,9 +53,10 @@ ERROR_EARLY = 0.0005
 ERROR_LAST = 0.0045
 """The one-sided error of the last look.
 
-The last look is the one at the most rounds or at the end of the budget. All looks together have an
-error of at most ERROR. This is the boundary of Haybittle and Peto, as in a comparison
-(`stats.ALPHA_EARLY`); tests/python/test_gate_coverage.py has the simulation.
+The last look comes at the greatest number of rounds or at the end of the budget. All looks together
+have an error of at most ERROR. Strict early looks before a less strict last one are the boundary of
+Haybittle and Peto, as in a comparison (`stats.ALPHA_EARLY`). tests/python/test_gate_coverage.py has
+the simulation.
 """
 ROUNDS_LEAST, ROUNDS_DEFAULT = 12, 400
 """The numbers of rounds at the first look and at the last look, unless the user gives others."""

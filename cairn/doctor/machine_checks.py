@@ -221,8 +221,8 @@ def _memory(now: Conditions) -> list[Check]:
         used = f"{now.swap_used_bytes / 2**20:,.0f} MiB in use"
         if now.swap_used_bytes >= _SWAP_BYTES:
             step = (
-                "Free memory, then as root: swapoff -a && swapon -a. The next use of a page in "
-                "swap costs a read."
+                "Free memory, then as root: swapoff -a && swapon -a. Until then, a page in swap "
+                "must be read from the disk when it is used."
             )
             checks.append(Check("swap", "warning", used, step))
         else:

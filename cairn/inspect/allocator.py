@@ -38,7 +38,7 @@ _LIBC = re.compile(r"libc\.so(\.6)?$|libc-2\.\d+\.so$|libc\.musl|ld-musl")
 _MUSL = re.compile(r"libc\.musl|ld-musl")
 _GLIBC_VERSION = re.compile(rb"GNU C Library [^\n]*?version (\d+\.\d+)")
 _GLIBC_MALLOC = b"malloc(): corrupted top size"
-"""A message of glibc's malloc, which is in each program that contains it."""
+"""An error message of glibc's malloc. Each file that contains this malloc contains the message."""
 _OLD_GLIBC_MALLOC = b"free(): invalid pointer"
 _GO_MALLOC = "the Go runtime"
 _MINE = ("libcairn-probe.so", "libcairn-witness.so", "libcairn-instructions.so")

@@ -146,8 +146,8 @@ def refuse_changed(kept: bytes | None) -> None:
 def changed(kept: bytes | None) -> str | None:
     """The first input that is not as it was when the run began; None if no input has changed.
 
-    Programs share the files of equal recipes, and root may write into a file of mode 0444. So a
-    program that writes into {data} changes what the next programs and rounds read.
+    Programs with the same recipe share its files. The files are read-only, but root may write into
+    them. So a program that writes into {data} changes what the next programs and rounds read.
     """
     try:
         sums = msgspec.json.decode(kept or b"{}", type=dict[str, str])

@@ -18,8 +18,8 @@ class PlanProgress:
     state: str
     """"running", "complete", "interrupted", "not finished", or why measuring ended."""
     rounds: int
-    """The number of whole rounds. A round is whole if every program ran under every contender,
-    without the pairs that failed."""
+    """The number of whole rounds. A round is whole if every program ran under every contender.
+    Pairs of program and contender that failed are not counted."""
     planned: int
     done: int
     """The number of runs so far, without the warm-up."""

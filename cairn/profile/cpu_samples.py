@@ -373,7 +373,9 @@ def clocked(
     dispatched: Collection[int] = (),
     between: tuple[int, int] | None = None,
 ) -> tuple[ClockRun | None, str]:
-    """The weighed parts of a run's CPU time and "", or None and the reason.
+    """Returns the parts of a run's CPU time, weighted by the periods of the samples, and "".
+
+    If they are not known, returns None and the reason.
 
     probed: whether the probe was loaded.
     dispatched: the ids of the processes whose system calls the probe dispatched.

@@ -121,7 +121,7 @@ def _dot(
 def plane(report: MatrixReport, *, title: str, form: str) -> bytes:
     """Draws one arrow per contender from the baseline, in time and memory, and the Pareto front.
 
-    The front joins the contenders of which no other needs both less time and less memory.
+    The front joins each contender that no other contender beats in both time and memory.
     """
     from matplotlib.figure import Figure
 

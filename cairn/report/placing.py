@@ -108,12 +108,13 @@ def _unit(one: Placed, value: float) -> str:
 
 
 def _costs(one: Placed, baseline: str) -> str:
-    """A sentence on the allocators of the kept runs that were outside the range, too.
+    """A sentence on the cost of lying outside the range of this metric.
 
-    It says how much CPU time and memory these allocators took. The kept runs made the ranges.
+    It says how much CPU time and memory those allocators took that lay outside in the kept runs,
+    from which the ranges come.
     """
     if not one.outliers:
-        return "No allocator of the kept runs is outside there, so the cost is not known."
+        return "In the runs that gave the range, no allocator is outside. The cost is not known."
     names = list(dict.fromkeys(each.contender for each in one.outliers))
     shown = ", ".join(printable(name) for name in names[:_NAMED_MOST])
     others = f" and {len(names) - _NAMED_MOST} more" if len(names) > _NAMED_MOST else ""

@@ -35,8 +35,9 @@ from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
 
 _COLD = 0.5
-"""As long as warm-up trials are left, later trials are expected to take this share of the measured
-times. A first trial is slow because it reads files that are not in memory yet."""
+"""Until the warm-up has ended, the forecast has only times of warm-up trials. It expects all later
+trials to take this share of these times, because a first trial reads files that are not in memory
+yet."""
 WARM_FROM_BYTES = 256 << 20
 """In a virtual machine, memory is touched before each round if a program's peak reaches this size.
 

@@ -53,8 +53,9 @@ void detour_begin(void)
         meet_again(heap);
     if (heap->trim.detours == 0)
         return;
+    /* The heap is in hardening_caller before it leaves thread_heap, so that a handler finds it. */
     hardening_caller = heap;
-    slab_interrupt_here(); /* the heap is noted before it is put aside */
+    slab_interrupt_here();
     thread_heap = (struct heap *)&heap_away;
 }
 

@@ -26,7 +26,7 @@
  * lock. */
 void detour_begin(void) __attribute__((cold));
 
-/* Puts the heap back, and looks at the clock. The caller has found thread_is_away(). */
+/* Puts the heap back, and looks at the clock. Called only while thread_is_away() is true. */
 void detour_end(void) __attribute__((cold));
 
 /* Called at the end of a slow path of the thread's heap. */

@@ -63,7 +63,7 @@ bool purge_rest(unsigned ms);
  * example because the memory is locked. */
 bool purge_is_refused(void);
 
-/* Returns `held` in bytes, as far as it has been learnt (learning_control.h). */
+/* Returns the present value of `held` (see above), in bytes. */
 size_t purge_held_bytes(void);
 
 #endif

@@ -10,7 +10,7 @@ enum {
     PLACES_TRIED = 64,           /* random bases tried in each window */
     SKIPS_MAX = 1024,            /* occupied chunks that one growth skips: 2 GiB */
     PIECE_CHUNKS_MAX = 32,       /* 64 MiB */
-    GAPS_MAX = 64,               /* most gaps that are remembered */
+    GAPS_MAX = 64,               /* largest number of gaps that are remembered */
     ALIGNED_PLACES_TRIED = 8,    /* addresses that region_grow_aligned() tries */
     RECORD_STEP_BYTES = 1 << 16, /* a multiple of every OS page size */
 };

@@ -77,7 +77,7 @@ struct peak {
     uint64_t less_lazy_bytes;
     uint64_t lazy_peak_bytes;
     uint64_t charged_peak_bytes;
-    uint64_t other_max_bytes; /* highest other memory of all readings */
+    uint64_t other_max_bytes; /* the largest other_bytes of all readings */
     uint64_t count;
     uint64_t cache_taken_first;
     struct peak_reading last;

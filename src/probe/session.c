@@ -37,7 +37,7 @@ static bool is_child;
 static const char *library; /* path of the probe, as the loader has it */
 static char path[PATH_MAX];
 static char program[PROFILE_PATH_BYTES];
-static bool in_spare; /* the file is a record in the spare memory (spare.h) */
+static bool in_spare; /* the record is in spare memory (spare.h), not a file */
 
 /* Protects the file's size, the lists of structs profile_thread, and the list of moments. */
 static struct futex_lock lock;

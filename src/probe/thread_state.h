@@ -65,7 +65,7 @@ struct thread_state {
     uint8_t special;  /* enum thread_special */
     bool armed;       /* the kernel dispatches this thread's system calls */
     bool calling;     /* the handler of SIGSYS makes the allocator's call */
-    bool asking;      /* the probe has called malloc_usable_size() */
+    bool asking;      /* the thread is in the probe's malloc_usable_size() call */
     bool forking;     /* the thread is in fork(), with the allocator's locks */
     uint8_t rounds;   /* rounds of destructors that have run */
     uint8_t function; /* enum profile_function of the present operation */

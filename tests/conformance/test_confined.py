@@ -168,10 +168,12 @@ def test_a_large_alignment_takes_no_addresses_but_those_of_the_records(
 ) -> None:
     """A block at a multiple of 4 GiB takes few system calls, and addresses only for its records.
 
-    It once took 4 GiB of addresses, 256 system calls and half a millisecond.
+    An earlier version took 4 GiB of addresses, 256 system calls and half a millisecond. The five
+    blocks lie within 256 GiB. Records take one byte for each 256 bytes of addresses. Each block may
+    take three system calls, and three more are allowed for all of them.
     """
     run = program("aligned_far.c", mode)
-    assert int(run.succeed()) < 1 << 20, "kilobytes: at most 256 GiB / 256 of records"
+    assert int(run.succeed()) < 1 << 20, "in kilobytes; the records of 256 GiB take 1 GiB"
     lines = calls(run, tmp_path / "trace", "mmap,munmap,madvise")
     begun = next(i for i, line in enumerate(lines) if "MAP_FIXED_NOREPLACE" in line)
     assert len(lines[begun:]) <= 3 + 5 * 3, "\n".join(lines[begun:])

@@ -75,7 +75,7 @@ def note(
 
     If `user` is given, the processor is in the kernel, which the program entered from the address
     `user`. `period` is the period that the kernel gives. `chain` is the chain of return addresses
-    in the kernel. By default, the sample is one of the process's first thread.
+    in the kernel. By default, the sample was taken in the first thread of the process.
     """
     words = [*stack, *[0] * 32][:32]
     there = 256 if readable is None else readable

@@ -243,7 +243,7 @@ def test_missing_sources_or_a_missing_compiler_are_one_sentence(
     with pytest.raises(CairnError, match=r"no C compiler here; Debian: apt-get install gcc\.$"):
         ill_libraries.specs(lambda _: None)
     monkeypatch.setattr(ill_libraries, "FOLDER", tmp_path / "none")
-    with pytest.raises(CairnError, match=r"lacks the sources of \d+ ill allocators"):
+    with pytest.raises(CairnError, match=r"lacks the sources of \d+ of the allocators"):
         ill_libraries.specs(lambda _: None)
 
 

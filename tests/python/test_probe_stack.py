@@ -27,10 +27,10 @@ SMALL = {
 }
 APART = {
     "__indirect_call": "the allocator's function, which the program would call without the probe",
-    "own_stack_switch": "runs on a stack of the probe",
-    "next_found": "has found all functions before main",
-    "next_find": "the same",
-    "next_operator": "only for an operator in a plugin's own runtime, and asks the loader",
+    "own_stack_switch": "it runs on a stack of the probe",
+    "next_found": "all functions were found before main, so it only reads a table",
+    "next_find": "all functions were found before main, so nothing calls it later",
+    "next_operator": "it is called only for an operator of a plugin's own runtime",
 }
 ALLOCATING = (
     *("malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "memalign"),

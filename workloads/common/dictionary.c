@@ -111,7 +111,7 @@ void dictionary_drop(struct worker *worker, struct dictionary *dictionary,
             drop(worker, slot->hash, slot->item);
     }
     if (seen != dictionary->count)
-        workload_fail("a hash table has other items than were added");
+        workload_fail("a hash table has more or fewer items than were added");
     worker_free(worker, dictionary->slots, dictionary->capacity * sizeof *dictionary->slots);
     *dictionary = (struct dictionary){0};
 }
