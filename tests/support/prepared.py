@@ -11,7 +11,9 @@ A call that depends on how an interpreter starts must start the installed script
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -22,8 +24,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
@@ -231,6 +235,8 @@ def _main() -> NoReturn:
         importlib.import_module(name)
     from cairn.__main__ import main
 
+    gc.collect()
+    gc.freeze()  # the collector of a child would touch, and so copy, the memory of all modules
     sys.path[0] = os.path.dirname(script)
     arguments, environment, cwd = _serve(socket.socket(fileno=int(descriptor)))
     assert isinstance(arguments, list) and isinstance(environment, dict) and isinstance(cwd, str)
@@ -242,8 +248,40 @@ def _main() -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
-    main()
-    sys.exit()
+    _end(main)
+
+
+def _end(main: Callable[[], object]) -> NoReturn:
+    """Runs `main` and ends as the interpreter would, except that it does not destroy the modules.
+
+    That would copy the memory of all modules, and takes longer than most calls.
+    """
+    status = 0
+    try:
+        main()
+    except SystemExit as ended:
+        status = _status(ended.code)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for the threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            status = 120  # as the interpreter does
+    os._exit(status)
+
+
+def _status(code: object) -> int:
+    """The exit status that the interpreter gives a SystemExit with this code."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":
