@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support import peers
 from support.isolation import users_environment
+from support.prepared import LOADED_FIRST
 from support.processes import running
 
 from cairn import native
@@ -20,6 +21,8 @@ from cairn.bench.experiments import EXPERIMENTS
 from cairn.run import workloads
 
 ALIKE = ("-a", "system", "-a", "again=system")
+SMALL = {LOADED_FIRST: "support.small_workloads"}
+"""Added to the environment of a call, makes its workloads small."""
 WITH_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 
 
@@ -218,7 +221,7 @@ def test_a_full_disk_ends_the_run_and_keeps_the_samples_so_far(cairn, tmp_path: 
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", small], check=True)
     try:
-        result = cairn("bench", "scenario-json", "-r", 100, *ALIKE, "--results", small)
+        result = cairn("bench", "scenario-json", "-r", 100, *ALIKE, "--results", small, **SMALL)
         assert result.code == 1 and "No space left on device" in result.sentence
         shown = cairn("report", "--results", small)
         assert shown.code == 0 and "median of an operation" in shown.out
@@ -308,7 +311,7 @@ def test_the_plan_of_counting_instructions_says_so(cairn) -> None:
 
 def test_an_experiment_that_cannot_begin_does_not_stop_the_others(cairn) -> None:
     """Without cmake on the PATH, the experiment `build` cannot begin. The workload still runs."""
-    result = cairn("bench", "build", "scenario-json", "-r", 1, *ALIKE, PATH="/nowhere")
+    result = cairn("bench", "build", "scenario-json", "-r", 1, *ALIKE, PATH="/nowhere", **SMALL)
     assert "median of an operation" in result.out, result.err
     assert result.code == 1 and "which cannot be found here" in result.sentence
 
@@ -324,7 +327,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_end_the_run(cairn, tmp_path: Pa
 
 
 def test_a_run_of_a_workload_is_resumed_by_the_name_of_the_workload(cairn) -> None:
-    assert cairn("bench", "scenario-json", "-r", 1, *ALIKE).code == 0
-    assert cairn("bench", "scenario-json", "--resume", "last").code == 0
+    assert cairn("bench", "scenario-json", "-r", 1, *ALIKE, **SMALL).code == 0
+    assert cairn("bench", "scenario-json", "--resume", "last", **SMALL).code == 0
     other = cairn("bench", "larson", "--resume", "last")
     assert other.code == 2 and "is a run of scenario-json, not of larson" in other.sentence

@@ -19,7 +19,7 @@ from cairn.compare import stats
 from cairn.model import Shown, StopRule
 
 SEED = 4711
-SERIES = 2_000
+SERIES = 1_000
 RULE = StopRule()
 
 

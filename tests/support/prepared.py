@@ -43,6 +43,9 @@ def is_needed_anew(environment: Mapping[str, str]) -> bool:
     return any(name.startswith(_AT_START) for name in environment)
 
 
+LOADED_FIRST = "CAIRN_TESTS_LOADED_FIRST"
+"""The variable with the name of a module of the tests that a call imports before it begins."""
+
 _LOADED = (
     *("numpy", "numpy.ma", "matplotlib.figure", "matplotlib.projections.polar"),
     *("cairn.cli", "cairn.cli.progress", "cairn.bench.experiments", "cairn.bench.run_settings"),
@@ -248,6 +251,9 @@ def _main() -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)
+    if module := os.environ.pop(LOADED_FIRST, None):
+        sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        importlib.import_module(module)
     _end(main)
 
 
