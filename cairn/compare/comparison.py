@@ -469,7 +469,9 @@ def _next_steps(
             # Several builds under one allocator say nothing about this allocator.
             and not (one.program and len({other.spec for other in contenders}) == 1)
         ]
-        return [*use, *steps]
+        steps = [*use, *steps]
+        if prospect is None:
+            return steps
     if judged.state is State.TOO_FEW_ROUNDS:
         wanted = max(judged.rounds_least or 0, rounds + 1)
         again = "cairn compare" if bench is None else f"cairn bench {bench}"

@@ -174,7 +174,7 @@ def _background(
     option = _FOREGROUND.get(name, "often --foreground")
     yield Unsuited(
         f"The command ended after {units.time(wall)}, but {went} went on in the background. Cairn "
-        "ended them and did not measure their work.",
+        f"ended them, so all numbers are those of the first {units.time(wall)} alone.",
         "Use --wait-descendants to measure them to their end, or start the program so that it "
         f"stays in the foreground ({option}).",
         hopeless=wall < STARTER_NS,

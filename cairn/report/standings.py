@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -132,10 +133,7 @@ def _times(found: Standings) -> Table:
 
 
 def _memories(found: Standings) -> Table:
-    """Returns the geometric means of peak memory.
-
-    The rows have the order of time, as in the table above.
-    """
+    """Returns the geometric means of peak memory, the leanest contender first."""
     if not found.memory_over:
         return Table("", (), ())
     groups: list[tuple[str, Callable[[Place], Ratio | None]]] = [
@@ -147,11 +145,14 @@ def _memories(found: Standings) -> Table:
         groups.append((f"{large} with ≥ {border}", lambda place: place.memory_large))
         groups.append((f"{small} with < {border}", lambda place: place.memory_small))
     rows = []
-    for number, place in enumerate(found.places, 1):
+    ranked = sorted(
+        found.places, key=lambda place: place.memory.estimate if place.memory else math.inf
+    )
+    for number, place in enumerate(ranked, 1):
         cells = [Cell(_no_mean(place)), *(Cell("") for _ in groups[1:])]
         if place.memory is not None:
             cells = [Cell(_with_interval(of(place))) for _, of in groups]
-        rows.append((Cell(_numbered(number, _named(place), place.time is not None)), *cells))
+        rows.append((Cell(_numbered(number, _named(place), place.memory is not None)), *cells))
     over = _count(len(found.memory_over), "workload")
     heads = (f"memory, {over}", *(head for head, _ in groups))
     return Table("", heads, tuple(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -84,7 +84,7 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
             heads=("", *(_SUMMARY_HEADS.get(metric.key, metric.title) for metric in metrics)),
             rows=tuple(rows),
             optional=optional,
-            names_missing=False,
+            names_missing=False,  # the footer names them
         )
 
     table = drawn(measured, (len(measured) - 1,) if model.FAULTS in measured else ())
@@ -330,14 +330,25 @@ def footer(comparison: Comparison) -> str:
     return " · ".join(parts)
 
 
-def summary_footer(comparison: Comparison) -> str:
-    """Returns what the summary's numbers are, on one line."""
+def summary_footer(comparison: Comparison, missing: Collection[str] = ()) -> str:
+    """Returns what the summary's numbers are, on one line.
+
+    missing: the heads of the columns that were left out; their signs are not explained.
+    """
     parts = [_rounds(comparison)]
     if comparison.judged.recommendations:
         base = formatting.printable(comparison.baseline)
-        shown = (comparison.time, comparison.cpu_time, *_JUDGED)
+        shown = [
+            metric
+            for metric in (comparison.time, comparison.cpu_time, *_JUDGED)
+            if _SUMMARY_HEADS.get(metric.key, metric.title) not in missing
+        ]
         parts.append(f"{_levels(comparison, shown)} against {base}")
+        if comparison.judged.chosen:
+            parts.append("▸ named above")
         parts += _legend(comparison, shown)
+    if missing:
+        parts.append(f"left out: {', '.join(missing)} (--full or a wider terminal)")
     if comparison.time == load_output.REQUEST_TIME:
         both = comparison.cpu_time == load_output.REQUEST_CPU_TIME
         parts.append("time and CPU time are per request" if both else "time is per request")
@@ -394,7 +405,7 @@ def _loaded(comparison: Comparison) -> list[str]:
     if not loaded or loaded == (0, 0):
         return []
     if loaded[0] == loaded[1]:
-        return [f"allocators loaded in every process ({units.count(loaded[0])} in a run)"]
+        return [f"every process ({units.count(loaded[0])} in each run) loaded its allocator"]
     processes = units.counted(loaded[1], "process", "processes")
     return [f"an allocator was loaded in only {loaded[0]} of {processes}"]
 

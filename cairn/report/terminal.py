@@ -157,7 +157,8 @@ def _show(screen: Screen, run: Run, comparison: Comparison, full: bool, pictures
             screen.unwrapped(line)
         if lines:
             screen.line()
-    footer = tables.footer(comparison) if full else tables.summary_footer(comparison)
+    missing = fit(shown[0], screen.width, full=full).missing if shown else ()
+    footer = tables.footer(comparison) if full else tables.summary_footer(comparison, missing)
     screen.line(footer, "dim", indent=2)
     for line in tables.remarks(run, comparison, full=full):
         screen.line(f"▲ {line}", "yellow", indent=2)

@@ -28,6 +28,7 @@ from cairn.verdict import (
     Verdict,
 )
 
+_DOCTOR = "'cairn doctor' says what the measurement needs."
 ALONE_MOST = 4
 """Up to this number of contenders, each has a sentence of its own. If there are more, contenders
 that are not recommended share a sentence if the same differences are proven of them."""
@@ -71,7 +72,7 @@ def says(verdict: Verdict) -> Says:
         case State.OTHERS_FAILED:
             advice = (f"Keep {base}: every other contender failed.",)
         case State.ALONE:
-            advice = (f"No verdict: only {base} was run.",)
+            advice = (f"No verdict: only {base} was run. Add an allocator, such as -a jemalloc.",)
         case State.NO_ROUND:
             advice = ("No verdict: no round is complete.",)
         case State.TOO_FEW_ROUNDS:
@@ -146,17 +147,21 @@ def _advice(verdict: Verdict) -> str:
     base = formatting.printable(verdict.baseline)
     measured = verdict.measured
     if verdict.aim.pareto:
-        return "No answer: time and memory were not both measured in every run."
+        return f"No answer: time and memory were not both measured in every run. {_DOCTOR}"
     if not measured and verdict.aim.goal is not None:
-        return f"No answer: {verdict.aim.goal.value} was not measured in every run."
+        return f"No answer: {verdict.aim.goal.value} was not measured in every run. {_DOCTOR}"
     if not measured:
-        return "No answer: neither time, CPU time nor memory was measured in every run."
+        return "No answer: neither time, CPU time nor memory was measured in every run. " + _DOCTOR
     if all(one.advice is Advice.KEEP for one in measured):
         sentence = _keep(verdict, measured)
         keep = f"Keep {base}: "
         if verdict.aim.goal is None or not sentence.startswith(keep):
             return sentence
         by = f"By {verdict.aim.goal.value}{_bounds(verdict)}"
+        if all(
+            one.effect(verdict.aim.goal).outcome is Outcome.EQUIVALENT for one in verdict.judgements
+        ):
+            return f"{by}, nothing is gained: {sentence.removeprefix(keep)}"
         return f"{by}: keep {base}, because {sentence.removeprefix(keep)}"
     if all(one.advice is Advice.OPEN for one in measured) and verdict.aim.goal is None:
         return f"N{_open(measured, verdict)[1:]}."
@@ -176,10 +181,9 @@ def _advice(verdict: Verdict) -> str:
         by = _listed([one.aim.value for one in group], "and")
         match group[0].advice:
             case Advice.USE:
-                chosen = _choice(group, verdict.margin)
-                sentences.append(f"By {by}{_bounds(verdict)}: use {chosen}.")
+                sentences.append(f"By {by}{_bounds(verdict)}: {_choice(group, verdict.margin)}.")
             case Advice.OPEN:
-                sentences.append(f"By {by}: {_open(group, verdict)}.")
+                sentences.append(f"By {by}{_bounds(verdict)}: {_open(group, verdict)}.")
             case _:
                 sentences.append(f"By {by}: {what}.")
     return " ".join(sentences)
@@ -205,16 +209,21 @@ def _what_to_do(verdict: Verdict, one: Recommendation) -> tuple[int, str]:
 
 
 def _choice(group: Sequence[Recommendation], margin: float) -> str:
-    """The contenders that are recommended, and how they compare with one another.
+    """The words "use …" for the contenders that are recommended, and how they compare.
 
     All aims in `group` recommend the same contenders.
     """
     first = formatting.printable(group[0].best[0])
     lean = next((one.leanest for one in group if one.leanest is not None), None)
     best = [formatting.printable(name) for name in group[0].in_order]
-    names = _listed(best, "or")
+    names = f"use {_listed(best, 'or')}"
     if len(best) == 1:
         return names
+    if lean is not None and len(best) > 2:
+        of = f"the {len(best)} that are the same within {_margin(margin)}"
+        if not all(one.alike for one in group):
+            of = f"the {len(best)} that are not shown to be worse than the best of them"
+        return f"use {best[0]}. It takes the least memory of {of}: {_listed(best, 'and')}"
     if all(one.alike for one in group):
         how = f"the same within {_margin(margin)}"
     elif len(best) == 2:
@@ -223,8 +232,7 @@ def _choice(group: Sequence[Recommendation], margin: float) -> str:
         how = f"no difference from the best, {first}, is shown"
     price = ""
     if lean is not None:
-        most = "the least memory of these" if len(best) > 2 else "less memory"
-        price = f"; {formatting.printable(lean)} takes {most}"
+        price = f"; {formatting.printable(lean)} takes less memory"
     return f"{names} ({how}{price})"
 
 
@@ -258,6 +266,16 @@ def _too_dear(names: Sequence[str], verdict: Verdict) -> str:
 
 def _price_open(names: Sequence[str], verdict: Verdict) -> str:
     """The clause that contenders are better by the user's goal, but may exceed a bound."""
+    if len(names) == 1 and len(verdict.aim.may_cost) == 1 and verdict.aim.goal is not None:
+        measure = verdict.aim.may_cost[0].measure
+        only = next(one for one in verdict.judgements if one.contender == names[0])
+        effect = only.effect(measure)
+        if effect.low is not None and effect.high is not None and effect.low >= 1:
+            low, high = _bound(effect.low - 1), _bound(effect.high - 1)
+            return (
+                f"{formatting.printable(names[0])} takes less {verdict.aim.goal.value}, but "
+                f"{low.removesuffix(' %')} to {high} more {measure.value}"
+            )
     they = "it takes" if len(names) == 1 else "they take"
     return (
         f"{_better_but(names, verdict)} it is not shown that {they} at most "
@@ -292,17 +310,55 @@ _NAMED_FRONT = 2
 """If the front has at most this many members, each has a sentence that names the others."""
 
 
+def _use_of_front(front: Front, verdict: Verdict) -> str:
+    """What to use of the certain members of the front: for time, for memory, or between them."""
+    names = front.certain
+    if len(names) == 1:
+        return (
+            f"{'keep' if names[0] == verdict.baseline else 'use'} {formatting.printable(names[0])}"
+        )
+
+    def ratio(name: str, measure: Measure) -> float:
+        judged = [one for one in verdict.judgements if one.contender == name]
+        return (judged[0].effect(measure).ratio or 1.0) if judged else 1.0
+
+    fast, lean = (
+        min(names, key=lambda name: ratio(name, measure))
+        for measure in (Measure.TIME, Measure.MEMORY)
+    )
+    if fast == lean:
+        return f"use {_listed([formatting.printable(name) for name in names], 'or')}"
+    first, last = formatting.printable(fast), formatting.printable(lean)
+    if len(names) == 2:
+        return f"use {first} for time, or {last} for memory"
+    between = [formatting.printable(name) for name in names if name not in (fast, lean)]
+    return f"use {first} for time, {last} for memory, or {_listed(between, 'or')} in between"
+
+
 def _front(front: Front, verdict: Verdict) -> Iterator[str]:
     """Yields the sentences on the front of time and memory."""
     head = "By time and memory together:"
     certain = [formatting.printable(name) for name in front.certain]
-    if not certain:
-        yield f"{head} no verdict yet."
-    elif len(certain) > 1:
-        yield f"{head} {_listed(certain, 'or')}."
-    else:
-        yield f"{head} {'keep' if front.certain[0] == verdict.baseline else 'use'} {certain[0]}."
     everybody = [*front.members, *(one.contender for one in front.beaten)]
+    if (
+        not certain
+        and not front.beaten
+        and len(front.open) == len(everybody) * (len(everybody) - 1)
+    ):
+        yield f"{head} no verdict yet. The intervals are too wide to exclude any contender."
+        return
+    yield f"{head} {_use_of_front(front, verdict) if certain else 'no verdict yet'}."
+    beats = {
+        one.contender
+        for one in front.beaten
+        if [one.by] == list(front.certain)
+        and all(effect.outcome is Outcome.BETTER for effect in one.effects)
+    }
+    if len(certain) == 1 and len(everybody) > 1 and beats == set(everybody) - set(front.certain):
+        others = [formatting.printable(one) for one in everybody if one != front.certain[0]]
+        than = others[0] if len(others) == 1 else f"each of the others: {_listed(others, 'and')}"
+        yield f"{certain[0]} is both faster and leaner than {than}."
+        return
     if len(certain) > _NAMED_FRONT:
         yield f"No contender is both faster and leaner than {_listed(certain, 'or')}."
     else:
@@ -356,8 +412,9 @@ def _open(group: Sequence[Recommendation], verdict: Verdict) -> str:
     if possible:
         other = "program" if verdict.programs else "allocator"
         return f"no verdict yet, because another {other} may still save up to {possible}"
-    missing = next(one.possible_with for one in group if one.possible_with is not None)
-    return f"no verdict yet, because there is no interval for {formatting.printable(missing)}"
+    missing = next(one for one in group if one.possible_with is not None)
+    name = formatting.printable(missing.possible_with or "")
+    return f"no verdict, because the {missing.aim.value} of {name} is not known in every round"
 
 
 def _possible(aims: Sequence[Recommendation]) -> str:

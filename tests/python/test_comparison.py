@@ -463,7 +463,7 @@ class TestVerdict:
     def test_the_winner_that_is_leaner_than_all_its_equals_is_named(self) -> None:
         peaks = {"a": 150 * MIB, "b": 120 * MIB, "c": 135 * MIB}
         comparison = simple({"system": 10, "a": 9.0, "b": 9.001, "c": 9.002}, peaks, noise=0.004)
-        assert "; b takes the least memory of these)" in said(comparison)[0]
+        assert "use b. It takes the least memory of the 3 that are" in said(comparison)[0]
         assert comparison.judged.recommended[0] == "b"
 
     def test_memory_that_was_not_measured_for_one_of_equal_winners_decides_nothing(self) -> None:
@@ -597,7 +597,9 @@ class TestVerdict:
         assert comparison.rounds == 0
 
     def test_a_run_with_only_the_baseline_has_no_comparison(self) -> None:
-        assert said(simple({"system": 10})) == ("No verdict: only system was run.",)
+        assert said(simple({"system": 10})) == (
+            "No verdict: only system was run. Add an allocator, such as -a jemalloc.",
+        )
 
     def test_no_samples_at_all_are_no_error(self) -> None:
         comparison = judge([], ("system", "a"))

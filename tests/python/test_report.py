@@ -229,7 +229,7 @@ def test_the_footer_names_the_method_and_the_proof() -> None:
         "12 rounds",
         "Hodges–Lehmann",
         "Holm",
-        "loaded in every process (2 in a run)",
+        "every process (2 in each run) loaded its allocator",
         "anonymous and shared pages (cgroup v1)",
     ):
         assert word in line

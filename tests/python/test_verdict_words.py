@@ -562,7 +562,8 @@ def test_nothing_measured_is_no_answer() -> None:
     nothing = [Effect(measure, Outcome.NOT_KNOWN) for measure in Measure]
     advice = tuple(Recommendation(aim, Advice.NOT_MEASURED) for aim in AIMS)
     assert says(a_verdict(*nothing, recommendations=advice)).sentences == (
-        "No answer: neither time, CPU time nor memory was measured in every run.",
+        "No answer: neither time, CPU time nor memory was measured in every run. 'cairn doctor' says "
+        "what the measurement needs.",
     )
 
 
