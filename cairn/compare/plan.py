@@ -62,9 +62,8 @@ def one_round(
     begins, so that compared runs are close together in time.
 
     Random order spreads the effects of a machine that warms up or throttles over all contenders,
-    instead of favouring the first. With all runs of A before all runs of B, 8 to 10 of 60
-    comparisons of a program with itself had a false winner. With random complete rounds and a
-    paired test, 2 of 60 comparisons had one; chance alone gives 3.
+    instead of favouring the first. With all runs of A before all runs of B, drift makes false
+    winners (tests/python/test_stopping_coverage.py).
 
     The order depends on `seed` and `number` alone, so that a resumed run continues the same plan.
     """

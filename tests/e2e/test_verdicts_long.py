@@ -42,8 +42,7 @@ def effects(result: Any) -> dict[str, str]:
 def test_system_against_itself_rarely_differs_in_time_cpu_time_or_memory(cairn, spin: Path) -> None:
     """By chance, 5 % of the comparisons find a difference in one measure: 10 of 200 on average.
 
-    The test allows 16. If Cairn ran all runs of one contender before all runs of the other, 8 to 10
-    of 60 comparisons would find a difference.
+    The test allows 16.
     """
     told: Counter[str] = Counter()
     pair = ("-a", "system", "-a", "again=system")
