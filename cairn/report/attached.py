@@ -38,7 +38,8 @@ NOT_THIS_WAY = (
     "bytes, and waiting for locks. 'cairn profile -- PROG' counts all that in a new run, and "
     "'cairn inspect' looks at the memory. A processor works on the allocator and on the program at "
     "once: the time that the program would save without the allocator may differ from the share by "
-    f"up to {100 * OVERLAP_OF_MILLION:.1f} % of CPU time for each million calls in a second of it."
+    f"up to {100 * OVERLAP_OF_MILLION:.1f} percentage points for each million calls in a second of "
+    "CPU time."
 )
 
 
