@@ -40,6 +40,20 @@ return at least this many bytes for `returns_what_it_needs`. It must change the 
 least this many bytes for `changes_protection`."""
 
 
+_WITH_FAULTS = ("returns-what-it-needs", "changes-protection")
+"""Findings whose effect may contain page faults. Those can be in the program's code, whose time is
+not part of the allocator's share of CPU time."""
+
+
+def inclusion(finding: Finding) -> str:
+    """Returns what the effect contains beside the allocator's own time, as a clause to append.
+
+    It is empty if the effect contains nothing else.
+    """
+    has_faults = finding.name in _WITH_FAULTS and not finding.measured
+    return ", page faults in the program's code included" if has_faults else ""
+
+
 def _sum(of: list[KernelLine]) -> tuple[int, int, float]:
     """Sums over these system calls: their number, their bytes, and their nanoseconds."""
     return (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cairn import units
+from cairn.findings.kernel import inclusion
 from cairn.findings.layout import clause
-from cairn.model import Finding, Run
+from cairn.model import Finding, Interval, Run
 from cairn.profile.estimates import Estimate
 from cairn.report.formatting import (
     NOT_MEASURED,
@@ -385,16 +386,25 @@ def _larger(why: Why, name: str) -> Iterator[str]:
 
 def _about(why: Why, gap: Gap) -> Iterator[str]:
     what = "CPU time" if gap.of == "time" else "memory"
-    whole, change, other = gap.whole, gap.whole.change or 0.0, gap.whole.other or 0.0
+    whole, other = gap.whole, gap.whole.other or 0.0
     if whole.interval is None:
         yield (
             f"{units.counted(why.rounds, 'round')} {'is' if why.rounds == 1 else 'are'} too few to "
             f"compare the {what} of {why.contender} with that of {why.baseline}."
         )
-    elif not whole.shown or not other:
+    elif not other:
         yield f"No difference in {what} is shown between {why.contender} and {why.baseline}."
-    elif abs(change) < _TELL_FROM * other:
-        yield f"The {what} of {why.contender} differs from that of {why.baseline} by less than 1 %."
+    elif _most(whole.interval) < _TELL_FROM * other:
+        yield _alike(why, gap, other)
+        yield from _differing(why, gap)
+    elif not whole.shown:
+        ends = (_percent(end / other, whole, other) for end in _ends(whole.interval))
+        yield (
+            f"No difference in {what} is shown between {why.contender} and {why.baseline}: it lies "
+            f"between {' and '.join(ends)} of {why.baseline}'s {what}. More rounds (-r) narrow "
+            "this range."
+        )
+        yield from _differing(why, gap)
     else:
         reason = _reason(why, gap)
         lead = _lead(gap, f"{why.baseline}'s {what}", reason)
@@ -414,6 +424,41 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
             f"Under {why.contender}, the program waits {time} {longer} in the allocator than under "
             f"{why.baseline} ({told}). Waits of several threads are added."
         )
+
+
+def _ends(interval: Interval) -> tuple[float, float]:
+    return interval.low, interval.high
+
+
+def _most(interval: Interval) -> float:
+    """Returns the largest amount of a difference with this interval, without its sign."""
+    return max(map(abs, _ends(interval)))
+
+
+def _alike(why: Why, gap: Gap, other: float) -> str:
+    """Returns the sentence that the whole differs by less than 1 %, which its interval shows."""
+    what = "CPU time" if gap.of == "time" else "peak memory"
+    if gap.whole.shown:
+        return (
+            f"The {what} of {why.contender} differs from that of {why.baseline} by less than 1 %."
+        )
+    return (
+        f"{why.contender} and {why.baseline} take the same {what} to within 1 % "
+        f"({_unit(gap, other)})."
+    )
+
+
+def _differing(why: Why, gap: Gap) -> Iterator[str]:
+    """Yields a sentence on the parts that differ although the whole is not shown to differ."""
+    parts = [one for one in gap.parts if one.shown and one.borne_out and _matters(gap, one)]
+    if gap.unmeasured:
+        parts = [one for one in parts if one.name != UNEXPLAINED]
+    if parts:
+        first, *others = sorted(parts, key=lambda one: -abs(one.change or 0.0))
+        reason = _reason(why, gap)
+        whole = f"{why.baseline}'s {'CPU time' if gap.of == 'time' else 'memory'}"
+        told = [_cause(gap, first, reason, whole), *(_cause(gap, one, reason) for one in others)]
+        yield f"Parts of it differ under {why.contender}: {'; '.join(told)}."
 
 
 def _size(gap: Gap, what: str) -> str:
@@ -475,7 +520,8 @@ def _lead(gap: Gap, whole: str, reason: str) -> str:
             names = " and ".join(one.name for one in gap.unmeasured)
             why = f" ({gap.because})" if gap.because else ""
             return f"{much} may lie in parts that were not measured: {names}{why}"
-        return f"{much} is unexplained ({amount(gap, largest, whole)})"
+        because = f", because {_cancelling(much)}" if _cancel(gap) else ""
+        return f"{much} is unexplained ({amount(gap, largest, whole)}){because}"
     if largest.name in PROGRAMS:
         why = reason if largest.name == PROGRAM else _NOT_KNOWN
         joint = "; " if why == _NOT_KNOWN else ", "
@@ -494,7 +540,7 @@ def _unexplained(gap: Gap, rest: Part) -> str:
     change = abs(gap.whole.change or 0.0)
     share = abs(rest.change or 0.0) / change if change else 1.0
     if share >= _ALL + 2 * (1 - _ALL):
-        return "more than the difference"
+        return _MORE
     if share >= _ALL:
         return "all of the difference"
     return f"{'most' if share > 0.5 else 'the largest part'} of the difference"
@@ -503,6 +549,29 @@ def _unexplained(gap: Gap, rest: Part) -> str:
 _ALL = 0.995
 """If the unexplained part is at least this share of the difference, it is called "all of the
 difference"."""
+
+
+_MORE = "more than the difference"
+
+
+def _cancel(gap: Gap) -> bool:
+    """Whether the largest part is unexplained, and a measured part has the opposite sign."""
+    largest = gap.largest
+    if largest is None or largest.name != UNEXPLAINED or gap.unmeasured:
+        return False
+    return any(_matters(gap, one) for one in gap.against)
+
+
+def _cancelling(much: str) -> str:
+    """Returns why the measured parts do not explain the difference, as a clause.
+
+    much: how much of the difference is unexplained.
+    """
+    if much == _MORE:
+        return "the measured parts together have the opposite sign"
+    if much.startswith("all"):
+        return "the measured parts cancel each other"
+    return "the measured parts partly cancel each other"
 
 
 _NOT_KNOWN = "the reason is not known"
@@ -553,6 +622,9 @@ def _rest(gap: Gap, reason: str) -> Iterator[str]:
         [one for one in of if _matters(gap, one) and one not in named]
         for of in (gap.ranked, gap.against, gap.undecided, gap.contradicted)
     )
+    if _cancel(gap):
+        causes, against, both = [], [], [*causes, *against]
+        yield f"The measured parts: {'; '.join(_cause(gap, one, reason) for one in both)}."
     if causes:
         yield f"Smaller parts: {'; '.join(_cause(gap, one, reason) for one in causes)}."
     if against:
@@ -566,6 +638,22 @@ def _rest(gap: Gap, reason: str) -> Iterator[str]:
         yield f"{_capital(', '.join(unknown))}: {NOT_MEASURED}."
     if rest not in named and not gap.unmeasured and _is_notable(gap, rest):
         yield f"{_capital(UNEXPLAINED)}: {amount(gap, rest)}."
+    if rest in named and not gap.unmeasured:
+        yield f"To do: {_looking(gap)}."
+
+
+def _looking(gap: Gap) -> str:
+    """Returns what shows more about the unexplained part, if it is the largest."""
+    if gap.of == "memory":
+        return "compare the memory over time under each allocator ('cairn profile --full')"
+    if gap.by == "probe":
+        return (
+            "let Cairn take clock samples, which leave out the time that the probe adds ('cairn "
+            "doctor' says what they need)"
+        )
+    return (
+        "see how much CPU time cannot be attributed under each allocator ('cairn profile --full')"
+    )
 
 
 def _listed(gap: Gap, parts: Sequence[Part]) -> str:
@@ -626,4 +714,5 @@ def _told(finding: Finding) -> str:
         if ends is not None and ends.low < ends.high
         else units.percent(finding.effect, signed=False)
     )
-    return f"{finding.says}: {effect} of {finding.of}.{told} To do: {finding.advice}."
+    size = f"{effect} of {finding.of}{inclusion(finding)}"
+    return f"{finding.says}: {size}.{told} To do: {finding.advice}."
