@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from cairn import units
 from cairn.findings import find
+from cairn.findings.kernel import inclusion
 from cairn.findings.thresholds import is_likely
 from cairn.model import Finding
 from cairn.profile.cpu_share import SAMPLES_LEAST, cpu_share
@@ -155,8 +156,7 @@ def shares(profile: Profile) -> Iterator[str]:
     else:
         yield (
             f"The allocator takes {about(found.share)} of the CPU time. No other allocator can "
-            "save more than this, unless it places blocks so that the program's own code gets "
-            "faster, too."
+            "save more than this, unless it makes the program's own code faster, too."
         )
     if found.scope == "timers" and why_not:
         few = (
@@ -310,7 +310,7 @@ def because(finding: Finding, *, evidence: bool = True) -> str:
         if ends is not None and ends.low < ends.high
         else units.percent(finding.effect, signed=False)
     )
-    size = "" if is_likely(finding) else f": {effect} {_WHOLES[finding.of]}"
+    size = "" if is_likely(finding) else f": {effect} {_WHOLES[finding.of]}{inclusion(finding)}"
     told = f" {_evidence(finding)}" if evidence and finding.evidence else ""
     return f"▲ {finding.says}{size}.{told} To do: {finding.advice}."
 

@@ -68,13 +68,23 @@ def _unseen(profile: Profile) -> Iterator[str]:
         if not images[way]:
             continue
         if len(images) > 1:
-            told = f"In {images[way]:,} of {len(profile.processes):,} programs, {says}"
+            told = f"In {images[way]:,} of {_images(profile)}, {says}"
         else:
             told = f"{says[0].upper()}{says[1:]}"
         reasons = {one.seen_errno for one in profile.processes if one.seen == way} - {0}
         why = " or ".join(refusal(reason) for reason in sorted(reasons)[:3])
         because = f", because syscall user dispatch was refused ({why})" if why else ""
         yield f"{told}{because}. {_HELP if why else '--kernel-calls auto sees more.'}"
+
+
+def _images(profile: Profile) -> str:
+    """Returns the number of programs that were recorded; a process that called exec ran several."""
+    recorded = "recorded " if profile.missing else ""
+    programs, processes = len(profile.processes), len(lasting(profile.processes))
+    if programs == processes:
+        return f"{processes:,} {recorded}processes"
+    ran = units.counted(processes, f"{recorded}process", f"{recorded}processes")
+    return f"{programs:,} programs that {ran} ran"
 
 
 _HELP = "It needs Linux 5.11 or later on x86-64."

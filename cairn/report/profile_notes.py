@@ -183,7 +183,9 @@ def _untimed(profile: Profile, total: Line) -> Iterator[str]:
     if late := int(tally.late_calls.sum()):
         yield (
             f"▲ {units.counted(late, 'call')} by ending threads {'is' if late == 1 else 'are'} not "
-            "timed, and counted as neither serial nor parallel."
+            f"timed, and {'its' if late == 1 else 'their'} phase (serial or parallel) and block "
+            "size are not known. So the numbers of calls by phase and size are bounds (≥, ≤) or "
+            "not known (–)."
         )
     if failed := [
         (name, int(count)) for name, count in zip(ALLOCATING, tally.failed, strict=True) if count

@@ -40,6 +40,8 @@ MEMORY = "memory, one process"
 """The title of the table of the process with the most live bytes."""
 _SIZES = ("≤ 1 KiB", "≤ 32 KiB", "larger")
 """The requested sizes of the blocks in each of GROUPS."""
+_NO_SIZES = ("",) * len(GROUPS)
+"""The cells of the sizes for a function that requests no memory."""
 _UNKNOWN_LEAST = 0.005
 """The table has a row for CPU time that cannot be attributed if its share is at least this."""
 _FUNCTION_MAX = 44
@@ -80,6 +82,10 @@ def _table(
 
 
 def _operations(profile: Profile) -> Table:
+    """Returns the numbers of calls, by phase and by size of the requested blocks.
+
+    Calls by ending threads have a function, but neither a phase nor a size: see _part().
+    """
     tally = profile.tally
     rows = []
     for place, name in enumerate(FUNCTIONS):
@@ -93,12 +99,28 @@ def _operations(profile: Profile) -> Table:
             phases, sizes, asked = [int(n) for n in tally.released[place - len(ALLOCATING)]], [], ""
         whole = sum(phases)
         if whole + late:
-            texts = [units.count(number) for number in (whole + late, *phases)]
-            by_size = [units.count(number) for number in sizes] or [""] * len(GROUPS)
-            rows.append((name, *texts, asked, *by_size))
+            by_phase, by_size = (
+                [_part(number, whole, late) for number in of] for of in (phases, sizes)
+            )
+            rows.append(
+                (name, units.count(whole + late), *by_phase, asked, *(by_size or _NO_SIZES))
+            )
     heads = ("calls", *PHASES, "asked for", *_SIZES)
     last = len(heads) - 1
     return _table("counted", heads, rows, optional=tuple(range(last, last - len(_SIZES), -1)))
+
+
+def _part(known: int, whole: int, late: int) -> str:
+    """Returns the number of calls in one phase or of one size, or a bound of it.
+
+    known: the calls that are known to belong there, of `whole` calls with a known phase and size.
+    late: the calls without a known phase and size. Each may belong there, too.
+    """
+    if not late:
+        return units.count(known)
+    if not whole:
+        return UNKNOWN
+    return f"≥ {units.count(known)}" if known else f"≤ {units.count(late)}"
 
 
 def _cpu_time(profile: Profile) -> Table:

@@ -77,7 +77,7 @@ def test_the_report_begins_with_the_share_of_cpu_time(tmp_path: Path) -> None:
     text = profile.render(found, View(full=True))
     assert " ".join(text.split("\n\n")[1].split()) == (
         "The allocator takes 40.0 % (38.5 to 41.6) of the CPU time. No other allocator can save "
-        "more than this, unless it places blocks so that the program's own code gets faster, too."
+        "more than this, unless it makes the program's own code faster, too."
     )
     assert text.count("40.0 %") == 1
     assert row(text, "the allocator's code") == ["the allocator's code", "30.0 %"]
@@ -322,13 +322,14 @@ def test_notes_name_the_limits_of_the_numbers(tmp_path: Path) -> None:
         ).split()
     )
     for words in (
-        "In 1 of 2 programs, the probe saw only the allocator's calls of libc's mmap, munmap, "
+        "In 1 of 2 processes, the probe saw only the allocator's calls of libc's mmap, munmap, "
         "madvise, mprotect and sbrk, because syscall user dispatch was refused (EINVAL). It needs "
         "Linux 5.11 or later on x86-64.",
         "1 process ended without a normal exit (/usr/bin/prog), and was counted until then.",
         "1 process left no counts",
         "2 threads could not be counted; is the disk full?",
-        "4 calls by ending threads are not timed, and counted as neither serial nor parallel.",
+        "4 calls by ending threads are not timed, and their phase (serial or parallel) and block "
+        "size are not known.",
         "Failed calls: 1 of realloc.",
         "3 timed operations were preempted",
         "10 operations, because no operation of their kind was timed (aligned)",
