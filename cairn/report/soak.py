@@ -130,13 +130,13 @@ def _leak(found: Sequence[SoakVerdict]) -> str:
     live = max(one.mean("live") or 0.0 for one in found)
     doubles = live / whole.per_s
     return (
-        f"Leak: live memory grows by {rate(whole)} under {_names(found)}. At this rate it doubles "
-        f"in {_about(doubles)}."
+        f"Leak, or a cache that still fills: live memory grows by {rate(whole)} under "
+        f"{_names(found)}. At this rate it doubles in {_about(doubles)}."
     )
 
 
 def _stable(found: Sequence[SoakVerdict]) -> str:
-    most = max((one.growth() or Growth(0, 0, 0)).high for one in found)
+    most = max(one.growth_most for one in found)
     bound = f" by more than {per(most)}" if most > 0 else ""
     return f"Stable under {_names(found)}: live memory does not grow{bound}."
 
@@ -151,21 +151,31 @@ def _spare(one: SoakVerdict, *, also: bool = False) -> str:
     held, live, returned = one.mean("held"), one.mean("live_most"), one.mean("returned")
     assert held is not None and live is not None
     text = (
-        f"{word} under {printable(one.contender)}: it holds {units.size(held)} for at most "
-        f"{units.size(live)} of live blocks"
+        f"{word} under {printable(one.contender)}: in the last half of the run it held "
+        f"{units.size(held)} for at most {units.size(live)} of live blocks."
     )
-    if returned is None:
-        return f"{text}."
-    return f"{text}, and gave back {100 * returned:.0f} % of the rest when it was asked."
+    spares = [run.trim.held_bytes - run.trim.live_bytes for run in one.runs if run.trim is not None]
+    if returned is None or not spares:
+        return text
+    spare = sum(spares) / len(spares)
+    share = f"{100 * returned:.0f} % of the spare {units.size(spare)}"
+    return f"{text} A trim at its end returned {share}."
 
 
 def _advice(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
     """Yields the remedies: what to do about the verdicts, and which contender holds less memory."""
     kinds = {one.kind for one in found if one.failure is None}
-    if Kind.LEAK in kinds:
+    stable = [one for one in found if one.kind is Kind.STABLE and one.failure is None]
+    if Kind.LEAK in kinds and stable:
+        # The blocks of a program are live under every allocator, so one of the verdicts is wrong.
         yield (
-            "No allocator and no setting ends a leak: the program must free these blocks. A cache "
-            "that is still being filled, or a cycle longer than the runs, looks the same."
+            f"The contenders disagree: a leak of the program would also show under "
+            f"{_names(stable)}. Longer runs (--for) tell which is right."
+        )
+    elif Kind.LEAK in kinds:
+        yield (
+            "No allocator and no setting ends a leak: the program must free these blocks. A cycle "
+            "longer than the runs looks the same; longer runs (--for) tell."
         )
     better = {one.other: one for one in tried(found)}
     bad = [
@@ -200,10 +210,13 @@ def _tried(one: Tried, run: Run) -> str:
 
 
 def _next(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
-    needed = [one.needed_s for one in found if one.needed_s is not None]
-    if needed and run.settings.soak_s is not None:
-        longest = max(needed)
-        yield f"Runs of about {_about(longest)} would probably suffice: --for {_option(longest)}."
+    open_ones = [one for one in found if one.needed_s is not None]
+    if open_ones and run.settings.soak_s is not None:
+        longest = max(one.needed_s or 0.0 for one in open_ones)
+        yield (
+            f"Runs of about {_about(longest)} would probably give a verdict under "
+            f"{_names(open_ones)}: --for {_option(longest)}."
+        )
 
 
 def _table(found: Sequence[SoakVerdict]) -> Table:
@@ -269,6 +282,12 @@ def _footer(
         "alternating order. Live, held and resident are medians of the last half; growth is that "
         "of the lower edge of live memory, after a quarter of the run, with 95 % intervals."
     )
+    stable = [run for one in found if one.kind is Kind.STABLE for run in one.runs]
+    if any(one.growth and (one.growth_most or 0.0) < one.growth.high for one in stable):
+        yield (
+            "The most growth of a stable contender is that of its mean live memory, where this "
+            "bound is the smaller one."
+        )
     if stopped:
         yield f"Measuring ended early: {printable(stopped)}."
     for one in found:

@@ -36,8 +36,11 @@ def _rules(run: JudgedRun) -> Iterator[str]:
             "second half of the time as in the first."
         )
     if run.kind is Kind.STABLE:
-        most = growth.high if growth is not None else 0.0
-        yield f"Live memory grows by at most {per(max(0.0, most))}."
+        most = run.growth_most or 0.0
+        of = "The lower edge of live memory"
+        if growth is not None and most < growth.high:
+            of = "The mean of live memory"
+        yield f"{of} grows by at most {per(max(0.0, most))}."
         yield f"The allocator holds {units.size(run.spare)} beyond the most live memory."
     for kind in (run.kind, run.also):
         if kind in (Kind.FRAGMENTATION, Kind.RETENTION):

@@ -103,6 +103,10 @@ class JudgedRun:
     """Growth of the lower edge of live memory; None if there were too few swings or readings."""
     held_growth: Growth | None
     """Growth of held memory; None if there were too few readings."""
+    growth_most: float | None = None
+    """The most that live memory may grow by, in bytes per second. It is the smaller upper end of
+    two intervals, those of the lower edge and of the mean, and decides whether a run is stable.
+    None if `growth` is None."""
     trim: Trim | None = None
     returned: float | None = None
     """The share of the spare memory that the allocator returned when it was asked to. None if it
@@ -124,6 +128,8 @@ class _Live:
     envelope: Envelope | None = None
     reason: Reason | None = None
     needed_s: float | None = None
+    most: float | None = None
+    """The most growth in bytes per second; see `JudgedRun.growth_most`."""
 
 
 def judge(series: Series) -> JudgedRun:
@@ -180,8 +186,8 @@ def _judged(series: Series) -> JudgedRun:
     return JudgedRun(
         kind=kind, seconds=seconds, live=middle, held=held, resident=resident, live_most=most,
         spare=spare, growth=live.envelope.growth if live.envelope is not None else None,
-        held_growth=trend.growth(growing), trim=series.trim, returned=returned, also=also,
-        reason=why, needed_s=needed,
+        held_growth=trend.growth(growing), growth_most=live.most, trim=series.trim,
+        returned=returned, also=also, reason=why, needed_s=needed,
     )  # fmt: skip
 
 
@@ -228,11 +234,14 @@ def _of_part(whole: Stretch, found: Stretch, seconds: float) -> _Live:
         elif fall > max(edge.rise, level):
             needed = seconds * 1.5 * CYCLES_LEAST / max(count, 0.75)
             return _Live(Kind.UNKNOWN, None, Reason.CYCLES, needed)
-    answer = _named(edge, trend.growth(found), level, seconds)
+    mean = trend.growth(found)
+    answer = _named(edge, mean, level, seconds)
+    answer = replace(answer, most=min(edge.growth.high, mean.high))
     before = trend.fall(whole)
     if answer.kind is Kind.LEAK and max(edge.rise / 3, 1.5 * fall) <= before <= 5 * edge.rise:
         # Memory fell by a similar amount before, so this rise may only begin another cycle.
-        return _Live(Kind.UNKNOWN, edge, Reason.CYCLES, seconds * 1.5 * CYCLES_LEAST)
+        needed = seconds * 1.5 * CYCLES_LEAST
+        return replace(answer, kind=Kind.UNKNOWN, reason=Reason.CYCLES, needed_s=needed)
     return answer
 
 

@@ -49,6 +49,12 @@ class SoakVerdict:
             max(one.high for one in found),
         )
 
+    @property
+    def growth_most(self) -> float:
+        """The most that live memory may grow by in bytes per second, in the stable runs."""
+        of = [one.growth_most for one in self.runs if one.kind is Kind.STABLE]
+        return max((one for one in of if one is not None), default=0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:

@@ -15,7 +15,7 @@ from support.memory_series import KIB, MIB, Simulated
 
 from cairn.memory import AFTER_ITS_END, Series, Trim
 from cairn.soak import trend
-from cairn.soak.judge import Kind, Reason, judge
+from cairn.soak.judge import LEVEL_SHARE, Kind, Reason, judge
 from cairn.soak.verdict import joined
 
 BASE = 20 * MIB
@@ -141,6 +141,15 @@ def test_a_leak_below_cycles_is_named(period: float) -> None:
     """Memory swings by ten times as much as it grows in a cycle."""
     made = noisy(lambda one: BASE + one.leak(MIB) + one.cycles(BASE / 2, period))
     assert named(made, 10)[Kind.LEAK] == 10
+
+
+def test_a_stable_run_has_a_bound_below_the_level_that_counts_as_stable() -> None:
+    """The mean of this run decides. The bound of its lower edge alone is above the level."""
+    found = judge(STABLE["noise"](Simulated(1)))
+    assert found.kind is Kind.STABLE
+    assert found.growth is not None and found.growth_most is not None
+    level, span_s = LEVEL_SHARE * found.live, 0.75 * found.seconds * 7 / 8
+    assert found.growth_most * span_s <= level < found.growth.high * span_s
 
 
 def test_the_growth_of_a_leak_is_the_true_one() -> None:

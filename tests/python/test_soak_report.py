@@ -36,6 +36,8 @@ def test_every_sentence_is_as_in_the_golden_file(golden: Callable[[str, str], No
     texts = [
         f"== {width} columns\n{shown(run, samples, View(width=width))}" for width in (60, 80, 200)
     ]
+    alone = shown(*soaked(system=leaks, cairn=leaks), View(width=80)).split("\n\n")[0]
+    texts.append(f"== a leak under all contenders\n{alone}\n")
     rules = soak_rules.sentences(verdicts(run, samples))
     texts.append("== the rules, with --full\n" + "".join(f"{one}\n" for one in rules))
     full = " ".join(shown(run, samples, View(full=True, width=80)).split())
@@ -55,8 +57,8 @@ def test_the_answer_comes_first_and_names_what_was_tried() -> None:
     run, samples = soaked(system=retains, tuned=stable)
     lines = shown(run, samples, View(width=200)).splitlines()
     assert lines[0] == (
-        "Retention under system: it holds 105 MiB for at most 10.0 MiB of live blocks, and gave "
-        "back 98 % of the rest when it was asked."
+        "Retention under system: in the last half of the run it held 105 MiB for at most 10.0 MiB "
+        "of live blocks. A trim at its end returned 98 % of the spare 95.0 MiB."
     )
     text = "\n".join(lines)
     assert "Tried here: tuned (MALLOC_ARENA_MAX=2) holds 22.1 MiB, 79 % less than system." in text
@@ -65,8 +67,34 @@ def test_the_answer_comes_first_and_names_what_was_tried() -> None:
 
 def test_a_leak_says_that_no_allocator_helps() -> None:
     text = shown(*soaked(system=leaks, cairn=leaks), View(width=300))
-    assert text.startswith("Leak: live memory grows by 3.75 MiB/min [3.75, 3.75] under system and")
+    assert text.startswith(
+        "Leak, or a cache that still fills: live memory grows by 3.75 MiB/min [3.75, 3.75] under "
+        "system and"
+    )
     assert "No allocator and no setting ends a leak" in text
+
+
+def test_a_leak_under_one_contender_and_a_stable_one_disagree() -> None:
+    """The report once said of such a run that no allocator ends the leak."""
+    text = shown(*soaked(system=leaks, cairn=stable), View(width=300))
+    assert "The contenders disagree: a leak of the program would also show under cairn." in text
+    assert "No allocator and no setting ends a leak" not in text
+
+
+def test_a_stable_run_is_told_the_bound_that_made_it_stable() -> None:
+    """The mean decided, but the report once gave the larger bound of the lower edge."""
+    run, samples = soaked(system=stable)
+    (verdict,) = verdicts(run, samples)
+    judged = verdict.runs[0]
+    assert judged.growth is not None
+    most = judged.growth.high / 4
+    runs = tuple(replace(one, growth_most=most) for one in verdict.runs)
+    found = [replace(verdict, runs=runs)]
+    wanted = f"grows by at most {soak_rules.per(most)}."
+    assert all(f"The mean of live memory {wanted}" in one for one in soak_rules.sentences(found))
+    told = soak.board(run, found, samples, "last", "")
+    assert f"by more than {soak_rules.per(most)}." in told.says[0]
+    assert any("is that of its mean live memory" in one for one in told.footer)
 
 
 def test_a_failed_contender_has_no_name() -> None:
@@ -151,7 +179,7 @@ def test_json_has_the_verdict_its_numbers_and_the_series() -> None:
     judged = told["soak"][0]["runs"][0]
     assert judged["growth"]["low"] <= 64 * KIB <= judged["growth"]["high"] * 1.001
     assert len(told["samples"][0]["memory"]["series"]["live"]) == 400
-    assert told["verdict"][0].startswith("Leak: ")
+    assert told["verdict"][0].startswith("Leak, or a cache that still fills: ")
 
 
 def test_json_keeps_to_its_schema() -> None:
