@@ -32,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from cairn import units
 from cairn.compare import bootstrap, ratios, stats
 from cairn.compare.bootstrap import Layer
 from cairn.compare.load_output import REQUEST_TIME
@@ -93,11 +94,14 @@ class GeometricMean:
 
 @dataclass(frozen=True, slots=True)
 class WinsAndLosses:
-    """On how many programs a contender is proven better or worse than the baseline."""
+    """On how many programs a contender is better or worse than the baseline, or equal to it."""
 
     wins: int
     ties: int
+    """Proven to be equal within the margin."""
     losses: int
+    open: int
+    """Nothing of this is proven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ class PlanResult:
     """By measure and contender: the means that are proven to differ from 1."""
     groups: Mapping[tuple[Measure, str], GeometricMean]
     """By measure and label: the mean over the contenders of a group. The label is the group's name
-    with the number of these contenders, such as "hardened (4)"."""
+    with the number of these contenders, such as "hardened: 4 contenders"."""
     rivals: Mapping[Measure, tuple[str, ...]]
     """By measure: the contender with the least mean, then those not proven to be behind it."""
     runs: int
@@ -134,11 +138,10 @@ class PlanResult:
     level: float = 1 - stats.ALPHA
 
     def score(self, measure: Measure, contender: str) -> WinsAndLosses:
-        """The wins, ties and losses over the programs on which the contender has a ratio."""
+        """The number of programs with each outcome, of those on which the contender has a ratio."""
         found = [self.cells[program, contender].of(measure) for program in self.programs]
         outcomes = [ratio.outcome for ratio in found if ratio is not None]
-        wins, losses = outcomes.count("less"), outcomes.count("more")
-        return WinsAndLosses(wins, len(outcomes) - wins - losses, losses)
+        return WinsAndLosses(*map(outcomes.count, ("less", "same", "more", "open")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +228,7 @@ def result(
         for group, members in (groups or {}).items():
             places = [standing.index(name) for name in members if name in standing]
             if places:
-                label = f"{group} ({len(places)})"
+                label = f"{group}: {units.counted(len(places), 'contender')}"
                 of_groups[measure, label] = _mean(centres, draws, places, layers)
     methods = {m for of in parts.values() for _, part in of for m in part.rounds.methods()}
     return PlanResult(

@@ -20,6 +20,12 @@ _LEAST: Mapping[Measure, tuple[str, str]] = {
     "time": ("Fastest", "faster"),
     "memory": ("Leanest", "to take less peak memory"),
 }
+_GROUPS: Mapping[str, str] = {
+    "size-segregated": "a page holds blocks of one size",
+    "sequential": "blocks lie in the order of their allocation",
+    "hardened": "made to catch misuse of memory",
+}
+"""By the name of a group of allocators: its meaning."""
 _SIGNS = {"less": "▼", "more": "▲", "same": "≈", "open": ""}
 
 
@@ -194,9 +200,9 @@ def _cut(
 def board(report: MatrixReport, *, full: bool = False) -> Board:
     """Returns the board; `full` adds a table of intervals for each measure."""
     found = report.result
-    tables = [_means(report, found, "geometric mean")]
+    tables = [_means(report, found, "")]
     if report.real is not None:
-        tables.append(_means(report, report.real, "real programs"))
+        tables.append(_means(report, report.real, "real "))
     tables.append(_groups(found))
     for measure in matrix.MEASURES:
         tables.append(_ratios(report, measure))
@@ -277,7 +283,8 @@ def ordered(found: PlanResult) -> list[str]:
     return sorted(found.contenders, key=key)
 
 
-def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
+def _means(report: MatrixReport, found: PlanResult, kind: str) -> Table:
+    """The means and scores of all contenders. `kind` is "real " or empty; "programs" follows it."""
     base = formatting.printable(found.baseline)
     level = f"[{100 * found.level:g} %]"
     rows = []
@@ -289,20 +296,26 @@ def _means(report: MatrixReport, found: PlanResult, title: str) -> Table:
             mean, score = found.means.get((measure, name)), found.score(measure, name)
             text = "failed" if _failed(found, name) else _mean(mean)
             cells.append(Cell(text, good_mean(found, measure, name)))
-            text = f"{score.wins}/{score.ties}/{score.losses}"
+            text = f"{score.wins}/{score.ties}/{score.losses}/{score.open}"
             cells.append(Cell(UNKNOWN if _failed(found, name) else text))
         rows.append(tuple(cells))
     numbers = {len(found.over[measure]) for measure in matrix.MEASURES if found.over[measure]}
     if not numbers:
         return Table("", (), ())
-    heads = [f"{title} ({numbers.pop()})" if len(numbers) == 1 else title]
+    one = numbers.pop() if len(numbers) == 1 else None
+    mean = "" if kind else "mean of "
+    heads = [mean + (_over(one, kind) if one is not None else f"{kind}programs")]
     parts = []
     for measure in matrix.MEASURES:
         if found.over[measure]:
-            number = f" ({len(found.over[measure])})" if numbers else ""
-            heads += [f"{NOUNS[measure]} ÷ {base} {level}{number}", "win/tie/loss"]
+            over = "" if one is not None else f", {_over(len(found.over[measure]), kind)}"
+            heads += [f"{NOUNS[measure]} ÷ {base} {level}{over}", "▼/≈/▲/open"]
             parts.append(2)
     return Table("", tuple(heads), tuple(rows), parts=tuple(parts))
+
+
+def _over(number: int, kind: str) -> str:
+    return units.counted(number, f"{kind}program")
 
 
 def good_mean(found: PlanResult, measure: Measure, name: str) -> bool | None:
@@ -395,13 +408,19 @@ def _footer(report: MatrixReport) -> Iterator[str]:
     yield (
         f"▼ proven less · ▲ proven more (Holm over the contenders of a program, beyond ±"
         f"{units.percent(report.run.rule.margin, signed=False)}) · ≈ equal within that margin · "
-        f"no sign: not proven · {FAILED} failed · {UNKNOWN} not measured"
+        f"no sign (open): not proven · {FAILED} failed · {UNKNOWN} not measured · ▼/≈/▲/open: the "
+        "number of programs of each kind"
     )
     yield (
         f"ratios: paired Hodges–Lehmann · means: geometric, {100 * found.level:g} % bootstrap "
         "intervals (programs fixed, rounds resampled), each by itself; proven: Holm over all "
         "contenders · a contender that failed on a program has no mean"
     )
+    if _groups(found).rows:
+        names = dict.fromkeys(label.partition(":")[0] for _, label in found.groups)
+        known = [f"{name}: {_GROUPS[name]}" for name in names if name in _GROUPS]
+        if known:
+            yield " · ".join(known)
 
 
 def _failures(report: MatrixReport) -> Iterator[str]:

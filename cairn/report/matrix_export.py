@@ -65,7 +65,7 @@ def as_json(report: MatrixReport) -> str:
         "scores": [
             {
                 "measure": measure, "contender": name, "wins": score.wins, "ties": score.ties,
-                "losses": score.losses,
+                "losses": score.losses, "open": score.open,
             }
             for measure in matrix.MEASURES
             for name in found.contenders

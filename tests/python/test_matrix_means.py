@@ -30,8 +30,8 @@ def test_a_known_ratio_is_found_and_proven_in_time_and_memory() -> None:
     assert cell.time is not None and cell.memory is not None
     assert cell.time.estimate == pytest.approx(0.8, rel=0.03)
     assert (cell.time.outcome, cell.memory.outcome) == ("less", "more")
-    assert found.score("time", "fast") == matrix.WinsAndLosses(wins=2, ties=0, losses=0)
-    assert found.score("memory", "fast") == matrix.WinsAndLosses(wins=0, ties=0, losses=2)
+    assert found.score("time", "fast") == matrix.WinsAndLosses(wins=2, ties=0, losses=0, open=0)
+    assert found.score("memory", "fast") == matrix.WinsAndLosses(wins=0, ties=0, losses=2, open=0)
     assert found.means["time", "fast"].estimate == pytest.approx(0.8, rel=0.02)
     assert found.rivals["time"][0] == "fast" and found.rivals["memory"][0] == "same"
 
@@ -212,8 +212,8 @@ def test_a_group_has_the_mean_of_its_contenders() -> None:
     truth = {(w, n): (t, 1.0) for w in (0, 1) for n, t in (("x", 0.5), ("y", 2.0))}
     samples = noisy(run, truth, seed=4, noise=0.0)
     found = of(run, samples, groups={"all": ("x", "y"), "first": ("x",)})
-    assert found.groups["time", "all (2)"].estimate == pytest.approx(1.0)
-    assert found.groups["time", "first (1)"].estimate == pytest.approx(0.5)
+    assert found.groups["time", "all: 2 contenders"].estimate == pytest.approx(1.0)
+    assert found.groups["time", "first: 1 contender"].estimate == pytest.approx(0.5)
 
 
 def covered(plans: int, seed: int) -> tuple[float, float]:
