@@ -141,7 +141,12 @@ class PlanResult:
         """The number of programs with each outcome, of those on which the contender has a ratio."""
         found = [self.cells[program, contender].of(measure) for program in self.programs]
         outcomes = [ratio.outcome for ratio in found if ratio is not None]
-        return WinsAndLosses(*map(outcomes.count, ("less", "same", "more", "open")))
+        return WinsAndLosses(
+            wins=outcomes.count("less"),
+            ties=outcomes.count("same"),
+            losses=outcomes.count("more"),
+            open=outcomes.count("open"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

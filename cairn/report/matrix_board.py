@@ -303,8 +303,8 @@ def _means(report: MatrixReport, found: PlanResult, kind: str) -> Table:
     if not numbers:
         return Table("", (), ())
     one = numbers.pop() if len(numbers) == 1 else None
-    mean = "" if kind else "mean of "
-    heads = [mean + (_over(one, kind) if one is not None else f"{kind}programs")]
+    prefix = "" if kind else "mean of "
+    heads = [prefix + (_over(one, kind) if one is not None else f"{kind}programs")]
     parts = []
     for measure in matrix.MEASURES:
         if found.over[measure]:

@@ -98,8 +98,16 @@ def test_no_complete_round_gives_no_ratio() -> None:
 
 def test_equal_numbers_within_the_margin_are_the_same() -> None:
     run = a_plan_run(TWO, ("system", "other"), rounds=10)
-    cell = of(run, noisy(run, {}, seed=8, noise=0.002)).cells["a", "other"].time
+    found = of(run, noisy(run, {}, seed=8, noise=0.002))
+    cell = found.cells["a", "other"].time
     assert cell is not None and cell.outcome == "same"
+    assert found.score("time", "other") == matrix.WinsAndLosses(wins=0, ties=2, losses=0, open=0)
+
+
+def test_a_program_on_which_nothing_is_proven_is_no_tie() -> None:
+    run = a_plan_run(TWO, ("system", "other"), rounds=4)
+    found = of(run, noisy(run, {}, seed=8, noise=0.2))
+    assert found.score("time", "other") == matrix.WinsAndLosses(wins=0, ties=0, losses=0, open=2)
 
 
 def test_runs_are_compared_within_themselves_and_count_by_their_rounds() -> None:
