@@ -310,7 +310,7 @@ def _decided(
         noun = MEASURES[one.measure].noun
         problem = (
             f"{noun} was not measured"
-            if one.base is None
+            if one.base is None or one.now is None
             else f"{noun} cannot be compared, since a run measured 0"
         )
         return replace(one, state=GateState.UNKNOWN, problem=problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -14,7 +14,17 @@ from cairn import units
 from cairn.compare import gate
 from cairn.compare.gate import MEASURES, Checked, GateState
 from cairn.gate import INSTRUCTIONS, InstructionCount
-from cairn.model import ROUNDS_MOST, TIME_BUDGET, Change, Comparison, Interval, Run, Sample, Shown
+from cairn.model import (
+    IDLE_MEMORY,
+    ROUNDS_MOST,
+    TIME_BUDGET,
+    Change,
+    Comparison,
+    Interval,
+    Run,
+    Sample,
+    Shown,
+)
 from cairn.report import formatting, markdown, run_json, terminal
 from cairn.report.formatting import printable
 from cairn.report.standings import Board
@@ -94,7 +104,7 @@ def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
     limit = f"the bound is {_percent(one.most)}"
     match one.state:
         case GateState.UNKNOWN:
-            return f"{one.problem}."
+            return " ".join(filter(None, (f"{one.problem}.", _remedy(one))))
         case GateState.OPEN:
             if one.low is None:
                 return (
@@ -105,6 +115,22 @@ def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
             return f"the change in {measure.noun} is {_change(one)}, and {limit}. {wanted}"
         case GateState.WORSE | GateState.PASS:
             return f"{now} {measure.verb} {_amount(one)} {base}, and {limit}."
+
+
+def _remedy(one: Checked) -> str:
+    """Returns a sentence on how to measure what was not measured; "" if none is known."""
+    metrics = MEASURES[one.measure].metrics
+    if not metrics:
+        return ""
+    if one.base is not None and one.now is not None:
+        return "Give the program more work, or limit another measure."
+    if IDLE_MEMORY in metrics:
+        return (
+            "Both builds need a server that lives through --idle, such as --while LOAD --idle 10s."
+        )
+    if metrics[-1].unit == "bytes":
+        return "'cairn doctor' says how memory can be measured here."
+    return ""
 
 
 def _amount(one: Checked) -> str:
@@ -230,7 +256,7 @@ def _footer(report: CheckReport) -> Iterator[str]:
                 (
                     units.counted(timed[0].rounds, "round"),
                     f"each end of an interval holds with {100 * (timed[0].level or 0):.4g} % "
-                    "confidence",
+                    f"confidence{_shared(timed)}",
                     f"memory by {method}" if method else None,
                     f"cairn report {report.name}",
                 ),
@@ -249,6 +275,14 @@ def _footer(report: CheckReport) -> Iterator[str]:
     if report.comparison is not None:
         for line in (*report.comparison.unsuited, *report.comparison.notes):
             yield f"▲ {line}"
+
+
+def _shared(timed: Sequence[Checked]) -> str:
+    """Returns why the confidence is above that of the whole check, as the end of a clause."""
+    over = [units.counted(len(timed), "bound")] if len(timed) > 1 else []
+    if len(timed) * (1 - (timed[0].level or 0.0)) < 0.99 * gate.ERROR:
+        over.append("the tests during measuring")
+    return f": {100 * gate.ERROR:g} % error is shared over {' and '.join(over)}" if over else ""
 
 
 def rendered(report: CheckReport, view: View) -> str:

@@ -116,6 +116,28 @@ def test_a_measure_without_numbers_is_not_known() -> None:
     ]
 
 
+def test_a_measure_that_one_build_lacks_was_not_measured() -> None:
+    """The answer once was that a run measured 0."""
+    of = [
+        replace(one, memory=replace(one.memory, idle_bytes=5))
+        if one.trial.contender == "old" else one
+        for one in samples(12, 1.0, 0.01)
+    ]  # fmt: skip
+    (found,) = a_check(["idle-memory>3%"], of).checked
+    assert found.problem == "memory after idle was not measured"
+
+
+def test_the_footer_says_what_shares_the_error() -> None:
+    def footer(bounds: list[str], **more: object) -> str:
+        return reporting.board(a_check(bounds, samples(12, 1.02, 0.05), **more)).footer[0]  # type: ignore[arg-type]
+
+    looks = StopRule(budget_s=60.0)
+    assert "with 99 % confidence ·" in footer(["time>3%"])
+    assert "99.5 % confidence: 1 % error is shared over 2 bounds ·" in footer(["time>3%", "cpu>3%"])
+    assert "is shared over the tests during measuring ·" in footer(["time>3%"], rule=looks)
+    assert "over 2 bounds and the tests during" in footer(["time>3%", "cpu>3%"], rule=looks)
+
+
 def test_counts_of_instructions_are_compared_by_their_range() -> None:
     def counted(*new: int) -> list[InstructionCount]:
         return [InstructionCount("old", (1000, 1000)), InstructionCount("new", new)]
