@@ -9,6 +9,7 @@ from io import StringIO
 
 import msgspec
 
+from cairn import units
 from cairn.compare.misuse import CAUGHT, EXPLOITABLE, NEUTRAL, VERDICTS, MisuseTable
 from cairn.model import SCHEMA
 from cairn.report import markdown
@@ -47,18 +48,33 @@ def board(found: MisuseTable, *, full: bool) -> Board:
 
 def _says(found: MisuseTable) -> Iterator[str]:
     """Yields a sentence with the number of exploitable cells of each contender, the least first."""
-    whole = len(found.scenarios) * len(found.blocks)
+    scenarios, sizes = len(found.scenarios), len(found.blocks)
     ranked = sorted(found.contenders, key=lambda name: found.count(name, EXPLOITABLE))
     for place, name in enumerate(ranked):
         count = found.count(name, EXPLOITABLE)
-        of = f"of {whole} cells are exploitable" if place == 0 else f"of {whole}"
-        yield f"{printable(name)}: {count} {of}."
+        of = f"of {scenarios * sizes}"
+        if place == 0:
+            of += (
+                f" cells ({units.counted(scenarios, 'scenario')} × "
+                f"{units.counted(sizes, 'block size')}) are exploitable"
+            )
+        yield f"{_title(found, name)}: {count} {of}."
+
+
+def _title(found: MisuseTable, name: str) -> str:
+    """The printed name of a contender with its version, such as "system (glibc 2.36)"."""
+    title = found.titles[found.contenders.index(name)]
+    named = title == name or title.lower().startswith(name.lower() + " ")
+    return printable(title if named else f"{name} ({title})")
 
 
 def _counts(found: MisuseTable) -> Table:
     rows = tuple(
-        (Cell(printable(title)), *(Cell(str(found.count(name, verdict))) for verdict in VERDICTS))
-        for name, title in zip(found.contenders, found.titles, strict=True)
+        (
+            Cell(_title(found, name)),
+            *(Cell(str(found.count(name, verdict))) for verdict in VERDICTS),
+        )
+        for name in found.contenders
     )
     return Table("", ("cells", *VERDICTS), rows)
 
