@@ -43,6 +43,8 @@ class ProfileMetric:
     relative: bool = False
     """Whether the metric is a time, which depends on the machine. Reports therefore divide it by
     the baseline's value of the metric."""
+    share: bool = False
+    """Whether the metric is a share, from 0 to 1. Reports show it in percent."""
 
     @property
     def words(self) -> str:
@@ -61,28 +63,28 @@ METRICS = (
     ProfileMetric("calls.mib", "system calls per MiB", "kernel", 2.0),
     ProfileMetric("faults.mib", "page faults per MiB", "kernel", 1.0),
     ProfileMetric("faults.inside", "page faults inside per MiB", "kernel", 1.0),
-    ProfileMetric("fresh", "share of fresh allocations", "memory", 0.02),
-    ProfileMetric("remote", "share of remote frees", "memory", 0.01, "neither"),
+    ProfileMetric("fresh", "share of fresh allocations", "memory", 0.02, share=True),
+    ProfileMetric("remote", "share of remote frees", "memory", 0.01, "neither", share=True),
     ProfileMetric("locks.taken", "locks taken per 1,000", "locks", 1.0),
     ProfileMetric("locks.waits", "waits for locks per 1,000", "locks", 0.2),
     ProfileMetric("held", "held ÷ live memory", "memory", 1.0, "neither"),
     ProfileMetric("resident", "resident ÷ live memory", "memory", 1.0),
     ProfileMetric("untouched", "resident, never used ÷ live", "memory", 0.05),
     ProfileMetric("slack", "usable ÷ requested bytes", "memory", 1.0),
-    ProfileMetric("page_use", "page use", "layout", 0.01, "less"),
-    ProfileMetric("line_use", "cache line use", "layout", 0.01, "less"),
+    ProfileMetric("page_use", "page use", "layout", 0.01, "less", share=True),
+    ProfileMetric("line_use", "cache line use", "layout", 0.01, "less", share=True),
     ProfileMetric("distance", "bytes to the next block", "layout", 256.0),
-    ProfileMetric("further", "next block on another page", "layout", 0.05),
-    ProfileMetric("straddling", "blocks on extra cache lines", "layout", 0.05),
-    ProfileMetric("conflicts", "lines of several threads", "layout", 0.02),
+    ProfileMetric("further", "next block on another page", "layout", 0.05, share=True),
+    ProfileMetric("straddling", "blocks on extra cache lines", "layout", 0.05, share=True),
+    ProfileMetric("conflicts", "lines of several threads", "layout", 0.02, share=True),
     ProfileMetric("reuse", "operations until reuse", "layout", 16.0, "neither"),
-    ProfileMetric("reuse.slow", "share of slow reuse", "layout", 0.05, "neither"),
-    ProfileMetric("reuse.other", "reuse by another thread", "layout", 0.02, "neither"),
+    ProfileMetric("reuse.slow", "share of slow reuse", "layout", 0.05, "neither", share=True),
+    ProfileMetric("reuse.other", "reuse by another thread", "layout", 0.02, "neither", share=True),
     ProfileMetric("time.new", "time of a fresh malloc", "time", 1.0, relative=True),
     ProfileMetric("time.reused", "time of a reusing malloc", "time", 1.0, relative=True),
     ProfileMetric("time.free", "time of a free", "time", 1.0, relative=True),
     ProfileMetric("instructions", "instructions of a pair", "time", 1.0, "neither"),
-    ProfileMetric("share", "share of CPU time", "time", 0.01, "neither"),
+    ProfileMetric("share", "share of CPU time", "time", 0.01, "neither", share=True),
 )
 """All metrics, in the order of tables.
 

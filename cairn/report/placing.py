@@ -13,11 +13,10 @@ import msgspec
 from cairn import units
 from cairn.model import SCHEMA
 from cairn.report.formatting import printable
-from cairn.report.ranges import number
+from cairn.report.ranges import number, quantity
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
 from cairn.why.placing import VERDICTS, WIDENED, Placed
-from cairn.why.ranges import badness
 
 _NAMED_MOST = 3
 
@@ -63,7 +62,7 @@ def board(found: RangeJudgement, *, full: bool) -> Board:
         if full or verdict != "inside"
     ]  # fmt: skip
     return Board(
-        title=f"{printable(found.title)} in the kept ranges",
+        title=f"{printable(found.title)} beside healthy allocators",
         says=tuple(_says(found)),
         tables=(_table(shown),) if shown else (),
         footer=tuple(_footer(found, full=full)),
@@ -78,43 +77,37 @@ def _says(found: RangeJudgement) -> Iterator[str]:
         yield f"{title} could not be placed: no metric was measured."
         return
     yield (
-        f"{title} is outside in {len(outside)} of {units.counted(whole, 'metric')}, "
-        f"at the edge in {len(edge)}, and inside in {len(found.of('inside'))}."
-        if outside
-        else f"{title} is outside in none of {units.counted(whole, 'metric')}, at the edge in "
-        f"{len(edge)}, and inside in {len(found.of('inside'))}."
+        f"{title} is clearly worse than the healthy allocators (outside) in "
+        f"{len(outside) or 'none'} of {units.counted(whole, 'metric')}, somewhat worse (edge) in "
+        f"{len(edge)}, and as good as they are (inside) in {len(found.of('inside'))}."
     )
     for one in outside:
-        yield f"Outside: {_value(one)}. {_costs(one, found.baseline)}"
+        yield f"Outside in {_value(one)}. {_costs(one, found.baseline)}"
 
 
 def _value(one: Placed) -> str:
     """The value of a metric and the end of its range, as a part of a sentence."""
     more = len(one.programs) - 1
-    also = f", and on {units.counted(more, 'more program')}" if more else ""
-    ends = f"{_unit(one, one.end)} of {printable(one.end_of)}"
-    counts = badness(one.metric, one.end) > badness(one.metric, one.metric.least)
-    if one.metric.worse == "more" and not counts:
-        # The range ends at a value that is too small to have an effect: "times as bad as" this
-        # value would say nothing.
-        how = f"; the range ends at {ends}"
-    else:
-        how = f", {number(one.times)} times as bad as {ends}"
-    return f"{one.metric.words}: {_unit(one, one.value)} on {printable(one.program)}{also}{how}"
+    also = f" and on {units.counted(more, 'more program')}" if more else ""
+    return (
+        f"{one.metric.words}: {_unit(one, one.value)} on {printable(one.program)}{also}. "
+        f"{printable(one.end_of)}, the worst healthy allocator in the range, has "
+        f"{_unit(one, one.end)}"
+    )
 
 
 def _unit(one: Placed, value: float) -> str:
-    return f"{number(value)} × the system's" if one.metric.relative else number(value)
+    return f"{number(value)} × the system's" if one.metric.relative else quantity(one.metric, value)
 
 
 def _costs(one: Placed, baseline: str) -> str:
     """A sentence on the cost of lying outside the range of this metric.
 
-    It says how much CPU time and memory those allocators took that lay outside in the kept runs,
+    It says how much CPU time and memory those allocators took that lay outside in the earlier runs,
     from which the ranges come.
     """
     if not one.outliers:
-        return "In the runs that gave the range, no allocator is outside. The cost is not known."
+        return "In earlier runs, no allocator was outside in this metric: its cost is not known."
     names = list(dict.fromkeys(each.contender for each in one.outliers))
     shown = ", ".join(printable(name) for name in names[:_NAMED_MOST])
     others = f" and {len(names) - _NAMED_MOST} more" if len(names) > _NAMED_MOST else ""
@@ -125,9 +118,12 @@ def _costs(one: Placed, baseline: str) -> str:
     if memory is not None:
         parts.append(f"{_range(memory)} times the memory")
     if not parts:
-        return f"In the kept runs, {shown}{others} were outside there; their cost is not known."
+        return (
+            f"In earlier runs, the allocators that were outside in this metric were "
+            f"{shown}{others}; their cost is not known."
+        )
     return (
-        f"In the kept runs, the allocators that were outside there ({shown}{others}) took "
+        f"In earlier runs, the allocators that were outside in this metric ({shown}{others}) took "
         f"{' and '.join(parts)} of {baseline}."
     )
 
@@ -158,8 +154,8 @@ def _table(shown: Sequence[Placed]) -> Table:
             (
                 Cell(one.metric.title),
                 Cell(one.verdict, good[one.verdict]),
-                Cell(number(one.value)),
-                Cell(number(one.end)),
+                Cell(quantity(one.metric, one.value)),
+                Cell(quantity(one.metric, one.end)),
                 Cell(printable(one.program)),
                 Cell(printable(one.end_of)),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from itertools import chain
@@ -11,10 +12,19 @@ from itertools import chain
 import msgspec
 
 from cairn.model import SCHEMA
+from cairn.profile.metrics import ProfileMetric
 from cairn.report.formatting import printable
 from cairn.report.standings import Board
 from cairn.report.tables import Cell, Table
-from cairn.why.ranges import DRAMATIC, LEFT_OUT, ProfileTable, Range, Spread, ranges
+from cairn.why.ranges import (
+    DRAMATIC,
+    LEFT_OUT,
+    ProfileTable,
+    Range,
+    Spread,
+    median_of_others,
+    ranges,
+)
 
 _SPREAD = ("mean", "least", "greatest")
 _DRAMATIC_MOST = 5
@@ -29,6 +39,11 @@ def number(value: float) -> str:
     if value >= 1000:
         return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}" if value >= 0.001 or not value else f"{value:.1g}"
+
+
+def quantity(metric: ProfileMetric, value: float) -> str:
+    """A value of a metric. A share is in percent."""
+    return f"{number(100 * value)} %" if metric.share else number(value)
 
 
 def board(table: ProfileTable, *, full: bool) -> Board:
@@ -60,15 +75,22 @@ def _says(table: ProfileTable, over: Sequence[Range]) -> Iterator[str]:
         )
     )
     for times, name, one in marked[:_DRAMATIC_MOST]:
+        how = f"{number(times)} times as bad as"
+        if one.metric.worse == "neither":
+            how = f"which differs by a factor of {number(times)} from"
         yield (
-            f"{printable(name)}: {one.metric.words} is {number(one.values[name][0])}, "
-            f"{number(times)} times as bad as the median of the others."
-            if one.metric.worse != "neither"
-            else f"{printable(name)}: {one.metric.words} is {number(one.values[name][0])}, "
-            f"which differs from the median of the others by a factor of {number(times)}."
+            f"{printable(name)}: {one.metric.words} is "
+            f"{quantity(one.metric, one.values[name][0])}, {how} the median of the others, "
+            f"{_median(one, name)}."
         )
     if len(marked) > _DRAMATIC_MOST:
         yield f"{len(marked) - _DRAMATIC_MOST} more are marked with ! in the table."
+
+
+def _median(one: Range, name: str) -> str:
+    middle = median_of_others(one.metric, one.values, name)
+    bound = "at most " if math.isclose(middle, one.metric.least) else ""
+    return f"{bound}{quantity(one.metric, middle)}"
 
 
 def _ranges(of: Sequence[Range], title: str) -> Table:
@@ -78,13 +100,13 @@ def _ranges(of: Sequence[Range], title: str) -> Table:
         rows.append(
             (
                 Cell(("! " if one.dramatic else "  ") + one.metric.title),
-                Cell(number(one.whole.mean)),
-                Cell(number(one.whole.least)),
-                Cell(number(one.whole.greatest), False if names else None),
+                Cell(quantity(one.metric, one.whole.mean)),
+                Cell(quantity(one.metric, one.whole.least)),
+                Cell(quantity(one.metric, one.whole.greatest), False if names else None),
                 Cell(printable(one.whole.greatest_of)),
                 Cell(printable(one.worst) if one.worst else "–"),
                 *(
-                    Cell(number(value) if one.worst else "–")
+                    Cell(quantity(one.metric, value) if one.worst else "–")
                     for value in (one.narrow.mean, one.narrow.least, one.narrow.greatest)
                 ),
             )
@@ -103,20 +125,22 @@ def _groups(of: Sequence[Range]) -> Iterator[Table]:
     if not names:
         return
     yield Table(
-        "means by group, and the greatest of each",
-        ("", *(printable(name) for name in names)),
+        "",
+        ("mean (greatest)", *(printable(name) for name in names)),
         tuple(
             (
                 Cell(one.metric.title),
-                *(Cell(_spread(one.groups.get(name))) for name in names),
+                *(Cell(_spread(one.metric, one.groups.get(name))) for name in names),
             )
             for one in of
         ),
     )
 
 
-def _spread(found: Spread | None) -> str:
-    return "–" if found is None else f"{number(found.mean)} ({number(found.greatest)})"
+def _spread(metric: ProfileMetric, found: Spread | None) -> str:
+    if found is None:
+        return "–"
+    return f"{quantity(metric, found.mean)} ({quantity(metric, found.greatest)})"
 
 
 def _footer(over: Sequence[Range]) -> Iterator[str]:

@@ -260,6 +260,12 @@ def dramatic(metric: ProfileMetric, values: Mapping[str, Number]) -> tuple[tuple
     return tuple(sorted(found, key=lambda one: -one[1]))
 
 
+def median_of_others(metric: ProfileMetric, values: Mapping[str, Number], name: str) -> float:
+    """The value with which `dramatic` compares that of a contender; never below `metric.least`."""
+    middle = statistics.median(badness(metric, values[one][0]) for one in values if one != name)
+    return math.exp(-middle if metric.worse == "less" else middle)
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The mean, the least and the greatest value of a metric over some contenders."""

@@ -48,7 +48,7 @@ def test_a_plan_with_the_probe_gives_ranges_and_a_judgement(cairn: Command, forw
 
     judged = cairn("judge", "--read", "last", "--full")
     assert judged.code == 0, judged.err
-    assert "larson" in judged.out and "is outside in" in judged.out
+    assert "larson" in judged.out and "is clearly worse than" in judged.out
     assert " was not measured on " in " ".join(judged.out.split())
 
 

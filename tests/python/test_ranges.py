@@ -21,7 +21,16 @@ from cairn.profile.metrics import BY_KEY, METRICS, Number
 from cairn.report import ranges as reporting
 from cairn.report import terminal
 from cairn.why.gap import twin
-from cairn.why.ranges import LEFT_OUT, ProfileTable, badness, dramatic, gathered, ranges, worst_of
+from cairn.why.ranges import (
+    LEFT_OUT,
+    ProfileTable,
+    badness,
+    dramatic,
+    gathered,
+    median_of_others,
+    ranges,
+    worst_of,
+)
 
 CALLS = BY_KEY["calls.map"]
 USE = BY_KEY["page_use"]
@@ -62,6 +71,12 @@ def test_a_value_three_times_as_bad_as_the_median_of_the_others_is_dramatic() ->
     # The interval of `d` reaches down to the values of the others, so the difference is not
     # certain.
     assert dramatic(CALLS, exact(a=1, b=2, c=4) | {"d": (9.0, 1.0, 20.0)}) == ()
+
+
+def test_the_median_of_the_others_is_a_value_of_the_metric() -> None:
+    assert median_of_others(CALLS, exact(a=1, b=2, c=4, d=70), "d") == pytest.approx(2)
+    assert median_of_others(CALLS, exact(a=0, b=0, c=0, d=70), "d") == pytest.approx(CALLS.least)
+    assert median_of_others(USE, exact(a=0.9, b=0.8, c=0.7, d=0.1), "d") == pytest.approx(0.8)
 
 
 def summary(metrics: dict[str, Number]) -> ProbeSummary:
@@ -110,7 +125,8 @@ def a_profiled_run() -> tuple[Run, list[Sample]]:
 
 
 def table() -> ProfileTable:
-    return gathered([a_profiled_run()], {"hardened": ("scudo",), "not hardened": ("cairn",)})
+    others = ("system", "cairn", "jemalloc", "mimalloc")
+    return gathered([a_profiled_run()], {"hardened": ("scudo",), "not hardened": others})
 
 
 def test_ranges_are_gathered_from_trials_with_and_without_the_probe() -> None:
