@@ -240,22 +240,32 @@ def is_version(version: str | None, wanted: str | None) -> bool:
     )
 
 
-def entry(name: str, catalog: Catalog | None = None) -> Allocator:
-    """The allocator with this name or alias. Raises UsageError, which suggests the closest name."""
+def entry(name: str, catalog: Catalog | None = None, *, or_path: bool = True) -> Allocator:
+    """The allocator with this name or alias. Raises UsageError, which suggests the closest name.
+
+    or_path: whether the user could name a library by its path instead.
+    """
     catalog = catalog or load_catalog()
     known = catalog.find(name)
     if known is None:
-        raise UsageError(_unknown(name, catalog))
+        raise UsageError(_unknown(name, catalog, or_path))
     return known
 
 
-def _unknown(wanted: str, catalog: Catalog) -> str:
+def _unknown(wanted: str, catalog: Catalog, or_path: bool) -> str:
+    if not or_path and "/" in wanted:
+        return (
+            f"no allocator is called '{wanted}'; 'cairn allocators add NAME {wanted}' gives a "
+            "library of yours a name."
+        )
     close = difflib.get_close_matches(wanted.lower(), catalog.names, n=1)
     if close:
         return (
             f"no allocator is called '{wanted}'; did you mean {close[0]}? "
             "'cairn allocators' lists them."
         )
+    if not or_path:
+        return f"no allocator is called '{wanted}'; 'cairn allocators' lists them."
     if os.path.lexists(wanted):
         return f"no allocator is called '{wanted}'; if you mean the file, write ./{wanted}."
     return (

@@ -48,7 +48,7 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
             f"{name} has versions that were built from their source; run "
             f"'cairn allocators remove {name}' first, or choose another name."
         )
-    library = inspect_library(path)
+    library = inspect_library(path, or_name=False)
     refuse_library(library, library_path=discover.companion_folders(library, library.needs))
     status = os.stat(library.realpath)
     record = {

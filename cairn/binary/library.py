@@ -93,17 +93,20 @@ def absolute(path: str) -> str:
     return tidy if os.path.realpath(tidy) == os.path.realpath(joined) else joined
 
 
-def inspect_library(path: str) -> Library:
-    """Reads the library at `path`. Raises ContenderFailed if it is not a valid ELF file."""
+def inspect_library(path: str, *, or_name: bool = True) -> Library:
+    """Reads the library at `path`. Raises ContenderFailed if it is not a valid ELF file.
+
+    or_name: whether the user could give the name of an allocator instead.
+    """
     again = "Build it, or install its package, again."
     try:
         if "\0" in path or not path:
             raise FileNotFoundError
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
+        name = ", or a name that 'cairn allocators' lists" if or_name else ""
         raise ContenderFailed(
-            f"{path or 'an empty path'}: no such file. Give the path of a shared library, "
-            "or a name that 'cairn allocators' lists."
+            f"{path or 'an empty path'}: no such file. Give the path of a shared library{name}."
         ) from None
     except OSError as error:
         raise ContenderFailed(

@@ -98,7 +98,7 @@ def get(names: tuple[str, ...], origin: str | None, newest: bool) -> None:
             wanted, version = _name_and_version(name)
             if newest and version is not None:
                 raise UsageError(f"--newest chooses the version; leave out '@{version}'.")
-            entry = catalog.entry(wanted)
+            entry = catalog.entry(wanted, or_path=False)
             got = obtain.obtain(
                 entry,
                 version,
@@ -147,8 +147,11 @@ def _name_and_version(text: str) -> tuple[str, str | None]:
     metavar="FILE",
     help="The library in the built source. Default: the only one that defines malloc.",
 )
-@click.argument("name", metavar="NAME[@VERSION]")
-@click.argument("path", metavar="[PATH]", type=click.Path(), required=False)
+@click.argument("name", metavar="NAME")
+@click.argument(
+    "path", type=click.Path(), required=False,
+    metavar="PATH | NAME[@VERSION] --from PLACE --build COMMAND",
+)  # fmt: skip
 def add(
     name: str, path: str | None, place: str | None, build: str | None, library: str | None
 ) -> None:
@@ -176,6 +179,8 @@ def add(
             raise UsageError("name the library's PATH, or its source with --from and --build.")
         if build is not None or library is not None:
             raise UsageError("--build and --library need --from; leave them out.")
+        if version is not None:
+            raise UsageError(f"a version needs --from and --build; leave out '@{version}'.")
         added = register.add(name, path, tell)
     else:
         if path is not None:
@@ -234,7 +239,7 @@ def remove(names: tuple[str, ...]) -> None:
 
     for name in names:
         wanted, version = _name_and_version(name)
-        entry = catalog.entry(wanted, discover.known_catalog())
+        entry = catalog.entry(wanted, discover.known_catalog(), or_path=False)
         for item in register.remove(entry, version, lambda text: say(stderr(), "remove", text)):
             click.echo(
                 f"removed: {printable(item.title)} ({printable(item.origin or 'unknown origin')})"

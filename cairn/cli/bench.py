@@ -12,7 +12,7 @@ import rich_click as click
 from cairn import units
 from cairn.cli import measurement as making
 from cairn.cli import options
-from cairn.cli.console import given, output_of, say, stderr
+from cairn.cli.console import PAGE, TABLE, given, output_of, say, stderr
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST, StopRule
@@ -90,7 +90,8 @@ def bench(
     from cairn.run import preflight
 
     console = stderr(color)
-    output = output_of(form, full, color, out, force, pages=True)
+    endings = TABLE if misuses.NAME in names else PAGE
+    output = output_of(form, full, color, out, force, endings=endings)
     where = results or store.root()
     if misuses.NAME in names:
         from cairn.cli import misuse

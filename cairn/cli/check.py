@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from cairn import units
 from cairn.allocators.contenders import split_contenders
 from cairn.cli import check_plan, options
 from cairn.cli.console import (
+    DOCUMENT,
     Output,
     check_out,
     emit,
@@ -67,7 +69,21 @@ class _Check(click.RichCommand):
 
     def parse_args(self, ctx: plain.Context, args: list[str]) -> list[str]:
         ctx.meta["program follows"] = "--" in args
+        if "--" not in args:
+            words = self.make_parser(ctx).parse_args(list(args))[0].get("command")
+            if isinstance(words, tuple):
+                ctx.allow_interspersed_args = self._are_options_of_run(words)
         return super().parse_args(ctx, args)
+
+    def _are_options_of_run(self, words: Sequence[str]) -> bool:
+        """Whether the first word is a kept run and an option of this command follows it.
+
+        A program that can run is taken for a program, since the option may be its own.
+        """
+        if len(words) < 2 or (words[0] != "last" and shutil.which(words[0]) is not None):
+            return False
+        names = {name for one in self.params for name in one.opts}
+        return words[1].partition("=")[0] in names
 
 
 @cli.command(cls=_Check, context_settings={"allow_interspersed_args": False})
@@ -97,7 +113,7 @@ class _Check(click.RichCommand):
     "changed on this machine since then counts as a change of the program.",
 )  # fmt: skip
 @click.option(
-    "--make-base", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--make-base", type=options.NewFile(path_type=Path, dir_okay=False), metavar="FILE",
     help="Measure PROG alone, in 20 runs or as -r says, and keep its numbers with the commit, the "
     "machine and the bounds. An existing base is replaced.",
 )  # fmt: skip
@@ -119,11 +135,11 @@ class _Check(click.RichCommand):
 @WARM_MEMORY
 @options.SEED
 @click.option(
-    "--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--junit", type=options.NewFile(path_type=Path, dir_okay=False), metavar="FILE",
     help="Also write JUnit XML, with a test case for each bound. An existing file is replaced.",
 )  # fmt: skip
 @click.option(
-    "--summary", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--summary", type=options.NewFile(path_type=Path, dir_okay=False), metavar="FILE",
     help="Also write Markdown. An existing file is replaced. On GitHub, it is also appended to "
     "the summary of the step.",
 )  # fmt: skip
@@ -159,9 +175,7 @@ def check(
     checked build is broken, 1 cairn failed, 2 usage, 130 interrupted.
     """
     console = stderr(color)
-    output = output_of(form, False, color, out, force)
-    if output.view.form == "csv" or output.packs:
-        raise UsageError("a check is text, Markdown or JSON; 'cairn report' writes the other forms")
+    output = output_of(form, False, color, out, force, endings=DOCUMENT)
     for file in (junit, summary, make_base):
         check_out(file, True)
     refuse_one_file(out, junit, summary)

@@ -14,6 +14,7 @@ from cairn.cli import load as loads
 from cairn.cli import standard_input
 from cairn.cli.console import was_given
 from cairn.cli.measurement import measured, new_run
+from cairn.cli.program_options import output_file
 from cairn.compare import gate
 from cairn.errors import CairnError, ProgramFailed, UsageError
 from cairn.gate import INSTRUCTIONS, Gate, GateBound
@@ -109,7 +110,9 @@ def one_build(
         raise UsageError("a base is one build under one allocator; give -a at most once")
     for name in ("min_rounds", "max_rounds"):
         if was_given(name):
-            raise UsageError(f"one build runs a fixed number of rounds; use -r, not --{name}")
+            raise UsageError(
+                f"one build runs a fixed number of rounds; use -r, not --{name.replace('_', '-')}"
+            )
     settings = _settings(command, wanted, given)
     chosen_specs = specs or (program_contenders.allocator_of(settings),)
     runs = given["runs"] or max(1, rounds)
@@ -142,13 +145,13 @@ def _settings(command: Sequence[str], wanted: Gate, given: dict[str, Any]) -> Se
         raise UsageError("a bound limits memory, but --memory none does not measure it")
     if "idle-memory" in measures and given["idle"] is None:
         raise UsageError("idle-memory needs a server and --idle, such as --while LOAD --idle 10s")
-    stdout = given["stdout"]
     return Settings(
         workloads=(
             Workload(f"{line} while {load}" if load else line, tuple(command), load=load or ""),
         ),
         folder=str(Path.cwd()), ready=given["ready"], idle_s=given["idle"], shell=given["shell"],
-        stdout=str(Path(stdout).absolute()) if stdout else None, setup=given["setup"],
+        stdout=output_file(given["stdout"], hooks=(given["setup"], given["prepare"])),
+        setup=given["setup"],
         prepare=given["prepare"], conclude=given["conclude"], cleanup=given["cleanup"],
         ok_exit=given["ok_exit"], verify_output=given["verify"] is not None, cpus=given["cpus"],
         timeout_s=given["timeout"], warmup=given["warmup"], warm_memory=given["warm_memory"],

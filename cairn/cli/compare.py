@@ -14,9 +14,9 @@ import rich_click as click
 from cairn import units
 from cairn.cli import load as loads
 from cairn.cli import options, standard_input
-from cairn.cli.console import output_of, stderr, was_given
+from cairn.cli.console import PICTURE, output_of, stderr, was_given
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
-from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, program_options
+from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, output_file, program_options
 from cairn.cli.root_command import cli
 from cairn.errors import UsageError
 from cairn.model import ROUNDS_MOST, Pattern, Settings, StopRule, Workload
@@ -169,7 +169,7 @@ def compare(
     or cannot be loaded with it, 130 interrupted (continue with --resume last).
     """
     console = stderr(color)
-    output = output_of(form, full, color, out, force, draws=True, pages=True)
+    output = output_of(form, full, color, out, force, endings=PICTURE)
     aim = options.aim_of(goal, may_cost, pareto, margin)
     if memory == "none" and Measure.MEMORY in aim.measures:
         raise UsageError("memory is part of the aim, but --memory none does not measure it")
@@ -197,7 +197,7 @@ def compare(
         settings = Settings(
             workloads=workloads, folder=str(Path.cwd()), ready=ready, idle_s=idle,
             shell=shell,
-            stdout=str(Path(stdout).absolute()) if stdout else None, setup=setup, prepare=prepare,
+            stdout=output_file(stdout, hooks=(setup, prepare)), setup=setup, prepare=prepare,
             conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
             verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,
             warm_memory=warm_memory, counters=counters, memory=memory, why=why,

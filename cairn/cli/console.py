@@ -9,7 +9,7 @@ import shutil
 import signal
 import stat
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -96,11 +96,13 @@ def given(beside: Collection[str]) -> Iterator[str]:
     assert context is not None
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name not in beside and was_given(name) and context.params.get(name) not in ((), None):
-            forms = "--json, --csv or --md" if name == "form" else ""
-            yield forms or (
-                parameter.opts[0] if isinstance(parameter, click.Option) else "a command"
-            )
+        value = context.params.get(name)
+        if name in beside or not was_given(name) or value in ((), None):
+            continue
+        if not isinstance(parameter, click.Option):
+            yield "a command"
+        elif name != "form" or parameter.flag_value == value:
+            yield parameter.opts[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +122,47 @@ class Output:
         emit(content, self.out, self.force)
 
 
-_ENDINGS: dict[str, Form] = {
-    ".json": "json",
-    ".csv": "csv",
-    ".md": "md",
-    ".txt": "text",
-    "": "text",
-}
+FORMS: dict[str, Form] = {
+    ".html": "html", ".json": "json", ".csv": "csv", ".md": "md", ".tex": "tex", ".svg": "svg",
+    ".txt": "text", "": "text",
+}  # fmt: skip
+"""The form that an ending chooses."""
+_OPTIONS = {".json": "--json", ".csv": "--csv", ".md": "--md", ".tex": "--latex"}
+
+TABLE = (".json", ".csv", ".md", ".txt")
+"""The endings that choose the form of a table."""
+DOCUMENT = (".json", ".md", ".txt")
+PAGE = (".html", *TABLE, ENDING)
+PICTURE = (".html", *TABLE, ".svg", ENDING)
+
+
+def ending_of(out: Path | None, form: Form | None, endings: Sequence[str]) -> str:
+    """Returns the ending of the file that chooses the form of a result: one of `endings`, or "".
+
+    If an option chooses the form, the ending chooses nothing.
+
+    Raises UsageError for an ending that the command does not have, and for one that contradicts the
+    option. Any form is a text, so .txt contradicts none.
+    """
+    if out is None:
+        return ""
+    ending = ENDING if out.name.endswith(ENDING) else out.suffix
+    if form is None:
+        if ending and ending not in endings:
+            options = [_OPTIONS[one] for one in endings if one in _OPTIONS]
+            raise UsageError(
+                f"the ending of {out} chooses no form; use {_either(endings)}, or give "
+                f"{_either(options)}"
+            )
+        return ending
+    wanted = next(one for one, chosen in FORMS.items() if chosen == form)
+    if ending in (*FORMS, ".png", ENDING) and ending not in (wanted, ".txt", ""):
+        raise UsageError(f"{out} does not end in {wanted}, as {_OPTIONS[wanted]} asks for")
+    return ""
+
+
+def _either(words: Sequence[str]) -> str:
+    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
 def output_of(
@@ -136,34 +172,27 @@ def output_of(
     out: Path | None,
     force: bool,
     *,
-    draws: bool = False,
-    pages: bool = False,
+    endings: Sequence[str] = TABLE,
 ) -> Output:
     """Returns how and where to write the result.
 
-    Without a form option, the file's ending chooses the form.
-    draws: whether the ending .svg chooses a picture.
-    pages: whether the ending .html chooses a page.
+    Without a form option, the file's ending chooses the form. It is one of `endings`.
 
     Raises UsageError or CairnError if the file cannot be written. Call it before measuring, so that
     the user sees this error at once.
     """
-    packs = form is None and out is not None and out.name.endswith(ENDING)
-    if form is None and out is not None and not packs:
-        if draws and out.suffix == ".svg":
-            form = "svg"
-        elif pages and out.suffix == ".html":
-            form = "html"
-        elif out.suffix not in _ENDINGS:
-            raise UsageError(
-                f"the ending of {out} chooses no form; use {'.html, ' * pages}.json, .csv, .md, "
-                ".txt or .tar.xz, or give --json, --csv or --md"
-            )
-        form = form or _ENDINGS[out.suffix]
+    ending = ending_of(out, form, endings)
+    packs = ending == ENDING
+    form = form or ("text" if packs else FORMS[ending])
+    return Output(view_of(form, full, color, out, force), out, force, packs)
+
+
+def view_of(form: Form, full: bool, color: str, out: Path | None, force: bool) -> View:
+    """Returns how to show the result. Raises as `check_out` does."""
     check_out(out, force)
     colored = wants_color(color, sys.stdout) and (out is None or color == "always")
     width = WIDTH if out is not None else width_of(sys.stdout)
-    return Output(View(form or "text", full, colored, width), out, force, packs)
+    return View(form, full, colored, width)
 
 
 def width_of(stream: Any) -> int:

@@ -7,10 +7,9 @@ from pathlib import Path
 import rich_click as click
 
 from cairn.cli import options
-from cairn.cli.console import output_of
+from cairn.cli.console import DOCUMENT, output_of
 from cairn.cli.measurement import measured
 from cairn.cli.root_command import cli
-from cairn.errors import UsageError
 from cairn.report.view import Form
 from cairn.run import store
 
@@ -42,11 +41,6 @@ def explain(
     """
     from cairn.report.run import explanation
 
-    output = output_of(form, full, color, out, force)
-    if output.view.form == "csv" or output.packs:
-        raise UsageError(
-            "an explanation is text, Markdown or JSON; 'cairn report' writes every trial as CSV, "
-            "and the whole run as a file"
-        )
+    output = output_of(form, full, color, out, force, endings=DOCUMENT)
     found = measured(store.find(results or store.root(), name))
     output.write(explanation(found, contender, other, output.view))

@@ -25,10 +25,10 @@ _LONGEST_S = 86400.0
     "--full", is_flag=True,
     help="Add all kinds of mappings, the settings that glibc uses now, and the evidence.",
 )  # fmt: skip
-@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
-@click.option("--csv", "form", flag_value="csv", help="Print CSV: a name and a value in each row.")
+@options.form_option("--json", "json", "Print one JSON document.")
+@options.form_option("--csv", "csv", "Print CSV: a name and a value in each row.")
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    "-o", "--out", type=options.NEW_FILE, metavar="FILE",
     help="Write the report to FILE. Its ending (.json .csv .txt) chooses the form.",
 )  # fmt: skip
 @options.FORCE
@@ -60,9 +60,7 @@ def inspect(
 
     if length is not None and length > _LONGEST_S:
         raise UsageError("--for is at most one day; 'cairn soak' watches programs for longer")
-    output = output_of(form, full, color, out, force)
-    if output.view.form not in ("text", "json", "csv"):
-        raise UsageError(f"'cairn inspect' has no form for {out}; use .json, .csv or .txt")
+    output = output_of(form, full, color, out, force, endings=(".json", ".csv", ".txt"))
     found = look(pid, length)
     if output.view.form == "json":
         output.write(inspection.document(found, cairn=cairn.__version__))

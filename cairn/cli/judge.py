@@ -10,7 +10,7 @@ import rich_click as click
 
 from cairn.cli import measurement as making
 from cairn.cli import options
-from cairn.cli.console import Output, check_out, end_like_ctrl_c, output_of, say, stderr
+from cairn.cli.console import Output, end_like_ctrl_c, output_of, say, stderr
 from cairn.cli.matrix_ranges import profiled
 from cairn.cli.root_command import cli
 from cairn.errors import ContenderFailed, Interrupted, UsageError
@@ -41,7 +41,7 @@ _BASELINE = "system"
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the metrics in which it is inside, too.")
 @options.JSON
-@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each metric.")
+@options.form_option("--csv", "csv", "Print CSV, one line for each metric.")
 @options.MARKDOWN
 @options.OUT_TABLE
 @options.FORCE
@@ -69,9 +69,6 @@ def judge(
     from cairn.bench import kept_ranges
 
     output = output_of(form, full, color, out, force)
-    check_out(out, force)
-    if output.packs:
-        raise UsageError("a judgement is not a run; write .txt, .md, .csv or .json with -o")
     if (library is None) == (read is None):
         raise UsageError(
             "name one library, such as 'cairn judge ./libmine.so', or a run with --read"
@@ -91,12 +88,14 @@ def judge(
 
 def _measured(console: Console, where: Path, library: str) -> Measured:
     """Runs the plan once with the library and the system's allocator."""
-    from cairn.allocators.contenders import split_contenders
+    from cairn.allocators.contenders import parse_contender, split_contenders
     from cairn.matrix import programs, runs
 
     specs = split_contenders(library)
     if len(specs) != 1:
         raise UsageError(f"cairn judge places one allocator at a time; {library} names several")
+    if parse_contender(specs[0]).name == _BASELINE:
+        raise UsageError(f"'cairn judge' compares with {_BASELINE}; name another allocator")
     named = runs.load(_PLAN)
     here = runs.runnable(runs.examine(named, ()))
     competing = runs.competing((_BASELINE, *specs), _BASELINE)

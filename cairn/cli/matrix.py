@@ -13,12 +13,12 @@ import rich_click as click
 from cairn import units
 from cairn.cli import measurement as making
 from cairn.cli import options
-from cairn.cli.console import check_out, given, output_of, say, stderr, wants_color, width_of
+from cairn.cli.console import FORMS, TABLE, ending_of, given, output_of, say, stderr, view_of
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.model import BENCH_ROUNDS_MOST
 from cairn.report.formatting import printable
-from cairn.report.view import WIDTH, Form, View
+from cairn.report.view import Form, View
 from cairn.run import store
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from cairn.matrix.programs import Examination
     from cairn.model import Run
 
-_FORMS: dict[str, Form] = {
-    ".txt": "text", "": "text", ".md": "md", ".csv": "csv", ".json": "json", ".tex": "tex",
-    ".html": "html",
-}  # fmt: skip
 _PICTURES = {".svg": "svg", ".png": "png"}
 _CHARTS = ("time", "memory", "plane", "heat")
 
@@ -314,12 +310,12 @@ def _is_plan(experiment: str | None) -> bool:
     "time-memory plane (plane), or a heat map (heat).",
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the intervals of all ratios, too.")
-@click.option("--json", "form", flag_value="json", help="Print one JSON document.")
-@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each cell.")
-@click.option("--md", "form", flag_value="md", help="Print Markdown.")
-@click.option("--latex", "form", flag_value="tex", help="Print two tables in LaTeX (booktabs).")
+@options.form_option("--json", "json", "Print one JSON document.")
+@options.form_option("--csv", "csv", "Print CSV, one line for each cell.")
+@options.form_option("--md", "md", "Print Markdown.")
+@options.form_option("--latex", "tex", "Print two tables in LaTeX (booktabs).")
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    "-o", "--out", type=options.NEW_FILE, metavar="FILE",
     help="Write to FILE. Its ending chooses the form: .html .txt .md .csv .json .tex .svg .png.",
 )  # fmt: skip
 @options.FORCE
@@ -385,23 +381,12 @@ def _form(
     form: Form | None, full: bool, out: Path | None, force: bool, color: str
 ) -> tuple[View, str | None]:
     """Returns the view of a text, and the form of a picture, which is None for a text."""
-    import sys
-
-    picture = None
-    if out is not None and form is None:
-        picture = _PICTURES.get(out.suffix)
-        if picture is None and out.suffix not in _FORMS:
-            raise UsageError(
-                f"the ending of {out} chooses no form; use .html, .txt, .md, .csv, .json, .tex, "
-                ".svg or .png"
-            )
-        form = _FORMS.get(out.suffix, "text")
+    ending = ending_of(out, form, (".html", *TABLE, ".tex", *_PICTURES))
+    picture = _PICTURES.get(ending)
     if picture is None and "--chart" in set(given(set())):
         raise UsageError("--chart chooses a picture; write it with -o FILE.svg or FILE.png")
-    check_out(out, force)
-    colored = wants_color(color, sys.stdout) and (out is None or color == "always")
-    width = WIDTH if out is not None else width_of(sys.stdout)
-    return View(form or "text", full, colored, width), picture
+    shown = form or ("text" if picture else FORMS[ending])
+    return view_of(shown, full, color, out, force), picture
 
 
 @matrix.command()
@@ -439,10 +424,11 @@ def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
     began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run_.created_at))
     screen.line(f"{run_.id} · plan {printable(now.plan)} · begun {began} · {now.state}", "bold")
     left = f" · about {units.duration(now.seconds_left)} left" if now.seconds_left else ""
-    screen.line(
-        f"{now.rounds} of {units.counted(now.planned, 'round')} complete · {now.done} of "
-        f"{now.trials} runs{left}"
-    )
+    if now.trials:
+        screen.line(
+            f"{now.rounds} of {units.counted(now.planned, 'round')} complete · {now.done} of "
+            f"{now.trials} runs{left}"
+        )
     for sentence in now.failures:
         screen.line(f"✘ {printable(sentence)}", "red", hanging=2)
     if now.resumable:

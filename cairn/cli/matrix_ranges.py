@@ -21,11 +21,11 @@ from cairn.run import store
 @click.argument("names", metavar="[RUN]…", nargs=-1)
 @click.option("--full", is_flag=True, help="Show the ranges on each program, too.")
 @options.JSON
-@click.option("--csv", "form", flag_value="csv", help="Print CSV, one line for each value.")
+@options.form_option("--csv", "csv", "Print CSV, one line for each value.")
 @options.MARKDOWN
 @options.OUT_TABLE
 @click.option(
-    "--keep", type=click.Path(path_type=Path), metavar="FILE",
+    "--keep", type=options.NEW_FILE, metavar="FILE",
     help="Write the ranges to FILE, compressed, for --ranges of 'cairn judge'.",
 )  # fmt: skip
 @options.FORCE
@@ -52,8 +52,6 @@ def ranges(
     output = output_of(form, full, color, out, force)
     if keep is not None:
         check_out(keep, force)
-    if output.packs:
-        raise UsageError("ranges are not a run; write .txt, .md, .csv or .json with -o")
     where = results or store.root()
     found = [profiled(where, name) for name in names or ("last",)]
     table = gathered([(one.run, one.samples) for one in found], found[0].groups, _ill(found))

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import cairn
 from cairn import units
-from cairn.cli.console import NOTHING_YET, Output, end_like_ctrl_c, given, say
+from cairn.cli.console import NOTHING_YET, Output, end_like_ctrl_c, given, say, was_given
 from cairn.compare import instructions
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
@@ -167,7 +167,7 @@ def new_run(
         say(console, "doctor", f"{ready.program}  ✔")
     contenders = ready.contenders
     if settings.why:
-        twins = twins_of(contenders, "--why")
+        twins = twins_of(contenders, _asker(experiment))
         only = {
             probed.name: settings.only[one.name]
             for one, probed in zip(contenders, twins, strict=True)
@@ -202,19 +202,25 @@ def described(
     )  # fmt: skip
 
 
+def _asker(experiment: str | None) -> str:
+    """Returns the option or the experiment that needs each contender with the probe, too."""
+    if experiment is None or was_given("why"):
+        return "--why"
+    return "a calibration" if experiment == "calibration" else f"'cairn bench {experiment}'"
+
+
 def twins_of(contenders: Sequence[Contender], option: str) -> tuple[Contender, ...]:
     """Returns each contender once more, with the probe preloaded.
 
-    option: the option that needs these contenders. Raises UsageError if there are fewer than two
-    contenders, if one has the probe already, or if a new name is taken.
+    option: the option or command that needs these contenders. Raises UsageError if there are fewer
+    than two contenders, if one has the probe already, or if a new name is taken.
     """
     from cairn.allocators.contenders import behind_probe
     from cairn.why.gap import twin
 
     if len(contenders) < 2:
         raise UsageError(
-            f"{option} explains the difference between contenders; name at least two, as in -a "
-            "system,mimalloc"
+            f"{option} compares contenders; name at least two, as in -a system,mimalloc"
         )
     for one in contenders:
         if one.probed:

@@ -33,8 +33,6 @@ def bench(
         )
     for option in given(_TAKEN):
         raise UsageError(f"'cairn bench {benching.NAME}' measures no time; leave out {option}")
-    if output.packs or output.view.form == "html":
-        raise UsageError("this experiment keeps no run; write .json, .csv, .md or .txt with -o")
     end_like_ctrl_c()
     contenders = benching.resolved(specs or benching.default_contenders())
     found = benching.measure(contenders, times or TIMES, lambda text: say(console, "misuse", text))

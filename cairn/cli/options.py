@@ -15,6 +15,7 @@ from cairn.compare.sweep import parse_parameter
 from cairn.errors import UsageError
 from cairn.model import Pattern
 from cairn.report.formatting import printable
+from cairn.report.view import Form
 from cairn.verdict import Aim, Bound, Measure
 
 if TYPE_CHECKING:
@@ -216,6 +217,36 @@ def parse_pid(text: str) -> int:
     return int(text)
 
 
+class NewFile(click.Path):
+    """The type of an option that names a file or a folder to write.
+
+    A value that begins with '-' is refused, since it is the next word of the command line: in
+    '--csv -- PROG', the name of a file is missing.
+    """
+
+    def __init__(self, *, dash: bool = False, **how: Any) -> None:
+        """dash: whether '-' is standard output."""
+        super().__init__(**how)
+        self._dash = dash
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the path, or fails with a usage error. Click calls this method."""
+        if isinstance(value, str) and value.startswith("-") and not (self._dash and value == "-"):
+            option = param.opts[0] if param is not None else "the option"
+            if self._dash:
+                program = " -- PROG" if value == "--" else ""
+                says = f"{option} needs a file, or - for standard output: {option} -{program}"
+            else:
+                kind = (param.metavar if param is not None else None) or "file"
+                says = f"{option} needs a {kind.lower()}, and '{value}' is not one"
+            if value not in ("-", "--"):
+                says += f"; if the name begins with '-', write ./{value}"
+            raise UsageError(printable(says))
+        return super().convert(value, param, ctx)
+
+
+FILE_OR_DASH = NewFile(dash=True, allow_dash=True, path_type=str)
+NEW_FILE = NewFile(path_type=Path)
 PID = Parsed("PID", parse_pid)
 EVERY = Parsed("SIZE", parse_every)
 DURATION = Parsed("DURATION", units.parse_duration)
@@ -266,7 +297,37 @@ NOT_N = click.option(
 
 def _out(says: str) -> Callable[[F], F]:
     """Returns the option -o with this help text."""
-    return click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help=says)
+    return click.option("-o", "--out", type=NEW_FILE, metavar="FILE", help=says)
+
+
+class _FormOption(click.RichOption):
+    """An option that chooses the form of a result. Two forms contradict each other."""
+
+    def add_to_parser(self, parser: Any, _: click.Context) -> None:
+        """Lets the parser keep all forms that are given, and not the last one alone."""
+        parser.add_option(
+            obj=self, opts=self.opts, dest=self.name, action="append_const", const=self.flag_value
+        )
+
+    def consume_value(self, ctx: click.Context, opts: Any) -> Any:
+        """Returns the form and its source. Raises UsageError for two forms."""
+        found, source = super().consume_value(ctx, opts)
+        if not isinstance(found, list):
+            return found, source
+        forms = list(dict.fromkeys(found))
+        if len(forms) > 1 and not ctx.resilient_parsing:
+            names = {
+                one.flag_value: one.opts[0]
+                for one in ctx.command.params
+                if isinstance(one, _FormOption)
+            }
+            raise UsageError(f"{names[forms[0]]} and {names[forms[1]]} are two forms; give one")
+        return forms[0], source
+
+
+def form_option(name: str, form: Form, says: str) -> Callable[[F], F]:
+    """Returns the option `name` that chooses a form, with this help text."""
+    return click.option(name, "form", flag_value=form, cls=_FormOption, help=says)
 
 
 OUT = _out(
@@ -280,9 +341,9 @@ FORCE = click.option("--force", is_flag=True, help="Let -o replace an existing f
 ALL_COLUMNS = click.option(
     "--full", is_flag=True, help="Show all columns, whatever the width of the terminal."
 )
-JSON = click.option("--json", "form", flag_value="json", help="Print one JSON document.")
+JSON = form_option("--json", "json", "Print one JSON document.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-MARKDOWN = click.option("--md", "form", flag_value="md", help="Print Markdown.")
+MARKDOWN = form_option("--md", "md", "Print Markdown.")
 RESUME = click.option(
     "--resume", metavar="RUN",
     help="Continue an interrupted run: 'last', an id or a path. Its options stay as they were.",
@@ -299,10 +360,8 @@ def output_options(command: F) -> F:
         click.option(
             "--full", is_flag=True,
             help="Show all columns, and mean ± σ, range and number of runs of every metric."),
-        click.option(
-            "--json", "form", flag_value="json",
-            help="Print one JSON document with run, comparison and samples."),
-        click.option("--csv", "form", flag_value="csv", help="Print CSV, one row per run."),
+        form_option("--json", "json", "Print one JSON document with run, comparison and samples."),
+        form_option("--csv", "csv", "Print CSV, one row per run."),
         MARKDOWN, OUT, FORCE, RESULTS, COLOR,
     )):  # fmt: skip
         command = option(command)
@@ -311,11 +370,20 @@ def output_options(command: F) -> F:
 
 def aim_options(command: F) -> F:
     """Adds the options that choose the question of the verdict to a command; see `aim_of`."""
+    return _aim_options(command, "recommend by it, and stop measuring when it is known")
+
+
+def aim_options_of_a_report(command: F) -> F:
+    """Adds the same options to a command that measures nothing."""
+    return _aim_options(command, "recommend by it")
+
+
+def _aim_options(command: F, does: str) -> F:
     for option in reversed((
         click.option(
             "--goal", type=click.Choice(list(_GOALS)), metavar="AIM",
-            help="Answer by this aim alone, which is time, cpu or memory (the peak): recommend by "
-            "it, and stop measuring when it is known. Default: all three."),
+            help=f"Answer by this aim alone, which is time, cpu or memory (the peak): {does}. "
+            "Default: all three."),
         click.option(
             "--may-cost", "may_cost", type=BOUND, multiple=True, metavar="BOUND",
             help="With --goal: recommend only contenders that are shown to keep this bound, such "

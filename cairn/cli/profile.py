@@ -106,13 +106,19 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @options.DEBUG_PATH
 @click.option(
-    "--collapsed", metavar="FILE|-",
+    "--collapsed", type=options.FILE_OR_DASH, metavar="FILE|-",
     help="Write the call stacks and their bytes (with --pid: samples) as lines for flame graphs.",
 )  # fmt: skip
-@click.option("--speedscope", metavar="FILE|-", help="Write the call stacks for speedscope.")
-@click.option("--pprof", metavar="FILE|-", help="Write the call stacks for 'go tool pprof'.")
 @click.option(
-    "--flame-graph", metavar="FILE|-",
+    "--speedscope", type=options.FILE_OR_DASH, metavar="FILE|-",
+    help="Write the call stacks for speedscope.",
+)  # fmt: skip
+@click.option(
+    "--pprof", type=options.FILE_OR_DASH, metavar="FILE|-",
+    help="Write the call stacks for 'go tool pprof'.",
+)  # fmt: skip
+@click.option(
+    "--flame-graph", type=options.FILE_OR_DASH, metavar="FILE|-",
     help="Draw the call stacks as an SVG file in which one can zoom and search.",
 )  # fmt: skip
 @click.option(
@@ -164,20 +170,22 @@ if TYPE_CHECKING:
 @click.option(
     "--json",
     "as_json",
+    type=options.FILE_OR_DASH,
     metavar="FILE|-",
     help="Write everything as one JSON document; - is standard output.",
 )
 @click.option(
-    "--csv", "as_csv", metavar="FILE|-", help="Write the tables as CSV; - is standard output."
-)
+    "--csv", "as_csv", type=options.FILE_OR_DASH, metavar="FILE|-",
+    help="Write the tables as CSV; - is standard output.",
+)  # fmt: skip
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
+    "-o", "--out", type=options.NEW_FILE, metavar="FILE",
     help="Also write one page with drawings, tables and raw data to FILE, which ends in .html.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Let -o, --json and --csv replace existing files.")
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path),
+    type=options.NEW_FILE,
     metavar="FOLDER",
     help="Keep the raw files in FOLDER, one per process.",
 )
@@ -519,6 +527,8 @@ def _path(out: str | None) -> Path | None:
 def _raw_files(keep: Path | None) -> Iterator[Path]:
     """Yields the folder for the probe's files: the user's, or a private one that is deleted later.
 
+    A folder that was made here is removed if it stays empty.
+
     Raises UsageError if the user's folder is not empty, and CairnError if it cannot be made.
     """
     from cairn.run.runner import private_folder
@@ -527,8 +537,10 @@ def _raw_files(keep: Path | None) -> Iterator[Path]:
         with private_folder() as folder:
             yield folder
         return
+    made = False
     try:
         keep.mkdir(mode=0o700)
+        made = True
     except FileExistsError:
         if keep.is_symlink() or not keep.is_dir() or any(keep.iterdir()):
             raise UsageError(
@@ -536,7 +548,13 @@ def _raw_files(keep: Path | None) -> Iterator[Path]:
             ) from None
     except OSError as error:
         raise CairnError(f"cannot make {keep}: {error.strerror or error}") from error
-    yield keep.absolute()
+    folder = keep.absolute()
+    try:
+        yield folder
+    finally:
+        if made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _measure_overhead(
@@ -617,15 +635,32 @@ def _tree(
 
 
 def _keep(folder: Path, tree: Tree | None, spare: Spare | None) -> None:
-    """Completes the folder: cuts the probe's files, and writes what the probe did not write."""
+    """Completes the folder: cuts the probe's files, and writes what the probe did not write.
+
+    Without a profile the folder, which was empty before, is emptied again. So the same --keep can
+    be given to the next call.
+    """
     from cairn.profile.reader import names, trim, write_tree
 
     for name in names(folder):
         trim(folder / name)
     if spare is not None:
         spare.save(folder)
-    if tree is not None:
+    if not _has_profile(folder):
+        for path in folder.iterdir():
+            path.unlink()
+    elif tree is not None:
         write_tree(folder, tree)
+
+
+def _has_profile(folder: Path) -> bool:
+    """Returns whether any file has counts. A damaged file is kept, so it counts as a profile."""
+    from cairn.profile.reader import names, read_begun
+
+    try:
+        return any(read_begun(folder / name) is not None for name in names(folder))
+    except CairnError:
+        return True
 
 
 def _report(contender: Contender, outs: _Outs, samples: Path, found: Profile) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import rich_click as click
 
 from cairn.cli import options
+from cairn.cli.console import check_out
+from cairn.errors import CairnError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +55,24 @@ WARM_MEMORY = click.option(
 )  # fmt: skip
 
 
+def output_file(stdout: str | None, *, hooks: Sequence[str | None] = ()) -> str | None:
+    """Returns the absolute path of the file of --output.
+
+    hooks: the commands that run before the program, and may make the file's folder.
+
+    Raises UsageError or CairnError if the file cannot be written. Call it before a run is made.
+    """
+    if stdout is None:
+        return None
+    path = Path(stdout).absolute()
+    if not any(hooks):
+        if not os.path.lexists(path):
+            check_out(Path(stdout), False)
+        elif not os.access(path, os.W_OK):
+            raise CairnError(f"cannot write {stdout}: no permission to write to it")
+    return str(path)
+
+
 def program_options(command: F) -> F:
     """Adds the options to a command."""
     for option in reversed((
@@ -71,7 +93,7 @@ def program_options(command: F) -> F:
         click.option(
             "--output",
             "stdout",
-            type=click.Path(dir_okay=False),
+            type=options.NewFile(dir_okay=False),
             metavar="FILE",
             help="File for the program's standard output; every run overwrites it. Default: "
             "discard the output.",

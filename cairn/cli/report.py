@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from cairn.cli import options
-from cairn.cli.console import Output, output_of, was_given
+from cairn.cli.console import PICTURE, Output, output_of, was_given
 from cairn.cli.measurement import measured, raise_unanswered, shown
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, UsageError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="List all runs instead, the newest first: date, command, contenders, verdict.",
 )
-@options.aim_options
+@options.aim_options_of_a_report
 @options.output_options
 def report(
     name: str,
@@ -62,7 +62,9 @@ def report(
     """
     from cairn.report.run import comparisons
 
-    output = output_of(form, full, color, out, force, draws=True, pages=True)
+    output = output_of(
+        form, full, color, out, force, endings=(".json", ".txt") if lists else PICTURE
+    )
     aim = options.aim_of(goal, may_cost, pareto, None)
     if lists:
         if aim.given:
@@ -92,7 +94,7 @@ def _list(where: Path, output: Output) -> None:
 
     if was_given("name"):
         raise UsageError("--list shows all runs; leave out --list or the name of the run")
-    if output.view.form not in ("text", "json") or output.packs:
+    if output.view.form not in ("text", "json"):
         raise UsageError("the list is text or JSON; leave out the other form")
     runs = [_listed(path) for path in reversed(store.runs(where))]
     if output.view.form == "json":

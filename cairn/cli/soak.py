@@ -11,7 +11,7 @@ import rich_click as click
 from cairn import units
 from cairn.cli import load as loads
 from cairn.cli import options, standard_input
-from cairn.cli.console import output_of, stderr
+from cairn.cli.console import PICTURE, output_of, stderr
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
 from cairn.cli.program_options import CONCLUDE, CPUS, INPUT, OK_EXIT, PREPARE, READY, SHELL
 from cairn.cli.root_command import cli
@@ -77,7 +77,7 @@ def soak(
     Exit codes: those of 'cairn compare'.
     """
     console = stderr(color)
-    output = output_of(form, full, color, out, force, draws=True, pages=True)
+    output = output_of(form, full, color, out, force, endings=PICTURE)
     where = results or store.root()
     if resume is not None:
         refuse_beside_resume()

@@ -19,6 +19,8 @@ from cairn.errors import CairnError, ProgramFailed, UsageError
 _READ_MOST = 64 << 20
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD, a flag in the ninth field of /proc/PID/stat."""
+_CAP_SYS_PTRACE = 19
+"""The number of the capability's bit in "CapEff" of /proc/PID/status."""
 
 
 class ProcessEnded(ProgramFailed):
@@ -122,6 +124,8 @@ def find(pid: int) -> Target:
 
 def not_permitted(pid: int) -> NotPermitted:
     """The error for a process that this user may not read, with the way to read it."""
+    if os.geteuid() == 0:
+        return NotPermitted(_not_by_root(pid))
     with contextlib.suppress(OSError):
         owner = os.stat(f"/proc/{pid}").st_uid
         status = _status(pid)
@@ -135,6 +139,20 @@ def not_permitted(pid: int) -> NotPermitted:
         f"the kernel does not let you read process {pid}, although it is yours: it gained rights "
         "at its start, it forbids to be read (prctl PR_SET_DUMPABLE), or a security module "
         "forbids it; run the command as root (sudo)"
+    )
+
+
+def _not_by_root(pid: int) -> str:
+    """Why root may not read the process: root lacks a right here, or a security module forbids."""
+    rights = int(_status(os.getpid()).get("CapEff", "0"), 16)
+    if not rights >> _CAP_SYS_PTRACE & 1:
+        return (
+            f"the kernel does not let you read process {pid}: root in this container lacks "
+            "CAP_SYS_PTRACE; run the command on the host"
+        )
+    return (
+        f"the kernel does not let root read process {pid}, so a security module forbids it; ask "
+        "who administers this machine"
     )
 
 

@@ -387,9 +387,8 @@ def names(folder: Path) -> list[str]:
         with os.scandir(folder) as entries:
             found = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"there is no folder {folder}; --read takes a folder that --keep made"
-        ) from None
+        what = f"{folder} is not a folder" if folder.exists() else f"there is no {folder}"
+        raise UsageError(f"{what}; name a folder that 'cairn profile --keep' made") from None
     except OSError as error:
         raise _cannot_read(folder, error) from error
     if len(found) > _FILES_MAX:

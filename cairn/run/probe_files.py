@@ -13,6 +13,11 @@ from cairn.profile.missing import missing_processes
 from cairn.profile.spare import Spare
 from cairn.profile.tally import ProcessProfile, Profile
 
+NOTHING_COUNTED = (
+    "the probe counted nothing: no process of the program allocated memory, or its files could not "
+    "be made"
+)
+
 
 def gathered(folder: Path, spare: Spare | None) -> tuple[Profile | None, list[tuple[str, str]]]:
     """Adds up the files in a folder and the records in the spare memory.

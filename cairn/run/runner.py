@@ -457,7 +457,7 @@ class Runner:
         file of the probe can be read.
         """
         # Imported here: numpy takes longer to load than most programs take to run.
-        from cairn.run.probe_files import gathered, unrecorded
+        from cairn.run.probe_files import NOTHING_COUNTED, gathered, unrecorded
         from cairn.why import profile_summary
 
         found, owners = gathered(self._profiles, spare)
@@ -466,7 +466,7 @@ class Runner:
         problems = (not_behind(contender, program, owner, real_path) for program, owner in owners)
         problem = proof.problem or next(filter(None, problems), None)
         if problem is None and not owners and not self._settings.why:
-            problem = "the probe counted nothing, since its files could not be made"
+            problem = NOTHING_COUNTED
         if found is None or not self._settings.why:
             probed = None
         else:

@@ -97,7 +97,7 @@ def test_wrong_input_gets_one_sentence(cairn: Any, tmp_path: Path, kept: tuple[P
     empty = tmp_path / "empty"
     empty.mkdir()
     for arguments, code, sentence in (
-        ((tmp_path / "gone",), 2, "there is no folder"),
+        ((tmp_path / "gone",), 2, "there is no "),
         ((empty,), 2, "holds no profile"),
         ((probe,), 2, "name a file that ends in .stacks"),
         ((stray,), 1, "belongs to no process of the profile"),

@@ -79,7 +79,7 @@ def test_a_run_that_cannot_be_explained_is_one_sentence(cairn, forward: Path, ch
         (("explain",), "compare --why"),
         (("explain", "last", "y"), "this run has no contender y; it has system, x"),
         (("explain", "last", "system"), "system cannot be compared with itself"),
-        (("explain", "-o", "why.csv"), "text, Markdown or JSON"),
+        (("explain", "-o", "why.csv"), "use .json, .md or .txt"),
     ):
         result = cairn(*words)
         assert result.code == 2 and says in result.err and len(result.err.splitlines()) == 1, (

@@ -360,7 +360,7 @@ def test_the_command_adds_two_versions_that_one_comparison_tells_apart(
         (("mine", "x.so", "--build", "make"), "need --from"),
         (("mine", "x.so", "--from", "."), "PATH is not needed"),
         (("mine", "--from", "."), "such as --build make"),
-        (("mine@1", "x.so"), "cannot be an allocator's name"),
+        (("mine@1", "x.so"), "a version needs --from and --build; leave out '@1'"),
     ],
 )
 def test_options_that_do_not_belong_together_are_refused(

@@ -165,7 +165,7 @@ def test_a_plan_is_written_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_misuse_keeps_no_run_and_has_no_page(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["bench", "misuse", "-o", str(tmp_path / "page.html")])
     assert isinstance(done.exception, UsageError)
-    assert "keeps no run" in str(done.exception)
+    assert "page.html chooses no form; use .json, .csv, .md or .txt" in str(done.exception)
 
 
 def test_golden_of_the_texts_of_the_page_of_a_profile(

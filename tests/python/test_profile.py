@@ -358,7 +358,7 @@ def test_the_moments_of_a_tree_are_those_of_the_process_with_the_highest_peak(
 def test_a_folder_without_profiles_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--keep"):
         reader.gather(tmp_path)
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="there is no "):
         reader.gather(tmp_path / "none")
 
 
