@@ -218,7 +218,12 @@ class FleetWatch:
 
     def _tell_unreachable(self) -> None:
         if not self._unreachable:
-            self._tell("▲", "the scheduler does not answer; cairn asks it again until it does")
+            why = f": {self._scheduler.trouble.rstrip('.')}" if self._scheduler.trouble else ""
+            self._tell(
+                "▲",
+                f"the scheduler does not answer{why}; cairn asks it again until it does; ctrl-C "
+                "ends cairn, and --resume continues the run",
+            )
         self._unreachable = True
 
     def _why_not(self, left: tuple[int, ...]) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 
 from cairn.model import INTERRUPTED, SCHEMA, Run, Sample
 
+NOTHING_TO_COMPARE = "ended: no program can be compared"
+"""The state of a run in which each program failed under the baseline or under all others."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
@@ -16,7 +19,8 @@ class PlanProgress:
 
     plan: str
     state: str
-    """"running", "complete", "interrupted", "not finished", or why measuring ended."""
+    """"running", "complete", "interrupted", "not finished", `NOTHING_TO_COMPARE`, or why measuring
+    ended."""
     rounds: int
     """The number of whole rounds. A round is whole if every program ran under every contender.
     Pairs of program and contender that failed are not counted."""
@@ -68,7 +72,8 @@ def of(
         number * (statistics.fmean(times[cell]) if cell in times else each)
         for cell, number in zip(cells, missing, strict=True)
     )
-    state = _state(stopped, runs_now=runs_now)
+    compares = any(name != run.baseline for _, name in cells)
+    state = _state(stopped, runs_now=runs_now, compares=compares)
     ended = bool(stopped) and INTERRUPTED not in stopped and not runs_now
     return PlanProgress(
         plan=(run.experiment or "").partition(" ")[2],
@@ -85,13 +90,16 @@ def of(
     )
 
 
-def _state(stopped: Sequence[str], *, runs_now: bool) -> str:
+def _state(stopped: Sequence[str], *, runs_now: bool, compares: bool) -> str:
+    """compares: whether a contender can still be compared with the baseline on any program."""
     if runs_now:
         return "running"
     if not stopped:
         return "not finished"
     if INTERRUPTED in stopped:
         return INTERRUPTED
+    if not compares:
+        return NOTHING_TO_COMPARE
     budget = [reason for reason in stopped if "budget" in reason]
     return budget[0] if budget else "complete"
 

@@ -53,6 +53,8 @@ class Scheduler(Protocol):
 
     most: int | None
     """The number of jobs that may be submitted at the same time; None for any number."""
+    trouble: str
+    """The last line of a command of the scheduler that failed; "" if none said anything."""
     patience_s: float
     """A job that neither waits nor runs, and has not delivered its round, counts as ended after
     this many seconds."""
@@ -115,6 +117,7 @@ class Slurm:
     """Submits arrays of jobs to Slurm, one element for each round."""
 
     most: int | None = None
+    trouble = ""
     patience_s = 15.0
 
     def __init__(self, fleet: Fleet, module: Any) -> None:
@@ -167,7 +170,7 @@ class Slurm:
         is ended.
         """
         command = ["squeue", "--noheader", "--array", "--me", "--format", "%i|%T|%r"]
-        said = _asked(command)
+        said, self.trouble = _answer(command)
         if said is None:
             return None
         wanted = {job.id for job in jobs}
@@ -212,6 +215,7 @@ class Local:
     """
 
     most: int | None = 1
+    trouble = ""
     patience_s = 0.5
 
     def __init__(self, fleet: Fleet, module: Any) -> None:
@@ -284,7 +288,12 @@ def log_of(fleet: Fleet, job: Job) -> str:
 
 
 def _asked(command: Sequence[str]) -> str | None:
-    """The output of a command of Slurm; None if the command fails.
+    """The output of a command of Slurm; None if the command fails."""
+    return _answer(command)[0]
+
+
+def _answer(command: Sequence[str]) -> tuple[str | None, str]:
+    """The output of a command of Slurm, or None and the last line of its errors if it fails.
 
     It fails, for example, while Slurm's controller restarts.
     """
@@ -293,6 +302,11 @@ def _asked(command: Sequence[str]) -> str | None:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=_ASK_S, check=False,
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+    except OSError as error:
+        return None, f"{command[0]}: {error.strerror or error}"
+    except subprocess.TimeoutExpired:
+        return None, f"{command[0]} gave no answer within {_ASK_S:g} s"
+    if done.returncode == 0:
+        return done.stdout, ""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return None, lines[-1][:200] if lines else f"{command[0]} failed"

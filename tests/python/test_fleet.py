@@ -239,7 +239,7 @@ def test_no_node_is_left(watched, tmp_path: Path) -> None:
 
 def test_a_scheduler_that_does_not_answer_is_asked_again(watched, tmp_path: Path) -> None:
     fleet = a_fleet(tmp_path, rounds=1)
-    scheduler = Invented()
+    scheduler = Invented(trouble="no slurm.conf")
 
     def answers(does: bool) -> Callable[[], None]:
         return lambda: setattr(scheduler, "answers", does)
@@ -250,7 +250,9 @@ def test_a_scheduler_that_does_not_answer_is_asked_again(watched, tmp_path: Path
     )  # fmt: skip
     assert watch.wait() == COMPLETE
     assert len(scheduler.submitted) == 1
-    assert sum("does not answer" in line for line in said) == 1
+    told = [line for line in said if "does not answer" in line]
+    assert len(told) == 1 and "does not answer: no slurm.conf; cairn asks" in told[0]
+    assert "ctrl-C ends cairn, and --resume continues the run" in told[0]
 
 
 def test_cancelled_jobs_are_not_submitted_again(watched) -> None:
@@ -373,7 +375,7 @@ def test_the_state_of_jobs_comes_from_squeue_and_scontrol(slurm: Slurm, tmp_path
     assert (tmp_path / "bin" / "changed").read_text() == "update jobid=7_0 excnodelist=n3,n4\n"
     for name in ("squeue", "sbatch"):
         (tmp_path / "bin" / name).write_text("#!/bin/sh\necho 'sbatch: error: No.' >&2; exit 1\n")
-    assert slurm.alive(jobs) is None
+    assert slurm.alive(jobs) is None and slurm.trouble == "sbatch: error: No."
     with pytest.raises(CairnError, match=r"Slurm refused the jobs: No\."):
         slurm.submit([1], [])
 

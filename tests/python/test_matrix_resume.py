@@ -305,3 +305,15 @@ def test_progress_tells_rounds_failures_and_the_time_left(measured: Callable[...
     done = measured(a_run())
     now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
     assert (now.state, now.rounds, now.seconds_left, now.resumable) == ("complete", 4, None, False)
+
+
+def test_a_run_whose_baseline_fails_everywhere_is_not_complete(
+    measured: Callable[..., Folder],
+) -> None:
+    def broken(trial: Trial) -> Sample:
+        return replace(fine(trial), failure="failed with exit code 1")
+
+    done = measured(a_run(), broken)
+    now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
+    assert (now.state, now.trials) == (progress.NOTHING_TO_COMPARE, 0)
+    assert not now.resumable

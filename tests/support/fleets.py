@@ -77,6 +77,7 @@ class Invented:
     """A scheduler that starts nothing: a test decides what becomes of its jobs."""
 
     most: int | None = None
+    trouble: str = ""
     patience_s: float = 3.0
     submitted: list[tuple[tuple[int, ...], tuple[str, ...]]] = field(default_factory=list)
     going_on: dict[str, str] = field(default_factory=dict)
