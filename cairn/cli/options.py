@@ -300,7 +300,7 @@ def _out(says: str) -> Callable[[F], F]:
     return click.option("-o", "--out", type=NEW_FILE, metavar="FILE", help=says)
 
 
-class _FormOption(click.RichOption):
+class _FormOption(click.Option):
     """An option that chooses the form of a result. Two forms contradict each other."""
 
     def add_to_parser(self, parser: Any, _: click.Context) -> None:
