@@ -13,7 +13,7 @@ def test_a_run_keeps_its_aim_and_a_report_may_ask_for_another(
     cairn, forward: Path, churn: Path, tmp_path: Path
 ) -> None:
     """The aim changes only the verdict, and not the numbers of the run."""
-    specs = ("-a", "system", "-a", f"slow={forward}:TEST_SLOW=200")
+    specs = ("-a", "system", "-a", f"slow={forward}:TEST_SLOW=1000")
     measured = cairn("compare", "-r", 12, *specs, "--goal", "memory", "--", churn, 100_000, 8192)
     assert measured.code == 0, measured.err
     assert "By memory: " in measured.out
@@ -24,7 +24,11 @@ def test_a_run_keeps_its_aim_and_a_report_may_ask_for_another(
     assert "By time: keep system, because it takes the least time." in by_time
     front = cairn("report", "last", "--pareto").out
     assert "By time and memory together: " in front
-    assert "slow is not both faster and leaner than system." in front
+    # Whether equal memory is proven as well depends on the noise.
+    assert (
+        "slow is not both faster and leaner than system." in front
+        or "system is both faster and leaner than slow." in front
+    )
     assert "A system" in front, "the plane has a legend"
     plain, lean = (
         cairn("report", "last", "--json", *aim).json["comparisons"][0]["judged"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.inspected import started
 from support.places import PROGRAMS
+from support.preloadable_path import carried
 
 from cairn import native
 from cairn.binary import elf
@@ -93,7 +94,7 @@ def test_arenas_of_threads_are_added_up(program: Path) -> None:
 
 
 def test_a_preloaded_allocator_is_named_with_its_version(program: Path) -> None:
-    library = str(native.allocator())
+    library = carried(native.allocator())
     with started(program, "idle", LD_PRELOAD=library, CAIRN_PURGE="off", MALLOC_CONF="x") as one:
         found = look(one.pid)
     assert (found.allocator.name, found.allocator.how) == ("cairn", "preloaded")

@@ -59,7 +59,9 @@ def test_without_the_right_to_processors_each_thread_has_a_clock(
 
     monkeypatch.setattr(clock, "_opened", refusing)
     found = watched(compiled("inspected.c", "-O2", "-pthread"), "burn", 0)
-    assert found.scope == "threads"
+    paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    sees_kernel = os.geteuid() == 0 or paranoid < 2
+    assert found.scope == ("threads" if sees_kernel else "threads in user mode")
     assert callers(found) == {"take", "give"}
 
 
@@ -87,7 +89,10 @@ def test_the_functions_of_an_allocator_are_told_from_those_of_the_program(
         owners = {name: code.owner(program, image.offset_of(start)) for start, _, name in named}
     finally:
         os.close(descriptor)
-    for name in ("malloc", "_int_malloc", "_int_free", "sysmalloc"):
+    # glibc 2.36 has one function _int_free(), and glibc 2.41 has several, such as _int_free_chunk().
+    freeing = [name for name in owners if name.startswith("_int_free")]
+    assert freeing
+    for name in ("malloc", "_int_malloc", "sysmalloc", *freeing):
         assert owners[name] is Owner.ALLOCATOR
     for name in ("main", "serve", "take", "printf", "memcpy"):
         assert owners[name] is Owner.PROGRAM

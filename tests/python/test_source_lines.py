@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -238,7 +239,7 @@ def test_without_the_package_there_are_function_names_and_one_sentence(
     outputs = StackOutputs(False, None, None, None, None, by_line=True)
     told = outputs.stacks(probed.profile, None)
     assert told.note.startswith("▲ Source lines and inlined functions are left out")
-    assert told.note.endswith(f"{sys.executable} -m pip install symbolic")
+    assert told.note.endswith(f"{shlex.quote(sys.executable)} -m pip install symbolic")
     assert not any(frame.line for stack in told.shown for frame in stack.frames)
     by_name = {frame.function: sums for frame, sums in functions(told.shown)}
     assert by_name["first"].allocated.blocks == 4 * ROUNDS
