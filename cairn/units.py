@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 
 _DURATIONS = {"": 1.0, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _LONGEST_S = 100 * 365 * 86400
@@ -23,10 +24,15 @@ _SIZES = {
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z%]*)\s*")
 
 
-def _split(text: str) -> tuple[float, str]:
+def _split(text: str, units: Collection[str], wanted: str) -> tuple[float, str]:
+    """Returns the number and its unit in small letters.
+
+    Raises ValueError if the text is no number with one of these units; `wanted` says what it
+    should be, with examples.
+    """
     match = _NUMBER.fullmatch(text)
-    if match is None or not math.isfinite(float(match[1])):
-        raise ValueError(f"{text!r} is not a number with a unit")
+    if match is None or not math.isfinite(float(match[1])) or match[2].lower() not in units:
+        raise ValueError(f"{text!r} is not {wanted}")
     return float(match[1]), match[2].lower()
 
 
@@ -35,9 +41,7 @@ def parse_duration(text: str) -> float:
 
     Raises ValueError, whose text gives examples.
     """
-    number, unit = _split(text)
-    if unit not in _DURATIONS:
-        raise ValueError(f"{text!r} is not a duration; write for example 90s, 10min, 1h")
+    number, unit = _split(text, _DURATIONS, "a duration; write for example 90s, 10min, 1h")
     seconds = number * _DURATIONS[unit]
     if seconds > _LONGEST_S:
         raise ValueError(f"{text!r} is longer than 100 years")
@@ -49,9 +53,7 @@ def parse_size(text: str) -> int:
 
     Raises ValueError, whose text gives examples.
     """
-    number, unit = _split(text)
-    if unit not in _SIZES:
-        raise ValueError(f"{text!r} is not a size; write for example 512M or 2GiB")
+    number, unit = _split(text, _SIZES, "a size; write for example 512M or 2GiB")
     return int(number * _SIZES[unit])
 
 
@@ -60,9 +62,7 @@ def parse_percent(text: str) -> float:
 
     Raises ValueError, whose text gives examples.
     """
-    number, unit = _split(text)
-    if unit not in ("", "%"):
-        raise ValueError(f"{text!r} is not a percentage; write for example 1% or 0.5%")
+    number, _ = _split(text, ("", "%"), "a percentage; write for example 1% or 0.5%")
     return number / 100.0
 
 
@@ -75,6 +75,12 @@ def duration(seconds: float) -> str:
     if minutes:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     return f"{whole} s"
+
+
+def about(seconds: float) -> str:
+    """A duration with three digits if it is short or broken: "2 min 10 s", "5 s", "1.50 s"."""
+    whole = seconds >= 9.5 or (seconds >= 1 and seconds == round(seconds))
+    return duration(seconds) if whole else time(seconds * 1e9)
 
 
 def budget(seconds: float) -> str:

@@ -12,13 +12,14 @@ from pathlib import Path
 import msgspec
 
 from cairn.errors import CairnError
-from cairn.run.stored_run import cannot
+from cairn.run.stored_run import Damaged, cannot, other_version
 from cairn.why.ranges import Cost, ProfileTable
 
 KEPT = Path(__file__).parent / "ranges.json.xz"
 _VERSION = 1
 _LARGEST = 64 << 20
 _DIGITS = 4
+_MAKE_AGAIN = "make it with 'cairn matrix ranges RUN --keep FILE'"
 
 Row = tuple[float, ...]
 
@@ -71,19 +72,15 @@ def read(path: Path = KEPT) -> tuple[ProfileTable, str]:
         with path.open("rb") as file:
             packed = file.read(_LARGEST + 1)
         if len(packed) > _LARGEST:
-            raise CairnError(f"{path} is too large for kept ranges")
+            raise CairnError(f"{path} is too large for kept ranges; {_MAKE_AGAIN}")
         unpacking = lzma.LZMADecompressor(memlimit=256 << 20)
         found = msgspec.json.decode(unpacking.decompress(packed, _LARGEST), type=_File)
     except OSError as error:
         raise cannot("read", path, error) from error
     except (lzma.LZMAError, EOFError, msgspec.DecodeError, ValueError) as error:
-        raise CairnError(
-            f"{path} holds no ranges: {error}; make it with 'cairn matrix ranges RUN --keep FILE'"
-        ) from error
+        raise CairnError(f"{path} holds no ranges: {error}; {_MAKE_AGAIN}") from error
     if found.version != _VERSION:
-        raise CairnError(
-            f"{path} has format version {found.version}; this cairn reads version {_VERSION}"
-        )
+        raise other_version(path, found.version, f"version {_VERSION}")
     return _table(found, path), found.about
 
 
@@ -94,9 +91,10 @@ def _table(found: _File, path: Path) -> ProfileTable:
             for name, of in row.items():
                 low, high = min(of, default=-1.0), max(of, default=-1.0)
                 if len(of) not in (1, 3) or low < 0 or not low <= of[0] <= high < float("inf"):
-                    raise CairnError(f"{path} is damaged: {key} of {name} is not a number")
+                    raise Damaged(str(path), f"{key} of {name} is not a number", _MAKE_AGAIN)
                 if name not in found.titles or program not in found.programs:
-                    raise CairnError(f"{path} is damaged: it does not list {name} or {program}")
+                    why = f"it does not list {name} or {program}"
+                    raise Damaged(str(path), why, _MAKE_AGAIN)
                 number = (of[0], of[1], of[2]) if len(of) == 3 else (of[0], of[0], of[0])
                 cells.setdefault(program, {}).setdefault(name, {})[key] = number
     costs = {

@@ -79,6 +79,10 @@ def two_builds(
             raise UsageError("--shell is not for the programs of -p; leave it out")
         program_contenders.refuse(programs, str(Path.cwd()))
         command = (shlex.join(programs[0].words), *command)
+    elif not command and len(specs) == 2:
+        raise UsageError(
+            f"which program? Give it after '--': -a {specs[0]} -a {specs[1]} -- ./prog"
+        )
     elif not command or len(specs) != 2:
         raise UsageError(f"which two builds? For example: {_EXAMPLE}")
     settings = _settings(command, wanted, given)
@@ -174,7 +178,9 @@ def _rule(given: dict[str, Any]) -> StopRule:
         return StopRule(None, runs, runs, budget_s=budget)
     if most < least:
         if was_given("min_rounds"):
-            raise UsageError(f"--max-rounds {most} is less than --min-rounds {least}")
+            raise UsageError(
+                f"--max-rounds {most} is less than --min-rounds {least}; raise --max-rounds"
+            )
         least = most
     return StopRule(min_rounds=least, max_rounds=most, budget_s=given["budget"])
 

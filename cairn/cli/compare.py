@@ -216,7 +216,10 @@ def compare(
                     )
             rule = StopRule(None, runs, runs, margin, budget if was_given("budget") else None)
         elif max_rounds < min_rounds:
-            raise UsageError(f"--max-rounds {max_rounds} is less than --min-rounds {min_rounds}")
+            raise UsageError(
+                f"--max-rounds {max_rounds} is less than --min-rounds {min_rounds}; raise "
+                "--max-rounds"
+            )
         else:
             rule = StopRule(precision, min_rounds, max_rounds, margin, budget)
         with standard_input.chosen(stdin, where, console) as given:

@@ -100,7 +100,7 @@ def given(beside: Collection[str]) -> Iterator[str]:
         if name in beside or not was_given(name) or value in ((), None):
             continue
         if not isinstance(parameter, click.Option):
-            yield "a command"
+            yield "the command"
         elif name != "form" or parameter.flag_value == value:
             yield parameter.opts[0]
 

@@ -101,7 +101,19 @@ def parse_warm(text: str) -> int | None:
     """Parses --warm-memory: None for auto, 0 for off, else bytes."""
     if text == "auto":
         return None
-    return 0 if text in ("off", "never") else units.parse_size(text)
+    if text in ("off", "never"):
+        return 0
+    try:
+        return units.parse_size(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not auto, off or a size such as 512M") from None
+
+
+def parse_verify(text: str) -> str:
+    """Checks the only value of --verify, and returns it."""
+    if text != "same-output":
+        raise ValueError(f"{text!r} is unknown; write --verify same-output")
+    return text
 
 
 def parse_repeat(text: str) -> int | None:
@@ -117,7 +129,7 @@ def parse_share(text: str) -> float:
     """Parses a percentage above 0 and below 100. Returns it as a ratio."""
     ratio = units.parse_percent(text)
     if not 0 < ratio < 1:
-        raise ValueError(f"{text!r} is not between 0 % and 100 %")
+        raise ValueError(f"{text!r} must be more than 0 % and less than 100 %")
     return ratio
 
 
@@ -259,6 +271,7 @@ PATTERN = Parsed("NAME=REGEX", parse_pattern)
 BOUND = Parsed("'MEASURE PERCENT'", parse_bound)
 PARAMETER = Parsed("NAME=A,B", parse_parameter)
 PROGRAM = Parsed("[NAME=]PROG", parse_program)
+VERIFY = Parsed("HOW", parse_verify)
 REPEAT = Parsed("auto|N", parse_repeat)
 WARM = Parsed("auto|off|SIZE", parse_warm)
 COLOR = click.option(

@@ -50,6 +50,7 @@ MEMORY = click.option(
 )  # fmt: skip
 WARM_MEMORY = click.option(
     "--warm-memory", type=options.WARM, default="auto", show_default=True,
+    metavar="auto|off|SIZE",
     help="Touch this much memory before each round. auto does so in a virtual machine, for "
     "programs from 256 MiB.",
 )  # fmt: skip
@@ -101,7 +102,8 @@ def program_options(command: F) -> F:
         OK_EXIT,
         click.option(
             "--verify",
-            type=click.Choice(["same-output"]),
+            type=options.VERIFY,
+            metavar="same-output",
             help="Fail every contender whose output differs from the baseline's.",
         ),
         click.option(
@@ -124,7 +126,7 @@ def program_options(command: F) -> F:
             "background. Without this option they are ended with the command.",
         ),
         click.option(
-            "--repeat", type=options.REPEAT, default="1", show_default=True,
+            "--repeat", type=options.REPEAT, default="1", show_default=True, metavar="auto|N",
             help="Run the program this many times in a row for one number, which is the mean. "
             "auto chooses the number so that programs below 20 ms run for 20 ms together.",
         ),

@@ -21,6 +21,7 @@ from cairn import units
 from cairn.cli.console import say
 from cairn.errors import UsageError
 from cairn.model import COPY, NO_INPUT
+from cairn.run import store
 from cairn.run.stored_run import cannot
 
 _PATIENCE_S = 2.0
@@ -125,8 +126,8 @@ def _path_of(status: os.stat_result) -> str | None:
 @contextlib.contextmanager
 def _copied(results: Path) -> Iterator[Path]:
     """Yields a copy of standard input, which is removed at the end if it is still there."""
+    store.make_root(results)
     try:
-        results.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=".input-", dir=results.absolute())
     except OSError as error:
         raise cannot("write", results, error) from error

@@ -104,8 +104,9 @@ class Counting:
             others = self._spare.profiles() if self._spare is not None else ()
             self._report(reader.gather(self._folder, others, tree))
         elif self._begin is None:
-            after = units.duration((time.monotonic_ns() - self._started_ns) / 1e9)
-            raise CairnError(f"the program ended after {after}, before counting began")
+            after = units.about((time.monotonic_ns() - self._started_ns) / 1e9)
+            sooner = "" if self._span.delay is None else "; give a shorter --delay"
+            raise CairnError(f"the program ended after {after}, before counting began{sooner}")
         elif not self._reported:
             self._report(self._since(self._begin))
 

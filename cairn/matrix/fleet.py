@@ -36,12 +36,21 @@ from pathlib import Path
 import msgspec
 
 from cairn import units
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError
 from cairn.model import Run, Sample
 from cairn.run import store
 from cairn.run.proof import unproven
 from cairn.run.store import FLEET
-from cairn.run.stored_run import RUN, SAMPLES, STOPPED, StoredRun, cannot, encoded
+from cairn.run.stored_run import (
+    RUN,
+    SAMPLES,
+    STOPPED,
+    Damaged,
+    StoredRun,
+    cannot,
+    encoded,
+    other_version,
+)
 
 NODE = "node.json"
 _ROUNDS, _ATTEMPTS, _REFUSED, _JOBS, _ENDED = "rounds", "attempts", "refused", "jobs.jsonl", "ended"
@@ -181,18 +190,16 @@ class Fleet:
         try:
             self.plan = msgspec.json.decode(content, type=FleetPlan)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise CairnError(f"{path / FLEET} is damaged: {error}") from None
+            raise Damaged(str(path / FLEET), error) from None
         if self.plan.schema != SCHEMA:
-            raise CairnError(
-                f"{path / FLEET} has format version {self.plan.schema}; this cairn reads {SCHEMA}"
-            )
+            raise other_version(path / FLEET, self.plan.schema, f"version {SCHEMA}")
 
     @classmethod
     def create(cls, results: Path, plan: FleetPlan) -> Fleet:
         """Makes ROOT/ID. Only the user can read the folder."""
         path = results / plan.id
+        store.make_root(results)
         try:
-            results.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
             for name in (_ROUNDS, _ATTEMPTS, _REFUSED):
                 (path / name).mkdir(mode=0o700)
@@ -348,7 +355,7 @@ class Fleet:
         except OSError as error:
             raise cannot("read", self.path / _REFUSED, error) from error
         except (msgspec.DecodeError, ValueError) as error:
-            raise CairnError(f"{self.path / _REFUSED} is damaged: {error}") from None
+            raise Damaged(str(self.path / _REFUSED), error) from None
         return found
 
     def submitted(self) -> tuple[Job, ...]:
@@ -363,7 +370,7 @@ class Fleet:
         try:
             return tuple(msgspec.json.decode(line, type=Job) for line in lines)
         except (msgspec.DecodeError, ValueError) as error:
-            raise CairnError(f"{self.path / _JOBS} is damaged: {error}") from None
+            raise Damaged(str(self.path / _JOBS), error) from None
 
     def note_submitted(self, jobs: Sequence[Job]) -> None:
         """Records jobs that were submitted."""
@@ -393,7 +400,7 @@ def _node(folder: Path) -> Node:
     except OSError as error:
         raise cannot("read", folder / NODE, error) from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise CairnError(f"{folder / NODE} is damaged: {error}") from None
+        raise Damaged(str(folder / NODE), error) from None
 
 
 def proven(rounds: Sequence[DeliveredRound]) -> tuple[int, int]:
@@ -455,9 +462,7 @@ def find(results: Path, name: str) -> Fleet | None:
     exact = [path for path in known if path.name == name]
     matching = exact or [path for path in known if name and path.name.startswith(name)]
     if len(matching) > 1:
-        raise UsageError(
-            f"several runs begin with {name}: {', '.join(path.name for path in matching[:5])}"
-        )
+        raise store.several_runs(name, matching)
     return Fleet(matching[0]) if matching else None
 
 

@@ -116,26 +116,34 @@ def competing(
     allocator in all programs. That changes nothing in the other programs, because they use the C
     library anyway.
 
-    A contender that is not here is left out. Raises ContenderFailed if the baseline is not here, or
-    if no other contender is.
+    A contender that is not here is left out. Raises the error of the baseline if it is not here, or
+    that of the only other contender. Raises ContenderFailed if several others are named and none is
+    here, and UsageError if no other is named.
     """
     parsed = [parse_contender(spec) for spec in specs]
     refuse_duplicates(parsed)
     found = discover.discover(names=[spec.allocator for spec in parsed])
     here: list[Contender] = []
-    absent = []
+    absent: list[CairnError] = []
     for spec in parsed:
         try:
             here.append(resolve(spec, found))
         except CairnError as error:
             if spec.name == baseline:
                 raise
-            absent.append(str(error).rstrip("."))
+            absent.append(error)
     if baseline not in {one.name for one in here}:
         raise UsageError(f"the baseline {baseline} is none of the contenders")
+    reasons = tuple(str(error).rstrip(".") for error in absent)
     if len(here) < 2:
+        if not absent:
+            raise UsageError(
+                f"{baseline} alone has nothing to be compared with; name a second allocator with -a"
+            )
+        if len(absent) == 1:
+            raise absent[0]
         raise ContenderFailed(
-            f"only {baseline} is here, so there is nothing to compare: {'; '.join(absent)}"
+            f"only {baseline} is here, so there is nothing to compare: {'; '.join(reasons)}"
         )
     libc = next((one.replaced for one in found_programs if one.runs and one.replaced), None)
     if libc is not None:
@@ -145,7 +153,7 @@ def competing(
             else one
             for one in here
         ]
-    return Competing(tuple(here), baseline, tuple(absent))
+    return Competing(tuple(here), baseline, reasons)
 
 
 def runnable(found: Sequence[Examination]) -> tuple[PlannedProgram, ...]:

@@ -161,7 +161,7 @@ def _content(path: Path) -> bytes:
 
 
 def _damaged(path: Path, why: str) -> CairnError:
-    return CairnError(f"{path} has no readable call stacks: {why}")
+    return CairnError(f"{path} has no readable call stacks: {why}; profile the program again")
 
 
 def _read(path: Path, programs: Mapping[tuple[int, int], str]) -> StacksFile | None:

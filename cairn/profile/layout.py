@@ -212,6 +212,10 @@ def of(folder: Path, pid: int, begin_ns: int) -> Layout | None:
     return None
 
 
+def _damaged(path: Path, why: str) -> CairnError:
+    return CairnError(f"{path} is not a readable layout: {why}; profile the program again")
+
+
 def _record(path: Path) -> np.void | None:
     """Reads a file. Returns None if it has no magic or no snapshot.
 
@@ -221,26 +225,26 @@ def _record(path: Path) -> np.void | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise CairnError(f"{path} is not a readable layout: it is not a regular file")
+                raise _damaged(path, "it is not a regular file")
             content = file.read(_TYPES[0].itemsize)
     except OSError as error:
         raise CairnError(f"cannot read {path}: {error.strerror or error}") from error
     if not content[: len(MAGIC)].strip(b"\0"):
         return None
     if content[: len(MAGIC)] != MAGIC:
-        raise CairnError(f"{path} is not a readable layout: its first bytes are not those of one")
+        raise _damaged(path, "its first bytes are not those of one")
     if len(content) < _TYPES[0].itemsize:
-        raise CairnError(f"{path} is not a readable layout: it is cut off")
+        raise _damaged(path, "it is cut off")
     for kind in _TYPES:
         found: np.void = np.frombuffer(content, kind)[0]
         if found["order"] == ORDER:
             break
     else:
-        raise CairnError(f"{path} is not a readable layout: its byte order is unknown")
+        raise _damaged(path, "its byte order is unknown")
     if found["version"] != VERSION or found["bytes"] != kind.itemsize:
-        raise CairnError(f"{path} is not a readable layout: its probe was built from other sources")
+        raise _damaged(path, "its probe was built from other sources")
     if int(found["way"]) not in WAYS or found["page_count"] > PAGES:
-        raise CairnError(f"{path} is not a readable layout: its head is damaged")
+        raise _damaged(path, "its head is damaged")
     return None if found["writing"] % 2 or not found["snapshot_ns"] else found
 
 

@@ -423,7 +423,9 @@ def read_begun(path: Path) -> ProcessProfile | None:
             raise CairnError(f"{path} is a symbolic link and not a profile") from error
         raise _cannot_read(path, error) from error
     except _Damaged as error:
-        raise CairnError(f"{path} is not a readable profile: {error}") from error
+        raise CairnError(
+            f"{path} is not a readable profile: {error}; profile the program again"
+        ) from error
 
 
 def trim(path: Path) -> None:

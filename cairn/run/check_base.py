@@ -24,11 +24,20 @@ from cairn.errors import CairnError, UsageError
 from cairn.gate import InstructionCount
 from cairn.model import NO_INPUT, SCHEMA, Run, Sample, Settings
 from cairn.run import builds
-from cairn.run.stored_run import LARGEST_FILE, cannot, checked, decoded, encoded
+from cairn.run.stored_run import (
+    LARGEST_FILE,
+    Damaged,
+    cannot,
+    checked,
+    decoded,
+    encoded,
+    other_version,
+)
 
 KIND = "base of cairn check"
 _COMPILER_BYTES = 4096
 _GIT_S = 20.0
+_MAKE_AGAIN = "make it again with --make-base"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +110,21 @@ def read(path: Path) -> Base:
         found = decoded(content)
         version = found.get("schema") if isinstance(found, dict) else None
         if version != SCHEMA:
-            raise CairnError(f"{path} has format version {version}; this cairn reads {SCHEMA}")
+            raise other_version(path, version, f"version {SCHEMA}")
         base = msgspec.convert(found, type=Base)
     except (ValueError, msgspec.DecodeError, RecursionError) as error:
-        raise CairnError(f"{path} is damaged: {error}") from error
+        raise Damaged(str(path), error, _MAKE_AGAIN) from error
     if len(base.run.competing) != 1 or len(base.run.settings.workloads) != 1:
-        raise CairnError(f"{path} is damaged: a base has one program and one contender")
+        raise Damaged(str(path), "a base has one program and one contender", _MAKE_AGAIN)
     if not os.path.isabs(base.run.settings.folder):
-        raise CairnError(f"{path} is damaged: the folder of its run is not an absolute path")
-    checked(base.run, base.samples, base.instructions, path)
+        raise Damaged(str(path), "the folder of its run is not an absolute path", _MAKE_AGAIN)
+    try:
+        checked(base.run, base.samples, base.instructions, path)
+    except Damaged as error:
+        raise Damaged(error.place, error.why, _MAKE_AGAIN) from None
     own = base.run.gate.bounds if base.run.gate is not None else ()
     if any(one.measure not in MEASURES for one in own):
-        raise CairnError(f"{path} is damaged: a bound limits nothing that is measured")
+        raise Damaged(str(path), "a bound limits nothing that is measured", _MAKE_AGAIN)
     return base
 
 

@@ -55,7 +55,9 @@ def _read(path: Path) -> dict[str, bytes]:
     except OSError as error:
         raise cannot("read", path, error) from error
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise CairnError(f"{path} is not a run file, or is damaged: {error}") from error
+        raise CairnError(
+            f"{path} is not a run file, or is damaged: {error}; name another run"
+        ) from error
     return parts
 
 

@@ -28,6 +28,7 @@ import secrets
 import shutil
 import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from cairn.errors import CairnError, UsageError
@@ -36,6 +37,8 @@ from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot, encoded
 
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_NAMED = 5
+"""The most runs that an error names."""
 """A name that new_id() gives."""
 _SECOND = len("20260101-000000")
 FLEET = "fleet.json"
@@ -65,6 +68,27 @@ def root() -> Path:
         raise CairnError(
             "there is no home folder to keep runs in; name one with $CAIRN_RESULTS"
         ) from None
+
+
+def make_root(results: Path) -> None:
+    """Makes the folder of all runs, if it is not there.
+
+    Raises UsageError if a file has this path or is above it, and CairnError if the disk refuses.
+    """
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        path = results
+        while not path.exists():
+            path = path.parent
+        raise UsageError(
+            f"{path} is a file, and runs are kept in a folder; name another one with --results"
+        ) from None
+    except OSError as error:
+        raise CairnError(
+            f"cannot make the folder {results}: {error.strerror or error}; name another one with "
+            "--results"
+        ) from error
 
 
 def new_id(now: float) -> str:
@@ -169,8 +193,8 @@ class Folder(StoredRun):
         """
         path = results / run.id
         content = encoded(run, indent=2) + b"\n"
+        make_root(results)
         try:
-            results.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
             for name in _RAW:
                 (path / name).mkdir(mode=0o700)
@@ -361,9 +385,19 @@ def find(results: Path, name: str) -> StoredRun:
                 return _at(Path(name))
             raise UsageError(f"there is no run {name} in {results}; 'last' names the newest one")
         case several:
-            raise UsageError(
-                f"several runs begin with {name}: {', '.join(path.name for path in several[:5])}"
-            )
+            raise several_runs(name, several)
+
+
+def several_runs(name: str, paths: Sequence[Path]) -> UsageError:
+    """Returns the error for a name with which several ids begin. It names the newest ones.
+
+    paths: the runs, oldest first.
+    """
+    newest = [path.name for path in reversed(paths)]
+    more = ", ..." if len(newest) > _NAMED else ""
+    return UsageError(
+        f"several runs begin with {name}: {', '.join(newest[:_NAMED])}{more}; write more of the id"
+    )
 
 
 def _at(path: Path) -> StoredRun:

@@ -38,6 +38,24 @@ def cannot(what: str, path: Path, error: OSError) -> CairnError:
     return CairnError(f"cannot {what} {path}: {error.strerror or error}")
 
 
+class Damaged(CairnError):
+    """A file holds something that no cairn wrote there."""
+
+    def __init__(self, place: str, why: object, instead: str = "name another run") -> None:
+        """`place` names the file, and the line if there is one; `instead` is the next step."""
+        super().__init__(f"{place} is damaged: {why}; {instead}")
+        self.place = place
+        self.why = why
+
+
+def other_version(path: Path, version: object, readable: object) -> CairnError:
+    """Returns the error for a file of another version of its format."""
+    return CairnError(
+        f"{path} has format version {version}, and this cairn reads {readable}; use the cairn that "
+        "wrote it, or measure again"
+    )
+
+
 def encoded(record: object, *, indent: int = 0) -> bytes:
     """Returns the record as JSON: on one line, or with this indent.
 
@@ -81,7 +99,9 @@ class StoredRun(ABC):
     def _needed(self, name: str) -> bytes:
         content = self.content(name)
         if content is None:
-            raise CairnError(f"{self.path} has no {name}, so it is not a run of cairn")
+            raise CairnError(
+                f"{self.path} has no {name}, so it is not a run of cairn; name another run"
+            )
         return content
 
     def run(self) -> Run:
@@ -92,9 +112,7 @@ class StoredRun(ABC):
         path, content = self.path / RUN, self._needed(RUN)
         schema = _decode(_Versioned, content, path).schema
         if schema not in _READABLE:
-            raise CairnError(
-                f"{path} has format version {schema}; this cairn reads versions up to {SCHEMA}"
-            )
+            raise other_version(path, schema, f"versions up to {SCHEMA}")
         run = _decode(Run, content, path)
         _check_run(run, path)
         return run
@@ -180,13 +198,13 @@ def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) 
         return msgspec.convert(_renewed(kind, decoded(content)), type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         place = f", line {line}" if line is not None else ""
-        raise CairnError(f"{path}{place} is damaged: {error}") from error
+        raise Damaged(f"{path}{place}", error) from error
 
 
 def checked(
     run: Run, samples: Iterable[Sample], counts: Iterable[InstructionCount], path: Path
 ) -> None:
-    """Raises CairnError if a file holds settings or numbers that no run of cairn has."""
+    """Raises Damaged if a file holds settings or numbers that no run of cairn has."""
     _check_run(run, path)
     for number, sample in enumerate(samples, start=1):
         _check(sample, run, path, number)
@@ -195,7 +213,7 @@ def checked(
 
 def _check_counts(counts: Iterable[InstructionCount], path: Path) -> None:
     if any(not 0 < number < LARGEST_NUMBER for one in counts for number in one.counts):
-        raise CairnError(f"{path} is damaged: a number is out of range")
+        raise Damaged(str(path), "a number is out of range")
 
 
 def _check_run(run: Run, path: Path) -> None:
@@ -215,7 +233,7 @@ def _check_run(run: Run, path: Path) -> None:
         and all(0 <= bound.most < 10 for bound in (run.gate.bounds if run.gate else ()))
     )
     if not whole:
-        raise CairnError(f"{path} is damaged: its settings contradict each other")
+        raise Damaged(str(path), "its settings contradict each other")
 
 
 def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
@@ -235,9 +253,7 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     if sample.trial.workload not in range(len(run.settings.workloads)) or all(
         contender.name != sample.trial.contender for contender in run.contenders
     ):
-        raise CairnError(
-            f"{path}, line {line} is damaged: this run has no such contender or workload"
-        )
+        raise Damaged(f"{path}, line {line}", "this run has no such contender or workload")
     told = sample.reported
     if told is not None:
         numbers += (
@@ -252,14 +268,14 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         if series.trim is not None:
             numbers += (series.trim.live_bytes, series.trim.held_bytes, series.trim.after_bytes)
         if lengths != {len(series.at_ms)} or list(series.at_ms) != sorted(series.at_ms):
-            raise CairnError(f"{path}, line {line} is damaged: memory over time has gaps")
+            raise Damaged(f"{path}, line {line}", "memory over time has gaps")
     for counts in (sample.endings or {}).values():
         numbers += tuple(counts.values())
     if sample.probe is not None:
         numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
         if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:
-            raise CairnError(
-                f"{path}, line {line} is damaged: parts of the CPU timer samples exceed their total"
+            raise Damaged(
+                f"{path}, line {line}", "parts of the CPU timer samples exceed their total"
             )
     found = (
         *sample.metrics.values(),
@@ -268,11 +284,11 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         *(told.figures.values() if told is not None else ()),
     )
     if any(abs(number) >= LARGEST_NUMBER for number in found):
-        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
+        raise Damaged(f"{path}, line {line}", "a number is out of range")
     if any(not 0 <= number < limit for number in numbers) or (
         sample.failure is None and sample.wall_ns == 0
     ):
-        raise CairnError(f"{path}, line {line} is damaged: a number is out of range")
+        raise Damaged(f"{path}, line {line}", "a number is out of range")
 
 
 def _leaves(value: object) -> Iterator[float]:

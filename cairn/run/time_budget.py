@@ -38,9 +38,9 @@ def no_round(budget_s: float, run_s: float, round_s: float, runs: int, least: in
     """
     whole = round_s * (least + 1)
     return (
-        f"no round fits into the budget of {units.duration(budget_s)}: a run takes about "
-        f"{_about(run_s)}, and a round has {runs} runs. To show a difference takes at least "
-        f"{least} rounds and the warm-up, about {_about(whole)}: "
+        f"no round fits into the budget of {units.about(budget_s)}: a run takes about "
+        f"{units.about(run_s)}, and a round has {runs} runs. To show a difference takes at least "
+        f"{least} rounds and the warm-up, about {units.about(whole)}: "
         f"--budget {units.budget(whole)}"
     )
 
@@ -52,10 +52,6 @@ def too_few_rounds(budget_s: float, round_s: float, room: int, least: int) -> st
     """
     rounds = units.counted(room, "round")
     return (
-        f"the budget of {units.duration(budget_s)} has room for about {rounds}, and at least "
+        f"the budget of {units.about(budget_s)} has room for about {rounds}, and at least "
         f"{least} are needed to show a difference: --budget {units.budget(round_s * (least + 1))}"
     )
-
-
-def _about(seconds: float) -> str:
-    return units.duration(seconds) if seconds >= 9.5 else units.time(seconds * 1e9)

@@ -35,7 +35,7 @@ def test_a_look_is_printed_in_all_forms(cairn, compiled, tmp_path: Path) -> None
         (("inspect", "--for", "2days", 1), 2, "not a duration"),
         (("profile", "--pid", 4_000_000), 2, "there is no process 4000000"),
         (("profile", "--pid", 1, "--stacks"), 2, "leave out --stacks"),
-        (("profile", "--pid", 1, "--", "true"), 2, "leave out a command"),
+        (("profile", "--pid", 1, "--", "true"), 2, "leave out the command"),
         (("profile", "--for", "2s", "--", "true"), 2, "--for belongs to --pid"),
     ],
 )

@@ -201,7 +201,7 @@ def test_sizes_beyond_the_last_unit_stay_in_it(number: float, text: str) -> None
         (units.parse_size, "3T", "write for example 512M or 2GiB"),
         (units.parse_size, "3%", "write for example 512M or 2GiB"),
         (units.parse_percent, "3s", "write for example 1% or 0.5%"),
-        (units.parse_percent, "9" * 400, "is not a number with a unit"),
+        (units.parse_percent, "9" * 400, "is not a percentage"),
     ],
 )
 def test_a_unit_of_another_kind_is_refused(
