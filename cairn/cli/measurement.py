@@ -70,7 +70,8 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
         for row in comparison.rows:
             if row.contender == run.baseline and (bad := _failures(row, counting)):
                 raise ProgramFailed(
-                    f"there is nothing to compare with{where}, since {run.baseline} {bad[0]}"
+                    f"there is nothing to compare with{where}, since under {run.baseline} the "
+                    f"program {bad[0]}"
                 )
     rows = [row for comparison in comparisons for row in comparison.rows]
     failed = dict.fromkeys(row.contender for row in rows if _failures(row, counting))
@@ -375,7 +376,7 @@ def _interrupted(folder: store.Folder, command: str) -> Interrupted:
     if not folder.samples():
         store.remove(folder.path)
         return Interrupted(NOTHING_YET)
-    name = _found_by(folder)
+    name = found_by(folder)
     reasons = folder.stopped()
     if reasons and INTERRUPTED not in reasons:
         return Interrupted(f"interrupted; the run is complete: 'cairn report {name}' shows it")
@@ -386,7 +387,7 @@ def _interrupted(folder: store.Folder, command: str) -> Interrupted:
     )
 
 
-def _found_by(folder: StoredRun) -> str:
+def found_by(folder: StoredRun) -> str:
     """Returns the run's name in a shell command: its id in the default folder, else its path."""
     return (
         folder.path.name
@@ -413,7 +414,7 @@ def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
         run=run,
         samples=stored.samples(),
         stopped=stored.stopped(),
-        name=_found_by(stored),
+        name=found_by(stored),
         kind=kind,
         pairs=experiment.compared if experiment is not None else (),
         bench=" ".join(_named(run)) or None,

@@ -135,7 +135,7 @@ class Bar:
 
     def contender_failed(self, name: str, why: str) -> None:
         """Prints the failure above the bar at once."""
-        text = on_screen(self._console, "✘ ", f"{name} {why}")
+        text = on_screen(self._console, "✘ ", f"under {name}, the program {why}")
         self._console.print(text, style="red", markup=False, highlight=False)
 
     def told(self, sentence: str) -> None:
@@ -205,7 +205,7 @@ class Lines:
 
     def contender_failed(self, name: str, why: str) -> None:
         """Prints the failure at once."""
-        self._say(f"✘ {printable(name)} {message(why)}")
+        self._say(f"✘ under {printable(name)}, the program {message(why)}")
 
     def told(self, sentence: str) -> None:
         """Prints a warning at once."""

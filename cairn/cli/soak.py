@@ -27,7 +27,7 @@ LEAST_S = 5.0
 _ROUNDS_MOST = 100
 
 
-@cli.command(context_settings={"allow_interspersed_args": False})
+@cli.command(context_settings={"allow_interspersed_args": False, **options.RUNS_ARE_ROUNDS})
 @options.contenders(
     "A contender, as for 'cairn compare'. Repeatable; a,b,c gives several. Default: system; tuned, "
     "which is system with two variables that keep it small (docs/soak.md); and cairn."
@@ -120,6 +120,6 @@ def _raise_unjudged(run: Run, samples: Sequence[Sample]) -> None:
 
     for one in verdicts(run, samples):
         if one.failure is not None and one.contender == run.baseline:
-            raise ProgramFailed(f"under {one.contender} the program {one.failure}")
+            raise ProgramFailed(f"under {one.contender}, the program {one.failure}")
         if one.failure is not None:
             raise ContenderFailed(f"{one.contender} {one.failure}")

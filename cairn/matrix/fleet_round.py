@@ -53,7 +53,7 @@ class _Log:
 
     def contender_failed(self, name: str, why: str) -> None:
         """Writes why the contender failed."""
-        self.told(f"{name} {why}")
+        self.told(f"under {name}, the program {why}")
 
     def told(self, sentence: str) -> None:
         """Writes the sentence."""

@@ -613,7 +613,9 @@ class Measurement:
                     raise UsageError(one.sentence)
         several = len(settings.workloads) > 1
         where = f" on {settings.workloads[workload].name}" if several else ""
-        self._observer.contender_failed(f"{name}{where}", why)
+        ends_the_run = name == self._run.baseline and not (self._by_cell or settings.instructions)
+        if not ends_the_run:
+            self._observer.contender_failed(f"{name}{where}", why)
         if settings.instructions:
             return
         if name == self._run.baseline:
@@ -625,6 +627,8 @@ class Measurement:
             advice = (
                 f"; {suitability.TERMINAL_ADVICE}" if suitability.needs_terminal(errors) else ""
             )
+            if len(self._run.competing) == 1:
+                raise ProgramFailed(f"under {name}{where}, the program {why}{advice}")
             raise ProgramFailed(
                 f"there is nothing to compare with, since under {name}{where} the program {why}"
                 + advice
@@ -637,7 +641,8 @@ class Measurement:
             if self._by_cell or len(self._settled) < len(settings.workloads):
                 return
             raise ContenderFailed(
-                f"nothing is left to compare {self._run.baseline} with{where}: {name} {why}"
+                f"nothing is left to compare {self._run.baseline} with{where}: under {name}, the "
+                f"program {why}"
             )
 
     def _enough(self, workload: int) -> str | None:

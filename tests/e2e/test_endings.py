@@ -74,7 +74,7 @@ def test_a_tolerant_parent_does_not_hide_its_dead_workers(
     assert result.code == 4
     assert "use crash" not in result.out.lower()
     assert (
-        "crash failed: worker (3 of 3 processes) was killed by SIGILL in its first run; "
+        "under crash, the program failed: worker (3 of 3 processes) was killed by SIGILL in its first run; "
         "under system all exited 0"
     ) in result.sentence
 

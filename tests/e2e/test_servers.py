@@ -250,7 +250,9 @@ def test_a_contender_under_which_the_server_dies_is_left_out(
         load, "--", server, "{port}",
     )  # fmt: skip
     assert result.code == 4, result.err
-    assert "bad was killed by signal 11 (SIGSEGV) while the load ran" in result.err
+    assert (
+        "under bad, the program was killed by signal 11 (SIGSEGV) while the load ran" in result.err
+    )
     assert "good" in result.out
 
 
