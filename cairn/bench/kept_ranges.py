@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 from cairn.run.stored_run import Damaged, cannot, other_version
 from cairn.why.ranges import Cost, ProfileTable
 
@@ -67,7 +67,10 @@ def _short(number: float | None) -> float:
 
 
 def read(path: Path = KEPT) -> tuple[ProfileTable, str]:
-    """Returns the kept table, and sentences about its runs. Raises CairnError if it is damaged."""
+    """Returns the kept table, and sentences about its runs.
+
+    Raises UsageError if there is no such file, and CairnError if it is damaged.
+    """
     try:
         with path.open("rb") as file:
             packed = file.read(_LARGEST + 1)
@@ -75,6 +78,8 @@ def read(path: Path = KEPT) -> tuple[ProfileTable, str]:
             raise CairnError(f"{path} is too large for kept ranges; {_MAKE_AGAIN}")
         unpacking = lzma.LZMADecompressor(memlimit=256 << 20)
         found = msgspec.json.decode(unpacking.decompress(packed, _LARGEST), type=_File)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}; {_MAKE_AGAIN}") from None
     except OSError as error:
         raise cannot("read", path, error) from error
     except (lzma.LZMAError, EOFError, msgspec.DecodeError, ValueError) as error:

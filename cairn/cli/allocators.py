@@ -31,6 +31,8 @@ def allocators(context: click.Context, as_json: bool, full: bool) -> None:
       cairn allocators outdated                  which pinned releases have a newer one
       cairn allocators add mine ./libmine.so     name a library of yours: cairn run -a mine -- PROG
       cairn allocators remove jemalloc@5.3.0     delete it from your cache, and no other file
+
+    Exit codes: 0 success, 1 cairn failed, 2 usage.
     """
     if context.invoked_subcommand is None:
         _list_allocators(as_json, full)
@@ -44,7 +46,10 @@ def allocators(context: click.Context, as_json: bool, full: bool) -> None:
 @options.ALL_COLUMNS
 @click.pass_context
 def list_(context: click.Context, as_json: bool, full: bool) -> None:
-    """List the allocators on this machine: version, layout, licence, checksum, origin, caveats."""
+    """List the allocators on this machine: version, layout, licence, checksum, origin, caveats.
+
+    Exit codes: 0 success, 1 cairn failed, 2 usage.
+    """
     above = context.parent.params if context.parent is not None else {}
     _list_allocators(as_json or above.get("as_json", False), full or above.get("full", False))
 
@@ -69,8 +74,8 @@ def _list_allocators(as_json: bool, full: bool) -> None:
     "origin",
     type=click.Choice(["source", "distribution"]),
     metavar="KIND",
-    help="Build the pinned source, or unpack the distribution's package. Default: source, if the "
-    "build tools are installed.",
+    help="Build the pinned source (source), or unpack the distribution's package (distribution). "
+    "Default: source, if the build tools are installed.",
 )
 @click.option(
     "--newest",
@@ -85,6 +90,9 @@ def get(names: tuple[str, ...], origin: str | None, newest: bool) -> None:
     the registries and mirrors that you configured for them. A source whose checksum is not the
     pinned one is refused. A package is checked against the distribution's signed index. A release
     of --newest is checked against the registry's own checksum.
+
+    Exit codes: 0 success, 1 an allocator could not be fetched or built, 2 usage, or no allocator
+    has this name.
     """
     from cairn.allocators import obtain
 
@@ -92,7 +100,7 @@ def get(names: tuple[str, ...], origin: str | None, newest: bool) -> None:
         raise UsageError("--newest asks the registries; leave out --from distribution.")
     console = stderr()
     end_like_ctrl_c()
-    failures = []
+    failures: list[CairnError] = []
     for name in names:
         try:
             wanted, version = _name_and_version(name)
@@ -117,7 +125,8 @@ def get(names: tuple[str, ...], origin: str | None, newest: bool) -> None:
             failures.append(error)
             say(console, "✘", f"{name}: {error}")
     if failures:
-        raise CairnError(
+        kind = UsageError if all(isinstance(one, UsageError) for one in failures) else CairnError
+        raise kind(
             f"{len(failures)} of {len(names)} allocators could not be fetched; the lines above "
             "say why"
         )
@@ -138,7 +147,7 @@ def _name_and_version(text: str) -> tuple[str, str | None]:
     "--from",
     "place",
     type=click.Path(),
-    metavar="DIR|ARCHIVE",
+    metavar="FOLDER|ARCHIVE",
     help="Build this source: a folder, or a tar or zip file. Needs --build.",
 )
 @click.option("--build", metavar="COMMAND", help="The shell command that builds the source.")
@@ -167,6 +176,8 @@ def add(
     With --from, a copy of the source is built in your cache. The cache keeps the library and the
     output of the build. With a version, NAME may be an allocator of the catalog, and
     several versions can be compared: -a mine@1.0,mine@2.0.
+
+    Exit codes: 0 success, 1 cairn failed or the build did, 2 usage, 4 the library cannot be loaded.
     """
     from cairn.allocators import own_source, register
 
@@ -207,6 +218,8 @@ def outdated(as_json: bool, full: bool) -> None:
     The answers come from cargo and pip, which use the registries and mirrors that you configured
     for them. Nothing is fetched. The distribution's versions are those of this machine's package
     lists.
+
+    Exit codes: 0 success, 1 cairn failed or a registry could not be read, 2 usage.
     """
     from cairn.allocators import outdated as registries
     from cairn.cli import allocator_list
@@ -234,6 +247,8 @@ def remove(names: tuple[str, ...]) -> None:
 
     Nothing outside the cache is deleted: no installed library, and no library that you added by its
     path.
+
+    Exit codes: 0 success, 1 cairn failed, 2 usage, or no allocator has this name.
     """
     from cairn.allocators import register
 

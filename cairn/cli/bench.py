@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cairn.bench.run_settings import Chosen
 
 
-@cli.command()
+@cli.command(context_settings=options.ROUNDS_ARE_RUNS)
 @click.argument("names", metavar="[NAME]…", nargs=-1)
 @options.contenders(
     "Use these contenders instead of the experiment's own; written as for 'cairn compare'."

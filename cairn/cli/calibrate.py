@@ -28,6 +28,8 @@ def calibrate(
     A few workloads run under every allocator, with and without the probe; 'cairn bench calibration'
     does the same. From then on, each profile ends with the CPU time that the best allocator is
     expected to save. For this prediction the program does not run under that allocator.
+
+    Exit codes: those of 'cairn bench'.
     """
     context = click.get_current_context()
     assert context is not None

@@ -86,7 +86,9 @@ class _Check(click.RichCommand):
         return words[1].partition("=")[0] in names
 
 
-@cli.command(cls=_Check, context_settings={"allow_interspersed_args": False})
+@cli.command(
+    cls=_Check, context_settings={"allow_interspersed_args": False, **options.ROUNDS_ARE_RUNS}
+)
 @click.option(
     "--fail-if", "bounds", type=options.Parsed("BOUND", parse_bound), multiple=True,
     metavar="BOUND",
@@ -172,7 +174,8 @@ def check(
     anything.
 
     Exit codes: 0 pass, 5 worse, 6 not enough data, 3 the build to compare with is broken, 4 the
-    checked build is broken, 1 cairn failed, 2 usage, 130 interrupted.
+    checked build is broken, 1 cairn failed, 2 usage or a command such as --prepare fails, 130
+    interrupted.
     """
     console = stderr(color)
     output = output_of(form, False, color, out, force, endings=DOCUMENT)

@@ -34,7 +34,10 @@ from cairn.run import store
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.RESULTS
 def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) -> None:
-    """Remove stored runs, and with --cache fetched allocators, too. Asks first."""
+    """Remove stored runs, and with --cache fetched allocators, too. Asks first.
+
+    Exit codes: 0 success, 1 cairn failed, 2 usage, 130 interrupted, or your answer is no.
+    """
     where = results or store.root()
     now = time.time()
     going = [path for path in store.runs(where) if now - store.began(path) >= older_than]

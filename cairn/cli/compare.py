@@ -27,14 +27,15 @@ from cairn.verdict import Bound, Measure
 if TYPE_CHECKING:
     from cairn.run.program_contenders import NamedProgram
 
-_OLD_SPELLINGS = {"min-blocks": "min-rounds", "max-blocks": "max-rounds"}
-"""Options of version 0.1.0 that scripts may still use; no help text shows them."""
+_OTHER_NAMES = {"min-blocks": "min-rounds", "max-blocks": "max-rounds", "rounds": "runs"}
+"""Options that work and that no help text shows: those of version 0.1.0, and --rounds, as 'cairn
+soak' and 'cairn matrix' call it."""
 
 
 @cli.command(
     context_settings={
         "allow_interspersed_args": False,
-        "token_normalize_func": lambda name: _OLD_SPELLINGS.get(name, name),
+        "token_normalize_func": lambda name: _OTHER_NAMES.get(name, name),
     }
 )
 @options.contenders(
@@ -164,9 +165,10 @@ def compare(
     SPEC is [NAME=]LIB[@VERSION][:KEY=VALUE;…]: a name from 'cairn allocators' or a path, with
     environment variables after ':'. NAME= gives the contender another name in the report.
 
-    Exit codes: 0 success, 1 cairn failed or could not measure what --goal or --pareto asks for, 2
-    usage, 3 the program fails under the baseline, 4 the program fails under another contender only
-    or cannot be loaded with it, 130 interrupted (continue with --resume last).
+    Exit codes: 0 success; 1 cairn failed or could not measure what --goal or --pareto asks for; 2
+    usage, or a command such as --prepare fails; 3 the program or its load fails under the baseline;
+    4 it fails under another contender only, or that one cannot be loaded; 130 interrupted (continue
+    with --resume last).
     """
     console = stderr(color)
     output = output_of(form, full, color, out, force, endings=PICTURE)

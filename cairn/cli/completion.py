@@ -17,6 +17,8 @@ def completion(shell: str) -> None:
       bash   eval "$(cairn completion bash)"
       zsh    eval "$(cairn completion zsh)"
       fish   cairn completion fish | source
+
+    Exit codes: 0 success, 2 usage.
     """
     from click.shell_completion import get_completion_class
 

@@ -24,8 +24,9 @@ def doctor(command: tuple[str, ...], as_json: bool, color: str) -> None:
     The report also says how noisy the machine is. The program is read, not run. Without PROG, only
     the machine is checked.
 
-    Exit codes: 0 no obstacle, at most warnings; 3 no such program; 4 a preloaded allocator cannot
-    work in the program, so that 'cairn compare' would refuse it.
+    Exit codes: 0 no obstacle, at most warnings; 1 cairn failed; 2 usage; 3 the program is missing
+    or cannot be executed; 4 a preloaded allocator cannot work in the program, so that 'cairn
+    compare' would refuse it.
     """
     from cairn.doctor import machine
     from cairn.doctor.abilities import abilities

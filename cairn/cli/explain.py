@@ -31,13 +31,15 @@ def explain(
 ) -> None:  # fmt: skip
     """Say why one contender takes more or less CPU time and memory than another.
 
-    RUN is a run of 'cairn compare --why': 'last', an id or a path. CONTENDER is compared with
-    OTHER, else with the run's baseline. Without CONTENDER, every contender is compared with the
-    baseline.
+    RUN is a run of 'cairn compare --why': an id, a path or 'last', which is the default. CONTENDER
+    is compared with OTHER, else with the run's baseline. Without CONTENDER, every contender is
+    compared with the baseline.
 
     \b
       cairn compare --why -a system,mimalloc,jemalloc -- ./prog
       cairn explain last jemalloc mimalloc
+
+    Exit codes: 0 success, 1 cairn failed, 2 usage.
     """
     from cairn.report.run import explanation
 

@@ -80,7 +80,10 @@ def begin(
     parsed = [parse_contender(spec) for spec in contenders]
     refuse_duplicates(parsed)
     if len(parsed) < 2:
-        raise UsageError(f"{parsed[0].name} alone has nothing to be compared with")
+        raise UsageError(
+            f"{parsed[0].name} alone has nothing to be compared with; name a second allocator with "
+            "-a"
+        )
     chosen = named.plan.only(only)
     expected_s, _ = programs.expected_s(chosen, len(contenders), 1)
     now = time.time()

@@ -52,8 +52,9 @@ def inspect(
 
     You may inspect your own processes; root may inspect all.
 
-    Exit codes: 0; 1 the kernel does not let you read the process; 2 there is no such process, or it
-    has no memory; 3 the process ended meanwhile.
+    Exit codes: 0 success; 1 the kernel does not let you read the process, or the report cannot be
+    written, for example because FILE exists; 2 usage, or there is no such process, or it has no
+    memory; 3 the process ended meanwhile.
     """
     from cairn.inspect.look import look
     from cairn.report import inspection

@@ -63,8 +63,8 @@ def judge(
       cairn judge ./libmine.so
       cairn judge jemalloc:MALLOC_CONF=narenas:1 --full
 
-    Exit codes: 0 success, also if it is outside; 1 cairn failed, 2 usage, 4 the allocator fails on
-    a program, 130 interrupted.
+    Exit codes: 0 success, also if it is outside; 1 cairn failed, 2 usage, 4 the allocator cannot
+    be loaded or fails on a program, 130 interrupted.
     """
     from cairn.bench import kept_ranges
 

@@ -61,7 +61,7 @@ def matrix() -> None:
     """
 
 
-@matrix.command()
+@matrix.command(context_settings=options.RUNS_ARE_ROUNDS)
 @click.argument("plan", metavar="PLAN")
 @_ALLOCATORS
 @_ROUNDS
@@ -75,8 +75,8 @@ def check(
     Prints every mistake with its line and its reason. If there is none, prints which programs and
     allocators are missing here, what each program cannot show, and about how long a run takes.
 
-    Exit codes: 0 something can be measured, 2 the plan has mistakes, 3 no program can be measured,
-    4 there is nothing to compare.
+    Exit codes: 0 something can be measured, 1 cairn failed, 2 usage or the plan has mistakes, 3 no
+    program can be measured, 4 an allocator is missing or broken, so there is nothing to compare.
     """
     from cairn.matrix import programs, runs
     from cairn.report.terminal import Screen
@@ -133,7 +133,7 @@ def _state(one: Examination) -> tuple[str, str, str]:
     return "✔", about, "green"
 
 
-@matrix.command()
+@matrix.command(context_settings=options.RUNS_ARE_ROUNDS)
 @click.argument("plan", metavar="[PLAN]", required=False)
 @_ALLOCATORS
 @_ROUNDS
@@ -176,8 +176,8 @@ def run(
     """Measure a plan: every contender once on every program in each round, in random order.
 
     Programs that are missing are named and left out. The inputs are made once, from their seeds.
-    All contenders must print the same as the baseline. A contender that fails on a program loses
-    this cell and its means; the others go on.
+    All contenders must print the same as the baseline. A contender that fails on a program has
+    no result on this program, and no mean; the others go on.
 
     \b
       cairn matrix run founding --rounds 10
@@ -205,7 +205,7 @@ def run(
         of, folder = making.resumed(where, resume)
         if not _is_plan(of.experiment):
             raise UsageError(
-                f"{resume} is not a run of a plan; continue it with the command it had"
+                f"{folder.path.name} is not a run of a plan; continue it with the command it had"
             )
         inputs.refuse_changed(folder.content(inputs.KEPT))
         _conduct(console, of, folder, output)
@@ -291,6 +291,11 @@ def _note_changed(folder: store.Folder) -> str | None:
     return says
 
 
+def not_of_a_plan(name: str) -> UsageError:
+    """Returns the error for another run than one of a plan. `name` is its id or its file."""
+    return UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
+
+
 def _is_plan(experiment: str | None) -> bool:
     from cairn.matrix.runs import EXPERIMENT
 
@@ -325,7 +330,7 @@ def report(
     names: tuple[str, ...], between: tuple[str, str] | None, only: tuple[str, ...], chart: str,
     full: bool, form: Form | None, out: Path | None, force: bool, results: Path | None, color: str,
 ) -> None:  # fmt: skip
-    """Show runs of a plan: RUN is 'last', an id, a folder or a run file.
+    """Show runs of a plan: RUN is an id, a folder, a run file or 'last', which is the default.
 
     Several runs are merged: ratios are formed within each run, and then combined. So runs on other
     machines, or of other days, are compared with nothing but themselves.
@@ -336,6 +341,8 @@ def report(
       cairn matrix report last --between mimalloc3@3.1.5 mimalloc3@3.3.2
       cairn matrix report last --chart plane -o plane.svg
       cairn matrix report last -o page.html  one page with drawings, tables and raw data
+
+    Exit codes: 0 success, 1 cairn failed or there is no complete round to draw, 2 usage.
     """
     from cairn.cli import fleet
     from cairn.report import matrix_charts, matrix_report
@@ -348,7 +355,7 @@ def report(
         for stored in fleet.stored(where, name):
             one = making.measured(stored)
             if one.kind != "matrix":
-                raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
+                raise not_of_a_plan(one.name)
             found.append(one)
     if len({one.run.id for one in found}) < len(found):
         raise UsageError("a run is given twice; merging counts each run once")
@@ -397,7 +404,9 @@ def _form(
 def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
     """Show how far a run of a plan has come, which cells failed, and how long the rest takes.
 
-    RUN is 'last', an id or a folder. The run itself goes on undisturbed.
+    RUN is an id, a folder or 'last', which is the default. The run itself goes on undisturbed.
+
+    Exit codes: 0 success, 1 cairn failed, 2 usage.
     """
     import json
 
@@ -414,7 +423,7 @@ def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
     stored = store.find(where, name)
     run_ = stored.run()
     if not _is_plan(run_.experiment):
-        raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
+        raise not_of_a_plan(making.found_by(stored))
     runs_now = stored.path.is_dir() and store.is_measured(stored.path)
     now = progress.of(run_, stored.samples(), stored.stopped(), runs_now=runs_now)
     if as_json:

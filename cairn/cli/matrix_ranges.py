@@ -10,8 +10,9 @@ import rich_click as click
 from cairn.cli import measurement as making
 from cairn.cli import options
 from cairn.cli.console import check_out, output_of
-from cairn.cli.matrix import matrix
+from cairn.cli.matrix import matrix, not_of_a_plan
 from cairn.errors import CairnError, UsageError
+from cairn.matrix import fleet
 from cairn.report.run import Measured
 from cairn.report.view import Form
 from cairn.run import store
@@ -37,12 +38,14 @@ def ranges(
 ) -> None:  # fmt: skip
     """Show the ranges of profile metrics: mean, least and greatest over the contenders.
 
-    RUN was made with 'cairn matrix run --profile'. A second range leaves out the worst contender of
-    a metric if it lies far from the others. Dramatic differences are marked.
+    RUN was made with 'cairn matrix run --profile'. The default is 'last'. A second range leaves out
+    the worst contender of a metric if it lies far from the others. Dramatic differences are marked.
 
     \b
       cairn matrix run suite --profile
       cairn matrix ranges last
+
+    Exit codes: 0 success, 1 cairn failed or no trial with the probe has ended well, 2 usage.
     """
     from cairn.report import ranges as reporting
     from cairn.report import terminal
@@ -81,12 +84,19 @@ def ranges(
 
 def profiled(where: Path, name: str) -> Measured:
     """Returns a run of a plan that has trials with the probe. Raises UsageError for another."""
+    several = fleet.find(where, name)
+    if several is not None:
+        raise UsageError(
+            f"{several.path.name} is a run on several machines, which has no trials with the "
+            f"probe; 'cairn matrix report {several.path.name}' shows it"
+        )
     one = making.measured(store.find(where, name))
     if one.kind != "matrix":
-        raise UsageError(f"{name} is not a run of a plan; 'cairn report {name}' shows it")
+        raise not_of_a_plan(one.name)
     if not one.run.settings.why:
         raise UsageError(
-            f"{name} has no trials with the probe; measure again with 'cairn matrix run --profile'"
+            f"{one.name} has no trials with the probe; measure again with 'cairn matrix run "
+            "--profile'"
         )
     return one
 

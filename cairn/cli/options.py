@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -308,6 +308,16 @@ NOT_N = click.option(
 """Other tools call the number of runs -n."""
 
 
+def _as(names: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the setting of a command that also knows options by other names."""
+    return {"token_normalize_func": lambda token: names.get(token, token)}
+
+
+ROUNDS_ARE_RUNS = _as({"rounds": "runs"})
+RUNS_ARE_ROUNDS = _as({"runs": "rounds"})
+"""Both names mean the number of rounds. Each command shows one and knows the other one, too."""
+
+
 def _out(says: str) -> Callable[[F], F]:
     """Returns the option -o with this help text."""
     return click.option("-o", "--out", type=NEW_FILE, metavar="FILE", help=says)
@@ -345,8 +355,8 @@ def form_option(name: str, form: Form, says: str) -> Callable[[F], F]:
 
 OUT = _out(
     "Write the report to FILE. Its ending (.html .json .csv .md .txt) chooses the form; .html "
-    "is one page with drawings, tables and raw data. 'compare', 'report' and 'soak' also write a "
-    "picture, .svg."
+    "is one page with drawings, tables and raw data. .tar.xz is the whole run, for 'cairn report'. "
+    "'compare', 'report' and 'soak' also write a picture, .svg."
 )
 OUT_DOCUMENT = _out("Write the report to FILE. Its ending (.json .md .txt) chooses the form.")
 OUT_TABLE = _out("Write to FILE. Its ending chooses the form: .txt .md .csv .json.")

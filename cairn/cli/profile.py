@@ -61,8 +61,9 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--paths", type=click.Choice(["sampled", "exact"]), default="sampled", show_default=True,
-    help="Tell local from remote frees for a sample of blocks, or for all (exact), which costs a "
-    "quarter of the live memory.",
+    metavar="HOW",
+    help="Tell local from remote frees for a sample of blocks (sampled), or for all (exact), which "
+    "costs a quarter of the live memory.",
 )  # fmt: skip
 @click.option(
     "--live", "shows", is_flag=True,
@@ -147,9 +148,9 @@ if TYPE_CHECKING:
     "of the whole run.",
 )  # fmt: skip
 @click.option(
-    "--signal", "toggle", type=click.Choice(["USR1", "USR2", "HUP"]),
-    help="Begin counting when cairn gets this signal, and end at the next one. The program does "
-    "not get it.",
+    "--signal", "toggle", type=click.Choice(["USR1", "USR2", "HUP"]), metavar="SIGNAL",
+    help="Begin counting when cairn gets this signal (USR1, USR2 or HUP), and end at the next one. "
+    "The program does not get it.",
 )  # fmt: skip
 @click.option("--while", "load", hidden=True)
 @click.option(
@@ -182,7 +183,9 @@ if TYPE_CHECKING:
     "-o", "--out", type=options.NEW_FILE, metavar="FILE",
     help="Also write one page with drawings, tables and raw data to FILE, which ends in .html.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Let -o, --json and --csv replace existing files.")
+@click.option(
+    "--force", is_flag=True, help="Let the options that write a FILE replace existing ones."
+)
 @click.option(
     "--keep",
     type=options.NEW_FILE,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.argument("name", metavar="RUN", default="last")
+@click.argument("name", metavar="[RUN]", default="last")
 @click.option(
     "--list",
     "lists",
@@ -47,7 +47,7 @@ def report(
     results: Path | None,
     color: str,
 ) -> None:
-    """Show a run again: RUN is 'last', an id, a folder or a run file.
+    """Show a run again: RUN is an id, a folder, a run file or 'last', which is the default.
 
     Nothing is measured again: a stored run always gives the same report. --goal, --may-cost and
     --pareto ask another question of the same numbers.
@@ -59,6 +59,9 @@ def report(
       cairn report last -o speed.html      one page with drawings, tables and raw data
       cairn report last -o speed.tar.xz    write the whole run into one file, to keep or to send
       cairn report speed.tar.xz --md       show the run in such a file
+
+    Exit codes: 0 success, 1 cairn failed or the run does not answer what --goal or --pareto asks
+    for, 2 usage.
     """
     from cairn.report.run import comparisons
 

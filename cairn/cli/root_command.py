@@ -19,6 +19,7 @@ click.rich_click.RANGE_STRING = ""
 click.rich_click.OPTION_GROUPS = {
     "cairn compare": [
         {"name": "Contenders", "options": ["-a", "-p", "--baseline"]},
+        {"name": "The question", "options": ["--goal", "--may-cost", "--pareto"]},
         {"name": "When to stop",
          "options": ["--precision", "--margin", "--min-rounds", "--max-rounds", "--budget",
                      "-r", "--resume"]},
@@ -26,7 +27,7 @@ click.rich_click.OPTION_GROUPS = {
             "-c", "-L", "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout",
             "--cpus", "--wait-descendants", "--repeat", "--warmup", "--setup", "--prepare",
             "--conclude", "--cleanup"]},
-        {"name": "A server under load", "options": ["--while", "--ready"]},
+        {"name": "A server under load", "options": ["--while", "--ready", "--idle"]},
         {"name": "What to measure",
          "options": ["--why", "--metric", "--instructions", "--counters", "--memory",
                      "--warm-memory", "--seed"]},
@@ -49,11 +50,15 @@ click.rich_click.OPTION_GROUPS = {
     ],
     "cairn profile": [
         {"name": "What to count, and how", "options": [
-            "-a", "--gap", "--paths", "--layout", "--kernel-calls", "--counters",
-            "--no-cpu-timers"]},
+            "-a", "--gap", "--paths", "--live-bytes", "--layout", "--kernel-calls", "--counters",
+            "--no-cpu-timers", "--runs"]},
+        {"name": "Who allocates", "options": [
+            "--stacks", "--stacks-every", "--tree", "--by", "--debug-path", "--collapsed",
+            "--speedscope", "--pprof", "--flame-graph"]},
         {"name": "When", "options": ["--delay", "--duration", "--signal"]},
         {"name": "Report", "options": [
-            "--full", "--json", "--csv", "--force", "--keep", "--read", "--color"]},
+            "--live", "--full", "--json", "--csv", "-o", "--force", "--keep", "--read", "--against",
+            "--color"]},
         {"name": "Instead", "options": ["--pid", "--for", "--overhead", "--instructions"]},
     ],
 }  # fmt: skip

@@ -58,8 +58,9 @@ def run(command: tuple[str, ...], spec: str, hardened: bool) -> None:
     The program gets the terminal, standard input and signals. Start servers in the foreground:
     processes that the program leaves in the background are killed when it ends.
 
-    Exit codes: the program's own; 125 cairn failed, 126 the allocator cannot be preloaded or is not
-    proved to be loaded, 127 the program is not found, 128 + n signal n killed the program.
+    Exit codes: the program's own; 2 usage, and the program did not start; 125 cairn failed; 126 the
+    program cannot be executed, or the allocator cannot be preloaded or is not proved to be loaded;
+    127 the program is not found; 128 + n signal n killed the program.
     """
     if not command:
         raise UsageError("which program? For example: cairn run -a jemalloc -- ls -R /usr/share")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=30,
     show_default=True,
+    metavar="N",
     help="Show at most this many call sites of a process.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with everything.")
@@ -42,6 +43,8 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
       cairn run -a 'cairn:CAIRN_SITES=1;CAIRN_STATS=json' -- ./prog 2>log
       cairn sites log
       cairn sites log | c++filt
+
+    Exit codes: 0 success, 1 FILE holds no whole counts, 2 usage.
     """
     from cairn.profile import call_sites as told
     from cairn.profile import symbols

@@ -24,7 +24,7 @@ def symbolize(profile: Path, debug_path: tuple[str, ...], color: str) -> None:
 
     FOLDER was made by 'cairn profile --stacks --keep FOLDER'. FILE is one of its files that end in
     .stacks. Run this on a machine that has the program and its libraries, or their debug files.
-    They are recognised by build ID: at their old paths, in /usr/lib/debug, and in the folders of
+    They are recognized by build ID: at their old paths, in /usr/lib/debug, and in the folders of
     --debug-path. The names and lines are written to FOLDER/names.json. 'cairn profile --read
     FOLDER' then shows them on any machine. Names that an earlier call found are kept.
 
@@ -32,6 +32,9 @@ def symbolize(profile: Path, debug_path: tuple[str, ...], color: str) -> None:
       cairn profile --stacks --keep raw -- ./prog       on one machine
       cairn symbolize --debug-path build raw            on another one
       cairn profile --read raw --by line                on any machine
+
+    Exit codes: 0 success, 1 the profile has no call stacks, or no file with their build IDs is
+    here, 2 usage.
     """
     from cairn.binary.build_ids import FilesByBuildId
     from cairn.profile import kept_names

@@ -75,6 +75,10 @@ def _text(path: Path) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not a text in UTF-8, so it is not a plan") from None
+    except PermissionError:
+        raise UsageError(
+            f"you may not read {path}; make it readable, or name another plan"
+        ) from None
     except OSError as error:
         raise cannot("read", path, error) from error
 

@@ -7,7 +7,7 @@ import lzma
 import tarfile
 from pathlib import Path
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 from cairn.run.stored_run import (
     INSTRUCTIONS,
     LARGEST_FILE,
@@ -19,6 +19,8 @@ from cairn.run.stored_run import (
 )
 
 ENDING = ".tar.xz"
+_MAGIC = b"\xfd7zXZ\0"
+"""The first bytes of a file that is compressed with xz."""
 _PARTS = (RUN, SAMPLES, STOPPED, INSTRUCTIONS)
 
 
@@ -55,6 +57,12 @@ def _read(path: Path) -> dict[str, bytes]:
     except OSError as error:
         raise cannot("read", path, error) from error
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise UsageError(
+                    f"{path} is not a run; a run is a folder that contains run.json, or a file "
+                    f"that ends in {ENDING}"
+                ) from None
         raise CairnError(
             f"{path} is not a run file, or is damaged: {error}; name another run"
         ) from error

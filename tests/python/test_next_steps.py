@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import lzma
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
+import rich_click
 from click.testing import CliRunner
+from rich.console import Console
 from support.comparisons import a_run, a_sample
 from support.fleets import a_fleet
 
 from cairn.bench import kept_ranges
-from cairn.cli import cli, options, window
+from cairn.cli import cli, options, progress, window
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import fleet, runs
-from cairn.run import check_base, store
+from cairn.model import Contender, Sample, Trial
+from cairn.run import builds, check_base, measure, runner, store
 
 
 def refused(*words: object) -> tuple[int, str]:
@@ -126,7 +134,7 @@ def test_a_damaged_run_or_base_names_the_next_step(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(CairnError, match=r"has no run\.json, .*; name another run$"):
         store.Folder(folder.path).run()
-    (tmp_path / "x.tar.xz").write_bytes(b"rubbish")
+    (tmp_path / "x.tar.xz").write_bytes(lzma.compress(b"rubbish")[:-9])
     with pytest.raises(CairnError, match=r"or is damaged: .*; name another run$"):
         store.find(tmp_path, f"{tmp_path}/x.tar.xz")
 
@@ -160,3 +168,122 @@ def test_damaged_ranges_name_the_next_step(tmp_path: Path) -> None:
     path.write_bytes(b"rubbish")
     with pytest.raises(CairnError, match=r"; make it with 'cairn matrix ranges RUN --keep FILE'$"):
         kept_ranges.read(path)
+
+
+def commands(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
+    """Yields the words of every command that is no group of others."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *above, name)
+        else:
+            yield (*above, name)
+
+
+def helped(*words: str) -> str:
+    told = CliRunner().invoke(cli, [*words, "--help"], env={"COLUMNS": "200"})
+    assert told.exit_code == 0, told.output
+    return told.output
+
+
+@pytest.mark.parametrize("words", list(commands(cli)), ids="-".join)
+def test_the_help_of_every_command_names_its_exit_codes_and_shows_no_choice_in_brackets(
+    words: tuple[str, ...],
+) -> None:
+    text = helped(*words)
+    assert "Exit codes: " in text
+    for line in text.splitlines():
+        if "--" in line:
+            assert not re.search(r"\[\w+(\|\w+)+\]|AUTO|INTEGER", line), line
+
+
+@pytest.mark.parametrize("name", list(rich_click.rich_click.OPTION_GROUPS))
+def test_every_option_of_a_command_with_groups_is_in_one_of_them(name: str) -> None:
+    command = cli.commands[name.removeprefix("cairn ")]
+    grouped = [
+        option for group in rich_click.rich_click.OPTION_GROUPS[name] for option in group["options"]
+    ]
+    options_of = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    assert len(grouped) == len(options_of)
+    assert [one.opts for one in options_of if not set(one.opts) & set(grouped)] == []
+
+
+def test_rounds_have_two_names_in_the_commands_that_measure() -> None:
+    for words in (("compare",), ("check",), ("bench",)):
+        for name in ("-r", "--runs", "--rounds"):
+            assert "'x0' is not a valid integer" in refused(*words, name, "x0")[1]
+        assert "--rounds" not in helped(*words)
+    for words in (("soak",), ("matrix", "run"), ("matrix", "check")):
+        for name in ("-r", "--rounds", "--runs"):
+            assert "'x0' is not a valid integer" in refused(*words, name, "x0", "p")[1]
+    code, sentence = refused("compare", "--rounds", "3", "--max-rounds", "5", "-a", "system", "-c",
+                             "true")  # fmt: skip
+    assert code == 2 and sentence == "-r runs exactly 3 rounds; leave out --max-rounds"
+
+
+def test_a_file_that_is_no_run_and_one_that_is_missing_are_usage_errors(tmp_path: Path) -> None:
+    for content in (b"", b"rubbish"):
+        (tmp_path / "file").write_bytes(content)
+        code, sentence = refused("report", tmp_path / "file", "--results", tmp_path)
+        assert code == 2 and "file is not a run; a run is a folder" in sentence
+    with pytest.raises(UsageError, match=r"there is no file .*none; make it with"):
+        kept_ranges.read(tmp_path / "none")
+
+
+def test_a_run_that_is_not_of_a_plan_is_called_by_its_id_or_path(tmp_path: Path) -> None:
+    run = replace(a_run(), id="20260101-000000-abcd")
+    path = store.Folder.create(tmp_path, run).path
+    for words in (("report",), ("status",), ("ranges",)):
+        code, sentence = refused("matrix", *words, "last", "--results", tmp_path)
+        assert (code, sentence) == (
+            2,
+            f"{path} is not a run of a plan; 'cairn report {path}' shows it",
+        )
+    newer = a_fleet(tmp_path / "fleets")
+    code, sentence = refused("matrix", "ranges", "last", "--results", tmp_path / "fleets")
+    assert code == 2 and f"{newer.path.name} is a run on several machines" in sentence
+
+
+def test_the_errors_of_one_call_of_get_have_the_exit_code_of_their_kind() -> None:
+    for names in (("nosuch",), ("nosuch", "nosucheither")):
+        assert refused("allocators", "get", *names)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("contenders", "bad", "error", "told"),
+    [
+        (("system",), "system", "under system, the program failed with exit code 1", ""),
+        (("system", "fast"), "system",
+         "there is nothing to compare with, since under system the program failed with exit code 1",
+         ""),
+        (("system", "fast"), "fast",
+         "nothing is left to compare system with: under fast, the program failed with exit code 1",
+         "✘ under fast, the program failed with exit code 1\n"),
+    ],
+)  # fmt: skip
+def test_the_program_fails_under_a_contender_and_a_failed_baseline_is_told_once(
+    contenders: tuple[str, ...], bad: str, error: str, told: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A line once said "system failed with exit code 1", and the next one said so again."""
+    monkeypatch.setattr(builds, "of_run", lambda *_: ())
+
+    class Fake:
+        def __init__(self, *_: object) -> None:
+            """Needs nothing."""
+
+        def trial(self, trial: Trial, **_: object) -> tuple[Sample, runner.Trace]:
+            why = "failed with exit code 1" if trial.contender == bad else None
+            sample = replace(a_sample(0, "", 5.0), trial=trial, failure=why)
+            return sample, runner.Trace(b"", "")
+
+    monkeypatch.setattr(measure, "Runner", Fake)
+    run = a_run(*(Contender(name, "system", "glibc") for name in contenders))
+    run = replace(run, host=replace(run.host, virtual=False))
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    lines = progress.Lines(console, run.rule, progress.PlannedTrials(2))
+    folder = store.Folder.create(tmp_path, run)
+    with pytest.raises(CairnError) as raised:
+        measure.Measurement(run, folder, tmp_path, lines).measure()
+    assert str(raised.value) == error
+    assert said.getvalue() == told
