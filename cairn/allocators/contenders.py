@@ -60,8 +60,8 @@ def split_contenders(argument: str) -> tuple[str, ...]:
     if colon:
         if len(pieces) > 1:
             raise UsageError(
-                f"'{argument}' combines a list with knobs; give each contender its own -a, "
-                f"such as -a '{pieces[-1]}:{knobs}'."
+                f"'{argument}' combines a list with environment variables; give each contender "
+                f"its own -a, such as -a '{pieces[-1]}:{knobs}'."
             )
         return (argument,)
     if not all(piece.strip() for piece in pieces):
@@ -190,8 +190,8 @@ def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
         key, equals, value = piece.partition("=")
         if not equals:
             raise UsageError(
-                f"'{piece}' in '{spec}' is not a knob; write KEY=VALUE pairs after ':', "
-                "separated by ';', such as system:MALLOC_ARENA_MAX=2."
+                f"'{piece}' in '{spec}' is not an environment variable; write KEY=VALUE pairs "
+                "after ':', separated by ';', such as system:MALLOC_ARENA_MAX=2."
             )
         if not _KNOB.fullmatch(key):
             raise UsageError(
@@ -200,7 +200,7 @@ def _parse_knobs(spec: str, text: str) -> tuple[tuple[str, str], ...]:
             )
         if key in _OURS or key.startswith(_OUR_PREFIXES):
             raise UsageError(
-                f"{key} is set by cairn itself and cannot be a knob; leave it out of '{spec}'."
+                f"cairn itself sets the environment variable {key}; leave it out of '{spec}'."
             )
         if "\0" in value:
             raise UsageError(

@@ -92,7 +92,8 @@ def remove(
     cache = cache or discover.cache_folder()
     if entry.library_of is not None:
         raise UsageError(
-            f"{entry.name} is {entry.library_of} with a knob set; remove {entry.library_of}."
+            f"{entry.name} is {entry.library_of} with an environment variable; remove "
+            f"{entry.library_of}."
         )
     if entry.ours:
         raise UsageError(

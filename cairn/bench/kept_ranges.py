@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from cairn.errors import CairnError, UsageError
-from cairn.run.stored_run import Damaged, cannot, other_version
+from cairn.run.stored_run import DamagedFile, cannot, other_version
 from cairn.why.ranges import Cost, ProfileTable
 
 KEPT = Path(__file__).parent / "ranges.json.xz"
@@ -96,10 +96,10 @@ def _table(found: _File, path: Path) -> ProfileTable:
             for name, of in row.items():
                 low, high = min(of, default=-1.0), max(of, default=-1.0)
                 if len(of) not in (1, 3) or low < 0 or not low <= of[0] <= high < float("inf"):
-                    raise Damaged(str(path), f"{key} of {name} is not a number", _MAKE_AGAIN)
+                    raise DamagedFile(str(path), f"{key} of {name} is not a number", _MAKE_AGAIN)
                 if name not in found.titles or program not in found.programs:
                     why = f"it does not list {name} or {program}"
-                    raise Damaged(str(path), why, _MAKE_AGAIN)
+                    raise DamagedFile(str(path), why, _MAKE_AGAIN)
                 number = (of[0], of[1], of[2]) if len(of) == 3 else (of[0], of[0], of[0])
                 cells.setdefault(program, {}).setdefault(name, {})[key] = number
     costs = {

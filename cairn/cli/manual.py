@@ -36,7 +36,7 @@ _EXITS = (
     ),
     ("5", "cairn check: a bound is exceeded"),
     ("6", "cairn check: the data do not decide every bound"),
-    ("130", "interrupted; the finished trials are kept"),
+    ("130", "interrupted; the finished runs are kept"),
 )
 _ENVIRONMENT = (
     ("CAIRN_RESULTS", "folder that keeps the runs"),

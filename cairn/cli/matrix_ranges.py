@@ -45,7 +45,7 @@ def ranges(
       cairn matrix run suite --profile
       cairn matrix ranges last
 
-    Exit codes: 0 success, 1 cairn failed or no trial with the probe has ended well, 2 usage.
+    Exit codes: 0 success, 1 cairn failed or no run with the probe has ended well, 2 usage.
     """
     from cairn.report import ranges as reporting
     from cairn.report import terminal
@@ -59,7 +59,7 @@ def ranges(
     found = [profiled(where, name) for name in names or ("last",)]
     table = gathered([(one.run, one.samples) for one in found], found[0].groups, _ill(found))
     if not any(table.cells.values()):
-        raise CairnError("no trial with the probe has ended well yet, so there are no ranges")
+        raise CairnError("no run with the probe has ended well yet, so there are no ranges")
     if keep is not None:
         from cairn.bench import kept_ranges
 
@@ -87,7 +87,7 @@ def profiled(where: Path, name: str) -> Measured:
     several = fleet.find(where, name)
     if several is not None:
         raise UsageError(
-            f"{several.path.name} is a run on several machines, which has no trials with the "
+            f"{several.path.name} is a run on several machines, which measured nothing with the "
             f"probe; 'cairn matrix report {several.path.name}' shows it"
         )
     one = making.measured(store.find(where, name))
@@ -95,7 +95,7 @@ def profiled(where: Path, name: str) -> Measured:
         raise not_of_a_plan(one.name)
     if not one.run.settings.why:
         raise UsageError(
-            f"{one.name} has no trials with the probe; measure again with 'cairn matrix run "
+            f"{one.name} ran nothing with the probe; measure again with 'cairn matrix run "
             "--profile'"
         )
     return one

@@ -382,8 +382,7 @@ def _interrupted(folder: store.Folder, command: str) -> Interrupted:
         return Interrupted(f"interrupted; the run is complete: 'cairn report {name}' shows it")
     folder.mark_stopped(INTERRUPTED)
     return Interrupted(
-        "interrupted; the trials measured so far are kept; "
-        f"continue with: {command} --resume {name}"
+        f"interrupted; the runs measured so far are kept; continue with: {command} --resume {name}"
     )
 
 

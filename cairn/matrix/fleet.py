@@ -45,7 +45,7 @@ from cairn.run.stored_run import (
     RUN,
     SAMPLES,
     STOPPED,
-    Damaged,
+    DamagedFile,
     StoredRun,
     cannot,
     encoded,
@@ -190,7 +190,7 @@ class Fleet:
         try:
             self.plan = msgspec.json.decode(content, type=FleetPlan)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise Damaged(str(path / FLEET), error) from None
+            raise DamagedFile(str(path / FLEET), error) from None
         if self.plan.schema != SCHEMA:
             raise other_version(path / FLEET, self.plan.schema, f"version {SCHEMA}")
 
@@ -355,7 +355,7 @@ class Fleet:
         except OSError as error:
             raise cannot("read", self.path / _REFUSED, error) from error
         except (msgspec.DecodeError, ValueError) as error:
-            raise Damaged(str(self.path / _REFUSED), error) from None
+            raise DamagedFile(str(self.path / _REFUSED), error) from None
         return found
 
     def submitted(self) -> tuple[Job, ...]:
@@ -370,7 +370,7 @@ class Fleet:
         try:
             return tuple(msgspec.json.decode(line, type=Job) for line in lines)
         except (msgspec.DecodeError, ValueError) as error:
-            raise Damaged(str(self.path / _JOBS), error) from None
+            raise DamagedFile(str(self.path / _JOBS), error) from None
 
     def note_submitted(self, jobs: Sequence[Job]) -> None:
         """Records jobs that were submitted."""
@@ -400,7 +400,7 @@ def _node(folder: Path) -> Node:
     except OSError as error:
         raise cannot("read", folder / NODE, error) from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise Damaged(str(folder / NODE), error) from None
+        raise DamagedFile(str(folder / NODE), error) from None
 
 
 def proven(rounds: Sequence[DeliveredRound]) -> tuple[int, int]:

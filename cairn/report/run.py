@@ -247,7 +247,7 @@ def explanation(measured: Measured, contender: str | None, other: str | None, vi
         raise UsageError(f"{known[0]} ran alone, so there is no difference to explain")
     if not run.settings.why:
         raise UsageError(
-            "this run has no trials with the probe, so its differences cannot be explained; "
+            "nothing ran with the probe in this run, so its differences cannot be explained; "
             "measure again with 'cairn compare --why'"
         )
     from cairn.why import gap

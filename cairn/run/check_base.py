@@ -26,7 +26,7 @@ from cairn.model import NO_INPUT, SCHEMA, Run, Sample, Settings
 from cairn.run import builds
 from cairn.run.stored_run import (
     LARGEST_FILE,
-    Damaged,
+    DamagedFile,
     cannot,
     checked,
     decoded,
@@ -113,18 +113,18 @@ def read(path: Path) -> Base:
             raise other_version(path, version, f"version {SCHEMA}")
         base = msgspec.convert(found, type=Base)
     except (ValueError, msgspec.DecodeError, RecursionError) as error:
-        raise Damaged(str(path), error, _MAKE_AGAIN) from error
+        raise DamagedFile(str(path), error, _MAKE_AGAIN) from error
     if len(base.run.competing) != 1 or len(base.run.settings.workloads) != 1:
-        raise Damaged(str(path), "a base has one program and one contender", _MAKE_AGAIN)
+        raise DamagedFile(str(path), "a base has one program and one contender", _MAKE_AGAIN)
     if not os.path.isabs(base.run.settings.folder):
-        raise Damaged(str(path), "the folder of its run is not an absolute path", _MAKE_AGAIN)
+        raise DamagedFile(str(path), "the folder of its run is not an absolute path", _MAKE_AGAIN)
     try:
         checked(base.run, base.samples, base.instructions, path)
-    except Damaged as error:
-        raise Damaged(error.place, error.why, _MAKE_AGAIN) from None
+    except DamagedFile as error:
+        raise DamagedFile(error.place, error.why, _MAKE_AGAIN) from None
     own = base.run.gate.bounds if base.run.gate is not None else ()
     if any(one.measure not in MEASURES for one in own):
-        raise Damaged(str(path), "a bound limits nothing that is measured", _MAKE_AGAIN)
+        raise DamagedFile(str(path), "a bound limits nothing that is measured", _MAKE_AGAIN)
     return base
 
 

@@ -38,7 +38,7 @@ def cannot(what: str, path: Path, error: OSError) -> CairnError:
     return CairnError(f"cannot {what} {path}: {error.strerror or error}")
 
 
-class Damaged(CairnError):
+class DamagedFile(CairnError):
     """A file holds something that no cairn wrote there."""
 
     def __init__(self, place: str, why: object, instead: str = "name another run") -> None:
@@ -198,13 +198,13 @@ def _decode(kind: type[T], content: bytes, path: Path, line: int | None = None) 
         return msgspec.convert(_renewed(kind, decoded(content)), type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         place = f", line {line}" if line is not None else ""
-        raise Damaged(f"{path}{place}", error) from error
+        raise DamagedFile(f"{path}{place}", error) from error
 
 
 def checked(
     run: Run, samples: Iterable[Sample], counts: Iterable[InstructionCount], path: Path
 ) -> None:
-    """Raises Damaged if a file holds settings or numbers that no run of cairn has."""
+    """Raises DamagedFile if a file holds settings or numbers that no run of cairn has."""
     _check_run(run, path)
     for number, sample in enumerate(samples, start=1):
         _check(sample, run, path, number)
@@ -213,7 +213,7 @@ def checked(
 
 def _check_counts(counts: Iterable[InstructionCount], path: Path) -> None:
     if any(not 0 < number < LARGEST_NUMBER for one in counts for number in one.counts):
-        raise Damaged(str(path), "a number is out of range")
+        raise DamagedFile(str(path), "a number is out of range")
 
 
 def _check_run(run: Run, path: Path) -> None:
@@ -233,7 +233,7 @@ def _check_run(run: Run, path: Path) -> None:
         and all(0 <= bound.most < 10 for bound in (run.gate.bounds if run.gate else ()))
     )
     if not whole:
-        raise Damaged(str(path), "its settings contradict each other")
+        raise DamagedFile(str(path), "its settings contradict each other")
 
 
 def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
@@ -253,7 +253,7 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
     if sample.trial.workload not in range(len(run.settings.workloads)) or all(
         contender.name != sample.trial.contender for contender in run.contenders
     ):
-        raise Damaged(f"{path}, line {line}", "this run has no such contender or workload")
+        raise DamagedFile(f"{path}, line {line}", "this run has no such contender or workload")
     told = sample.reported
     if told is not None:
         numbers += (
@@ -268,13 +268,13 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         if series.trim is not None:
             numbers += (series.trim.live_bytes, series.trim.held_bytes, series.trim.after_bytes)
         if lengths != {len(series.at_ms)} or list(series.at_ms) != sorted(series.at_ms):
-            raise Damaged(f"{path}, line {line}", "memory over time has gaps")
+            raise DamagedFile(f"{path}, line {line}", "memory over time has gaps")
     for counts in (sample.endings or {}).values():
         numbers += tuple(counts.values())
     if sample.probe is not None:
         numbers += tuple(_leaves(msgspec.to_builtins(sample.probe)))
         if sample.probe.samples_inside + sample.probe.samples_probe > sample.probe.samples:
-            raise Damaged(
+            raise DamagedFile(
                 f"{path}, line {line}", "parts of the CPU timer samples exceed their total"
             )
     found = (
@@ -284,11 +284,11 @@ def _check(sample: Sample, run: Run, path: Path, line: int) -> None:
         *(told.figures.values() if told is not None else ()),
     )
     if any(abs(number) >= LARGEST_NUMBER for number in found):
-        raise Damaged(f"{path}, line {line}", "a number is out of range")
+        raise DamagedFile(f"{path}, line {line}", "a number is out of range")
     if any(not 0 <= number < limit for number in numbers) or (
         sample.failure is None and sample.wall_ns == 0
     ):
-        raise Damaged(f"{path}, line {line}", "a number is out of range")
+        raise DamagedFile(f"{path}, line {line}", "a number is out of range")
 
 
 def _leaves(value: object) -> Iterator[float]:
