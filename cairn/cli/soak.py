@@ -122,4 +122,4 @@ def _raise_unjudged(run: Run, samples: Sequence[Sample]) -> None:
         if one.failure is not None and one.contender == run.baseline:
             raise ProgramFailed(f"under {one.contender}, the program {one.failure}")
         if one.failure is not None:
-            raise ContenderFailed(f"{one.contender} {one.failure}")
+            raise ContenderFailed(f"under {one.contender}, the program {one.failure}")

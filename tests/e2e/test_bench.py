@@ -143,7 +143,9 @@ def test_the_exit_code_says_if_the_baseline_or_another_contender_failed(cairn) -
         "bench", *names, "-a", "base=system:MALLOCTEST_WITH=nonsense", "-a", "x=system:A=1"
     )
     assert result.code == 3, result.err
-    assert "base failed" in result.sentence and "on bulk-release" in result.sentence
+    assert (
+        "under base the program failed" in result.sentence and "on bulk-release" in result.sentence
+    )
     assert "scenario-json" in result.out, "the other workload was measured"
 
 
@@ -209,7 +211,7 @@ def test_results_that_cannot_be_written_are_one_sentence(cairn, tmp_path: Path) 
     file = tmp_path / "file"
     file.write_text("")
     result = cairn("bench", "scenario-json", "-r", 1, *ALIKE, "--results", file / "below")
-    assert result.code == 1 and "cannot write" in result.sentence
+    assert result.code == 2 and "is a file, and runs are kept in a folder" in result.sentence
     result = cairn("bench", "scenario-json", "-r", 1, *ALIKE, "-o", tmp_path / "gone" / "x.md")
     assert result.code == 1 and "no folder" in result.sentence
     assert not cairn.results.exists(), "no run was begun"

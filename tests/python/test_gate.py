@@ -237,7 +237,7 @@ def test_annotations_are_one_line_with_escapes() -> None:
         (BOTH, "which change is too much"),
         (("--fail-if", "speed>3%", *BOTH), "'speed' is not a measure"),
         (("--fail-if", "time<3%", *BOTH), "is not a bound; write for example 'time>3%'"),
-        (("--fail-if", "time>-3%", *BOTH), "is not a number"),
+        (("--fail-if", "time>-3%", *BOTH), "is not a percentage"),
         (("--fail-if", "time>3%", "--fail-if", "time>4%", *BOTH), "two bounds on time"),
         (("--fail-if", "time>3%", "--", "/bin/true"), "which two builds"),
         (("--fail-if", "time>3%", "-p", "old=/bin/true"), "give -p twice"),

@@ -133,9 +133,9 @@ def test_a_contender_that_tells_nothing_has_failed() -> None:
         ]
         soaking._raise_unjudged(run, unseen)
 
-    with pytest.raises(ProgramFailed, match="under system the program allocated nothing"):
+    with pytest.raises(ProgramFailed, match="under system, the program allocated nothing"):
         ended("system")
-    with pytest.raises(ContenderFailed, match="other allocated nothing"):
+    with pytest.raises(ContenderFailed, match="under other, the program allocated nothing"):
         ended("other")
     ended("none")
 
