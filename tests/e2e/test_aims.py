@@ -51,7 +51,7 @@ def test_a_run_keeps_its_aim_and_a_report_may_ask_for_another(
         (("--goal", "time", "--may-cost", "memory"), "is not a measure and a percentage"),
         (("--goal", "time", "--may-cost", "ram 5%"), "is not a measure and a percentage"),
         (("--goal", "time", "--may-cost", "memory 0%"), "is not more than 0 %"),
-        (("--goal", "time", "--may-cost", "memory -5%"), "is not a number"),
+        (("--goal", "time", "--may-cost", "memory -5%"), "is not a percentage"),
         (("--goal", "time", "--may-cost", "memory 0.5%"), "is less than --margin 1%"),
         (("--goal", "time", "--may-cost", "time 5%"), "bounds the goal itself"),
         (
