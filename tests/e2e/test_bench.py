@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import peers
 from support.isolation import users_environment
-from support.prepared import LOADED_FIRST
+from support.prepared import SMALL
 from support.processes import running
 
 from cairn import native
@@ -21,8 +21,6 @@ from cairn.bench.experiments import EXPERIMENTS
 from cairn.run import workloads
 
 ALIKE = ("-a", "system", "-a", "again=system")
-SMALL = {LOADED_FIRST: "support.small_workloads"}
-"""Added to the environment of a call, makes its workloads small."""
 WITH_VALGRIND = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 
 

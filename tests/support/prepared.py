@@ -45,6 +45,8 @@ def is_needed_anew(environment: Mapping[str, str]) -> bool:
 
 LOADED_FIRST = "CAIRN_TESTS_LOADED_FIRST"
 """The variable with the name of a module of the tests that a call imports before it begins."""
+SMALL = {LOADED_FIRST: "support.small_workloads"}
+"""Added to the environment of a call, makes its workloads small."""
 
 _LOADED = (
     *("numpy", "numpy.ma", "matplotlib.figure", "matplotlib.projections.polar"),

@@ -392,7 +392,7 @@ TEST(calls_in_a_row_can_be_refused)
 
 /* `fake_os.limit_bytes` stands for an address-space limit, or for a kernel that does not
  * overcommit. */
-TEST(memory_can_run_out_at_any_point)
+TEST_WITHOUT_RACES(memory_can_run_out_at_any_point)
 {
     size_t step = (every > 1000 ? 18 : every > 1 ? 9 : 1) * (MIB + 64 * KIB);
     for (size_t limit = 64 * KIB; limit < 64 * MIB; limit += step) {
