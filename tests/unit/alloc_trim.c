@@ -238,7 +238,8 @@ TEST(a_thread_that_reuses_one_block_gives_back_what_it_freed)
         return;
     for (size_t i = 0; i < 8000; i++)
         take(i, 3000);
-    size_t before = purged(); /* on a busy machine, an epoch ends while the blocks are freed */
+    /* On a busy machine, an epoch ends while the blocks are freed. */
+    size_t before = purged();
     for (size_t i = 0; i < 8000; i++)
         if (i % 50 != 0)
             drop(i);
