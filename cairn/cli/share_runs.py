@@ -98,7 +98,7 @@ class Again:
     """The contender with the probe."""
     command: Sequence[str]
     runs: int | None
-    """The number of all runs, the profiled one included; None for as many as are needed."""
+    """The number of all runs, the profiled one included. If None, Cairn chooses the number."""
     given: GivenInput
     file: Path
     """The file of the clock samples."""

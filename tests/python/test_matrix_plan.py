@@ -1,4 +1,4 @@
-"""Tests of plans: each mistake is told with its line and reason, and inputs never change."""
+"""Tests of plans: an error names the line and the reason, and inputs never change."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ static struct watched sampled(uint64_t usable, bool whole, struct random *random
 }
 
 /* The requested share is the requested part of the usable bytes. From a single sampled block,
- * nobody knows the share of the other blocks. So the error must allow any share from 0 to 1. */
+ * the share of the other blocks is not known. So the error must allow any share from 0 to 1. */
 TEST(the_requested_share_of_a_single_sampled_block_has_a_wide_error)
 {
     struct random random = random_of(5);

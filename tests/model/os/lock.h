@@ -21,8 +21,8 @@ void lock_drop(struct lock *lock);
 /* Implemented in stubs.c: true in the child of a fork without handlers (stubs.h). */
 bool lock_is_unsafe(void);
 
-/* Implemented in stubs.c. In src/os/lock.h, lock_take() calls lock_enter(). Here lock_take() does
- * not, because the stub of thread_adopt_child() finds taken locks by heap_has_taken_lock(). */
+/* Implemented in stubs.c. In src/os/lock.h, lock_take() calls lock_enter(). Here lock_take()
+ * does not: in the model, thread_adopt_child() finds taken locks by heap_has_taken_lock(). */
 void lock_enter(void);
 void lock_leave(void);
 
