@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     "permitted.",
 )  # fmt: skip
 @click.option(
-    "--runs", type=click.IntRange(1, 10_000), metavar="N", default=None,
+    "-r", "--runs", type=click.IntRange(1, 10_000), metavar="N", default=None,
     help="Run the program N times for the allocator's share of CPU time: once with the probe, and "
     "then without it and without its output. Default: as often as needed, for at most 10 s. Use "
     "--runs 1 for a program that must not run again.",

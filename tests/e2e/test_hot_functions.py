@@ -50,7 +50,10 @@ def test_the_shares_of_functions_are_within_their_intervals(
         found, report = profiled(cairn, tmp_path, allocator, program)
         hot = {one["name"]: one["share"] for one in found["hot_functions"]}
         own = found["cpu_share"]["own"]
-        assert list(hot)[:5] == list(SHARES) and "burns_45" in report
+        assert "burns_45" in report
+        if list(hot)[:5] != list(SHARES):
+            missed.append(list(hot))
+            continue
         wrong = [
             (name, hot[name], share * own)
             for name, share in SHARES.items()

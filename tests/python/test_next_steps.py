@@ -215,6 +215,8 @@ def test_rounds_have_two_names_in_the_commands_that_measure() -> None:
     for words in (("soak",), ("matrix", "run"), ("matrix", "check")):
         for name in ("-r", "--rounds", "--runs"):
             assert "'x0' is not a valid integer" in refused(*words, name, "x0", "p")[1]
+    for name in ("-r", "--runs"):
+        assert "'x0' is not a valid integer" in refused("profile", name, "x0", "p")[1]
     code, sentence = refused("compare", "--rounds", "3", "--max-rounds", "5", "-a", "system", "-c",
                              "true")  # fmt: skip
     assert code == 2 and sentence == "-r runs exactly 3 rounds; leave out --max-rounds"
