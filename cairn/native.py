@@ -41,6 +41,11 @@ def instructions() -> Path:
     return _part("libcairn-instructions.so")
 
 
+def latency() -> Path:
+    """The program that measures how long a load from a cache or from memory takes."""
+    return _part("cairn-latency")
+
+
 def misuse() -> Path:
     """The program of `cairn bench misuse`, which misuses malloc's memory."""
     return _part("cairn-misuse")

@@ -66,11 +66,11 @@ def check(
 
 def refuse_instructions(load: str | None) -> None:
     """Raises UsageError or CairnError if instructions cannot be counted."""
-    from cairn.run import path_instructions
+    from cairn.run.valgrind import need_valgrind
 
     if load is not None:
         raise UsageError(
             "--instructions counts whole runs of a program, and --while measures a server only "
             "while its load runs; leave out one of the two"
         )
-    path_instructions.need_valgrind()
+    need_valgrind("--instructions")

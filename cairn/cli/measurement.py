@@ -420,6 +420,7 @@ def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
         predicts=_predicts(stored) if predicts is None else predicts,
         groups=groups_of(run.competing) if kind == "matrix" else {},
         counts=stored.instructions(),
+        simulation=stored.simulation(),
     )
 
 

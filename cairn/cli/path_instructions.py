@@ -59,6 +59,7 @@ def profile(
         )
     from cairn.run import path_instructions
     from cairn.run.runner import private_folder
+    from cairn.run.valgrind import need_valgrind
 
     outs = tuple(None if out in (None, "-") else Path(str(out)) for out in (as_json, as_csv))
     if as_json == as_csv == "-":
@@ -68,7 +69,7 @@ def profile(
     for out in outs:
         check_out(out, force)
     with failing_as_env():
-        path_instructions.need_valgrind()
+        need_valgrind("--instructions")
         contender = contender_for(spec, command)
         with private_folder() as folder:
             if _may_run_twice(runs, given_input := GivenInput.now(), color):

@@ -121,6 +121,7 @@ _OTHER = "use the other allocator"
 SCATTERED, SPREAD, HEADERS = "blocks-scattered", "blocks-spread-out", "headers-between-blocks"
 COLD, SHARED, SETS = "cold-blocks", "threads-share-lines", "blocks-in-one-cache-set"
 SMALL_PAGES = "fewer-huge-pages"
+MISSES = "misses-caches-more"
 
 
 def _shared(two: _Two) -> _Reason | None:
@@ -281,6 +282,23 @@ def compared(
         measured=False,
         evidence=(first.evidence, *also),
         advice=first.advice,
+    )
+
+
+def misses_more(effect: Estimate) -> Finding:
+    """The reason if simulated misses explain why the program itself runs slower.
+
+    It is used if no figure of the layout says why there are more misses. effect: as for compared().
+    """
+    return Finding(
+        name=MISSES,
+        says=f"{_ITSELF}it misses the caches and the TLB more often",
+        of="CPU",
+        effect=effect.value,
+        interval=effect.interval,
+        measured=False,
+        evidence=("the table of simulated misses shows where",),
+        advice=_OTHER,
     )
 
 

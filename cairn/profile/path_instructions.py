@@ -9,9 +9,10 @@ cairn_path_new_small are exactly those of the allocator in user mode for this pa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from cairn.profile.callgrind_files import OWN, PATH_PREFIX, costs
 
 PATHS = ("new", "reused", "untold", "realloc", "free")
 """The paths. The program runs twice: the first run finds out which allocations get new memory and
@@ -20,12 +21,6 @@ not tell its path."""
 SIZES = ("small", "medium", "large")
 """The size groups, by requested bytes: up to 1 KiB, up to 32 KiB, and above."""
 ALLOCATIONS = ("new", "reused", "untold")
-
-_PREFIX = "cairn_path_"
-_OWN = ("libcairn-instructions.so", "libcairn-witness.so")
-"""The libraries of cairn in the process. Their instructions do not count for the program."""
-_CALLS = re.compile(r"calls=(\d{1,18}) ")
-_COST = re.compile(r"[+*\-0-9]\S* (\d{1,18})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +93,6 @@ class PathInstructions:
         return total
 
 
-class CutOff(Exception):
-    """A file contains a line that callgrind cannot have written. The message is this line."""
-
-
 def parsed(files: Iterable[Iterable[str]], accounts: Sequence[Account]) -> PathInstructions:
     """The sum of callgrind's files, each given by its lines. The files are read one by one.
 
@@ -119,50 +110,20 @@ def parsed(files: Iterable[Iterable[str]], accounts: Sequence[Account]) -> PathI
 
 def _one(lines: Iterable[str], paths: dict[tuple[str, str], PathCount]) -> int:
     """Adds the paths of one file to `paths`. Returns the program's instructions."""
-    functions: dict[str, str] = {}
-    objects: dict[str, str] = {}
-    function = owner = ""
-    calls: int | None = None
     program = 0
-    for line in lines:
-        if cost := _COST.match(line):
-            number = int(cost[1])
-            if calls is None:
-                program += 0 if owner.endswith(_OWN) else number
-            elif (key := _key(function)) is not None:
-                paths[key] = paths.get(key, PathCount()).plus(PathCount(calls, number))
-            calls = None
-        elif line.startswith("fn="):
-            function = _named(functions, line[3:])
-        elif line.startswith("cfn="):
-            _named(functions, line[4:])
-        elif line.startswith("ob="):
-            owner = _named(objects, line[3:])
-        elif line.startswith("cob="):
-            _named(objects, line[4:])
-        elif line.startswith("calls="):
-            if (number_of := _CALLS.match(line)) is None:
-                raise CutOff(line)
-            calls = int(number_of[1])
+    for cost in costs(lines):
+        number = cost.events[0]
+        if cost.calls is None:
+            program += 0 if cost.library.endswith(OWN) else number
+        elif (key := _key(cost.function)) is not None:
+            paths[key] = paths.get(key, PathCount()).plus(PathCount(cost.calls, number))
     return program
-
-
-def _named(names: dict[str, str], text: str) -> str:
-    """The name that `text` stands for.
-
-    Callgrind writes "(number) name" when a name first occurs, and "(number)" later. `names` has the
-    names by number, and gets the new ones.
-    """
-    number, _, name = text.rstrip("\n").partition(" ")
-    if name:
-        names[number] = name
-    return names.get(number, number)
 
 
 def _key(function: str) -> tuple[str, str] | None:
     """The path and the size group that a function's name says; None for other functions."""
-    if not function.startswith(_PREFIX):
+    if not function.startswith(PATH_PREFIX):
         return None
     # Callgrind adds "'2" to the name of a function that began again within a signal handler.
-    path, _, size = function.removeprefix(_PREFIX).partition("'")[0].partition("_")
+    path, _, size = function.removeprefix(PATH_PREFIX).partition("'")[0].partition("_")
     return (path, size) if path in PATHS and size in SIZES else None

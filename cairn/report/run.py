@@ -29,6 +29,7 @@ from cairn.model import (
     Sample,
 )
 from cairn.report.view import View
+from cairn.simulated_misses import Simulation
 
 if TYPE_CHECKING:
     from cairn.compare.ranking import Matrix
@@ -71,6 +72,8 @@ class Measured:
     each group."""
     counts: tuple[InstructionCount, ...] = ()
     """The instructions of each contender; empty if they were not counted."""
+    simulation: Simulation | None = None
+    """The simulated misses; None if there are none."""
 
 
 def comparisons(measured: Measured) -> tuple[Comparison, ...]:
@@ -217,19 +220,24 @@ def explained(measured: Measured) -> tuple[Why, ...]:
     run = measured.run
     if not run.settings.why:
         return ()
-    from cairn.why import gap
-
     others = [contender.name for contender in run.competing if contender.name != run.baseline]
     return tuple(
-        gap.explain(run, measured.samples, name, run.baseline, workload)
+        _explained(measured, name, run.baseline, workload)
         for workload in range(len(run.settings.workloads))
         for name in others
         if plan.runs_on(run.settings.only, name, workload)
     )
 
 
-def explanation(measured: Measured, contender: str | None, other: str | None, view: View) -> str:
-    """Returns the explained gap of one pair, or of every contender to the baseline.
+def _explained(measured: Measured, contender: str, other: str, workload: int) -> Why:
+    from cairn.why import gap, simulation
+
+    why = gap.explain(measured.run, measured.samples, contender, other, workload)
+    return simulation.applied(why, measured.simulation, measured.samples)
+
+
+def explainable(measured: Measured, contender: str | None, other: str | None) -> str:
+    """Returns the contender to compare with.
 
     Raises UsageError if the run does not have the contender or was made without --why.
     """
@@ -250,13 +258,21 @@ def explanation(measured: Measured, contender: str | None, other: str | None, vi
             "nothing ran with the probe in this run, so its differences cannot be explained; "
             "measure again with 'cairn compare --why'"
         )
-    from cairn.why import gap
+    return other
 
+
+def explanation(measured: Measured, contender: str | None, other: str | None, view: View) -> str:
+    """Returns the explained gap of one pair, or of every contender to the baseline.
+
+    Raises UsageError as explainable() does.
+    """
+    other = explainable(measured, contender, other)
+    run = measured.run
     whys = (
         explained(measured)
         if contender is None
         else tuple(
-            gap.explain(run, measured.samples, contender, other, place)
+            _explained(measured, contender, other, place)
             for place in range(len(run.settings.workloads))
         )
     )

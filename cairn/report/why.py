@@ -9,6 +9,7 @@ from cairn.findings.kernel import inclusion
 from cairn.findings.layout import clause
 from cairn.model import Finding, Interval, Run
 from cairn.profile.estimates import Estimate
+from cairn.report import simulation
 from cairn.report.formatting import (
     NOT_MEASURED,
     TENTH,
@@ -124,6 +125,7 @@ def _board(found: Sequence[Why], title: str) -> Board:
     footer = (
         f"{' or '.join(map(str, rounds))} {noun}, each contender with and without the probe · "
         f"means with Student's t intervals, each by itself · {printable(' · '.join(how))}",
+        *dict.fromkeys(simulation.footer(why.simulated) for why in known if why.simulated),
     )
     return Board(
         title=title,
@@ -155,6 +157,8 @@ def _tables(why: Why) -> Iterator[Table]:
     """Yields the tables of a pair: CPU time, the costliest functions of both, and memory."""
     if why.time is not None:
         yield gap_table(why, why.time)
+    if why.simulated is not None:
+        yield simulation.table(why, why.simulated)
     if why.functions:
         yield _functions(why)
     if any(costs.waited_for for costs in why.locks.values()):
@@ -324,6 +328,7 @@ def sentences(why: Why) -> Iterator[str]:
     if why.memory is None and why.time is not None:
         yield f"Memory was not measured in the same way for {why.contender} and {why.baseline}."
     yield from _unrecorded(why)
+    yield from simulation.sentences(why)
     yield from _findings(why)
 
 
@@ -489,7 +494,8 @@ def _reason(why: Why, gap: Gap) -> str:
     """Returns why the program's own code takes longer or shorter, as a clause."""
     if why.layout is None or gap.of != "time":
         return _NOT_KNOWN
-    return f"likely because under {why.layout[0]} {clause(why.layout[1])}"
+    likely = "" if why.simulated is not None and why.simulated.bears_out else "likely "
+    return f"{likely}because under {why.layout[0]} {clause(why.layout[1])}"
 
 
 def _lead(gap: Gap, whole: str, reason: str) -> str:

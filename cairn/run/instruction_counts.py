@@ -19,11 +19,9 @@ from cairn.profile.path_instructions import parsed
 from cairn.run import stop_request
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
+from cairn.run.valgrind import SLOWER, Under, callgrind
 
 TIMES = 2
-_SLOWER = 200
-"""The factor by which --timeout is longer under callgrind. A program takes some 50 times as long
-there, so the factor leaves a margin."""
 
 
 def count(
@@ -39,16 +37,13 @@ def count(
     """
     outs = scratch / "callgrind"
     outs.mkdir()
-    valgrind = (
-        "valgrind", "-q", "--tool=callgrind", "--trace-children=yes",
-        f"--callgrind-out-file={outs}/%p", f"--log-file={scratch}/valgrind.%p",
-    )  # fmt: skip
+    under = Under(callgrind(f"{outs}/%p", f"{scratch}/valgrind.%p"))
     settings = replace(run.settings, memory="none", counters=False, why=False, patterns=())
     if settings.stdin == COPY:
         settings = replace(settings, stdin=folder.stdin())
     if settings.timeout_s is not None:
-        settings = replace(settings, timeout_s=settings.timeout_s * _SLOWER)
-    runner = Runner(settings, run.contenders, scratch, valgrind)
+        settings = replace(settings, timeout_s=settings.timeout_s * SLOWER)
+    runner = Runner(settings, run.contenders, scratch, under)
     plain = Runner(settings, run.contenders, scratch)
     names = sorted((one.name for one in run.competing), key=lambda name: name != run.baseline)
     found = []

@@ -5,30 +5,26 @@ The contract between the runs and with the library: src/instructions/history.h.
 
 from __future__ import annotations
 
-import shutil
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from cairn import native
 from cairn.errors import CairnError, ContenderFailed
 from cairn.model import Contender
-from cairn.profile.path_instructions import Account, CutOff, PathInstructions, parsed
+from cairn.profile.callgrind_files import CutOff
+from cairn.profile.path_instructions import Account, PathInstructions, parsed
 from cairn.run import foreground
 from cairn.run.proof import not_behind
 from cairn.run.runner import real_path
+from cairn.run.valgrind import callgrind, first_message, lines
 
-MISSING = "--instructions needs valgrind, which is not installed; Debian: apt-get install valgrind."
+FOLDERS = ("learnt", "starts", "told")
+"""The folders in which the library keeps its files, within the folder that its variables name."""
 _ACCOUNT = struct.Struct("=QQQ256s256s")
 """struct history_account of src/instructions/history.h."""
 _CUT = 255
 """The most bytes of a path in the account. A path of this length may have been cut."""
-
-
-def need_valgrind() -> None:
-    """Raises CairnError if valgrind is not installed."""
-    if shutil.which("valgrind") is None:
-        raise CairnError(MISSING)
 
 
 def learn(contender: Contender, command: Sequence[str], folder: Path) -> foreground.Ended:
@@ -55,22 +51,13 @@ def _run(
     out: str,
     quiet: bool = False,
 ) -> foreground.Ended:
-    for name in ("learnt", "starts", "told"):
+    for name in FOLDERS:
         (folder / name).mkdir(exist_ok=True)
-    valgrind = (
-        "valgrind",
-        "-q",
-        "--tool=callgrind",
-        "--trace-children=yes",
-        start,
-        f"--callgrind-out-file={out}",
-        f"--log-file={folder}/log.%p",
-    )
     return foreground.run(
         contender,
-        (*valgrind, *command),
+        (*callgrind(out, f"{folder}/log.%p", start), *command),
         between=native.instructions(),
-        probe={"CAIRN_INSTRUCTIONS": str(folder), "CAIRN_INSTRUCTIONS_RUN": run},
+        probe=variables(folder, run),
         quiet=quiet,
     )
 
@@ -81,52 +68,46 @@ def counted(contender: Contender, folder: Path) -> PathInstructions:
     Raises ContenderFailed if a process called another allocator than the contender, and CairnError
     if valgrind counted nothing.
     """
-    accounts = tuple(_account(file) for file in sorted((folder / "told").iterdir()))
-    for one in accounts:
-        # If the path was cut, only the witness proves which library was called.
-        if len(one.owner) < _CUT:
-            problem = not_behind(contender, one.program, one.owner, real_path)
-            if problem is not None:
-                raise ContenderFailed(problem)
+    told = accounts(folder)
+    refuse_other_owner(contender, told)
     try:
-        found = parsed(map(_lines, _counts(folder)), accounts)
+        found = parsed(map(lines, _counts(folder)), told)
     except CutOff:
         raise CairnError(
             f"a file of valgrind is cut off; is there room left in {folder.parent}?"
         ) from None
     if not found.processes:
+        said = first_message(folder, "log.*")
         raise CairnError(
-            f"valgrind counted no instructions under {contender.title}{_last_words(folder)}"
+            f"valgrind counted no instructions under {contender.title}"
+            + (f"; it said: {said}" if said else "")
         )
     return found
 
 
-def _lines(file: Path) -> Iterator[str]:
-    """Yields the lines of a file that valgrind wrote for one process.
+def variables(folder: Path, run: str) -> dict[str, str]:
+    """The environment of the library. run: "learn" or "count"."""
+    return {"CAIRN_INSTRUCTIONS": str(folder), "CAIRN_INSTRUCTIONS_RUN": run}
 
-    The file is open only while its lines are read, because there may be many processes. Raises
-    CutOff if the last line has no end.
-    """
-    last = ""
-    with file.open(encoding="utf-8", errors="replace") as opened:
-        for last in opened:
-            yield last
-    if last and not last.endswith("\n"):
-        raise CutOff(last)
+
+def accounts(folder: Path) -> tuple[Account, ...]:
+    """The accounts of all processes of a run that counted."""
+    return tuple(_account(file) for file in sorted((folder / "told").iterdir()))
+
+
+def refuse_other_owner(contender: Contender, told: Sequence[Account]) -> None:
+    """Raises ContenderFailed if a process called another allocator than the contender."""
+    for one in told:
+        # If the path was cut, only the witness proves which library was called.
+        if len(one.owner) < _CUT:
+            problem = not_behind(contender, one.program, one.owner, real_path)
+            if problem is not None:
+                raise ContenderFailed(problem)
 
 
 def _counts(folder: Path) -> list[Path]:
     outs = folder / "callgrind"
     return sorted(outs.iterdir()) if outs.is_dir() else []
-
-
-def _last_words(folder: Path) -> str:
-    """The first line of valgrind's own messages, as the rest of a sentence."""
-    for log in sorted(folder.glob("log.*")):
-        for line in log.read_text("utf-8", "replace").splitlines():
-            if text := line.partition("== ")[2].strip() or line.removeprefix("valgrind:").strip():
-                return f"; it said: {text}"
-    return ""
 
 
 def _account(file: Path) -> Account:

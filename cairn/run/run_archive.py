@@ -13,6 +13,7 @@ from cairn.run.stored_run import (
     LARGEST_FILE,
     RUN,
     SAMPLES,
+    SIMULATION,
     STOPPED,
     StoredRun,
     cannot,
@@ -21,7 +22,7 @@ from cairn.run.stored_run import (
 ENDING = ".tar.xz"
 _MAGIC = b"\xfd7zXZ\0"
 """The first bytes of a file that is compressed with xz."""
-_PARTS = (RUN, SAMPLES, STOPPED, INSTRUCTIONS)
+_PARTS = (RUN, SAMPLES, STOPPED, INSTRUCTIONS, SIMULATION)
 
 
 class RunArchive(StoredRun):

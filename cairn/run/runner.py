@@ -40,6 +40,7 @@ from cairn.run.idle_server import IdleServer
 from cairn.run.outputs import last_line
 from cairn.run.proof import another_build, judge, lost_preload, not_behind, without_proof
 from cairn.run.server import Session
+from cairn.run.valgrind import ALONE, Under
 
 if TYPE_CHECKING:
     from cairn.profile.spare import Spare
@@ -179,14 +180,13 @@ class Runner:
         settings: Settings,
         contenders: Sequence[Contender],
         scratch: Path,
-        before: Sequence[str] = (),
+        under: Under = ALONE,
     ) -> None:
-        """Prepares the trials. before: a command that runs the program, such as valgrind."""
         self._settings = settings
-        self._before = before
+        self._under = under
         self._of = [settings_of(settings, index) for index in range(len(settings.workloads))]
         """By workload: the settings of its trials."""
-        self._contenders = {contender.name: carried(contender, scratch) for contender in contenders}
+        self._contenders = {one.name: carried(one, scratch, under.between) for one in contenders}
         for contender in contenders:
             for path in contender.preload:
                 if not os.path.exists(path):
@@ -264,7 +264,7 @@ class Runner:
         """
         settings, own = self._of[trial.workload], self._settings.workloads[trial.workload].own
         contender = self._contenders[trial.contender]
-        command = [*self._before, *command_line(settings, trial.workload, contender.program)]
+        command = [*self._under.command, *command_line(settings, trial.workload, contender.program)]
         if session is not None:
             command = session.filled_all(command)
         stdin = settings.stdin
@@ -296,6 +296,7 @@ class Runner:
                 environment |= {"CAIRN_PROBE_LAYOUT": "thorough"}
         if settings.soak_s is not None:
             environment |= soak.PROBE
+        environment |= self._under.environment
         if spare is not None:
             environment |= spare.variable()
         options = [
@@ -329,7 +330,8 @@ class Runner:
         counted = None
         if settings.instructions:
             counted, errors = outputs.counted(outputs.tail(stderr, _VALGRIND_BYTES))
-        proof = judge(witness, contender, launched.pid, seen_by(contender))
+        seen = seen_by(contender, self._under.between)
+        proof = judge(witness, contender, launched.pid, seen)
         summary = None
         unrecorded: dict[str, dict[str, int]] = {}
         course = None

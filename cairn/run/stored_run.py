@@ -17,12 +17,14 @@ import msgspec
 from cairn.errors import CairnError
 from cairn.gate import InstructionCount
 from cairn.model import LARGEST_NUMBER, SCHEMA, Run, Sample
+from cairn.simulated_misses import CacheLevel, Simulation
 
 LARGEST_FILE = 256 << 20
 """The most bytes of one part of a run."""
 RUN, SAMPLES, STOPPED = "run.json", "samples.jsonl", "stopped"
-INSTRUCTIONS = "instructions.json"
-"""The names of the parts that a report needs. The last one is there if instructions were counted.
+INSTRUCTIONS, SIMULATION = "instructions.json", "simulation.json"
+"""The names of the parts that a report needs. The last two are there if instructions were counted,
+and if misses were simulated.
 """
 
 _ROUNDS_MAX = 10_000
@@ -146,6 +148,19 @@ class StoredRun(ABC):
         _check_counts(counts, path)
         return counts
 
+    def simulation(self) -> Simulation | None:
+        """Returns the simulated misses; None if there are none.
+
+        Raises CairnError if they are damaged.
+        """
+        content = self.content(SIMULATION)
+        if content is None:
+            return None
+        path = self.path / SIMULATION
+        found = _decode(Simulation, content, path)
+        _check_simulation(found, path)
+        return found
+
     def stopped(self) -> tuple[str, ...]:
         """Returns why measuring ended: one reason for each workload, or one for all.
 
@@ -213,6 +228,31 @@ def checked(
 
 def _check_counts(counts: Iterable[InstructionCount], path: Path) -> None:
     if any(not 0 < number < LARGEST_NUMBER for one in counts for number in one.counts):
+        raise DamagedFile(str(path), "a number is out of range")
+
+
+def _numbers(level: CacheLevel) -> tuple[float, ...]:
+    times = level.waiting_ns, level.overlapping_ns, level.most_ns
+    return level.bytes, level.ways, level.whole_bytes, *times
+
+
+def _check_simulation(found: Simulation, path: Path) -> None:
+    numbers = [
+        *(number for one in found.found for number in (*one.reads, *one.writes)),
+        *(number for one in found.levels for number in _numbers(one)),
+    ]
+    lengths = {
+        len(numbers)
+        for one in found.found
+        if one.problem is None
+        for numbers in (one.reads, one.writes)
+    }
+    lines = all(one.line_bytes > 0 for one in found.levels)
+    if (
+        not lines
+        or lengths - {len(found.levels)}
+        or any(not 0 <= number < LARGEST_NUMBER for number in numbers)
+    ):
         raise DamagedFile(str(path), "a number is out of range")
 
 

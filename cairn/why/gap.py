@@ -118,6 +118,7 @@ from cairn.why.parts import (
     part_of,
 )
 from cairn.why.probe_parts import by_probe
+from cairn.why.simulated_gap import SimulatedGap
 
 CLOCK_SAMPLES_LEAST = 100
 """The contender with more clock samples must have this many in all its plain runs together. The
@@ -167,6 +168,11 @@ class Why:
     """The contender with more CPU time in the program's own code, and the finding about the layout
     of its blocks that explains this. None if that time is not shown to differ, or if there is no
     such finding."""
+    simulated: SimulatedGap | None = None
+    """The gap in simulated misses; None if they were not simulated."""
+    unsimulated: str = ""
+    """Why there are no simulated misses, as a sentence without a full stop; empty if they were
+    simulated, or if nobody asked for them."""
 
 
 def twin(name: str) -> str:
@@ -471,22 +477,34 @@ def _atomic_ns(side: Side) -> float | None:
     return float(sum(one.atomic + one.pauses for one in where.atomics) * where.period_ns)
 
 
+def program_estimate(time: Gap) -> Estimate | None:
+    """The difference in the program's own CPU time, as a share of the slower one's CPU time.
+
+    None if it is not shown, or if some part of CPU time was not measured.
+    """
+    part = next(part for part in time.parts if part.name == PROGRAM)
+    if not part.shown or part.interval is None or time.unmeasured:
+        return None
+    took = time.whole.own if (part.change or 0.0) > 0 else time.whole.other
+    if not took:
+        return None
+    ends = sorted(abs(end) for end in (part.interval.low, part.interval.high))
+    longer = Estimate(abs(part.change or 0.0), Interval(ends[0], ends[1], LEVEL))
+    return longer.over(took, most=1.0)
+
+
 def _layout(pairs: Pairs, time: Gap, names: tuple[str, str]) -> tuple[str, Finding] | None:
     """The contender under which the program itself runs slower, and the reason.
 
     The effect is the whole difference in the program's own CPU time, as a share of all CPU time.
     """
-    part = next(part for part in time.parts if part.name == PROGRAM)
-    if not part.shown or part.interval is None or time.unmeasured:
+    effect = program_estimate(time)
+    if effect is None:
         return None
+    part = next(part for part in time.parts if part.name == PROGRAM)
     slower = 0 if (part.change or 0.0) > 0 else 1
     slow, fast = ([pair[place].summary for pair in pairs] for place in (slower, 1 - slower))
-    took = statistics.fmean(cpu_ns(pair[slower].plain) for pair in pairs)
-    if not took:
-        return None
-    ends = sorted(abs(end) for end in (part.interval.low, part.interval.high))
-    longer = Estimate(abs(part.change or 0.0), Interval(ends[0], ends[1], LEVEL))
-    found = layout.compared(slow, fast, longer.over(took, most=1.0))
+    found = layout.compared(slow, fast, effect)
     return (names[slower], found) if found is not None else None
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from cairn.errors import CairnError
 from cairn.model import Contender
-from cairn.profile.path_instructions import Account, CutOff, PathCount, PathInstructions, parsed
+from cairn.profile.callgrind_files import CutOff
+from cairn.profile.path_instructions import Account, PathCount, PathInstructions, parsed
 from cairn.report import path_instructions as reporting
 from cairn.report.view import View
 from cairn.run.path_instructions import counted

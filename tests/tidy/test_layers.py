@@ -32,6 +32,7 @@ C_MAY_SEE: dict[str, set[str]] = {
     "record": {"base", "record"},
     "probe": {"base", "record", "probe"},
     "misuse": {"misuse"},
+    "latency": {"latency"},
     "instructions": {"base", "instructions"},
 }
 
@@ -154,6 +155,7 @@ C_ORDER: dict[str, list[str]] = {
         "interpose_nonallocating",
     ],
     "instructions": ["paths", "blocks", "history", "interpose"],
+    "latency": ["latency"],
     "misuse": ["live", "scenarios", "frees", "overruns", "accesses", "misuse"],
 }
 """The files of each folder of src in their order. A file may include only files before it."""
@@ -167,6 +169,7 @@ GROUND = (
     "own_settings",
     "build",
     "gate",
+    "simulated_misses",
     "model",
     "units",
     "native",

@@ -1,0 +1,80 @@
+"""Misses of caches and of the TLB that a simulation counted, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLevel:
+    """A cache or a TLB as it is simulated. A TLB is a cache whose lines are pages of 4 KiB."""
+
+    name: str
+    """Such as "L2 cache" or "L1 TLB"."""
+    bytes: int
+    """The size that is simulated."""
+    ways: int
+    line_bytes: int
+    waiting_ns: float
+    """The time that a miss takes longer than a hit if the next load waits for it, in ns. It was
+    measured on this machine, as was `overlapping_ns`."""
+    overlapping_ns: float
+    """The same if no load waits for it, so that the processor does several at once."""
+    most_ns: float
+    """The same as `waiting_ns` if what the next level needs has to come from memory, too."""
+    is_shared: bool = False
+    """Whether other processors use it, too, and so may leave nothing of it for the program."""
+    whole_bytes: int = 0
+    """The size that the machine shows, if less is simulated, because others use the cache, too; 0
+    if both are the same."""
+    assumed: bool = False
+    """Whether the size is an assumption, because the machine does not show it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedMisses:
+    """The misses of one contender on one workload, without those within the allocator.
+
+    All processes count, in user mode only.
+    """
+
+    contender: str
+    reads: tuple[int, ...]
+    """The loads that missed: one number for each level of the simulation; empty if they could not
+    be counted."""
+    writes: tuple[int, ...]
+    """The stores that missed, likewise."""
+    workload: int = 0
+    """The index of the workload in the settings."""
+    problem: str | None = None
+    """Why there are no numbers, as the rest of a sentence that begins with the contender."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What `cairn explain --simulate` counted in a run."""
+
+    levels: tuple[CacheLevel, ...]
+    found: tuple[SimulatedMisses, ...]
+
+    def of(self, contender: str, workload: int) -> SimulatedMisses | None:
+        """The misses of a contender on a workload; None if they were not simulated."""
+        return next(
+            (one for one in self.found if (one.contender, one.workload) == (contender, workload)),
+            None,
+        )
+
+    def with_those_of(self, before: Simulation) -> Simulation:
+        """This simulation with the contenders that only an earlier one has.
+
+        The earlier misses stay if the caches had the same sizes, and count with the times of this
+        simulation.
+        """
+        if [_size(one) for one in before.levels] != [_size(one) for one in self.levels]:
+            return self
+        kept = [one for one in before.found if self.of(one.contender, one.workload) is None]
+        return Simulation(self.levels, (*self.found, *kept))
+
+
+def _size(level: CacheLevel) -> tuple[int, int, int]:
+    return level.bytes, level.ways, level.line_bytes
