@@ -29,6 +29,9 @@ class CacheLevel:
     if both are the same."""
     assumed: bool = False
     """Whether the size is an assumption, because the machine does not show it."""
+    timed: bool = True
+    """False for a TLB on a machine without huge pages. Its times are then 0, because they are
+    contained in those of the caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +67,11 @@ class Simulation:
             None,
         )
 
-    def with_those_of(self, before: Simulation) -> Simulation:
-        """This simulation with the contenders that only an earlier one has.
-
-        The earlier misses stay if the caches had the same sizes, and count with the times of this
-        simulation.
-        """
-        if [_size(one) for one in before.levels] != [_size(one) for one in self.levels]:
-            return self
-        kept = [one for one in before.found if self.of(one.contender, one.workload) is None]
-        return Simulation(self.levels, (*self.found, *kept))
-
-
-def _size(level: CacheLevel) -> tuple[int, int, int]:
-    return level.bytes, level.ways, level.line_bytes
+    def plus(self, one: SimulatedMisses) -> Simulation:
+        """This simulation with one more result, which replaces an earlier one of the same cell."""
+        kept = [
+            other
+            for other in self.found
+            if (other.contender, other.workload) != (one.contender, one.workload)
+        ]
+        return Simulation(self.levels, (*kept, one))

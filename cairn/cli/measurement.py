@@ -395,10 +395,13 @@ def found_by(folder: StoredRun) -> str:
     )
 
 
-def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
+def measured(
+    stored: StoredRun, *, predicts: bool | None = None, simulated: bool = True
+) -> Measured:
     """Returns the stored run with all data of its report.
 
     predicts: the value of `Measured.predicts`; None to find it out.
+    simulated: whether the simulated misses are read, if there are any.
     """
     from cairn.bench import experiments, run_settings
     from cairn.matrix.runs import groups_of
@@ -420,7 +423,7 @@ def measured(stored: StoredRun, *, predicts: bool | None = None) -> Measured:
         predicts=_predicts(stored) if predicts is None else predicts,
         groups=groups_of(run.competing) if kind == "matrix" else {},
         counts=stored.instructions(),
-        simulation=stored.simulation(),
+        simulation=stored.simulation() if simulated else None,
     )
 
 

@@ -92,7 +92,9 @@ def cli(context: click.Context) -> None:
       cairn profile -- ./server             what its allocator does
       cairn soak --for 1h -- ./worker       does its memory leak?
     """
-    if context.invoked_subcommand in _READ_ONLY or {"-h", "--help"} & set(sys.argv):
+    words = set(sys.argv)
+    reads = context.invoked_subcommand in _READ_ONLY and "--simulate" not in words
+    if reads or {"-h", "--help"} & words:
         return
     try:
         os.getcwd()

@@ -297,7 +297,7 @@ def misses_more(effect: Estimate) -> Finding:
         effect=effect.value,
         interval=effect.interval,
         measured=False,
-        evidence=("the table of simulated misses shows where",),
+        evidence=("The table of simulated misses shows in which caches",),
         advice=_OTHER,
     )
 

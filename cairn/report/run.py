@@ -236,11 +236,8 @@ def _explained(measured: Measured, contender: str, other: str, workload: int) ->
     return simulation.applied(why, measured.simulation, measured.samples)
 
 
-def explainable(measured: Measured, contender: str | None, other: str | None) -> str:
-    """Returns the contender to compare with.
-
-    Raises UsageError if the run does not have the contender or was made without --why.
-    """
+def explainable(measured: Measured, contender: str | None, other: str | None) -> None:
+    """Raises UsageError if the run does not have the contender or was made without --why."""
     run = measured.run
     known = [one.name for one in run.competing]
     for name in (contender, other):
@@ -258,7 +255,19 @@ def explainable(measured: Measured, contender: str | None, other: str | None) ->
             "nothing ran with the probe in this run, so its differences cannot be explained; "
             "measure again with 'cairn compare --why'"
         )
-    return other
+
+
+def explained_pairs(
+    measured: Measured, contender: str | None, other: str | None
+) -> tuple[Why, ...]:
+    """Returns the explained gaps of one pair, or of every contender to the baseline."""
+    if contender is None:
+        return explained(measured)
+    other = other or measured.run.baseline
+    return tuple(
+        _explained(measured, contender, other, place)
+        for place in range(len(measured.run.settings.workloads))
+    )
 
 
 def explanation(measured: Measured, contender: str | None, other: str | None, view: View) -> str:
@@ -266,16 +275,9 @@ def explanation(measured: Measured, contender: str | None, other: str | None, vi
 
     Raises UsageError as explainable() does.
     """
-    other = explainable(measured, contender, other)
+    explainable(measured, contender, other)
     run = measured.run
-    whys = (
-        explained(measured)
-        if contender is None
-        else tuple(
-            _explained(measured, contender, other, place)
-            for place in range(len(run.settings.workloads))
-        )
-    )
+    whys = explained_pairs(measured, contender, other)
     if view.form == "json":
         from cairn.report import run_json
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cairn import units
 from cairn.profile.estimates import Estimate
-from cairn.report.formatting import printable
+from cairn.report.formatting import NOT_MEASURED, printable
 from cairn.report.tables import Cell, Table
 from cairn.simulated_misses import CacheLevel
 from cairn.why.gap import Why
@@ -18,10 +18,10 @@ def table(why: Why, gap: SimulatedGap) -> Table:
     own, other = printable(why.contender), printable(why.baseline)
     rows = [
         (
-            Cell(f"  {one.level.name}"),
+            Cell(f"  {printable(one.level.name)}"),
             Cell(units.count(round(one.own.both))),
             Cell(units.count(round(one.other.both))),
-            Cell(_range((one.level.overlapping_ns, one.level.most_ns))),
+            Cell(_each(one.level)),
             *_time_cells(one.time),
         )
         for one in gap.levels
@@ -43,11 +43,10 @@ def sentences(why: Why) -> Iterator[str]:
     gap = why.simulated
     if gap is None:
         return
-    more, less = why.contender, why.baseline
+    more, less, sign = why.contender, why.baseline, 1
     if (gap.of_ns or gap.time.value) < 0:
-        more, less = less, more
-    ends = sorted(abs(end) for end in (gap.time.interval.low, gap.time.interval.high))
-    extra = f"{units.time(abs(gap.time.value))} more ({_range((ends[0], ends[1]))})"
+        more, less, sign = less, more, -1
+    extra = _extra(gap, sign)
     share = gap.share
     if gap.of_ns is None or share is None:
         yield (
@@ -55,42 +54,67 @@ def sentences(why: Why) -> Iterator[str]:
             f"{less}. No difference in the time of the program's own code is shown."
         )
         return
-    longer = units.time(abs(gap.of_ns))
-    if not gap.can_explain:
-        most = units.time(max(0.0, share.interval.high) * abs(gap.of_ns))
-        yield (
-            f"The program's own code takes {longer} longer under {more} than under {less}, and its "
-            f"misses of caches and TLB explain at most {most} of that in the simulation. So it is "
-            "not slower because of where its blocks lie, unless several threads write to one cache "
-            "line."
-        )
-        return
-    yield (
-        f"The program's own code takes {longer} longer under {more} than under {less}. In the "
-        f"simulation, its misses of caches and TLB take {extra}."
+    longer = (
+        f"The program's own code takes {units.time(abs(gap.of_ns))} longer under {more} than under "
+        f"{less}. In the simulation, its misses of caches and TLB take {extra}."
     )
+    if not gap.can_explain:
+        yield (
+            f"{longer} That is less than half, so misses are not the main reason. The simulation "
+            "does not cover cache lines that several threads write to."
+        )
+    elif gap.bears_out:
+        yield f"{longer} So they explain {'' if share.value > 0.8 else 'a large part of '}it."
+    else:
+        yield f"{longer} So they may explain it."
+
+
+def _extra(gap: SimulatedGap, sign: int) -> str:
+    """Returns the time of the misses and its range, such as "20.0 ms more (5.00 ms to 40.0 ms)".
+
+    sign: 1 if the contender is the slower one, else -1.
+    """
+    value = sign * gap.time.value
+    ends = sorted(sign * end for end in (gap.time.interval.low, gap.time.interval.high))
+    if value < 0:
+        ends = sorted(-end for end in ends)
+    low, high = (f"{'−' if end < 0 else ''}{units.time(abs(end))}" for end in ends)
+    span = low if low == high else f"{low} to {high}"
+    return f"{units.time(abs(value))} {'less' if value < 0 else 'more'} ({span})"
 
 
 def footer(gap: SimulatedGap) -> str:
     """Returns what was simulated, and what was not."""
     sizes = ", ".join(_size(one.level) for one in gap.levels)
     return (
-        f"simulated by callgrind: {sizes} · the times of a miss were measured here: the shorter "
-        "one if misses overlap, the longer one if each load waits for the one before, or for "
-        "memory · not simulated: cache lines that other processors take away"
+        f"simulated by callgrind: {sizes} · the times of a miss were measured: the shorter one "
+        "holds if misses overlap, the longer one if each load waits for the one before and others "
+        "fill the last cache · each time is a geometric mean, so the rows do not add up · not "
+        f"simulated: cache lines that other processors take away{_small_pages(gap)}"
     )
 
 
 def _size(level: CacheLevel) -> str:
+    name = printable(level.name)
     pages = level.bytes // level.line_bytes
     size = f"{units.count(pages)} pages" if level.name.endswith("TLB") else units.size(level.bytes)
     if level.whole_bytes:
-        return f"{level.name} {size} (that much of {units.size(level.whole_bytes)} is free for us)"
-    return f"{level.name} {size}" + (" (assumed)" if level.assumed else "")
+        return f"{name} {size} of {units.size(level.whole_bytes)} (others use the rest)"
+    return f"{name} {size}" + (" (assumed)" if level.assumed else "")
 
 
-def _range(ends: tuple[float, float]) -> str:
-    low, high = map(units.time, ends)
+def _small_pages(gap: SimulatedGap) -> str:
+    """Returns a clause if the machine had no huge pages, so that the TLB has no times."""
+    if all(one.level.timed for one in gap.levels):
+        return ""
+    return " · the machine has no huge pages, so the times of the caches contain those of the TLB"
+
+
+def _each(level: CacheLevel) -> str:
+    """Returns the shortest and the longest time of a miss."""
+    if not level.timed:
+        return NOT_MEASURED
+    low, high = units.time(level.overlapping_ns), units.time(level.most_ns)
     return low if low == high else f"{low} to {high}"
 
 

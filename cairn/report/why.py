@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.findings.kernel import inclusion
-from cairn.findings.layout import clause
+from cairn.findings.layout import SHARED, clause
 from cairn.model import Finding, Interval, Run
 from cairn.profile.estimates import Estimate
 from cairn.report import simulation
@@ -494,8 +494,10 @@ def _reason(why: Why, gap: Gap) -> str:
     """Returns why the program's own code takes longer or shorter, as a clause."""
     if why.layout is None or gap.of != "time":
         return _NOT_KNOWN
-    likely = "" if why.simulated is not None and why.simulated.bears_out else "likely "
-    return f"{likely}because under {why.layout[0]} {clause(why.layout[1])}"
+    name, finding = why.layout
+    # Cache lines that threads share are not simulated.
+    shown = finding.name != SHARED and why.simulated is not None and why.simulated.bears_out
+    return f"{'' if shown else 'likely '}because under {name} {clause(finding)}"
 
 
 def _lead(gap: Gap, whole: str, reason: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ class _Cache:
     bytes: int
     ways: int
     line_bytes: int
+    is_shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +53,31 @@ class LoadTimes:
 def levels(cpu: Path = CPU, cpuinfo: Path = CPUINFO) -> tuple[CacheLevel, ...]:
     """Returns the data caches in order, then the two levels of the TLB.
 
-    cpu, cpuinfo: the kernel's files about the first processor. Takes about three seconds. Raises
+    cpu, cpuinfo: the kernel's files about the first processor. Takes about two seconds. Raises
     CairnError if the machine does not show its caches, or if the measurement fails.
     """
-    caches = sorted(_caches(cpu), key=lambda one: one.level)
-    if [one.level for one in caches[:2]] != [1, 2]:
+    caches = sorted(_caches(cpu), key=lambda one: one.level)[:3]
+    if len(caches) < 2:
         raise CairnError(
-            f"the sizes of the caches are not shown in {cpu}, so their misses cannot be simulated"
+            f"the sizes of two caches are needed, and {cpu} does not show them, so their misses "
+            "cannot be simulated"
         )
-    first, second, *others = caches[:3]
-    times = [_load_times(one.bytes // 2, one.line_bytes, "huge") for one in (first, second)]
-    largest = others[0].bytes if others else second.bytes
-    memory_bytes = min(max(4 * largest, _MEMORY_LEAST), _MEMORY_MOST)
+    first, second, *others = caches
+    hits = [_load_times(one.bytes // 2, one.line_bytes, "huge") for one in (first, second)]
+    memory_bytes = min(max(4 * caches[-1].bytes, _MEMORY_LEAST), _MEMORY_MOST)
     memory = _load_times(memory_bytes, second.line_bytes, "huge")
-    third = _third(others[0], second, times[1], memory) if others else None
+    third = _third(others[0], second, hits[1], memory) if others else None
     beyond = third[1] if third is not None else memory
     ways = _ways(first.bytes, first.line_bytes, first.ways)
     found = [
-        _level(first, ways, times[1].less(times[0])),
-        _level(second, _page_ways(second.bytes, second.line_bytes), beyond.less(times[1])),
+        _level(first, ways, hits[1].less(hits[0])),
+        _level(second, _page_ways(second), beyond.less(hits[1])),
     ]
     if third is not None:
         size, hit = third
-        whole = others[0].bytes if size != others[0].bytes else 0
         cache = replace(others[0], bytes=size)
-        level = _level(cache, _page_ways(size, cache.line_bytes), memory.less(hit))
-        found.append(replace(level, whole_bytes=whole, is_shared=True))
+        level = _level(cache, _page_ways(cache), memory.less(hit))
+        found.append(replace(level, whole_bytes=others[0].bytes if size < others[0].bytes else 0))
     return (*found, *_tlb(second.bytes, cpuinfo, memory.waiting))
 
 
@@ -89,28 +90,29 @@ def _level(cache: _Cache, ways: int, miss: LoadTimes) -> CacheLevel:
         miss.waiting,
         miss.overlapping,
         miss.waiting,
+        is_shared=cache.is_shared,
     )
 
 
 def _third(
     cache: _Cache, second: _Cache, second_hit: LoadTimes, memory: LoadTimes
 ) -> tuple[int, LoadTimes] | None:
-    """The size of the third cache that works here, and the times of its hits.
+    """Returns the part of the third cache that a program can use here, and the times of a hit.
 
-    Other processors use this cache, too, and on a virtual machine also other machines. So the size
-    is the largest whose loads are nearer to a hit than to memory. None if even twice the size of
-    the second cache is not.
+    Other processors use this cache, too, and on a virtual machine also other machines. So the part
+    is the largest size whose loads are nearer to a hit than to memory. Returns None if loads from
+    twice the size of the second cache take nearly as long as loads from memory.
     """
-    least = 2 * second.bytes
-    hit = _load_times(least, cache.line_bytes, "huge") if least <= cache.bytes else memory
+    size = min(2 * second.bytes, cache.bytes)
+    hit = _load_times(size, cache.line_bytes, "huge")
     if hit.waiting**2 > second_hit.waiting * memory.waiting:
         return None
-    size = least
-    while 2 * size <= cache.bytes:
-        time = _load_times(2 * size, cache.line_bytes, "huge")
+    while size < cache.bytes:
+        larger = min(2 * size, cache.bytes)
+        time = _load_times(larger, cache.line_bytes, "huge")
         if time.waiting**2 > hit.waiting * memory.waiting:
             break
-        size *= 2
+        size = larger
     return size, hit
 
 
@@ -125,8 +127,10 @@ def _tlb(cache_bytes: int, cpuinfo: Path, memory_ns: float) -> tuple[CacheLevel,
     second = int(shown[1]) if shown else SECOND_TLB_PAGES
     few = min(second // 2, cache_bytes // 2 // 64) * PAGE
     many = min(4 * second, cache_bytes // 2 // 64) * PAGE
+    timed = _has_huge_pages()
+    none = LoadTimes(0.0, 0.0)
     hit, miss = (
-        _load_times(size, PAGE, "small").less(_load_times(size, PAGE, "huge"))
+        _load_times(size, PAGE, "small").less(_load_times(size, PAGE, "huge")) if timed else none
         for size in (few, many)
     )
     walk = miss.less(hit)
@@ -134,11 +138,11 @@ def _tlb(cache_bytes: int, cpuinfo: Path, memory_ns: float) -> tuple[CacheLevel,
     return (
         CacheLevel(
             "L1 TLB", sizes[0], _ways(sizes[0], PAGE, 4), PAGE, hit.waiting, hit.overlapping,
-            hit.waiting, assumed=True,
+            hit.waiting, assumed=True, timed=timed,
         ),
         CacheLevel(
             "L2 TLB", sizes[1], _ways(sizes[1], PAGE, 8), PAGE, walk.waiting, walk.overlapping,
-            max(walk.waiting, memory_ns), assumed=not shown,
+            max(walk.waiting, memory_ns) if timed else 0.0, assumed=not shown, timed=timed,
         ),
     )  # fmt: skip
 
@@ -160,29 +164,31 @@ def _caches(cpu: Path) -> Iterator[_Cache]:
             and int(size[1])
         ):
             unit = 1024 if size[2] == "K" else _MIB
-            yield _Cache(int(level), int(size[1]) * unit, ways, line)
+            shared = re.search(r"[,-]", _text(folder / "shared_cpu_list")) is not None
+            is_last = int(level) >= 3 or (int(level) == 2 and shared)
+            yield _Cache(int(level), int(size[1]) * unit, ways, line, is_last and shared)
 
 
 def _ways(size: int, line: int, ways: int) -> int:
-    """The ways of a cache of this size whose number of sets is a power of two.
+    """The number of ways with which callgrind can simulate a cache.
 
-    Callgrind simulates no other cache. The result is `ways` if that is possible.
+    The number of sets must be a power of two. Returns `ways` if it gives such a number, else the
+    possible number of ways that is nearest to it.
     """
     lines = size // line
-    sets = lines // ways if ways and lines % ways == 0 else 0
-    if sets and sets & (sets - 1) == 0:
-        return ways
-    return lines // (lines & -lines)
+    least = lines // (lines & -lines)
+    possible = [least << shift for shift in range((lines & -lines).bit_length())]
+    return min(possible, key=lambda one: abs(math.log(one / max(1, ways))))
 
 
-def _page_ways(size: int, line: int) -> int:
-    """The ways of a large cache in the simulation.
+def _page_ways(cache: _Cache) -> int:
+    """The number of ways with which a large cache is simulated.
 
-    The address of a line in memory chooses its set in a large cache. Callgrind knows only the
-    address in the program, which has the same place within a page. So the set depends on this place
-    alone, as if the pages lay at random, unless that takes more than _WAYS_MOST ways.
+    A large cache finds the set of a line by its physical address. Callgrind knows only the virtual
+    address. Both have the same last 12 bits. So the simulated cache has so many ways that these
+    bits alone give the set, but at most about _WAYS_MOST.
     """
-    return _ways(size, line, min(_WAYS_MOST, size // PAGE))
+    return _ways(cache.bytes, cache.line_bytes, min(_WAYS_MOST, cache.bytes // PAGE))
 
 
 def _text(path: Path) -> str:
@@ -192,11 +198,21 @@ def _text(path: Path) -> str:
         return ""
 
 
+def _has_huge_pages() -> bool:
+    return _measured(PAGE, PAGE // 2, "huge") is not None
+
+
 def _load_times(size: int, stride: int, pages: str) -> LoadTimes:
     """The times of loads from `size` bytes of memory, one in each `stride` bytes.
 
     pages: "huge" or "small". If there are no huge pages, small ones are used.
     """
+    found = _measured(size, stride, pages)
+    return found if found is not None else _load_times(size, stride, "small")
+
+
+def _measured(size: int, stride: int, pages: str) -> LoadTimes | None:
+    """The same as _load_times(); None if there are no huge pages."""
     try:
         done = subprocess.run(
             [native.latency(), str(size), str(stride), pages],
@@ -208,7 +224,7 @@ def _load_times(size: int, stride: int, pages: str) -> LoadTimes:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CairnError(f"cannot measure the latencies of this machine: {error}") from None
     if done.returncode == 0 and done.stdout.startswith("no huge pages"):
-        return _load_times(size, stride, "small")
+        return None
     try:
         waiting, overlapping = map(float, done.stdout.split())
     except ValueError:

@@ -3,25 +3,28 @@
 Callgrind simulates two caches in one run: a first level, and a last level that sees the misses of
 the first. So several runs are needed for all levels. A TLB is simulated as a cache whose lines are
 pages. The simulation knows the order of loads and stores, and no time: it simulates no overlap of
-misses, and no other processor that takes lines away. It does simulate a prefetcher that recognises
-streams (`--simulate-hwpref`).
+misses, and no other processor that takes lines away. For the last cache of a run it simulates a
+prefetcher that recognises streams (`--simulate-hwpref`); misses of the first are counted without.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import native, units
 from cairn.compare import plan
-from cairn.errors import CairnError
-from cairn.model import COPY, Contender, Run, Trial
+from cairn.doctor import machine
+from cairn.errors import ContenderFailed, UsageError
+from cairn.model import COPY, Contender, Run, Settings, Trial
 from cairn.profile.callgrind_files import CutOff, outside_allocator
 from cairn.run import builds, path_instructions, stop_request
 from cairn.run.cache_levels import levels
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
+from cairn.run.stored_run import SIMULATION, encoded
 from cairn.run.valgrind import SLOWER, Under, callgrind, first_message, lines
 from cairn.simulated_misses import CacheLevel, SimulatedMisses, Simulation
 
@@ -43,46 +46,85 @@ class _Pass:
     told: tuple[int, ...]
 
 
+def refuse_other_machine(run: Run) -> None:
+    """Raises UsageError if the run was measured on another machine."""
+    here, there = machine.host().cpu_model, run.host.cpu_model
+    if here != there:
+        raise UsageError(
+            f"this run was measured on another processor ({there}), and this one has other caches "
+            f"({here}); simulate it there"
+        )
+
+
 def simulate(
     run: Run,
     folder: Folder,
-    contenders: Sequence[str],
+    cells: Sequence[tuple[int, str]],
     scratch: Path,
     told: Callable[[str], None],
-) -> Simulation:
-    """Simulates each contender on all workloads.
+    before: Simulation | None,
+) -> None:
+    """Simulates contenders on workloads, and writes each result into the run's folder at once.
 
-    told: shows the user a line before each contender runs. A contender under which the simulation
-    fails has a problem instead of numbers.
+    cells: pairs of a workload's index and a contender.
+    told: shows the user a line before each cell, and a failure of --cleanup.
+    before: an earlier simulation. Its results of other cells stay, and so do its caches. With None
+        the caches are measured anew.
+
+    A contender under which the simulation fails has a problem instead of numbers.
 
     Raises CairnError if the machine does not show its caches, UsageError if --setup, --prepare or
-    --conclude fails, ContenderFailed or UsageError if a file of the run is another build than when
-    the run began, and Interrupted on ctrl-C.
+    --conclude fails, and ContenderFailed or UsageError if a file of the run is another build than
+    when the run began. On ctrl-C it raises KeyboardInterrupt or Interrupted.
     """
-    builds.refuse_other(run.builds, builds.of_run(run.settings, run.contenders))
-    found = levels()
-    settings = replace(
-        run.settings, memory="none", counters=False, why=False, patterns=(), verify_output=False
-    )
-    if settings.stdin == COPY:
-        settings = replace(settings, stdin=folder.stdin())
-    if settings.timeout_s is not None:
-        settings = replace(settings, timeout_s=settings.timeout_s * SLOWER)
-    run = replace(run, settings=settings)
-    by_name = {one.name: one for one in run.contenders}
-    misses = []
+    settings = _settings(run, folder)
     hooks = Runner(settings, (), scratch)
-    if settings.setup is not None:
-        hooks.hook("setup", settings.setup)
-    for workload in range(len(settings.workloads)):
-        for name in contenders:
-            if plan.runs_on(settings.only, name, workload):
-                told(f"{name}, in {units.counted(len(_passes(found)), 'run')} under valgrind")
-                trial = Trial(plan.WARM_UP, 0, name, workload)
-                misses.append(_simulated(run, by_name[name], trial, found, scratch))
-    if settings.cleanup is not None:
-        hooks.hook("cleanup", settings.cleanup)
-    return Simulation(found, tuple(misses))
+    names = [workload.name for workload in settings.workloads]
+    try:
+        if settings.setup is not None:
+            hooks.hook("setup", settings.setup)
+        # --setup may build the program.
+        builds.refuse_other(run.builds, builds.of_run(run.settings, run.contenders))
+        found = before or Simulation(levels(), ())
+        by_name = {one.name: one for one in run.contenders}
+        for number, (workload, name) in enumerate(cells):
+            on = f" on {names[workload]}" if len(names) > 1 else ""
+            times = units.counted(len(_passes(found.levels)), "run")
+            told(f"{name}{on}, in {times} under valgrind")
+            trial = Trial(plan.WARM_UP, 0, name, workload)
+            here = scratch / f"{number}"
+            one = _simulated(replace(run, settings=settings), by_name[name], trial, found, here)
+            found = found.plus(one)
+            folder.write(SIMULATION, encoded(found))
+    finally:
+        if settings.cleanup is not None:
+            try:
+                hooks.hook("cleanup", settings.cleanup)
+            except UsageError as error:
+                told(str(error))
+
+
+def _settings(run: Run, folder: Folder) -> Settings:
+    """The settings of a run in the simulation: nothing is measured, and all takes longer."""
+    settings = replace(
+        run.settings,
+        memory="none",
+        counters=False,
+        why=False,
+        patterns=(),
+        verify_output=False,
+        stdout=None,
+        timeout_s=_longer(run.settings.timeout_s),
+        workloads=tuple(
+            replace(one, own=replace(one.own, timeout_s=_longer(one.own.timeout_s)))
+            for one in run.settings.workloads
+        ),
+    )
+    return replace(settings, stdin=folder.stdin()) if settings.stdin == COPY else settings
+
+
+def _longer(timeout_s: float | None) -> float | None:
+    return timeout_s * SLOWER if timeout_s is not None else None
 
 
 def _passes(levels: Sequence[CacheLevel]) -> list[_Pass]:
@@ -96,13 +138,19 @@ def _passes(levels: Sequence[CacheLevel]) -> list[_Pass]:
 
 
 def _simulated(
-    run: Run, contender: Contender, trial: Trial, found: Sequence[CacheLevel], scratch: Path
+    run: Run, contender: Contender, trial: Trial, simulation: Simulation, scratch: Path
 ) -> SimulatedMisses:
+    found = simulation.levels
     reads, writes = [0] * len(found), [0] * len(found)
-    for number, each in enumerate(_passes(found)):
+    for each in _passes(found):
         stop_request.check()
-        here = scratch / f"{trial.workload}-{contender.name}-{number}"
-        counts = _counted(run, contender, trial, (found[each.first], found[each.last]), here)
+        try:
+            counts = _counted(run, contender, trial, (found[each.first], found[each.last]), scratch)
+        except ContenderFailed as error:
+            counts = str(error)
+        finally:
+            # A program may write much, and may start many processes with a file each.
+            shutil.rmtree(scratch, ignore_errors=True)
         if isinstance(counts, str):
             return SimulatedMisses(contender.name, (), (), trial.workload, counts)
         for level in each.told:
@@ -145,10 +193,8 @@ def _counted(
     try:
         counts = outside_allocator(map(lines, sorted(outs.iterdir())), len(_EVENTS))
     except CutOff:
-        raise CairnError(
-            f"a file of valgrind is cut off; is there room left in {folder.parent}?"
-        ) from None
-    return counts if counts[0] > 0 else "ended without valgrind's count"
+        return "ended with a file of valgrind that is cut off"
+    return [max(0, number) for number in counts] if counts[0] > 0 else "ended without any count"
 
 
 def _option(level: CacheLevel) -> str:

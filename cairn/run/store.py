@@ -6,6 +6,8 @@ Measuring appends to them, and reports read them. No other state exists.
     ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
     ROOT/ID/input           the copy of standard input, if the program has one
     ROOT/ID/stopped         why measuring ended; absent during a run, and if it was cut short
+    ROOT/ID/instructions.json   the counts of 'cairn check' and of --instructions, if there are any
+    ROOT/ID/simulation.json     the simulated misses of 'cairn explain --simulate', if there are any
     ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
     ROOT/ID/failed/…        the standard error of a failed trial
 

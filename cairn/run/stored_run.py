@@ -237,23 +237,20 @@ def _numbers(level: CacheLevel) -> tuple[float, ...]:
 
 
 def _check_simulation(found: Simulation, path: Path) -> None:
+    instead = "remove it, or repeat 'cairn explain --simulate'"
     numbers = [
         *(number for one in found.found for number in (*one.reads, *one.writes)),
         *(number for one in found.levels for number in _numbers(one)),
     ]
-    lengths = {
-        len(numbers)
-        for one in found.found
-        if one.problem is None
-        for numbers in (one.reads, one.writes)
-    }
-    lines = all(one.line_bytes > 0 for one in found.levels)
-    if (
-        not lines
-        or lengths - {len(found.levels)}
-        or any(not 0 <= number < LARGEST_NUMBER for number in numbers)
+    wanted = len(found.levels)
+    for one in found.found:
+        length = wanted if one.problem is None else 0
+        if (len(one.reads), len(one.writes)) != (length, length):
+            raise DamagedFile(str(path), "it has not one number for each cache", instead)
+    if not all(0 <= number < LARGEST_NUMBER for number in numbers) or not all(
+        one.line_bytes > 0 for one in found.levels
     ):
-        raise DamagedFile(str(path), "a number is out of range")
+        raise DamagedFile(str(path), "a number is out of range", instead)
 
 
 def _check_run(run: Run, path: Path) -> None:

@@ -23,7 +23,7 @@ def applied(why: Why, simulation: Simulation | None, samples: Sequence[Sample]) 
     if simulation is None or why.time is None:
         return why
     both = [simulation.of(name, why.workload) for name in (why.contender, why.baseline)]
-    problems = [f"{one.contender} {one.problem}" for one in both if one and one.problem]
+    problems = [f"{one.contender} {one.problem}" for one in both if one and one.problem is not None]
     if problems:
         return replace(why, unsimulated="; ".join(problems))
     own, other = both

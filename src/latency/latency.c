@@ -9,11 +9,12 @@
  *     waiting        the address of each load depends on the load before it
  *     overlapping    CHAINS loads do not depend on each other, so the processor does them at once
  *
- * Each is the least of several measurements, because other work on the machine only adds time. The
- * memory lies in huge pages or in small pages. If the kernel gives no huge pages, the program
- * prints "no huge pages".
+ * Each is the least of several measurements, because other work on the machine only adds time. With
+ * "huge", all of the memory lies in huge pages, and with "small" none of it. If the kernel gives no
+ * huge pages, the program prints "no huge pages".
  *
- * Exit codes: 0 success, 1 the memory or the clock fails, 2 usage. */
+ * Exit codes: 0 success, 1 the memory, the clock or the output fails, 2 usage.
+ */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,7 +24,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { LINE = 64, CHAINS = 8, STEPS = 16000, TIMES = 25, WARM_STEPS = 1 << 20 };
+enum { LINE = 64, CHAINS = 8, STEPS = 16000, TIMES = 7 };
 static const size_t HUGE_PAGE = (size_t)2 << 20, LARGEST = (size_t)1 << 32;
 
 static size_t number_of(const char *text, size_t least, size_t most)
@@ -136,28 +137,33 @@ int main(int count, char **words)
     }
     size_t stride = number_of(words[2], LINE, HUGE_PAGE) & ~(size_t)(LINE - 1);
     size_t bytes = number_of(words[1], 2 * stride, LARGEST);
-    char *memory = mapped(bytes + HUGE_PAGE);
+    size_t whole = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+    char *memory = mapped(whole + HUGE_PAGE);
     memory += HUGE_PAGE - (uintptr_t)memory % HUGE_PAGE;
-    (void)madvise(memory, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    memset(memory, 0, bytes);
-    if (huge && huge_kib() < (bytes / HUGE_PAGE ? bytes / HUGE_PAGE * HUGE_PAGE : 1) / 1024) {
+    (void)madvise(memory, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    memset(memory, 0, whole);
+    if (huge && huge_kib() < whole / 1024) {
         puts("no huge pages");
         return 0;
     }
     size_t places = bytes / stride;
     void **place = ring(memory, places, stride);
-    void **chains[CHAINS];
-    for (size_t chain = 0; chain < CHAINS; chain++) {
-        chains[chain] = place;
-        place = followed(place, places / CHAINS);
+    /* All walks begin in the first half of the list, and far enough apart that none of them reads
+     * what another one has read. Then the second half is read, which takes the first half out of a
+     * cache that is at most a quarter as large as the memory. */
+    void **walks[CHAINS + 1];
+    for (size_t walk = 0; walk <= CHAINS; walk++) {
+        walks[walk] = place;
+        place = followed(place, places / 2 / (CHAINS + 1));
     }
-    place = followed(place, places < WARM_STEPS ? places : WARM_STEPS);
+    followed(place, places / 2);
+    place = walks[CHAINS];
     double waiting = 1e18, overlapping = 1e18;
     for (int i = 0; i < TIMES; i++) {
         double start = now_ns();
         place = followed(place, STEPS);
         double middle = now_ns();
-        followed_at_once(chains, STEPS);
+        followed_at_once(walks, STEPS);
         double end = now_ns();
         waiting = middle - start < waiting ? middle - start : waiting;
         overlapping = end - middle < overlapping ? end - middle : overlapping;

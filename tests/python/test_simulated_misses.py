@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,6 +19,8 @@ from cairn.report import terminal
 from cairn.report.why import sentences
 from cairn.run import cache_levels
 from cairn.run.cache_levels import LoadTimes
+from cairn.run.store import Folder
+from cairn.run.stored_run import SIMULATION, DamagedFile, encoded
 from cairn.simulated_misses import CacheLevel, SimulatedMisses, Simulation
 from cairn.why.causes import causes
 from cairn.why.gap import Why
@@ -78,7 +81,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     """Returns machine(levels, loads): invents caches of (level, type, size, ways)."""
 
     def made(
-        caches: list[tuple[int, str, str, int]], loads: Callable[[int, int, str], LoadTimes]
+        caches: list[tuple[int, str, str, int]], loads: Callable[[int, int, str], LoadTimes | None]
     ) -> Path:
         for place, (level, kind, size, ways) in enumerate(caches):
             folder = tmp_path / f"index{place}"
@@ -86,9 +89,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
             for name, text in (
                 ("level", level), ("type", kind), ("size", size),
                 ("ways_of_associativity", ways), ("coherency_line_size", 64),
+                ("shared_cpu_list", "0-7" if level == 3 else "0"),
             ):  # fmt: skip
                 (folder / name).write_text(f"{text}\n")
-        monkeypatch.setattr(cache_levels, "_load_times", loads)
+        monkeypatch.setattr(cache_levels, "_measured", loads)
         (tmp_path / "cpuinfo").write_text("TLB size\t: 3584 4K pages\n")
         return tmp_path
 
@@ -146,12 +150,48 @@ def test_a_machine_that_does_not_show_its_tlb_gets_an_assumed_one(
     assert found[1].waiting_ns == 86
 
 
-def test_a_machine_that_does_not_show_its_caches_cannot_be_simulated(
-    machine: Callable[..., Path],
+@pytest.mark.parametrize("caches", [[], COMMON[:1], COMMON[:2]])
+def test_a_machine_that_does_not_show_two_caches_cannot_be_simulated(
+    machine: Callable[..., Path], caches: list[tuple[int, str, str, int]]
 ) -> None:
-    folder = machine([], machine_with(0))
-    with pytest.raises(CairnError, match="the sizes of the caches are not shown"):
+    folder = machine(caches, machine_with(0))
+    with pytest.raises(CairnError, match="the sizes of two caches are needed"):
         cache_levels.levels(folder, folder / "cpuinfo")
+
+
+def test_without_huge_pages_the_tlb_has_no_times(machine: Callable[..., Path]) -> None:
+    loads = machine_with(16 << 10)
+    folder = machine(COMMON, lambda *of: None if of[2] == "huge" else loads(*of))
+    found = cache_levels.levels(folder, folder / "cpuinfo")
+    assert [one.timed for one in found] == [True, True, True, False, False]
+    assert [one.most_ns for one in found[3:]] == [0, 0]
+    assert found[1].waiting_ns == 11
+
+
+@pytest.mark.parametrize(
+    ("size", "line", "ways", "possible"),
+    [
+        (32 << 10, 64, 8, 8),
+        (1536 * 4096, 4096, 8, 6),
+        (3584 * 4096, 4096, 8, 7),
+        (20 << 20, 64, 512, 640),
+        (48 << 10, 64, 12, 12),
+        (36 << 20, 64, 512, 576),
+    ],
+)
+def test_the_number_of_sets_is_a_power_of_two(
+    size: int, line: int, ways: int, possible: int
+) -> None:
+    assert cache_levels._ways(size, line, ways) == possible
+    sets = size // line // possible
+    assert sets * possible * line == size and sets & (sets - 1) == 0
+
+
+def test_the_whole_third_cache_counts_if_nothing_else_uses_it(machine: Callable[..., Path]) -> None:
+    caches = [*COMMON[:3], (3, "Unified", "36M", 12)]
+    folder = machine(caches, machine_with(36 << 10))
+    third = cache_levels.levels(folder, folder / "cpuinfo")[2]
+    assert (third.bytes, third.whole_bytes, third.is_shared) == (36 << 20, 0, True)
 
 
 def test_only_that_part_of_the_third_cache_counts_that_others_leave_free(
@@ -246,18 +286,31 @@ def test_misses_that_take_too_little_time_rule_the_layout_out(misses: tuple[int,
     why = judged(HEALTHY | ILL["cold-blocks"], simulated(misses))
     assert why.layout is None and causes(why, "fast")[0].name == PROGRAM
     told = " ".join(sentences(why))
-    assert "So it is not slower because of where its blocks lie" in told
+    assert "That is less than half, so misses are not the main reason." in told
 
 
 def test_more_misses_under_the_faster_allocator_rule_the_layout_out() -> None:
     why = judged(HEALTHY | ILL["cold-blocks"], simulated(NONE, (10**6, 10**6, 0)))
     assert why.layout is None
-    assert "explain at most 0 ns of that" in " ".join(sentences(why))
+    told = " ".join(sentences(why))
+    assert "take 110 ms less (22.0 ms to 110 ms). That is less than half" in told
 
 
 def test_lines_that_threads_share_are_not_simulated() -> None:
-    why = judged(HEALTHY | ILL["threads-share-lines"], simulated((0, 0, 0)))
-    assert why.layout is not None and why.layout[1].name == "threads-share-lines"
+    for misses in (0, 10**6):
+        why = judged(HEALTHY | ILL["threads-share-lines"], simulated((misses, misses, 0)))
+        assert why.layout is not None and why.layout[1].name == "threads-share-lines"
+        assert "likely because" in next(iter(sentences(why)))
+
+
+def test_a_range_across_zero_keeps_its_signs() -> None:
+    """Misses of the L2 cache speak against the difference, and those of the TLB for it."""
+    found = simulated((0, 0, 10**6), (10**6, 0, 0))
+    told = " ".join(sentences(judged(HEALTHY, found)))
+    assert "take 35.0 ms less (−500 µs to 70.0 ms)" in told
+    fewer = simulated((0, 0, 4 * 10**5), (10**7, 0, 0))
+    told = " ".join(sentences(judged(HEALTHY, fewer)))
+    assert "take 323 ms less (19.0 ms to 1.08 s)" in told
 
 
 def test_misses_without_a_figure_of_the_layout_are_the_reason_themselves() -> None:
@@ -295,15 +348,35 @@ def test_a_gap_without_a_simulation_stays_as_it_is() -> None:
     assert applied(why, other, ()) is why
 
 
-def test_a_later_simulation_keeps_the_contenders_of_an_earlier_one() -> None:
-    before = simulated((1, 2, 3), (4, 5, 6))
-    faster = tuple(replace(one, waiting_ns=one.waiting_ns / 2) for one in LEVELS)
-    now = Simulation(faster, (SimulatedMisses("fast", (7, 8, 9), NONE),))
-    both = now.with_those_of(before)
-    assert both.levels == faster
-    assert [one.reads for one in both.found] == [(7, 8, 9), (4, 5, 6)]
-    smaller = (replace(LEVELS[0], bytes=16 << 10), *LEVELS[1:])
-    assert Simulation(smaller, now.found).with_those_of(before).found == now.found
+def test_a_result_replaces_the_earlier_one_of_its_cell() -> None:
+    both = simulated((1, 2, 3), (4, 5, 6)).plus(SimulatedMisses("fast", (7, 8, 9), NONE))
+    assert {one.contender: one.reads for one in both.found} == {
+        "system": (4, 5, 6), "fast": (7, 8, 9),
+    }  # fmt: skip
+    on_two = both.plus(SimulatedMisses("fast", (1, 1, 1), NONE, workload=1))
+    assert len(on_two.found) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"reads": [1, 2]}, "it has not one number for each cache"),
+        ({"problem": ""}, "it has not one number for each cache"),
+        ({"reads": [1, 2, -3]}, "a number is out of range"),
+        ({"reads": [1, 2, "3"]}, "Expected `int`"),
+    ],
+)
+def test_a_damaged_simulation_is_refused(
+    tmp_path: Path, change: dict[str, object], problem: str
+) -> None:
+    folder = Folder(tmp_path)
+    whole = json.loads(encoded(simulated((1, 2, 3))))
+    (tmp_path / SIMULATION).write_text(json.dumps(whole))
+    assert folder.simulation() == simulated((1, 2, 3))
+    whole["found"][0] |= change
+    (tmp_path / SIMULATION).write_text(json.dumps(whole))
+    with pytest.raises(DamagedFile, match=problem):
+        folder.simulation()
 
 
 def test_the_table_of_misses_fits_any_width() -> None:
@@ -312,4 +385,5 @@ def test_the_table_of_misses_fits_any_width() -> None:
     text = at_all_widths(lambda view: terminal.whys(why_run("fast"), [why], view))
     # Half of the memory lies in huge pages.
     assert text.count("simulated misses") >= 6 and text.count("617,284") == 6
+    assert "L3 cache 4.00 MiB of 32.0 MiB (others use the rest)" in " ".join(text.split())
     assert "L2 TLB 3,584 pages (assumed)" in " ".join(text.split())

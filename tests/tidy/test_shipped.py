@@ -119,7 +119,7 @@ def test_the_root_has_only_what_a_newcomer_looks_for_there() -> None:
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    if listed.returncode:
+    if not (ROOT / ".git").exists() or listed.returncode:
         pytest.skip("this folder is no clone")
     names = {line.partition("/")[0] for line in listed.stdout.splitlines()}
     assert "src" in names and names - IN_THE_ROOT == set()
