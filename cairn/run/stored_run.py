@@ -157,8 +157,12 @@ class StoredRun(ABC):
         if content is None:
             return None
         path = self.path / SIMULATION
-        found = _decode(Simulation, content, path)
-        _check_simulation(found, path)
+        try:
+            found = _decode(Simulation, content, path)
+            _check_simulation(found, path)
+        except DamagedFile as damaged:
+            instead = "remove it, or repeat 'cairn explain --simulate'"
+            raise DamagedFile(damaged.place, damaged.why, instead) from None
         return found
 
     def stopped(self) -> tuple[str, ...]:
@@ -237,7 +241,6 @@ def _numbers(level: CacheLevel) -> tuple[float, ...]:
 
 
 def _check_simulation(found: Simulation, path: Path) -> None:
-    instead = "remove it, or repeat 'cairn explain --simulate'"
     numbers = [
         *(number for one in found.found for number in (*one.reads, *one.writes)),
         *(number for one in found.levels for number in _numbers(one)),
@@ -246,11 +249,11 @@ def _check_simulation(found: Simulation, path: Path) -> None:
     for one in found.found:
         length = wanted if one.problem is None else 0
         if (len(one.reads), len(one.writes)) != (length, length):
-            raise DamagedFile(str(path), "it has not one number for each cache", instead)
+            raise DamagedFile(str(path), "it has not one number for each cache")
     if not all(0 <= number < LARGEST_NUMBER for number in numbers) or not all(
         one.line_bytes > 0 for one in found.levels
     ):
-        raise DamagedFile(str(path), "a number is out of range", instead)
+        raise DamagedFile(str(path), "a number is out of range")
 
 
 def _check_run(run: Run, path: Path) -> None:
