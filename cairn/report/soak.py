@@ -24,6 +24,7 @@ from cairn.soak.trend import Growth
 from cairn.soak.verdict import SoakVerdict, Tried, tried, verdicts
 
 _ORDER = (Kind.LEAK, Kind.FRAGMENTATION, Kind.RETENTION, Kind.UNKNOWN, Kind.STABLE)
+_SIGKILL = 9
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 
 
@@ -309,6 +310,11 @@ def _footer(
         yield (
             "The program ended by itself before the time was over. A longer --for does not make "
             "its runs longer; more work for it does."
+        )
+    if any(one.counts and one.signal == _SIGKILL for one in samples):
+        yield (
+            "The program ignored SIGTERM after the time was over, so it was killed. Its memory "
+            "until then counts."
         )
     yield from comparison.crash_notes(samples, run.baseline)
     yield from comparison.knob_notes(samples)

@@ -116,8 +116,11 @@ class SoakSession(Session):
         """Returns why this trial is not a result, as Session.failure() does.
 
         In addition, a program without a load may end by itself with success. If it left other
-        processes behind, this is a failure, because the launcher then ended them early.
+        processes behind, this is a failure, because the launcher then ended them early. A program
+        that ignored SIGTERM after its time was over, and had to be killed, has a result, too.
         """
+        if self.killed and self.asked is not None and self.problem is None:
+            return None
         if self.died and not self._load and self.problem is None and exit_code in ok_exit:
             return _BACKGROUND if left_behind else None
         return super().failure(exit_code, signal_number, left_behind, ok_exit, last_line)

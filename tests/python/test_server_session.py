@@ -9,6 +9,7 @@ import pytest
 
 from cairn.run import server
 from cairn.run.server import Session
+from cairn.run.soak import Asked, SoakSession
 
 
 @pytest.fixture
@@ -89,3 +90,15 @@ def test_a_problem_of_the_load_comes_before_the_end_of_the_server(session: Sessi
     session.problem, session.killed = None, True
     said = session.failure(None, 9, 0, (0,), "")
     assert said == "did not end within 10 s after SIGTERM, and was killed"
+
+
+def test_a_soak_keeps_its_result_if_the_program_had_to_be_killed(tmp_path: Path) -> None:
+    """The program ignored SIGTERM, but only after its time was over."""
+    soaked = SoakSession(5.0, "", None, "/", None, tmp_path, tmp_path)
+    soaked.killed = True
+    said = soaked.failure(None, 9, 0, (0,), "")
+    assert said == "did not end within 10 s after SIGTERM, and was killed"
+    soaked.asked = Asked(1)
+    assert soaked.failure(None, 9, 0, (0,), "") is None
+    soaked.problem = "was ready, but the load failed"
+    assert soaked.failure(None, 9, 0, (0,), "") == "was ready, but the load failed"

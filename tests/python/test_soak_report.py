@@ -240,3 +240,13 @@ def test_a_growth_is_as_precise_as_its_interval(growth: Growth, text: str) -> No
 def test_wrong_options_are_refused(words: list[str], sentence: str) -> None:
     with pytest.raises(UsageError, match=re.escape(sentence)):
         cli.main(["soak", *words], standalone_mode=False)
+
+
+def test_a_program_that_had_to_be_killed_at_the_end_is_judged_and_told() -> None:
+    """The whole soak was once lost."""
+    run, samples = soaked(system=stable)
+    told = "The program ignored SIGTERM after the time was over, so it was killed."
+    assert told not in " ".join(shown(run, samples, View()).split())
+    killed = [replace(one, signal=9) for one in samples]
+    text = " ".join(shown(run, killed, View()).split())
+    assert "Stable under system:" in text and told in text
