@@ -54,6 +54,7 @@ class Part:
 C_PARTS: dict[str, Part] = {
     "alloc": Part(("alloc_", "model_frees"), ALLOCATOR),
     "abi": Part(("alloc_",), ALLOCATOR),
+    "hardened": Part(("alloc_",), [*ALLOCATOR, "tests/e2e/test_misuse.py"]),
     "arena": Part(("arena_", "pool_"), ["tests/arena", "tests/workloads/test_workloads.py"]),
     "os": Part(("os_", "model_lock", "alloc_", "arena_"), [*ALLOCATOR, "tests/arena"]),
     "policy": Part(("policy_",)),
@@ -61,6 +62,9 @@ C_PARTS: dict[str, Part] = {
     "witness": Part(("witness_",), WITNESS),
     "record": Part(("record_", "probe_"), PROBE),
     "probe": Part(("probe_", "record_"), PROBE),
+    "instructions": Part((), ["tests/e2e/test_path_instructions.py"]),
+    "misuse": Part((), ["tests/e2e/test_misuse.py"]),
+    "latency": Part((), ["tests/e2e/test_simulated_misses.py"]),
     "base": Part(("",), [*WITNESS, "tests/launch", "tests/conformance", "tests/arena", *PROBE]),
 }
 NOT_RUN = "^model_seed_|^workload_"

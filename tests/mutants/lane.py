@@ -38,9 +38,15 @@ LONG_S = 20.0
 DRAWN_FOR_EACH = 10
 """The number of faults to draw for each requested fault: the compiler and mypy refuse some."""
 LIBRARIES = [
-    *("cairn-malloc", "cairn-malloc-static", "cairn-arena", "cairn-arena-static"),
-    *("cairn-launch", "cairn-witness", "cairn-probe", "malloctest"),
+    *("cairn-malloc", "cairn-malloc-static", "cairn-malloc-hardened"),
+    *("cairn-malloc-hardened-static", "cairn-arena", "cairn-arena-static"),
+    *("cairn-launch", "cairn-witness", "cairn-probe", "cairn-instructions", "cairn-misuse"),
+    *(
+        "cairn-latency",
+        "malloctest",
+    ),
 ]
+"""The targets that are installed, except for the workloads."""
 
 
 @dataclass(frozen=True)

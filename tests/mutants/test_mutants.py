@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from mutants import in_c, in_python, report
+from mutants.belonging import C_PARTS
 from mutants.fault import Candidates, Fault, draw
-from mutants.lane import NOTICED, SURVIVED, Planted
+from mutants.lane import LIBRARIES, NOTICED, SURVIVED, Planted
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,12 +53,11 @@ bool limit_holds(int value) {
 }
 """
 
-CMAKE = """cmake_minimum_required(VERSION 3.20)
+CMAKE = f"""cmake_minimum_required(VERSION 3.20)
 project(tiny LANGUAGES C)
 enable_testing()
-foreach(name cairn-malloc cairn-malloc-static cairn-arena cairn-arena-static cairn-launch
-             cairn-witness cairn-probe malloctest)
-  add_custom_target(${name})
+foreach(name {" ".join(LIBRARIES)})
+  add_custom_target(${{name}})
 endforeach()
 add_executable(policy_larger larger_test.c src/policy/larger.c)
 add_test(NAME policy_larger COMMAND policy_larger)
@@ -86,6 +87,25 @@ def seed_for(
             if fault.after and fault.after[0].strip() == after:
                 return seed, index + 1
     raise AssertionError(f"no seed gives {after}")
+
+
+def test_every_folder_of_the_native_parts_has_its_tests() -> None:
+    """Faults in the hardened build once ended the run."""
+    assert {path.name for path in (ROOT / "src").iterdir() if path.is_dir()} == set(C_PARTS)
+
+
+def test_everything_that_is_installed_is_built_with_a_fault() -> None:
+    """The library of instruction counts was once not built, and so nothing was installed."""
+    installed: set[str] = set()
+    for file in sorted((ROOT / "src").glob("*/CMakeLists.txt")):
+        for names in re.findall(
+            r"install\(TARGETS ([^)]*?)(?:DESTINATION|EXPORT)", file.read_text()
+        ):
+            installed.update(names.split())
+    variables = {name for name in installed if name.startswith("$")}
+    assert variables == {"${shared}", "${archive}"}
+    built = {f"cairn-malloc{suffix}" for suffix in ("", "-static", "-hardened", "-hardened-static")}
+    assert (installed - variables) | built == {one for one in LIBRARIES if one != "malloctest"}
 
 
 def test_the_same_seed_draws_the_same_faults_and_another_draws_others(tmp_path: Path) -> None:
