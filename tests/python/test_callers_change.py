@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import known_stacks
+from support.documents import keys
 from support.probing import Probed
 
 from cairn.profile.callers import Frame, Stack, Sum, Sums, stacks
@@ -124,7 +125,9 @@ def test_intervals_of_a_program_with_a_formula_hold_together(
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_the_report_fits_and_has_its_numbers_in_json_and_csv(width: int) -> None:
+def test_the_report_fits_and_has_its_numbers_in_json_and_csv(
+    width: int, golden: Callable[[str, str], None]
+) -> None:
     lots = np.random.default_rng(3)
     before = [stack(f"function_{k}", sampled(lots, 400, 512), Sum()) for k in range(14)]
     after = [stack(f"function_{k}", sampled(lots, 4000, 512), Sum()) for k in range(14)]
@@ -135,6 +138,7 @@ def test_the_report_fits_and_has_its_numbers_in_json_and_csv(width: int) -> None
     assert "4 more functions differ" in text
     assert fit(table.change_table(found), width).parts
     document = json.loads(table.document(found, "before", "after", "0"))
+    golden("keys/callers_change", keys(document))
     assert len(document["functions"]) == 14
     assert document["whole"]["allocated_bytes"]["is_shown"]
     lines = list(csv.DictReader(StringIO(table.rows(found))))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 
+from support.documents import keys
 from support.invented_process import INSPECTION, SAMPLED, attached_share
 from support.widths import at_all_widths
 
@@ -119,7 +120,9 @@ def test_the_csv_has_each_number_of_the_document() -> None:
     assert document["inspection"]["allocator"]["name"] == "glibc"
 
 
-def test_the_csv_of_a_share_has_functions_callers_and_stacks() -> None:
+def test_the_csv_of_a_share_has_functions_callers_and_stacks(
+    golden: Callable[[str, str], None],
+) -> None:
     rows = list(csv.DictReader(StringIO(attached_report.rows(attached_share()))))
     assert {row["table"] for row in rows} == {"cpu time", "functions", "callers", "stacks"}
     stack = next(row for row in rows if row["table"] == "stacks")
@@ -128,6 +131,7 @@ def test_the_csv_of_a_share_has_functions_callers_and_stacks() -> None:
     assert lines == ["main;cache_insert 2500", "main;parse_node 900", "not known 150"]
     document = json.loads(attached_report.document(attached_share(), cairn="1"))
     assert document["attached"]["share"]["value"] == attached_share().share.value
+    golden("keys/attached", keys(document))
 
 
 def test_too_few_samples_give_no_share_but_the_time_that_is_needed() -> None:

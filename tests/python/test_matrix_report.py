@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 from support.comparisons import EVIL
+from support.documents import keys
 from support.plans import a_plan_run, noisy
 from support.widths import words_of
 
@@ -114,9 +115,12 @@ def test_the_csv_has_a_line_for_every_cell_and_mean() -> None:
     assert {row["contender"] for row in means} == set(CONTENDERS) - {"system", "snmalloc"}
 
 
-def test_the_document_has_the_rows_of_the_csv_and_the_scores() -> None:
+def test_the_document_has_the_rows_of_the_csv_and_the_scores(
+    golden: Callable[[str, str], None],
+) -> None:
     document = json.loads(matrix_report.rendered(report(), View("json")))
     assert document["plan"] == "invented" and document["whole_rounds"] == 8
+    golden("keys/matrix", keys(document))
     rows = list(csv.DictReader(io.StringIO(matrix_report.rendered(report(), View("csv")))))
     assert len(document["rows"]) == len(rows)
     scores = {(s["measure"], s["contender"]): s for s in document["scores"]}

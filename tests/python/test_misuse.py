@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from support.documents import keys
 from support.widths import at_all_widths
 
 from cairn.compare.misuse import (
@@ -104,9 +105,10 @@ def test_the_allocator_with_the_fewest_exploitable_cells_comes_first() -> None:
     )
 
 
-def test_json_and_csv_have_every_cell() -> None:
+def test_json_and_csv_have_every_cell(golden: Callable[[str, str], None]) -> None:
     found = json.loads(misuse.as_json(table(), origin="here"))
     assert [cell["verdict"] for cell in found["cells"]].count("exploitable") == 11
+    golden("keys/misuse", keys(found))
     assert found["origin"] == "here" and found["blocks"] == list(BLOCKS)
     rows = list(csv.DictReader(io.StringIO(misuse.as_csv(table()))))
     assert len(rows) == 24

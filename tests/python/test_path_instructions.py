@@ -7,10 +7,12 @@ import io
 import json
 import os
 import resource
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.documents import keys
 
 from cairn.errors import CairnError
 from cairn.model import Contender
@@ -154,9 +156,10 @@ def test_a_program_without_an_operation_has_no_table() -> None:
     assert "operations" not in text
 
 
-def test_json_and_csv_have_each_path() -> None:
+def test_json_and_csv_have_each_path(golden: Callable[[str, str], None]) -> None:
     document = json.loads(reporting.document(FOUND, allocator="x", cairn="0"))
     rows = list(csv.DictReader(io.StringIO(reporting.rows(FOUND))))
+    golden("keys/path_instructions", keys(document))
     assert len(document["paths"]) == len(rows) == len(FOUND.paths)
     assert document["paths"][0] == {
         "path": "new", "size": "small", "operations": 1000, "instructions": 180_500, "each": 180.5,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
+from support.documents import keys
 from support.judging import HEALTHY_LEAST, ILL_IN
 from support.widths import at_all_widths
 
@@ -115,11 +116,14 @@ def test_golden_of_a_judgement(golden: Callable[[str, str], None]) -> None:
     )
 
 
-def test_the_other_forms_of_a_judgement_have_every_metric() -> None:
+def test_the_other_forms_of_a_judgement_have_every_metric(
+    golden: Callable[[str, str], None],
+) -> None:
     rows = list(csv.DictReader(io.StringIO(reporting.as_csv(judgement()))))
     assert [row["place"] for row in rows] == ["outside", "edge"]
     document = json.loads(reporting.as_json(judgement()))
     assert document["metrics"][0]["outliers"][0]["cost"]["cpu"] == 2.5
+    golden("keys/judge", keys(document))
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from support.documents import keys
 from support.plans import a_plan_run, a_trial
 from support.widths import at_all_widths
 
@@ -169,7 +170,7 @@ def test_golden_of_ranges(golden: Callable[[str, str], None]) -> None:
     )
 
 
-def test_the_other_forms_have_every_value() -> None:
+def test_the_other_forms_have_every_value(golden: Callable[[str, str], None]) -> None:
     found = table()
     rows = list(csv.DictReader(io.StringIO(reporting.as_csv(found))))
     assert {"", "sort", "gcc"} == {row["program"] for row in rows}
@@ -177,6 +178,7 @@ def test_the_other_forms_have_every_value() -> None:
     assert all(row["left_out"] == "yes" and float(row["value"]) == 40 for row in scudo)
     document = json.loads(reporting.as_json(found))
     assert document["ranges"][1]["metric"]["key"] == "calls.map"
+    golden("keys/ranges", keys(document))
 
 
 def test_kept_ranges_are_read_as_they_were_written(
