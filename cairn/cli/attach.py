@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -12,17 +15,23 @@ from cairn.cli.console import check_out, emit, given, refuse_one_file, wants_col
 from cairn.errors import CairnError, UsageError
 from cairn.report.view import View
 
-PERMITTED = frozenset({"pid", "length", "full", "as_json", "as_csv", "collapsed", "force", "color"})
+if TYPE_CHECKING:
+    from cairn.inspect.attached import AttachedShare
+    from cairn.inspect.sampled import Sampled
+
+PERMITTED = frozenset(
+    {"pid", "length", "shows", "full", "as_json", "as_csv", "collapsed", "force", "color"}
+)
 """The parameters of 'cairn profile' that have a meaning with --pid."""
 DEFAULT_S = 10.0
 _LONGEST_S = 600.0
 
 
 def report(
-    pid: int, length: float | None, full: bool, as_json: str | None, as_csv: str | None,
-    collapsed: str | None, force: bool, color: str,
+    pid: int, length: float | None, shows: bool, full: bool, as_json: str | None,
+    as_csv: str | None, collapsed: str | None, force: bool, color: str,
 ) -> None:  # fmt: skip
-    """Samples the process and prints the report.
+    """Samples the process and prints the report. shows: draws a screen meanwhile (--live).
 
     Raises UsageError for other options, and CairnError if the kernel permits no samples.
     """
@@ -30,7 +39,7 @@ def report(
         raise UsageError(
             f"--pid watches a process that runs already, by clock samples; leave out {name}"
         )
-    seconds = DEFAULT_S if length is None else length
+    seconds = (_LONGEST_S if shows else DEFAULT_S) if length is None else length
     if seconds > _LONGEST_S:
         raise UsageError("--for is at most 10 minutes; a share of CPU time needs no more samples")
     if (as_json, as_csv, collapsed).count("-") > 1:
@@ -42,7 +51,7 @@ def report(
     from cairn.inspect.sampled import sample
     from cairn.report import attached as reports
 
-    found = attached(sample(pid, seconds))
+    found = attached(_watched(pid, seconds, color) if shows else sample(pid, seconds))
     if as_json:
         emit(reports.document(found, cairn=cairn.__version__), _path(as_json), force)
     if as_csv:
@@ -55,6 +64,41 @@ def report(
     stream = sys.stdout if is_screen else sys.stderr
     view = View("text", full, wants_color(color, stream), width_of(stream))
     click.echo(reports.render(found, view), nl=False, err=not is_screen, color=True)
+
+
+def _watched(pid: int, seconds: float, color: str) -> Sampled:
+    """Samples the process and shows its numbers each second. Ctrl-C ends that, as the time does."""
+    from cairn.cli import live_screen
+    from cairn.inspect import moment
+    from cairn.inspect.attached import attached
+    from cairn.inspect.process import ProcessEnded, find
+    from cairn.inspect.sampled import Onlooker, sample
+    from cairn.report import attached_screen
+
+    live_screen.check()
+    target = find(pid)
+    title = f"{target.name} ({pid})"
+    asked: list[int] = []
+    moments = [moment.now(target)]
+    live = live_screen.drawing(color)
+
+    def show(found: AttachedShare | None) -> None:
+        named = f"{title} · {found.allocator.name}" if found is not None else title
+        width, height = live.console.size
+        live_screen.draw(live, attached_screen.lines(found, moments, named, width, height))
+
+    def look(found: Sampled) -> None:
+        with contextlib.suppress(ProcessEnded):
+            moments.append(moment.now(target))
+            show(attached(found))
+
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        with live:
+            show(None)
+            return sample(pid, seconds, Onlooker(look, lambda: bool(asked)))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _path(out: str | None) -> Path | None:

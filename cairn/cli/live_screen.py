@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -37,6 +37,30 @@ def check() -> None:
         )
 
 
+def drawing(color: str) -> Live:
+    """Returns a display that takes the whole terminal. It redraws only when it is updated."""
+    # rich would take the size from these variables, and not see that it changes.
+    sizes = ("COLUMNS", "LINES")
+    console = Console(
+        file=sys.stderr,
+        force_terminal=True,
+        no_color=not wants_color(color, sys.stderr),
+        highlight=False,
+        _environ={key: text for key, text in os.environ.items() if key not in sizes},
+    )
+    return Live(
+        console=console, screen=True, auto_refresh=False, redirect_stdout=False,
+        redirect_stderr=False,
+    )  # fmt: skip
+
+
+def draw(live: Live, lines: Sequence[str]) -> None:
+    """Draws the lines. The first one is the title."""
+    text = Text("\n".join(lines), no_wrap=True, overflow="crop")
+    text.stylize("bold", 0, len(lines[0]))
+    live.update(text, refresh=True)
+
+
 class LiveScreen:
     """Context manager around the run of a program: shows the counts of its probe each second.
 
@@ -54,19 +78,7 @@ class LiveScreen:
         """The descriptor of the file for the program's output."""
         self._over = threading.Event()
         self._failure: Exception | None = None
-        # rich would take the size from these variables, and not see that it changes.
-        sizes = ("COLUMNS", "LINES")
-        console = Console(
-            file=sys.stderr,
-            force_terminal=True,
-            no_color=not wants_color(color, sys.stderr),
-            highlight=False,
-            _environ={key: text for key, text in os.environ.items() if key not in sizes},
-        )
-        self._live = Live(
-            console=console, screen=True, auto_refresh=False, redirect_stdout=False,
-            redirect_stderr=False,
-        )  # fmt: skip
+        self._live = drawing(color)
         self._thread = threading.Thread(target=self._follow, name="live screen", daemon=True)
 
     def __enter__(self) -> LiveScreen:
@@ -107,9 +119,7 @@ class LiveScreen:
     def _draw(self, before: Seen | None, now: Seen) -> None:
         width, height = self._live.console.size
         found = live_screen.lines(self._title, before, now, self._last_line(), width, height)
-        text = Text("\n".join(found), no_wrap=True, overflow="crop")
-        text.stylize("bold", 0, len(found[0]))
-        self._live.update(text, refresh=True)
+        draw(self._live, found)
 
     def _last_line(self) -> str:
         size = os.fstat(self.output).st_size

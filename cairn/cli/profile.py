@@ -209,7 +209,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--for", "length", type=options.SOME_TIME, default=None, metavar="DURATION",
-    help="With --pid: watch for this long. Default: 10s.",
+    help="With --pid: watch for this long. Default: 10s; with --live: until ctrl-C, at most 10min.",
 )  # fmt: skip
 @options.COLOR
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
@@ -257,7 +257,7 @@ def profile(
             "send USR2 to cairn before and after the load"
         )
     if pid is not None:
-        attach.report(pid, length, full, as_json, as_csv, collapsed, force, color)
+        attach.report(pid, length, shows, full, as_json, as_csv, collapsed, force, color)
         return
     if length is not None:
         raise UsageError("--for belongs to --pid; --duration says how long to count in a program")

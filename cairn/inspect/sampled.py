@@ -40,6 +40,8 @@ from cairn.profile.function_names import Names
 from cairn.profile.tally import ClockRun, Scope
 
 DRAIN_S = 0.05
+LOOK_S = 1.0
+"""The interval at which a live screen gets new numbers."""
 ANONYMOUS = "//anon"
 """The path that the kernel gives to memory without a file. Just-in-time compilers put code into
 such memory."""
@@ -200,8 +202,18 @@ def _follows_call(path: str, offset: int) -> bool:
     )
 
 
-def sample(pid: int, seconds: float) -> Sampled:
-    """Samples a process for `seconds`.
+@dataclass(frozen=True, slots=True)
+class Onlooker:
+    """Gets the numbers while a process is sampled."""
+
+    look: Callable[[Sampled], None]
+    """Is called about once a second with what is known so far."""
+    is_over: Callable[[], bool]
+    """Says whether the sampling shall end now."""
+
+
+def sample(pid: int, seconds: float, onlooker: Onlooker | None = None) -> Sampled:
+    """Samples a process for `seconds`, or until the onlooker ends it.
 
     Raises UsageError, NotPermitted or ProcessEnded (see `process`).
     """
@@ -219,12 +231,12 @@ def sample(pid: int, seconds: float) -> Sampled:
             memory.__exit__()
 
     with tempfile.TemporaryDirectory(prefix="cairn-") as folder:
-        return _sampled(target, program, maps, _Paths(target, program, folder), seconds)
+        return _sampled(target, program, maps, _Paths(target, program, folder), seconds, onlooker)
 
 
 def _sampled(
     target: Target, program: ProgramFiles, maps: Sequence[mappings.Mapping], paths: _Paths,
-    seconds: float,
+    seconds: float, onlooker: Onlooker | None,
 ) -> Sampled:  # fmt: skip
     def nothing(why: str) -> Sampled:
         return Sampled(target, program, 0.0, None, None, why, (), 0, 0.0, 0.0, False)
@@ -237,50 +249,84 @@ def _sampled(
         ticking = clock.opened(target, seconds)
     except clock.NoClock as error:
         return nothing(str(error))
-    begin_ns = ticking.period_ns
-    try:
-        records, length_s, cpu_ns, is_ended = _watched(ticking, seconds)
-    finally:
-        ticking.close()
     # `SampleCounts` takes the scope "processors" to mean that all clocks change their period
     # together. Here, that is also true of the clocks of threads.
-    counts = _StackCounts(code, target.pid, begin_ns, "processors", frozenset(), None)
+    counts = _StackCounts(code, target.pid, ticking.period_ns, "processors", frozenset(), None)
     counts.unwinder = Unwinder()
     counts.readable = target.path
     counts.spaces[target.pid] = _space(paths, maps)
+    watch = _Watch(ticking, seconds)
+
+    def so_far() -> Sampled:
+        counts.scope = ticking.scope
+        run = run_of(counts, probed=False)
+        counts.scope = "processors"
+        return Sampled(
+            target, program, watch.length_s, ticking.scope, run, "",
+            _named(counts.chains, perf_map), ticking.unwatched, watch.cpu_ns, counts.lost_ns,
+            watch.is_ended,
+        )  # fmt: skip
+
     try:
-        for kind, misc, body in ordered(iter(records)):
+        # For an onlooker, samples are counted while they come, which takes CPU time beside the
+        # process.
+        if onlooker is not None:
+            records = watch.watched_by(onlooker, so_far)
+        else:
+            records = iter(list(watch.records()))
+        for kind, misc, body in ordered(records):
             counts.add(kind, misc, body)
     except NotKnown as error:
         return nothing(str(error))
-    counts.scope = ticking.scope
-    return Sampled(
-        target, program, length_s, ticking.scope, run_of(counts, probed=False), "",
-        _named(counts.chains, perf_map), ticking.unwatched, cpu_ns, counts.lost_ns, is_ended,
-    )  # fmt: skip
+    finally:
+        ticking.close()
+    return so_far()
 
 
-def _watched(
-    ticking: clock.SampleClock, seconds: float
-) -> tuple[list[tuple[int, int, bytes]], float, float, bool]:
-    """Returns the records, the seconds, the CPU time in them, and whether the process ended."""
-    records: list[tuple[int, int, bytes]] = []
-    begin_s = time.monotonic()
-    begin_ns = _cpu_ns(ticking.target)
-    end_ns, is_ended = begin_ns, False
-    while (left_s := begin_s + seconds - time.monotonic()) > 0 and not is_ended:
-        time.sleep(min(DRAIN_S, left_s))
-        try:
-            ticking.target.check()
-            end_ns = _cpu_ns(ticking.target)
-            ticking.watch_new()
-        except ProcessEnded:
-            is_ended = True
-        records += ticking.drain()
-        if not is_ended and (change := ticking.vary(time.monotonic_ns())) is not None:
-            records.append(change)
-        records.append((MARK, 0, b""))
-    return records, time.monotonic() - begin_s, end_ns - begin_ns, is_ended
+_Record = tuple[int, int, bytes]
+
+
+class _Watch:
+    """Reads the clock of a process until the time is over, or until the process ends."""
+
+    def __init__(self, ticking: clock.SampleClock, seconds: float) -> None:
+        self.length_s = 0.0
+        """The seconds so far."""
+        self.cpu_ns = 0.0
+        """The CPU time of the process in these seconds."""
+        self.is_ended = False
+        """Whether the process ended."""
+        self._ticking, self._seconds = ticking, seconds
+
+    def records(self) -> Iterator[_Record]:
+        """Yields the records of the clock while they come, with marks as `ordered` needs them."""
+        ticking = self._ticking
+        begin_s, begin_ns = time.monotonic(), _cpu_ns(ticking.target)
+        while self.length_s < self._seconds and not self.is_ended:
+            time.sleep(min(DRAIN_S, self._seconds - self.length_s))
+            try:
+                ticking.target.check()
+                self.cpu_ns = _cpu_ns(ticking.target) - begin_ns
+                ticking.watch_new()
+            except ProcessEnded:
+                self.is_ended = True
+            self.length_s = time.monotonic() - begin_s
+            yield from ticking.drain()
+            if not self.is_ended and (change := ticking.vary(time.monotonic_ns())) is not None:
+                yield change
+            yield MARK, 0, b""
+
+    def watched_by(self, onlooker: Onlooker, so_far: Callable[[], Sampled]) -> Iterator[_Record]:
+        """Yields the same records, and shows the onlooker what is known so far."""
+        next_s = LOOK_S
+        for record in self.records():
+            yield record
+            if record[0] == MARK:
+                if onlooker.is_over():
+                    return
+                if self.length_s >= next_s:
+                    next_s = self.length_s + LOOK_S
+                    onlooker.look(so_far())
 
 
 def _cpu_ns(target: Target) -> float:

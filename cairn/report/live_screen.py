@@ -65,10 +65,11 @@ def lines(
     ends.append(LEAVE)
     room = max(1, height - len(ends))
     found = [title, *_body(before, now, width, room - 1)][:room]
-    return [_fitted(one, width) for one in (*found, *ends)][:height]
+    return [fitted(one, width) for one in (*found, *ends)][:height]
 
 
-def _fitted(line: str, width: int) -> str:
+def fitted(line: str, width: int) -> str:
+    """Returns the line, cut to a width in columns."""
     return set_cell_size(line, width).rstrip()
 
 

@@ -115,3 +115,29 @@ def test_the_end_of_the_program_ends_the_screen(terminal: Callable[..., Terminal
     text = shown.all()
     assert re.search(r"^ends$", text, re.MULTILINE)
     assert "profile  " in text and "cairn profile --live" not in text
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 and int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2,
+    reason="this user may not sample processes here",
+)
+def test_a_running_process_is_watched_and_goes_on(tmp_path: Path) -> None:
+    script = tmp_path / "prog.py"
+    script.write_text(PROGRAM.replace("time.sleep(0.05)", "time.sleep(0.005)"), encoding="utf-8")
+    program = subprocess.Popen(
+        [sys.executable, script, "3600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    shown = Terminal(tmp_path, [str(CAIRN), "profile", "--live", "--pid", str(program.pid)])
+    try:
+        text = shown.wait(lambda text: "a second now" in text)
+        assert f"({program.pid})" in text and "resident  " in text
+        assert "Ctrl-C ends the watch and not the process, and the report follows." in text
+        shown("send-keys", "C-c")
+        shown.wait(lambda text: "the code is 0" in text)
+        assert "Ctrl-C ends the watch" not in shown.all(), "the screen is gone"
+        assert f"({program.pid})" in shown.all()
+        assert program.poll() is None
+    finally:
+        shown("kill-server")
+        program.kill()
+        program.wait()

@@ -1,0 +1,36 @@
+"""Numbers of a running process that the kernel tells at any moment."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from cairn.inspect.process import Target, stat_of
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMoment:
+    """What the kernel tells of a process at one moment. Times and counts are since its start."""
+
+    at_ns: int
+    """The time on the clock of `time.monotonic_ns`."""
+    cpu_ns: float
+    """CPU time of the process, in steps of a clock tick, which is mostly 10 ms."""
+    faults: int
+    """Page faults of both kinds."""
+    threads: int
+    resident_bytes: int
+
+
+def now(target: Target) -> ProcessMoment:
+    """Reads the numbers. Raises ProcessEnded if the process has ended."""
+    fields = stat_of(target)
+    ticks = os.sysconf("SC_CLK_TCK")
+    return ProcessMoment(
+        time.monotonic_ns(),
+        (int(fields[11]) + int(fields[12])) * 1e9 / ticks,
+        int(fields[7]) + int(fields[9]),
+        int(fields[17]),
+        int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
+    )
