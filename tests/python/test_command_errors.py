@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cairn.allocators import catalog, register
-from cairn.cli import cli, measurement
+from cairn.cli import cli, measurement, options
 from cairn.cli import profile as profiling
 from cairn.cli.console import DOCUMENT, PICTURE, TABLE, ending_of
 from cairn.cli.program_options import output_file
@@ -297,3 +297,19 @@ def test_a_command_of_slurm_that_fails_is_quoted() -> None:
     assert schedulers._answer(["sh", "-c", "echo a"]) == ("a\n", "")
     assert schedulers._answer(["false"]) == (None, "false failed")
     assert schedulers._answer(["./nothing"])[1] == "./nothing: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("rate=(a)(b)", "'(a)(b)' has 2 groups; use one group for the number, or none for the "
+         "whole match"),
+        ("rate=(a", "'(a' is not a regular expression: missing ), unterminated subpattern at "
+         "position 0"),
+        ("=a", "'=a' is not NAME=REGEX, for example 'rate=([0-9.]+) requests/s'"),
+        ("rate", "'rate' is not NAME=REGEX, for example 'rate=([0-9.]+) requests/s'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_pattern_is_refused_with_its_reason(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        options.parse_pattern(text)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.fleets import PLAN, Invented, a_fleet, a_round, deliver
 
+from cairn.cli import fleet as fleet_commands
 from cairn.cli import measurement
 from cairn.cli.fleet import options_of
 from cairn.errors import CairnError, UsageError
@@ -21,6 +22,7 @@ from cairn.matrix.fleet_watch import TRIES, FleetWatch
 from cairn.matrix.schedulers import Fate, Slurm
 from cairn.model import TIME_BUDGET, Contender, Run
 from cairn.report.run import plan_report
+from cairn.report.view import View
 from cairn.run import store
 
 
@@ -411,3 +413,23 @@ def test_programs_do_not_see_the_variables_of_the_scheduler(
     with fleet_round._without_scheduler():
         assert not [name for name in os.environ if name.startswith("SLURM")]
     assert os.environ["SLURM_JOB_ID"] == "7"
+
+
+def test_the_status_of_a_fleet_that_nobody_waits_for_says_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = a_fleet(tmp_path, rounds=2)
+    deliver(fleet, 1)
+    further = f"Next: cairn matrix run --resume {fleet.plan.id}"
+
+    def said() -> str:
+        fleet_commands.status(Fleet(fleet.path), View(), as_json=False)
+        return capsys.readouterr().out
+
+    text = said()
+    assert "1 of 2 rounds complete" in text and "not finished" in text and further in text
+    fleet.hold()
+    assert "running" in (text := said()) and further not in text
+    deliver(fleet, 2)
+    fleet.end(COMPLETE)
+    assert further not in said()

@@ -92,6 +92,8 @@ class Shape:
     aim: Aim = EVERY_AIM
     over_time: bool = False
     """Whether these were measured: mean memory, growth, and memory after idle time."""
+    idle: bool = True
+    """Whether memory after idle time was measured, if `over_time` is set."""
 
 
 def ratios(**more: float) -> Truth:
@@ -423,7 +425,7 @@ def samples(shape: Shape, workload: int) -> list[Sample]:
                     memory,
                     mean_bytes=round(0.6 * peak),
                     growth_bytes=-(2 << 20) if lean else 3 << 20,
-                    idle_bytes=round((0.2 if lean else 0.5) * peak),
+                    idle_bytes=round((0.2 if lean else 0.5) * peak) if shape.idle else None,
                 )
             sample = a_sample(
                 round_, name, wall, memory=memory, user_ns=round(cpu_ms * 0.9e6),
@@ -586,3 +588,19 @@ def test_every_verdict_can_be_told(ratios_: list[float], widths: list[float]) ->
         if effect.outcome is not Outcome.NOT_SHOWN:
             assert effect.measure.value in text, text
     assert not re.search(r"(?<![\d.,])0(\.0+)? (%|times)|nan|inf|  ", text), text
+
+
+@pytest.mark.parametrize(
+    ("aim", "is_shown"),
+    [
+        (EVERY_AIM, False),
+        (Aim(Measure.TIME), False),
+        (LEAN, True),
+        (Aim(Measure.TIME, (Bound(Measure.MEMORY, 0.05),)), True),
+        (FRONT, True),
+    ],
+)
+def test_memory_over_time_has_a_table_if_memory_is_an_aim(aim: Aim, is_shown: bool) -> None:
+    shape = Shape(DIFFERENT, aim=aim, over_time=True, idle=False)
+    assert ("mean memory" in rendered(shape, View())) == is_shown
+    assert "mean memory" in rendered(replace(shape, idle=True), View())
