@@ -8,6 +8,8 @@
  *
  *     overflow N        writes N bytes beyond the end of a block, and frees the block
  *     underflow N       writes N bytes before the start of a block, and frees the block
+ *     …-sized N         the same, but passes the block to malloc_usable_size() instead of free()
+ *     …-resized N       the same, but passes it to realloc()
  *     write             writes to the last bytes of a freed block, and allocates until the block is
  *                       handed out again
  *     write-first       writes to the first bytes of a freed block, and allocates as `write` does
@@ -178,10 +180,16 @@ int main(int argc, char **argv)
     const char *kind = argv[1];
     size_t size = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
     size_t count = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
-    if (strcmp(kind, "overflow") == 0 || strcmp(kind, "underflow") == 0) {
+    if (strncmp(kind, "overflow", 8) == 0 || strncmp(kind, "underflow", 9) == 0) {
         unsigned char *p = take_neighbour(size);
         overwrite(*kind == 'o' ? p + size : p - count, count);
-        free(p);
+        const char *call = strchr(kind, '-');
+        if (call == NULL)
+            free(p);
+        else if (strcmp(call, "-sized") == 0)
+            (void)malloc_usable_size(p);
+        else
+            free(realloc(p, 2 * size));
     } else if (strcmp(kind, "write") == 0) {
         write_after_free(size, size / 8 * 8 - 8);
     } else if (strcmp(kind, "write-first") == 0) {

@@ -127,6 +127,21 @@ def test_a_write_before_the_start_is_caught_when_the_block_is_freed(
     assert program("protections.c", "preloaded")(*words) == UNNOTICED
 
 
+@pytest.mark.parametrize("size", SMALL)
+@pytest.mark.parametrize("call", ["sized", "resized"])
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("overflow", "a write beyond the end of a block"),
+        ("underflow", "a write before the start of a block"),
+    ],
+)
+def test_an_overwritten_block_is_also_caught_by_the_calls_that_look_at_it(
+    hardened: Callable[..., Program], size: int, call: str, kind: str, says: str
+) -> None:
+    assert is_caught(hardened("protections.c", "preloaded")(f"{kind}-{call}", size, 8), says)
+
+
 @pytest.mark.parametrize("size", LARGE)
 @pytest.mark.parametrize("words", [("underflow", 1), ("beyond", 0)])
 def test_guards_lie_around_a_large_block(

@@ -40,6 +40,11 @@ WITNESS = [
 PROBE = [
     *("tests/e2e/test_probe.py", "tests/e2e/test_probe_signals.py", "tests/e2e/test_profile.py"),
     *("tests/e2e/test_why.py", "tests/e2e/test_findings.py", "tests/launch/test_cpu_samples.py"),
+    *("tests/e2e/test_probe_counts.py", "tests/e2e/test_probe_layout.py"),
+    *("tests/e2e/test_probe_live.py", "tests/e2e/test_probe_stacks.py"),
+    *("tests/e2e/test_profile_gaps.py", "tests/e2e/test_profile_stacks.py"),
+    *("tests/e2e/test_lock_table.py", "tests/python/test_call_stacks.py"),
+    *("tests/python/test_pinned.py", "tests/python/test_spare.py"),
 ]
 
 
