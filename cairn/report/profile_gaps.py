@@ -48,7 +48,11 @@ def _missing(profile: Profile) -> Iterator[str]:
         ended = units.counted(profile.empty, "process", "processes")
         yield f"{ended} left no counts (ended too early, or could not write a file)."
     if lost := sum(process.threads_lost for process in profile.processes):
-        yield f"{units.counted(lost, 'thread')} could not be counted; is the disk full?"
+        yield (
+            f"{units.counted(lost, 'thread')} could not be counted, because the probe could not "
+            "lengthen its file: the disk is full, or the program has a filter of system calls "
+            "(seccomp)"
+        )
 
 
 _UNSEEN: dict[Seen, str] = {

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,22 @@ def test_programs_that_the_probe_cannot_reach_are_named(
     text = " ".join(result.err.split())
     assert f"processes are missing: unseen ({first}, {second}) {says}." in text
     assert found["cut_short"] == []
+
+
+def test_threads_that_begin_in_a_sandbox_are_counted_or_named(
+    cairn, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The probe makes room before the filter is installed, and does not lengthen its file later."""
+    out = tmp_path / "out.json"
+    program = compiled("threads_in_sandbox.c", "-O1", "-fno-builtin", "-pthread")
+    result = cairn("profile", "--full", "--runs", 1, "--json", out, "--", program, 300)
+    assert result.code == 0, result.err
+    (process,) = json.loads(out.read_text())["processes"]
+    assert process["threads"] == 301
+    lost = process["threads_lost"]
+    assert 0 < lost < 300
+    text = " ".join(result.err.split())
+    assert f"{lost} threads could not be counted, because the probe could not" in text
 
 
 def test_resident_memory_is_not_measured_without_proc(cairn, rights: Path, tmp_path: Path) -> None:

@@ -327,7 +327,8 @@ def test_notes_name_the_limits_of_the_numbers(tmp_path: Path) -> None:
         "Linux 5.11 or later on x86-64.",
         "1 process ended without a normal exit (/usr/bin/prog), and was counted until then.",
         "1 process left no counts",
-        "2 threads could not be counted; is the disk full?",
+        "2 threads could not be counted, because the probe could not lengthen its file: the disk is "
+        "full, or the program has a filter of system calls (seccomp)",
         "4 calls by ending threads are not timed, and their phase (serial or parallel) and block "
         "size are not known.",
         "Failed calls: 1 of realloc.",
