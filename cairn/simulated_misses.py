@@ -21,7 +21,8 @@ class CacheLevel:
     overlapping_ns: float
     """The same if no load waits for it, so that the processor does several at once."""
     most_ns: float
-    """The same as `waiting_ns` if what the next level needs has to come from memory, too."""
+    """The time of such a miss if the next level does not have the data either, so that they come
+    from memory."""
     is_shared: bool = False
     """Whether other processors use it, too, and so may leave nothing of it for the program."""
     whole_bytes: int = 0

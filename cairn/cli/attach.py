@@ -13,10 +13,10 @@ import rich_click as click
 import cairn
 from cairn.cli.console import check_out, emit, given, refuse_one_file, wants_color, width_of
 from cairn.errors import CairnError, UsageError
+from cairn.report.formatting import printable
 from cairn.report.view import View
 
 if TYPE_CHECKING:
-    from cairn.inspect.attached import AttachedShare
     from cairn.inspect.sampled import Sampled
 
 PERMITTED = frozenset(
@@ -24,14 +24,15 @@ PERMITTED = frozenset(
 )
 """The parameters of 'cairn profile' that have a meaning with --pid."""
 DEFAULT_S = 10.0
-_LONGEST_S = 600.0
 
 
 def report(
     pid: int, length: float | None, shows: bool, full: bool, as_json: str | None,
     as_csv: str | None, collapsed: str | None, force: bool, color: str,
 ) -> None:  # fmt: skip
-    """Samples the process and prints the report. shows: draws a screen meanwhile (--live).
+    """Samples the process and prints the report.
+
+    shows: whether a screen is drawn while the process is sampled (--live).
 
     Raises UsageError for other options, and CairnError if the kernel permits no samples.
     """
@@ -39,8 +40,10 @@ def report(
         raise UsageError(
             f"--pid watches a process that runs already, by clock samples; leave out {name}"
         )
-    seconds = (_LONGEST_S if shows else DEFAULT_S) if length is None else length
-    if seconds > _LONGEST_S:
+    from cairn.inspect.attached import LONGEST_S
+
+    seconds = (LONGEST_S if shows else DEFAULT_S) if length is None else length
+    if seconds > LONGEST_S:
         raise UsageError("--for is at most 10 minutes; a share of CPU time needs no more samples")
     if (as_json, as_csv, collapsed).count("-") > 1:
         raise UsageError("two outputs would be mixed on standard output; give one of them a file")
@@ -52,6 +55,11 @@ def report(
     from cairn.report import attached as reports
 
     found = attached(_watched(pid, seconds, color) if shows else sample(pid, seconds))
+    if found.scope is not None:
+        is_screen = "-" not in (as_json, as_csv, collapsed)
+        stream = sys.stdout if is_screen else sys.stderr
+        view = View("text", full, wants_color(color, stream), width_of(stream))
+        click.echo(reports.render(found, view), nl=False, err=not is_screen, color=True)
     if as_json:
         emit(reports.document(found, cairn=cairn.__version__), _path(as_json), force)
     if as_csv:
@@ -60,14 +68,13 @@ def report(
         emit(reports.collapsed(found), _path(collapsed), force)
     if found.scope is None:
         raise CairnError(f"nothing is known of process {pid} ({found.name}). {found.why_not}")
-    is_screen = "-" not in (as_json, as_csv, collapsed)
-    stream = sys.stdout if is_screen else sys.stderr
-    view = View("text", full, wants_color(color, stream), width_of(stream))
-    click.echo(reports.render(found, view), nl=False, err=not is_screen, color=True)
 
 
 def _watched(pid: int, seconds: float, color: str) -> Sampled:
-    """Samples the process and shows its numbers each second. Ctrl-C ends that, as the time does."""
+    """Samples the process and shows its numbers each second.
+
+    Ctrl-C, SIGTERM and SIGHUP end that, as the time does. The second of them interrupts Cairn.
+    """
     from cairn.cli import live_screen
     from cairn.inspect import moment
     from cairn.inspect.attached import attached
@@ -77,28 +84,33 @@ def _watched(pid: int, seconds: float, color: str) -> Sampled:
 
     live_screen.check()
     target = find(pid)
-    title = f"{target.name} ({pid})"
-    asked: list[int] = []
+    title = f"{printable(target.name)} ({pid})"
     moments = [moment.now(target)]
     live = live_screen.drawing(color)
-
-    def show(found: AttachedShare | None) -> None:
-        named = f"{title} · {found.allocator.name}" if found is not None else title
-        width, height = live.console.size
-        live_screen.draw(live, attached_screen.lines(found, moments, named, width, height))
+    asked: list[int] = []
 
     def look(found: Sampled) -> None:
         with contextlib.suppress(ProcessEnded):
             moments.append(moment.now(target))
-            show(attached(found))
+            share = attached(found)
+            live.start()
+            width, height = live.console.size
+            named = f"{title} · {printable(share.allocator.name)}"
+            live_screen.draw(live, attached_screen.lines(share, moments, named, width, height))
 
-    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    def note(number: int, _: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in signals}
     try:
-        with live:
-            show(None)
-            return sample(pid, seconds, Onlooker(look, lambda: bool(asked)))
+        return sample(pid, seconds, Onlooker(look, lambda: bool(asked)))
     finally:
-        signal.signal(signal.SIGINT, before)
+        live.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _path(out: str | None) -> Path | None:

@@ -248,7 +248,7 @@ def profile(
       cairn profile -a jemalloc --instructions -- ./prog
       cairn profile --pid 1234 --for 30s                    a process that runs already
 
-    Exit codes: those of 'cairn run'; without a program 0, 1 and 2; with --overhead those of 'cairn
+    Exit codes: those of 'cairn run'; without a program 0 to 3; with --overhead those of 'cairn
     compare'.
     """
     if load is not None:

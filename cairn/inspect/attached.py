@@ -23,6 +23,8 @@ from cairn.profile.estimates import LEVEL, Estimate, wilson
 from cairn.profile.hot_functions import HotFunction
 from cairn.profile.tally import ClockRun, Scope
 
+LONGEST_S = 600.0
+"""The longest time for which a process is sampled."""
 OVERLAP_OF_MILLION = OVERLAP_NS * 1e6 / 1e9
 """The part of the share that is uncertain if the process makes a million operations in each second
 of CPU time. Each operation adds OVERLAP_NS."""
@@ -154,6 +156,8 @@ def _too_few(found: Sampled, samples: int) -> str:
     if not samples:
         return f"{text} Watch it while it works."
     longer = found.seconds * SAMPLES_LEAST / samples * 1.5
+    if longer > LONGEST_S:
+        return f"{text} That is too little for a share within {LONGEST_S / 60:.0f} minutes."
     return f"{text} Watch it longer: --for {max(1, round(longer))}s."
 
 

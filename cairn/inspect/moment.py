@@ -11,12 +11,12 @@ from cairn.inspect.process import Target, stat_of
 
 @dataclass(frozen=True, slots=True)
 class ProcessMoment:
-    """What the kernel tells of a process at one moment. Times and counts are since its start."""
+    """The kernel's numbers of a process. CPU time and page faults count from its start."""
 
     at_ns: int
     """The time on the clock of `time.monotonic_ns`."""
     cpu_ns: float
-    """CPU time of the process, in steps of a clock tick, which is mostly 10 ms."""
+    """CPU time in ns. The kernel gives it in clock ticks, which are usually 10 ms."""
     faults: int
     """Page faults of both kinds."""
     threads: int
@@ -25,6 +25,7 @@ class ProcessMoment:
 
 def now(target: Target) -> ProcessMoment:
     """Reads the numbers. Raises ProcessEnded if the process has ended."""
+    target.check()
     fields = stat_of(target)
     ticks = os.sysconf("SC_CLK_TCK")
     return ProcessMoment(

@@ -93,6 +93,8 @@ class _StackCounts(SampleCounts):
 
     readable: Callable[[str], str] = str
     unwinder: Unwinder | None = None
+    names: Names = field(default_factory=Names)
+    """It reads each file once, although an onlooker gets the names again each second."""
     chains: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
     kept: int = 0
     _user: tuple[int, ...] = ()
@@ -109,6 +111,9 @@ class _StackCounts(SampleCounts):
             path = os.fsdecode(body[_PATH_AT : body.index(b"\0", _PATH_AT)])
             body = body[:_PATH_AT] + os.fsencode(self.readable(path)) + b"\0" + body[-16:]
         SampleCounts.add(self, kind, misc, body)
+
+    def function_names(self) -> Names:
+        return self.names
 
     def _plain(self, body: bytes) -> bytes:
         """The sample in the form that `cpu_samples` reads.
@@ -204,12 +209,12 @@ def _follows_call(path: str, offset: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Onlooker:
-    """Gets the numbers while a process is sampled."""
+    """Two functions that `sample` calls while it samples."""
 
     look: Callable[[Sampled], None]
     """Is called about once a second with what is known so far."""
     is_over: Callable[[], bool]
-    """Says whether the sampling shall end now."""
+    """Returns whether sampling ends now."""
 
 
 def sample(pid: int, seconds: float, onlooker: Onlooker | None = None) -> Sampled:
@@ -263,13 +268,13 @@ def _sampled(
         counts.scope = "processors"
         return Sampled(
             target, program, watch.length_s, ticking.scope, run, "",
-            _named(counts.chains, perf_map), ticking.unwatched, watch.cpu_ns, counts.lost_ns,
-            watch.is_ended,
+            _named(counts.chains, perf_map, counts.names), ticking.unwatched, watch.cpu_ns,
+            counts.lost_ns, watch.is_ended,
         )  # fmt: skip
 
     try:
-        # For an onlooker, samples are counted while they come, which takes CPU time beside the
-        # process.
+        # With an onlooker, samples are counted while the process runs, which takes CPU time beside
+        # it. Otherwise they are counted afterwards.
         if onlooker is not None:
             records = watch.watched_by(onlooker, so_far)
         else:
@@ -325,8 +330,11 @@ class _Watch:
                 if onlooker.is_over():
                     return
                 if self.length_s >= next_s:
-                    next_s = self.length_s + LOOK_S
+                    began = time.monotonic()
                     onlooker.look(so_far())
+                    # Meanwhile nothing reads the clock, so looks take at most half of the time.
+                    took = time.monotonic() - began
+                    next_s = self.length_s + took + max(LOOK_S, took)
 
 
 def _cpu_ns(target: Target) -> float:
@@ -421,9 +429,8 @@ def _readable(name: str) -> str:
 
 
 def _named(
-    chains: Counter[tuple[tuple[str, int], ...]], perf_map: PerfMap
+    chains: Counter[tuple[tuple[str, int], ...]], perf_map: PerfMap, names: Names
 ) -> tuple[tuple[tuple[str, ...], int], ...]:
-    names = Names()
     found: Counter[tuple[str, ...]] = Counter()
     for chain, count in chains.items():
         named = (

@@ -519,7 +519,7 @@ class SampleCounts:
 
     def functions(self) -> tuple[FunctionTime, ...]:
         """The functions in which the samples of OWN lie; the one with the most time comes first."""
-        names = Names()
+        names = self.function_names()
         by_name: dict[tuple[str, str], list[float]] = {}
         for (path, offset), weights in self.code.items():
             key = names.function(path, offset), os.path.basename(path)
@@ -527,6 +527,10 @@ class SampleCounts:
             by_name[key] = [one + other for one, other in zip(before, weights, strict=True)]
         found = [FunctionTime(*key, int(of[0]), of[1], of[2]) for key, of in by_name.items()]
         return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
+
+    def function_names(self) -> Names:
+        """What names the functions."""
+        return Names()
 
     def atomics(self) -> tuple[AtomicSamples, ...]:
         """The samples at atomic instructions and pauses of the allocator's own files, by function.

@@ -7,24 +7,25 @@ from collections.abc import Iterator, Sequence
 from cairn import units
 from cairn.inspect.attached import AttachedShare
 from cairn.inspect.moment import ProcessMoment
+from cairn.profile.cpu_share import SAMPLES_LEAST
 from cairn.report import sparkline
-from cairn.report.formatting import printable, shortened
+from cairn.report.attached import caveats
+from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.live_screen import fitted
 from cairn.report.profile_numbers import about, percent
 
-LEAVE = "Ctrl-C ends the watch and not the process, and the report follows."
+LEAVE = "Ctrl-C ends only the watching: the process goes on. The report follows."
 _NAME = 40
-_FIXED = 11
-"""The number of lines without those for functions and callers."""
+_FIXED = 13
+"""The lines that leave no room for rows: 9, and a blank line and a head for each of two tables."""
 
 
 def lines(
-    found: AttachedShare | None, moments: Sequence[ProcessMoment], title: str, width: int,
-    height: int,
+    found: AttachedShare, moments: Sequence[ProcessMoment], title: str, width: int, height: int,
 ) -> list[str]:  # fmt: skip
     """Returns at most `height` lines, each of `width` columns or less.
 
-    found: what is known so far; None if nothing is. moments: one for each second, the oldest first.
+    found: the result so far. moments: two or more, about one for each second, the oldest first.
     """
     room = max(1, height - 1)
     body = [title, *_body(found, moments, width, room)][:room]
@@ -32,12 +33,8 @@ def lines(
 
 
 def _body(
-    found: AttachedShare | None, moments: Sequence[ProcessMoment], width: int, room: int
+    found: AttachedShare, moments: Sequence[ProcessMoment], width: int, room: int
 ) -> Iterator[str]:
-    if found is None or len(moments) < 2:
-        yield ""
-        yield "Nothing is known yet: the first second is not over."
-        return
     before, now = moments[-2], moments[-1]
     seconds = max((now.at_ns - before.at_ns) / 1e9, 1e-9)
     busy = (now.cpu_ns - before.cpu_ns) / 1e9 / seconds
@@ -47,13 +44,11 @@ def _body(
     )
     if found.share is not None:
         yield f"The allocator takes {about(found.share)} of CPU time."
-        yield (
-            f"own code {percent(found.own)} · system calls {percent(found.calls)} · page faults "
-            f"{percent(found.faults)} · {units.counted(found.samples, 'clock sample')}"
-        )
+        yield _parts(found)
     else:
-        yield found.why_not
+        yield f"The share is not known yet: {found.samples} of {SAMPLES_LEAST} clock samples."
         yield ""
+    yield next((f"▲ {one}" for one in caveats(found)), "")
     yield ""
     largest = max(one.resident_bytes for one in moments)
     yield f"resident  {units.size(now.resident_bytes)} now, at most {units.size(largest)}"
@@ -71,7 +66,22 @@ def _body(
             yield f"  {percent(one.share.value):>8}  {shortened(printable(one.name), _NAME)}"
     if found.callers and left > 3:
         yield ""
-        yield "functions that the allocator works for, by its time"
+        yield "functions that call the allocator, by the time that it takes for them"
         for caller in found.callers[:most]:
             name = shortened(printable(caller.name or "not known"), _NAME)
             yield f"  {percent(caller.share.value):>8}  {name}"
+
+
+def _parts(found: AttachedShare) -> str:
+    """Returns the parts of the share."""
+    if found.scope == "threads in user mode":
+        parts = [f"own code {percent(found.own)}", f"in the kernel: {NOT_MEASURED}"]
+    else:
+        parts = [
+            f"own code {percent(found.own)}",
+            f"system calls {percent(found.calls)}",
+            f"page faults {percent(found.faults)}",
+        ]
+        if found.interrupts is not None:
+            parts.append(f"interrupts {percent(found.interrupts)}")
+    return " · ".join(parts)

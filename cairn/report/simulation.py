@@ -12,6 +12,9 @@ from cairn.simulated_misses import CacheLevel
 from cairn.why.gap import Why
 from cairn.why.simulated_gap import SimulatedGap
 
+_MUCH = 3.0
+"""From this share on, the misses cannot take as long as the estimate says."""
+
 
 def table(why: Why, gap: SimulatedGap) -> Table:
     """Returns the misses of both contenders in each cache and TLB, and the time they take."""
@@ -37,7 +40,7 @@ def _time_cells(time: Estimate) -> tuple[Cell, Cell]:
 
 
 def sentences(why: Why) -> Iterator[str]:
-    """Yields whether the misses bear out that the program itself takes longer, and by how much."""
+    """Yields sentences that compare the time of the misses with that of the program's own code."""
     if why.unsimulated:
         yield f"The misses of the caches are not known: {why.unsimulated}."
     gap = why.simulated
@@ -60,9 +63,14 @@ def sentences(why: Why) -> Iterator[str]:
     )
     if not gap.can_explain:
         yield (
-            f"{longer} That is less than half, so misses are not the main reason. The simulation "
-            "does not cover cache lines that several threads write to."
+            f"{longer} Even the longest of these times is less than half of this difference, so "
+            "misses are not the main reason. The simulation does not cover cache lines that "
+            "several threads write to."
         )
+    elif share.value < 0:
+        yield f"{longer} The simulation does not tell whether they explain it."
+    elif share.value > _MUCH:
+        yield f"{longer} That is more than the whole difference, so many of these misses overlap."
     elif gap.bears_out:
         yield f"{longer} So they explain {'' if share.value > 0.8 else 'a large part of '}it."
     else:

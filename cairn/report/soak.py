@@ -311,10 +311,13 @@ def _footer(
             "The program ended by itself before the time was over. A longer --for does not make "
             "its runs longer; more work for it does."
         )
-    if any(one.counts and one.signal == _SIGKILL for one in samples):
+    killed = dict.fromkeys(
+        printable(one.trial.contender) for one in samples if one.counts and one.signal == _SIGKILL
+    )
+    if killed:
         yield (
-            "The program ignored SIGTERM after the time was over, so it was killed. Its memory "
-            "until then counts."
+            f"Under {', '.join(killed)} the program ignored SIGTERM after the time was over, so it "
+            "was killed. Its memory before that is judged."
         )
     yield from comparison.crash_notes(samples, run.baseline)
     yield from comparison.knob_notes(samples)

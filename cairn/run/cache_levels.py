@@ -63,10 +63,12 @@ def levels(cpu: Path = CPU, cpuinfo: Path = CPUINFO) -> tuple[CacheLevel, ...]:
             "cannot be simulated"
         )
     first, second, *others = caches
-    hits = [_load_times(one.bytes // 2, one.line_bytes, "huge") for one in (first, second)]
     memory_bytes = min(max(4 * caches[-1].bytes, _MEMORY_LEAST), _MEMORY_MOST)
-    memory = _load_times(memory_bytes, second.line_bytes, "huge")
-    third = _third(others[0], second, hits[1], memory) if others else None
+    # If there are no huge pages for the largest measurement, none uses them.
+    pages = "huge" if _measured(memory_bytes, second.line_bytes, "huge") is not None else "small"
+    memory = _load_times(memory_bytes, second.line_bytes, pages)
+    hits = [_load_times(one.bytes // 2, one.line_bytes, pages) for one in (first, second)]
+    third = _third(others[0], second, hits[1], memory, pages) if others else None
     beyond = third[1] if third is not None else memory
     ways = _ways(first.bytes, first.line_bytes, first.ways)
     found = [
@@ -78,7 +80,8 @@ def levels(cpu: Path = CPU, cpuinfo: Path = CPUINFO) -> tuple[CacheLevel, ...]:
         cache = replace(others[0], bytes=size)
         level = _level(cache, _page_ways(cache), memory.less(hit))
         found.append(replace(level, whole_bytes=others[0].bytes if size < others[0].bytes else 0))
-    return (*found, *_tlb(second.bytes, cpuinfo, memory.waiting))
+    timed = pages == "huge"
+    return (*found, *_tlb(second.bytes, cpuinfo, memory.waiting, timed=timed))
 
 
 def _level(cache: _Cache, ways: int, miss: LoadTimes) -> CacheLevel:
@@ -95,7 +98,7 @@ def _level(cache: _Cache, ways: int, miss: LoadTimes) -> CacheLevel:
 
 
 def _third(
-    cache: _Cache, second: _Cache, second_hit: LoadTimes, memory: LoadTimes
+    cache: _Cache, second: _Cache, second_hit: LoadTimes, memory: LoadTimes, pages: str
 ) -> tuple[int, LoadTimes] | None:
     """Returns the part of the third cache that a program can use here, and the times of a hit.
 
@@ -104,22 +107,26 @@ def _third(
     twice the size of the second cache take nearly as long as loads from memory.
     """
     size = min(2 * second.bytes, cache.bytes)
-    hit = _load_times(size, cache.line_bytes, "huge")
+    hit = _load_times(size, cache.line_bytes, pages)
     if hit.waiting**2 > second_hit.waiting * memory.waiting:
         return None
     while size < cache.bytes:
         larger = min(2 * size, cache.bytes)
-        time = _load_times(larger, cache.line_bytes, "huge")
+        time = _load_times(larger, cache.line_bytes, pages)
         if time.waiting**2 > hit.waiting * memory.waiting:
             break
         size = larger
     return size, hit
 
 
-def _tlb(cache_bytes: int, cpuinfo: Path, memory_ns: float) -> tuple[CacheLevel, CacheLevel]:
+def _tlb(
+    cache_bytes: int, cpuinfo: Path, memory_ns: float, *, timed: bool
+) -> tuple[CacheLevel, CacheLevel]:
     """Returns both levels of the TLB.
 
     cache_bytes: the size of the second data cache. memory_ns: the time of a load from memory.
+    timed: whether there are huge pages.
+
     One line of each page is read, so that the lines fit in this cache. The same lines are read from
     huge pages, so that the difference is the time of the TLB.
     """
@@ -127,7 +134,6 @@ def _tlb(cache_bytes: int, cpuinfo: Path, memory_ns: float) -> tuple[CacheLevel,
     second = int(shown[1]) if shown else SECOND_TLB_PAGES
     few = min(second // 2, cache_bytes // 2 // 64) * PAGE
     many = min(4 * second, cache_bytes // 2 // 64) * PAGE
-    timed = _has_huge_pages()
     none = LoadTimes(0.0, 0.0)
     hit, miss = (
         _load_times(size, PAGE, "small").less(_load_times(size, PAGE, "huge")) if timed else none
@@ -185,8 +191,8 @@ def _page_ways(cache: _Cache) -> int:
     """The number of ways with which a large cache is simulated.
 
     A large cache finds the set of a line by its physical address. Callgrind knows only the virtual
-    address. Both have the same last 12 bits. So the simulated cache has so many ways that these
-    bits alone give the set, but at most about _WAYS_MOST.
+    address. Both have the same last 12 bits. So a cache of up to 2 MiB is simulated with so many
+    ways that these bits alone give the set. A larger one has about _WAYS_MOST ways.
     """
     return _ways(cache.bytes, cache.line_bytes, min(_WAYS_MOST, cache.bytes // PAGE))
 
@@ -196,10 +202,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-
-
-def _has_huge_pages() -> bool:
-    return _measured(PAGE, PAGE // 2, "huge") is not None
 
 
 def _load_times(size: int, stride: int, pages: str) -> LoadTimes:

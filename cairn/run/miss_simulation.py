@@ -24,7 +24,7 @@ from cairn.run import builds, path_instructions, stop_request
 from cairn.run.cache_levels import levels
 from cairn.run.runner import Runner
 from cairn.run.store import Folder
-from cairn.run.stored_run import SIMULATION, encoded
+from cairn.run.stored_run import SIMULATION, DamagedFile, encoded
 from cairn.run.valgrind import SLOWER, Under, callgrind, first_message, lines
 from cairn.simulated_misses import CacheLevel, SimulatedMisses, Simulation
 
@@ -69,7 +69,8 @@ def simulate(
     cells: pairs of a workload's index and a contender.
     told: shows the user a line before each cell, and a failure of --cleanup.
     before: an earlier simulation. Its results of other cells stay, and so do its caches. With None
-        the caches are measured anew.
+        the caches are measured anew. Results of an earlier simulation then stay until a new one
+        takes their place, if the sizes of the caches are the same.
 
     A contender under which the simulation fails has a problem instead of numbers.
 
@@ -85,7 +86,7 @@ def simulate(
             hooks.hook("setup", settings.setup)
         # --setup may build the program.
         builds.refuse_other(run.builds, builds.of_run(run.settings, run.contenders))
-        found = before or Simulation(levels(), ())
+        found = before or _anew(folder, told)
         by_name = {one.name: one for one in run.contenders}
         for number, (workload, name) in enumerate(cells):
             on = f" on {names[workload]}" if len(names) > 1 else ""
@@ -102,6 +103,21 @@ def simulate(
                 hooks.hook("cleanup", settings.cleanup)
             except UsageError as error:
                 told(str(error))
+
+
+def _anew(folder: Folder, told: Callable[[str], None]) -> Simulation:
+    """A simulation with the caches as they are now, and with earlier results that fit them."""
+    found = levels()
+    try:
+        earlier = folder.simulation()
+    except DamagedFile:
+        earlier = None
+    if earlier is None or not earlier.found:
+        return Simulation(found, ())
+    if [_option(one) for one in earlier.levels] != [_option(one) for one in found]:
+        told("the last cache now has another size, so the earlier simulation is replaced")
+        return Simulation(found, ())
+    return Simulation(found, earlier.found)
 
 
 def _settings(run: Run, folder: Folder) -> Settings:
@@ -146,8 +162,6 @@ def _simulated(
         stop_request.check()
         try:
             counts = _counted(run, contender, trial, (found[each.first], found[each.last]), scratch)
-        except ContenderFailed as error:
-            counts = str(error)
         finally:
             # A program may write much, and may start many processes with a file each.
             shutil.rmtree(scratch, ignore_errors=True)
@@ -189,7 +203,10 @@ def _counted(
     if sample.failure is not None:
         said = first_message(folder, "log.*")
         return f"cannot run in the simulation: it {sample.failure}" + (f" ({said})" if said else "")
-    path_instructions.refuse_other_owner(contender, path_instructions.accounts(folder))
+    try:
+        path_instructions.refuse_other_owner(contender, path_instructions.accounts(folder))
+    except ContenderFailed:
+        return "is not the allocator of every process in the simulation"
     try:
         counts = outside_allocator(map(lines, sorted(outs.iterdir())), len(_EVENTS))
     except CutOff:

@@ -67,6 +67,8 @@ class Asked:
 
     at_ns: int
     """The time of the request, on the clock of `time.monotonic_ns`."""
+    until_ns: int = 0
+    """The time until which the processes could answer, before they were asked to end."""
     answered: tuple[int, ...] = ()
     """The ids of the processes that gave memory back."""
     running: tuple[int, ...] = ()
@@ -101,7 +103,7 @@ class SoakSession(Session):
             self._load_began = time.monotonic()
             self._rest(report, self._load_began + self._seconds)
             if not self.died and self.problem is None:
-                self.asked = ask(self._profiles)
+                self.asked = replace(ask(self._profiles), until_ns=time.monotonic_ns())
         if not self.died:
             self._end(launcher, report)
 
@@ -360,6 +362,9 @@ def _trim(found: Sequence[ProcessProfile], asked: Asked) -> Trim | None:
     live = held = after = 0
     for one in found:
         later = [each for each in one.moments if one.process.begin_ns + each.ns >= asked.at_ns]
+        # A program that ignores SIGTERM goes on, and what it frees then was not trimmed.
+        until = asked.until_ns - one.process.begin_ns
+        later = [*later[:2], *(each for each in later[2:] if each.ns <= until)]
         if one.process.state == "ended" and len(later) > 2:
             later.pop()
         if one.process.pid in asked.answered and len(later) > 1:

@@ -131,10 +131,10 @@ def test_a_running_process_is_watched_and_goes_on(tmp_path: Path) -> None:
     try:
         text = shown.wait(lambda text: "a second now" in text)
         assert f"({program.pid})" in text and "resident  " in text
-        assert "Ctrl-C ends the watch and not the process, and the report follows." in text
+        assert "Ctrl-C ends only the watching: the process goes on." in text
         shown("send-keys", "C-c")
         shown.wait(lambda text: "the code is 0" in text)
-        assert "Ctrl-C ends the watch" not in shown.all(), "the screen is gone"
+        assert "Ctrl-C ends only" not in shown.all(), "the screen is gone"
         assert f"({program.pid})" in shown.all()
         assert program.poll() is None
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -14,8 +15,11 @@ from cairn.inspect.attached import attached
 from cairn.inspect.moment import ProcessMoment
 from cairn.inspect.process import ProcessEnded, Target, find
 from cairn.report.attached_screen import LEAVE, lines
+from cairn.report.formatting import printable
 
 MIB = 1 << 20
+assert SAMPLED.run is not None
+RUN = SAMPLED.run
 SECOND = 1_000_000_000
 MOMENTS = [
     ProcessMoment(SECOND * at, SECOND * at / 2, 100 * at, 3, (10 + 5 * (at % 3)) * MIB)
@@ -37,18 +41,23 @@ def test_the_screen_has_the_share_the_memory_and_the_functions() -> None:
 @pytest.mark.parametrize("width", [20, 60, 80, 200])
 @pytest.mark.parametrize("height", [2, 5, 12, 24, 60])
 def test_the_screen_fits_any_terminal(width: int, height: int) -> None:
-    for found in (None, attached_share(), attached(SAMPLED)):
-        for moments in ([], MOMENTS[:1], MOMENTS):
-            shown = lines(found, moments, f"worker {EVIL} (1276)", width, height)
+    few = attached(replace(SAMPLED, run=replace(RUN, samples=50)))
+    for found in (attached_share(), attached(SAMPLED), few):
+        for moments in (MOMENTS[:2], MOMENTS):
+            shown = lines(found, moments, f"worker {printable(EVIL)} (1276)", width, height)
             assert len(shown) <= height
             assert all(cell_len(one) <= width for one in shown)
             assert shown[-1] == LEAVE[:width].rstrip()
 
 
-def test_before_the_first_second_nothing_is_known() -> None:
-    assert "Nothing is known yet: the first second is not over." in lines(
-        None, MOMENTS[:1], "x", 80, 24
-    )
+def test_too_few_samples_and_a_kernel_that_is_not_sampled_are_told() -> None:
+    few = attached(replace(SAMPLED, run=replace(RUN, samples=50)))
+    text = "\n".join(lines(few, MOMENTS, "x", 80, 24))
+    assert "The share is not known yet: 50 of 200 clock samples." in text
+    blind = replace(attached_share(), scope="threads in user mode")
+    text = "\n".join(lines(blind, MOMENTS, "x", 80, 24))
+    assert "in the kernel: not measured" in text and "page faults 0" not in text
+    assert "▲ The kernel does not permit samples in the kernel" in text
 
 
 def test_a_moment_has_the_numbers_of_the_kernel() -> None:

@@ -141,6 +141,8 @@ def test_too_few_samples_give_no_share_but_the_time_that_is_needed() -> None:
     assert found.share is None
     assert found.why_not.startswith("The share is not known: there are only 50 clock samples")
     assert "--for 60s" in found.why_not
+    idle = attached(replace(few, seconds=600.0))
+    assert idle.why_not.endswith("That is too little for a share within 10 minutes.")
 
 
 def test_time_without_samples_widens_the_interval() -> None:

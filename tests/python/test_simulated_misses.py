@@ -286,14 +286,14 @@ def test_misses_that_take_too_little_time_rule_the_layout_out(misses: tuple[int,
     why = judged(HEALTHY | ILL["cold-blocks"], simulated(misses))
     assert why.layout is None and causes(why, "fast")[0].name == PROGRAM
     told = " ".join(sentences(why))
-    assert "That is less than half, so misses are not the main reason." in told
+    assert "Even the longest of these times is less than half of this difference, so" in told
 
 
 def test_more_misses_under_the_faster_allocator_rule_the_layout_out() -> None:
     why = judged(HEALTHY | ILL["cold-blocks"], simulated(NONE, (10**6, 10**6, 0)))
     assert why.layout is None
     told = " ".join(sentences(why))
-    assert "take 110 ms less (22.0 ms to 110 ms). That is less than half" in told
+    assert "take 110 ms less (22.0 ms to 110 ms). Even the longest" in told
 
 
 def test_lines_that_threads_share_are_not_simulated() -> None:
@@ -320,6 +320,22 @@ def test_misses_without_a_figure_of_the_layout_are_the_reason_themselves() -> No
     assert first.name == "misses-caches-more"
     assert first.effect == pytest.approx(causes(compared(HEALTHY), "fast")[0].effect)
     assert PROGRAM not in [one.name for one in others]
+
+
+@pytest.mark.parametrize(
+    ("share", "says"),
+    [
+        (0.2, "So they may explain it."), (0.5, "So they explain a large part of it."),
+        (1.0, "So they explain it."),
+        (5.0, "That is more than the whole difference, so many of these misses overlap."),
+    ],
+)  # fmt: skip
+def test_the_sentence_follows_the_share_of_the_misses(share: float, says: str) -> None:
+    """The estimate is the mean of 20 and 110 ns for each load that misses the L2 cache alone."""
+    each = math.sqrt(10 * 110)
+    misses = round(share * longer_ns(compared(HEALTHY)) / each)
+    told = [one for one in sentences(judged(HEALTHY, simulated((misses, 0, 0)))) if "TLB" in one]
+    assert any(one.endswith(says) for one in told), told
 
 
 def test_misses_are_no_reason_if_the_program_itself_does_not_run_slower() -> None:

@@ -245,7 +245,7 @@ def test_wrong_options_are_refused(words: list[str], sentence: str) -> None:
 def test_a_program_that_had_to_be_killed_at_the_end_is_judged_and_told() -> None:
     """The whole soak was once lost."""
     run, samples = soaked(system=stable)
-    told = "The program ignored SIGTERM after the time was over, so it was killed."
+    told = "Under system the program ignored SIGTERM after the time was over, so it was killed."
     assert told not in " ".join(shown(run, samples, View()).split())
     killed = [replace(one, signal=9) for one in samples]
     text = " ".join(shown(run, killed, View()).split())
