@@ -34,7 +34,8 @@ build/tools:
 	    "on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@mkdir -p build && touch $@
 
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Two rules may install at the same time, and pip does not expect that.
+PIP := flock build/tools $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .venv/ready: constraints.txt | build/tools
 	@test -x $(PY) || { echo "setting up .venv"; "$(PYTHON)" -m venv .venv; }
@@ -51,11 +52,14 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 	@$(PIP) -r tests/requirements-long.txt
 	@touch $@
 
-build/installed: .venv/ready $(NATIVE) $(SOURCE)
+build/wheel: .venv/ready $(NATIVE) $(SOURCE)
 	@echo "building cairn"
 	@rm -rf build/dist
 	@env -u DESTDIR PATH="$$PWD/.venv/bin:$$PATH" $(PY) -m pip wheel --quiet \
 	  --disable-pip-version-check --no-build-isolation --no-deps -w build/dist .
+	@touch $@
+
+build/installed: build/wheel
 	@$(PIP) build/dist/*.whl
 	@$(PIP) --force-reinstall --no-deps build/dist/*.whl
 	@touch $@
@@ -63,7 +67,8 @@ build/installed: .venv/ready $(NATIVE) $(SOURCE)
 demo: all ## compare allocators on a real program, in under three minutes
 	@PATH="$$PWD/.venv/bin:$$PATH" examples/demo
 
-test: all .venv/tested ## run all tests that end within 15 minutes
+test: build/tools ## run all tests that end within 15 minutes
+	@$(MAKE) --no-print-directory --jobs=2 all .venv/tested
 	@PATH="$$PWD/.venv/bin:$$PATH" tests/run
 
 check-long: all .venv/tested-long ## run the long tests: A/A comparisons, planted differences, make fresh
