@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -122,3 +124,30 @@ def test_a_walk_of_nonsense_ends(compiled: Callable[..., Path], size: int) -> No
         registers[clock.IP] = address
         stack = struct.pack("<Q", address) * (size // 8)
         assert len(unwinder.walk(space, registers, stack)) <= 64
+
+
+def test_a_ring_gives_each_record_once() -> None:
+    """The kernel writes only where the reader has read, so the reader must say how far it is."""
+    size = 4 * mmap.PAGESIZE
+    area = mmap.mmap(-1, size + mmap.PAGESIZE)
+    ring = clock._Ring(os.open("/dev/null", os.O_RDONLY), area, size)
+    content = bytes(random.Random(3).randbytes(2 * size))
+
+    def write(begin: int, end: int) -> None:
+        for place in range(begin, end):
+            area[mmap.PAGESIZE + place % size] = content[place]
+        struct.pack_into("<Q", area, clock._HEAD, end)
+
+    read = b""
+    for begin, end in (
+        (0, 100),
+        (100, 100),
+        (100, size),
+        (size, size + 3000),
+        (size + 3000, 2 * size),
+    ):
+        write(begin, end)
+        read += clock._drained(ring)
+        assert struct.unpack_from("<Q", area, clock._TAIL) == (end,)
+    assert read == content
+    ring.close()

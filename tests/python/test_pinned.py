@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from support.allocator_under_test import under_test
 from support.probing import Probed
 
-from cairn.profile.callers import Stack, Sums, functions, stacks
+from cairn.profile.callers import Frame, Held, Stack, Sums, functions, stacks
 from cairn.profile.function_names import Names
 from cairn.report import pinned_table as pinned
 from cairn.report.fit import fit
@@ -115,3 +116,21 @@ def test_sums_of_several_stacks_add() -> None:
     whole = Sums()
     whole.add(Sums())
     assert (whole.pages.held, whole.chunks.blocks) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "begins"),
+    [
+        (1.0, "1 block of 48 bytes, allocated by keep, hold"),
+        (4.0, "4 blocks of 48 bytes on average,"),
+    ],
+)
+def test_the_mean_size_is_that_of_several_blocks(
+    probed: Probed, compiled: Compiled, blocks: float, begins: str
+) -> None:
+    probed(compiled("survivors.c"), 4, CAIRN_PROBE_STACKS="exact")
+    (file,) = probed.profile.stacks
+    files = (replace(file, sparse={"pages": (900, 900 * 4096), "chunks": (0, 0)}),)
+    held = Held(blocks, 48 * blocks, 900 * 4096.0)
+    stack = Stack((Frame("keep", "/a/prog"),), Sums(1, pages=held))
+    assert pinned.pinned_answer(files, (stack,)).startswith(begins)

@@ -162,6 +162,12 @@ def test_without_the_kernels_clock_the_few_samples_are_said_first(tmp_path: Path
     )
 
 
+def test_a_share_of_the_kernels_clock_has_no_warning_about_timers(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    found = clocked(reader.gather(tmp_path), RUN, why_not="a later run had no clock")
+    assert "of the probe's own timers" not in profile.render(found, View())
+
+
 @pytest.mark.parametrize(
     ("run", "about", "words"),
     [

@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.memory_series import KIB, MIB, Simulated
+from support.soaks import soaked
 
 from cairn.memory import AFTER_ITS_END, Series, Trim
 from cairn.soak import trend
 from cairn.soak.judge import LEVEL_SHARE, Kind, Reason, judge
-from cairn.soak.verdict import joined
+from cairn.soak.verdict import SoakVerdict, joined, verdicts
 
 BASE = 20 * MIB
 Made = Callable[[Simulated], Series]
@@ -313,6 +314,25 @@ def test_a_leak_has_a_second_name() -> None:
 
     found = judge(made(Simulated(1)))
     assert (found.kind, found.also) == (Kind.LEAK, Kind.FRAGMENTATION)
+
+
+def test_the_second_name_of_a_leak_is_that_of_all_its_runs() -> None:
+    def made(one: Simulated, held: float) -> Series:
+        live = 10.0 * MIB + one.leak(64 * KIB)
+        if not held:
+            return one.series(live)
+        trim = Trim(12 * MIB, round(held), round(held) - MIB)
+        return one.series(live, held=held + 0 * live, trim=trim)
+
+    def verdict(*helds: float) -> SoakVerdict:
+        held = iter(helds)
+        run, samples = soaked(system=lambda one: made(one, next(held)))
+        (found,) = verdicts(run, samples)
+        return found
+
+    both, one = verdict(100.0 * MIB, 100.0 * MIB), verdict(100.0 * MIB, 0.0)
+    assert (both.kind, both.also) == (Kind.LEAK, Kind.FRAGMENTATION)
+    assert (one.kind, one.also) == (Kind.LEAK, None)
 
 
 # --- rounds ---------------------------------------------------------------------------------------
