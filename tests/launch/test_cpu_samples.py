@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 import shutil
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -193,3 +197,23 @@ def test_libraries_in_the_folder_of_an_allocator_that_it_needs_belong_to_it(
         Contender("linked", "custom", "linked", owners=(str(beside),))
     )
     assert linked.files == {str(beside)}
+
+
+def test_samples_that_find_no_room_are_dropped_with_the_reason(
+    launch: Launch, program: str, tmp_path: Path
+) -> None:
+    """The file may have 64 KiB. The launcher then gives up the samples, and not the program."""
+    file = tmp_path / "notes"
+    everywhere = cpu_samples.AllocatorCode(frozenset({"/nowhere"}))
+    launch("--cpu-samples", str(file), "--", program, "20")
+    noted(file, everywhere)
+    room = 64 << 10
+    done = subprocess.run(
+        [launch.path, "--report-fd", "1", "--cpu-samples", file, "--", program, "60"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert file.stat().st_size < 200
+    found, why = cpu_samples.read(file, everywhere)
+    assert found is None and os.strerror(errno.EFBIG) in why

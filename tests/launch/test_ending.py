@@ -272,6 +272,17 @@ def test_a_report_that_cannot_be_written_is_our_failure(launch: Launch) -> None:
     assert done.stderr == f"cairn-launch: cannot write the report: {os.strerror(errno.ENOSPC)}.\n"
 
 
+@pytest.mark.parametrize(
+    ("path", "number"), [("/dev/full", errno.ENOSPC), ("/nowhere/series", errno.ENOENT)]
+)
+def test_memory_over_time_that_cannot_be_written_is_our_failure(
+    launch: Launch, path: str, number: int
+) -> None:
+    outcome = launch("--memory-series", path, "--", "true")
+    assert outcome.code == 125
+    assert outcome.err == f"cairn-launch: cannot write '{path}': {os.strerror(number)}.\n"
+
+
 # --- signals ---
 
 SAYS_SIGNAL = 'trap "echo got {0}; exit 6" {0}; echo ready; while :; do sleep 0.01; done'
