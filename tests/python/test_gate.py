@@ -300,6 +300,9 @@ def test_a_run_with_one_contender_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         def samples(self) -> tuple[Sample, ...]:
             return ()
 
+        def simulation(self) -> None:
+            return None
+
         stopped = instructions = samples
 
     stored: Any = Stored()
@@ -320,6 +323,9 @@ def test_a_run_whose_times_mean_nothing_is_refused(field: dict[str, Any]) -> Non
 
         def samples(self) -> tuple[Sample, ...]:
             return ()
+
+        def simulation(self) -> None:
+            return None
 
         stopped = instructions = samples
 

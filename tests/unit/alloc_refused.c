@@ -382,7 +382,7 @@ TEST(any_single_call_can_be_refused)
     refuse_each(every, 0);
 }
 
-TEST(calls_in_a_row_can_be_refused)
+TEST_WITHOUT_RACES(calls_in_a_row_can_be_refused)
 {
     unsigned step = every < 8 ? 16 : every * 4;
     refuse_each(step, 3);
