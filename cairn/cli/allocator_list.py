@@ -32,9 +32,10 @@ def render(catalog: Catalog, found: Sequence[Found], view: View) -> str:
     rows = tuple(_row(item, sums[item]) for item in found)
     screen.table(Table("", heads, rows, optional=(4, 1, 2, 3), texts=True))
     here = {item.allocator.name for item in found if item.problem is None}
-    problems = [f"✘ {item.allocator.name}: {item.problem}" for item in found if item.problem]
-    problems += [
-        f"✘ {item.allocator.name}: {text}" for item in found if (text := _damage(item, sums[item]))
+    problems = [
+        f"✘ {item.allocator.name}: {text}"
+        for item in found
+        if (text := _damage(item, sums[item]) or item.problem)
     ]
     caveats = [
         f"▲ {e.name}: {caveat}"

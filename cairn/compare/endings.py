@@ -154,7 +154,28 @@ def differences(own: Trials, base: Trials) -> list[_Ending]:
         for found in _endings(own, program)
         if found.ending != SUCCESS
         and (_new(own, base, program, found.ending) or _more(own, base, program, found.ending))
+        and (not _is_signal(found.ending) or _more_in_all(own, base, found.ending))
     )
+
+
+def _is_signal(ending: str) -> bool:
+    """Whether another process may have caused this ending."""
+    return ending.startswith("SIG") and ending not in CRASHES
+
+
+def _more_in_all(own: Trials, base: Trials, ending: str) -> bool:
+    """Whether most runs have this ending more often than any run of the baseline, in all programs.
+
+    A parent may kill a child before or after the child executes another program. So the name of the
+    killed program depends on the speed of the contender.
+    """
+
+    def total(counts: Counts) -> int:
+        return sum(of.get(ending, 0) for of in counts.values())
+
+    most = max((total(counts) for counts, _, _ in base.each()), default=0)
+    having = [(runs, rounds) for counts, runs, rounds in own.each() if total(counts) > most]
+    return _is_most(having, own, base)
 
 
 def _new(own: Trials, base: Trials, program: str, ending: str) -> bool:

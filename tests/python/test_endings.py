@@ -267,6 +267,18 @@ def test_a_success_is_no_failure() -> None:
     assert differences(trials(*[GOOD] * 9), trials(*[sick("SIGTERM")] * 9)) == []
 
 
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL", "SIGINT"])
+def test_a_child_may_be_killed_before_it_executes_its_program(signal: str) -> None:
+    """Under a contender that starts more slowly, bash was killed in place of sleep."""
+    after = {"bash": {"exit 0": 1}, "sleep": {signal: 1, "SIGKILL": 1 + (signal == "SIGKILL")}}
+    before = {"bash": {"exit 0": 1, signal: 1}, "sleep": {"SIGKILL": 1}}
+    assert differences(trials(*[before] * 9), trials(*[after] * 9)) == []
+    assert differences(trials(*[after] * 9), trials(*[before] * 9)) == []
+    both = {**after, "bash": {"exit 0": 1, signal: 1}}
+    found = differences(trials(*[both] * 9), trials(*[after] * 9))
+    assert [(one.program, one.ending) for one in found] == [("bash", signal)]
+
+
 def test_other_numbers_of_processes_are_no_failure() -> None:
     """A parent that polls starts more children when it waits longer."""
     base = trials(*[{"grep": {"exit 0": 1, "exit 1": 7}}] * 9)
