@@ -171,8 +171,8 @@ class Why:
     simulated: SimulatedGap | None = None
     """The gap in simulated misses; None if they were not simulated."""
     unsimulated: str = ""
-    """Why there are no simulated misses, as a sentence without a full stop; empty if they were
-    simulated, or if nobody asked for them."""
+    """Why the simulation failed, as a sentence without a full stop. Empty if it did not fail, or if
+    the run has no simulation."""
 
 
 def twin(name: str) -> str:

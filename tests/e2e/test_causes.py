@@ -7,20 +7,18 @@ a wrong cause, or none, was once named first.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Command
-from support.places import ILL, PROGRAMS
+from support.ill_allocators import built
 
 from cairn.run import store
 from cairn.why.causes import Cause, causes
 from cairn.why.gap import PROGRAM, explain
 
-FLAGS = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
 CLOCK = os.geteuid() == 0 or int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 1
 Profiled = Callable[..., list[dict[str, Any]]]
 Compared = Callable[..., tuple[tuple[Cause, ...], str]]
@@ -29,15 +27,7 @@ Compared = Callable[..., tuple[tuple[Cause, ...], str]]
 @pytest.fixture
 def library(tmp_path: Path) -> Callable[[str], Path]:
     """Returns library(illness), which compiles the allocator of this name."""
-
-    def made(illness: str) -> Path:
-        built = tmp_path / f"{illness}.so"
-        folder = ILL if (ILL / f"{illness}.c").exists() else PROGRAMS
-        source = folder / f"{illness}.c"
-        subprocess.run(["gcc", *FLAGS, f"-I{ILL}", source, "-o", built, "-ldl"], check=True)
-        return built
-
-    return made
+    return lambda illness: built(illness, tmp_path)
 
 
 @pytest.fixture

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.places import ILL, PROGRAMS
+from support.ill_allocators import built
 
-FLAGS = ["-O2", "-shared", "-fPIC", "-fno-builtin", "-D_GNU_SOURCE"]
 CLOCK = os.geteuid() == 0 or int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 1
 
 pytestmark = [
@@ -27,15 +25,7 @@ pytestmark = [
 @pytest.fixture
 def library(tmp_path: Path) -> Callable[[str], Path]:
     """Returns library(illness), which compiles the allocator of this name."""
-
-    def made(illness: str) -> Path:
-        built = tmp_path / f"{illness}.so"
-        folder = ILL if (ILL / f"{illness}.c").exists() else PROGRAMS
-        source = folder / f"{illness}.c"
-        subprocess.run(["gcc", *FLAGS, f"-I{ILL}", source, "-o", built, "-ldl"], check=True)
-        return built
-
-    return made
+    return lambda illness: built(illness, tmp_path)
 
 
 def measured(cairn: Any, rounds: int, ill: Path, strength: int, command: list[object]) -> Any:
