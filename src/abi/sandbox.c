@@ -1,16 +1,19 @@
-/* sandbox.c - notices that the process is in a sandbox (seccomp(2)). In a sandbox, realloc() copies
- * blocks and does not move their pages, because a sandbox may kill the process for mremap().
+/* sandbox.c - notices that the process is in a sandbox (seccomp(2)). A sandbox may kill the process
+ * for mremap() and mincore(). In a sandbox, realloc() therefore copies blocks instead of moving
+ * their pages, and fewer chunks become huge pages (huge_page_density.h).
  *
- * A filter that was inherited is found in /proc/self/status, which is read once, when a block would
- * be moved for the first time. The loader has opened and read files under the same filter, so
- * reading is allowed. A filter that the program installs passes through prctl() or syscall(), which
- * this file replaces. From then on, nothing is read. A filter that the program installs by a system
- * call instruction of its own is not noticed.
+ * A filter that was inherited is found in /proc/self/status, which is read once, when one of these
+ * calls would be made for the first time. The loader has opened and read files under the same
+ * filter, so reading is allowed. A filter that the program installs passes through prctl() or
+ * syscall(), which this file replaces. From then on, nothing is read. A filter that the program
+ * installs by a system call instruction of its own is not noticed.
  *
  * Only the shared library does this. An archive cannot replace syscall(), and a static program may
  * not be allowed to open a file.
  */
 #include "abi/abi.h"
+
+#include "alloc/huge_page_density.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -106,7 +109,7 @@ static bool is_confined(void)
     return got < 0 || mode != '0';
 }
 
-static bool may_move(void)
+static bool is_open(void)
 {
     if (UNLIKELY(atomic_load_explicit(&sandbox, memory_order_relaxed) == UNKNOWN)) {
         int saved = errno;
@@ -123,5 +126,6 @@ __attribute__((constructor)) static void begin(void)
 {
     find_next();
     if (large_may_move == NULL)
-        large_may_move = may_move;
+        large_may_move = is_open;
+    huge_page_may_ask = is_open;
 }

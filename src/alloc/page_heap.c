@@ -3,6 +3,7 @@
 #include "alloc/broken.h"
 #include "alloc/chunk.h"
 #include "alloc/free_map.h"
+#include "alloc/huge_page_density.h"
 #include "alloc/huge_page_timing.h"
 #include "base/bitmap.h"
 #include "os/lock.h"
@@ -256,14 +257,17 @@ static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
     void *start = region_address(number * CHUNK_SLICES);
-    bool is_wanted =
-        is_large_program() && (chunk->huge || is_growing(slices)) && huge_page_may_be_requested();
+    bool is_wanted = is_large_program() && (chunk->huge || is_growing(slices)) &&
+                     huge_page_density_suffices(slices, statistics.used_slices / CHUNK_SLICES) &&
+                     huge_page_may_be_requested();
     if (chunk->huge && !is_wanted) {
         chunk_want_small(number);
     } else if (!chunk->huge && is_wanted && os_want_huge_pages(start, CHUNK_BYTES)) {
         chunk->huge = true;
         chunk->small = false;
     }
+    if (!chunk->huge && slices <= HUGE_RUN_MOST)
+        huge_page_density_sample(number);
     if (chunk->huge)
         begun = BEGUN_HUGE;
     else if (statistics.used_slices >= (size_t)SMALL_CHUNKS_LEAST * CHUNK_SLICES)

@@ -97,6 +97,10 @@ bool os_want_huge_pages(void *start, size_t bytes);
  * refuses. */
 bool os_want_small_pages(void *start, size_t bytes);
 
+/* Counts the OS pages of a mapped range that are resident. Returns false if the kernel does not
+ * say. A sandbox may kill the process for this call. */
+bool os_count_resident(void *start, size_t bytes, size_t *pages);
+
 /* Collapses OS_HUGE_PAGE_BYTES from `start` on, a multiple of that size, into one huge page at
  * once. The content stays, and all of it becomes resident. The call takes as long as copying does,
  * and other threads wait if they take a page fault meanwhile. Returns false if the kernel

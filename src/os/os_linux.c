@@ -211,6 +211,25 @@ bool os_want_small_pages(void *start, size_t bytes)
     return advise(start, bytes, MADV_NOHUGEPAGE);
 }
 
+bool os_count_resident(void *start, size_t bytes, size_t *pages)
+{
+    unsigned char states[128]; /* small, because the stack may be small */
+    int saved = errno;
+    size_t step = sizeof states * os_page_bytes();
+    size_t count = 0;
+    size_t done = 0;
+    for (size_t length; done < bytes; done += length) {
+        length = bytes - done < step ? bytes - done : step;
+        if (mincore((char *)start + done, length, states) != 0)
+            break;
+        for (size_t i = 0; i < length / os_page_bytes(); i++)
+            count += states[i] & 1;
+    }
+    errno = saved;
+    *pages = count;
+    return done == bytes;
+}
+
 bool os_collapse(void *start)
 {
     return advise(start, OS_HUGE_PAGE_BYTES, MADV_COLLAPSE);

@@ -1,5 +1,5 @@
-/* confine.c - confine PROG [ARG]...: executes a program under a filter that kills it for mremap().
- * Prints "not allowed" and exits with 0 if no filter can be installed. */
+/* confine.c - confine PROG [ARG]...: executes a program under a filter that kills it for mremap()
+ * and mincore(). Prints "not allowed" and exits with 0 if no filter can be installed. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -12,7 +12,8 @@ int main(int argc, char **argv)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mincore, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };

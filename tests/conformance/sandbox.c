@@ -1,8 +1,8 @@
 /* sandbox.c - confines the process by seccomp to the system calls that docs/allocator-reference.md
  * lists. Any other call ends the process. Each argument, madvise or mremap, names a listed call
  * that fails with EPERM. With the argument deadly-mremap, mremap ends the process, too. After that
- * the program allocates, frees, resizes and trims, in the main thread and in threads that began
- * before the confinement. */
+ * the program grows to 80 MB, and it allocates, frees, resizes and trims, in the main thread and in
+ * threads that began before the confinement. */
 #include "conformance.h"
 
 #include <linux/filter.h>
@@ -11,13 +11,27 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { THREADS = 4 };
+enum { THREADS = 4, HELD = 4000, HELD_BYTES = 20000 };
 
 static pthread_barrier_t begun;
 static pthread_barrier_t confined;
 static pthread_barrier_t done;
 static pthread_barrier_t never; /* holds threads: their end needs other calls */
 static void *handed[THREADS][100];
+
+/* Makes the process so large that the allocator requests huge pages. */
+static void grow(void)
+{
+    static char *held[HELD];
+    for (size_t i = 0; i < HELD; i++) {
+        held[i] = malloc(HELD_BYTES);
+        if (held[i] == NULL)
+            abort();
+        held[i][0] = 1;
+    }
+    for (size_t i = 0; i < HELD; i++)
+        free(held[i]);
+}
 
 static void work(uint64_t state)
 {
@@ -88,6 +102,7 @@ int main(int argc, char **argv)
         return 0;
     }
     pthread_barrier_wait(&confined);
+    grow();
     work(1);
     pthread_barrier_wait(&done);
     if (write(STDOUT_FILENO, "confined\n", 9) != 9)

@@ -76,6 +76,18 @@ def test_an_inherited_filter_may_kill_the_program_for_mremap(
 
 
 @in_both
+def test_an_inherited_filter_may_kill_the_program_for_mincore(
+    program: Callable[..., Program], compiled_here: Callable[..., Path], mode: str
+) -> None:
+    sparse = program("sparse.c", mode)
+    said = sparse.succeed(5000, 20_000, under=[str(compiled_here("confine.c"))]).strip()
+    if said == "not allowed":
+        pytest.skip("a filter is not allowed here")
+    grown_kb, written_kb = map(int, said.split())
+    assert grown_kb <= 1.3 * written_kb + 2048
+
+
+@in_both
 def test_without_a_filter_pages_are_moved_unless_the_option_forbids_it(
     program: Callable[..., Program], tmp_path: Path, mode: str
 ) -> None:

@@ -285,7 +285,9 @@ class CLane(Lane):
         found = json.loads(kept.read_text()) if kept.exists() else {}
         if found.get("key") != key:
             print("without faults: ctest", flush=True)
-            ended = self.copy.run("ctest", "--test-dir", self.build, "-E", NOT_RUN, limit=3600)
+            # A test may fail once because the machine is busy.
+            words = ("ctest", "--test-dir", self.build, "-E", NOT_RUN, "--repeat", "until-pass:2")
+            ended = self.copy.run(*words, limit=3600)
             if ended.code != 0:
                 raise Unready(f"the tree without faults fails in ctest:\n{ended.out[-2000:]}")
             told = re.findall(r"Test +#\d+: (\w+) \.+ +Passed +([\d.]+) sec", ended.out)

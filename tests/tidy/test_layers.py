@@ -52,6 +52,7 @@ C_ORDER: dict[str, list[str]] = {
             "chunk",
             "learning_control",
             "huge_page_timing",
+            "huge_page_density",
             "page_heap",
             "page_heap_reused",
             "slab",

@@ -30,6 +30,7 @@
 #define os_renew            real_renew
 #define os_want_huge_pages  real_want_huge_pages
 #define os_touch            real_touch
+#define os_count_resident   real_count_resident
 #define os_collapse         real_collapse
 #define os_want_small_pages real_want_small_pages
 #include "../../src/os/os_linux.c"
@@ -45,6 +46,7 @@
 #undef os_renew
 #undef os_want_huge_pages
 #undef os_touch
+#undef os_count_resident
 #undef os_collapse
 #undef os_want_small_pages
 
@@ -80,8 +82,10 @@ static struct {
     _Atomic bool huge_is_next;
     _Atomic unsigned huge_count;
     _Atomic unsigned small_count;
+    unsigned resident_of_512; /* what os_count_resident() returns; 0: all pages */
     unsigned collapse_count;
     bool refuses_collapse;
+    bool refuses_counts; /* refuses os_count_resident() */
 } fake_os;
 
 size_t os_page_bytes(void);
@@ -95,6 +99,7 @@ bool os_renew(void *start, size_t bytes);
 bool os_want_huge_pages(void *start, size_t bytes);
 bool os_want_small_pages(void *start, size_t bytes);
 uint64_t os_touch(void *start);
+bool os_count_resident(void *start, size_t bytes, size_t *pages);
 bool os_collapse(void *start);
 
 static bool fake_refuses(void)
@@ -249,6 +254,14 @@ uint64_t os_touch(void *start)
     bool huge = fake_os.huge_is_next && fake_os.huge_touch_ticks != 0;
     fake_os.huge_is_next = false;
     return huge ? fake_os.huge_touch_ticks : fake_os.small_touch_ticks;
+}
+
+bool os_count_resident(void *start, size_t bytes, size_t *pages)
+{
+    fake_expect_ours(start, bytes);
+    size_t all = bytes / os_page_bytes();
+    *pages = fake_os.resident_of_512 == 0 ? all : all * fake_os.resident_of_512 / 512;
+    return !fake_refuses() && !fake_os.refuses_counts;
 }
 
 /* Stands for the kernel's collapse of 2 MiB into a huge page. Copies nothing. */

@@ -1,6 +1,7 @@
 /* alloc_page_heap.c - tests the page heap against a model: which run each slice belongs to, what
  * the slice contains, and whether memory reported as zero reads as zero. */
 #include "alloc/huge_page_collapse.h"
+#include "alloc/huge_page_density.h"
 #include "alloc/huge_page_timing.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
@@ -293,21 +294,32 @@ TEST(a_long_run_begins_at_its_alignment_where_that_fits)
     page_heap_check();
 }
 
-/* Grows the heap by `chunks` chunks and frees them, so that they are idle. Returns for how many of
- * them the heap requested a huge page. */
-static unsigned grow_and_free(size_t chunks)
+static bool asks(void)
 {
-    enum { RUN = 2 };
-    static size_t indices[300 * CHUNK_SLICES / RUN];
-    size_t count = chunks * CHUNK_SLICES / RUN;
+    return true;
+}
+
+/* Grows the heap by `chunks` chunks in runs of `slices` slices, and frees them, so that they are
+ * idle. Returns for how many of them the heap requested a huge page. */
+static unsigned grow_in_runs_and_free(size_t chunks, size_t slices)
+{
+    static size_t indices[300 * CHUNK_SLICES];
+    size_t count = chunks * CHUNK_SLICES / slices;
     unsigned before = fake_os.huge_count;
     bool zero;
     for (size_t i = 0; i < count; i++)
-        indices[i] = page_heap_allocate(RUN, 0, &zero);
+        indices[i] = page_heap_allocate(slices, 0, &zero);
     unsigned asked = fake_os.huge_count - before;
     for (size_t i = 0; i < count; i++)
-        page_heap_free(indices[i], RUN);
+        page_heap_free(indices[i], slices);
     return asked;
+}
+
+/* grow_in_runs_and_free() in a process that may ask the kernel which pages are resident. */
+static unsigned grow_and_free(size_t chunks)
+{
+    huge_page_may_ask = asks;
+    return grow_in_runs_and_free(chunks, 2);
 }
 
 static unsigned asked_while_growing(size_t chunks)
@@ -347,6 +359,73 @@ TEST(huge_pages_are_asked_for_while_they_come_quickly)
     }
     huge_page_want(HUGE_PAGE_AUTO);
     fake_os.huge_touch_ticks = fake_os.small_touch_ticks = 0;
+}
+
+/* Withdraws all requests for huge pages, and gives back all memory. */
+static void begin_with_small_pages(void)
+{
+    huge_page_want(HUGE_PAGE_NEVER);
+    CHECK(asked_while_growing(300) == 0);
+    huge_page_want(HUGE_PAGE_AUTO);
+}
+
+TEST(huge_pages_are_asked_for_only_if_their_pages_are_touched)
+{
+    static const struct {
+        unsigned resident_of_512;
+        unsigned least;
+        unsigned most;
+    } cases[] = {
+        {0, 150, 300},
+        {448, 150, 300},   /* seven eighths */
+        {447, 0, 300 / 8}, /* those that the samples before have allowed */
+        {1, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        begin_with_small_pages();
+        fake_os.resident_of_512 = cases[i].resident_of_512;
+        unsigned asked = asked_while_growing(300);
+        CHECK(asked >= cases[i].least && asked <= cases[i].most);
+    }
+    fake_os.resident_of_512 = 0;
+}
+
+TEST(a_program_that_touches_less_soon_gets_no_more_huge_pages)
+{
+    enum { BEFORE = 160, AFTER = 140 };
+    static size_t indices[(BEFORE + AFTER) * CHUNK_SLICES / 2];
+    begin_with_small_pages();
+    unsigned asked = fake_os.huge_count;
+    bool zero;
+    for (size_t i = 0; i < COUNT_OF(indices); i++) {
+        if (i == BEFORE * CHUNK_SLICES / 2) {
+            CHECK(fake_os.huge_count - asked > 80);
+            asked = fake_os.huge_count;
+            fake_os.resident_of_512 = 100;
+        }
+        indices[i] = page_heap_allocate(2, 0, &zero);
+    }
+    /* An eighth of the chunks in use, and those of the sample that was dense before. */
+    CHECK(fake_os.huge_count - asked <= (BEFORE + AFTER) / 8);
+    fake_os.resident_of_512 = 0;
+    for (size_t i = 0; i < COUNT_OF(indices); i++)
+        page_heap_free(indices[i], 2);
+    page_heap_check();
+}
+
+TEST(without_an_answer_only_slabs_of_one_slice_get_huge_pages)
+{
+    for (int refused = 0; refused < 2; refused++) {
+        begin_with_small_pages();
+        page_heap_purge(0);
+        huge_page_may_ask = refused ? asks : NULL;
+        fake_os.refuses_counts = refused;
+        CHECK(grow_in_runs_and_free(300, 2) == 0);
+        page_heap_purge(0);
+        CHECK(grow_in_runs_and_free(300, 1) > 150);
+        fake_os.refuses_counts = false;
+    }
+    page_heap_purge(0);
 }
 
 TEST(huge_pages_that_cannot_be_given_back_stay_idle)

@@ -1,0 +1,47 @@
+#include "alloc/huge_page_density.h"
+
+#include "alloc/chunk.h"
+#include "alloc/huge_page_timing.h"
+#include "os/os.h"
+
+/* A sample counts as filled if this share of its slices is in use, and as dense if this share of
+ * its pages is resident. */
+enum { SHARE = 7, OF = 8 };
+
+bool (*huge_page_may_ask)(void);
+
+static size_t sample; /* number of the sample; 0: none */
+
+/* Number of chunks that may request huge pages before the next sample. */
+static size_t left;
+
+/* Returns whether the sample is filled and dense. Sets `*refused` if the kernel does not say. */
+static bool is_dense(size_t number, bool *refused)
+{
+    if (chunk_of(number)->used_count < CHUNK_SLICES * SHARE / OF)
+        return false;
+    size_t pages = CHUNK_BYTES / os_page_bytes();
+    size_t resident;
+    *refused = !os_count_resident(region_address(number * CHUNK_SLICES), CHUNK_BYTES, &resident);
+    return !*refused && resident >= pages * SHARE / OF;
+}
+
+bool huge_page_density_suffices(size_t slices, size_t used_chunks)
+{
+    if (huge_page_wanted() != HUGE_PAGE_AUTO)
+        return huge_page_wanted() == HUGE_PAGE_ALWAYS;
+    bool refused = huge_page_may_ask == NULL || !huge_page_may_ask();
+    if (!refused && left == 0 && sample != 0 && is_dense(sample, &refused))
+        left = used_chunks / OF + 1;
+    if (refused)
+        return slices == 1;
+    if (left == 0)
+        return false;
+    sample = 0;
+    return --left > 0;
+}
+
+void huge_page_density_sample(size_t number)
+{
+    sample = number;
+}

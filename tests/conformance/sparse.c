@@ -1,0 +1,42 @@
+/* sparse.c - sparse COUNT BYTES: allocates COUNT buffers of BYTES bytes, and writes only the first
+ * 100 bytes of each. Prints two numbers in KB: the anonymous memory by which the process has grown,
+ * and the OS pages that were written. */
+#include "conformance.h"
+
+static long anonymous_kb(void)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    char line[200];
+    long kb = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "Anonymous:", 10) == 0)
+            kb = strtol(line + 10, NULL, 10);
+    if (file != NULL)
+        fclose(file);
+    return kb;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return 2;
+    size_t count = strtoul(argv[1], NULL, 10);
+    size_t bytes = strtoul(argv[2], NULL, 10);
+    require_cairn();
+    long before = anonymous_kb();
+    uintptr_t last = 0;
+    size_t pages = 0;
+    for (size_t i = 0; i < count; i++) {
+        char *p = malloc(bytes);
+        if (p == NULL)
+            return 1;
+        memset(p, 1, 100);
+        *(char **)p = p; /* the block is in use */
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        pages += (uintptr_t)p / page != last;
+        pages += (uintptr_t)(p + 99) / page != (uintptr_t)p / page;
+        last = (uintptr_t)(p + 99) / page;
+    }
+    printf("%ld %zu\n", anonymous_kb() - before, pages * (size_t)sysconf(_SC_PAGESIZE) / 1024);
+    return 0;
+}
