@@ -199,6 +199,9 @@ void *alloc_malloc_slow(size_t size, const void *caller)
         return block;
     }
     if (UNLIKELY(heap == &heap_none || heap == &heap_gone)) {
+        void *first = heap == &heap_none ? thread_first(size) : NULL;
+        if (first != NULL)
+            return first;
         heap = thread_birth();
         if (heap == NULL)
             return thread_late(size);
@@ -343,10 +346,10 @@ void alloc_free_slow(void *p)
 }
 
 /* Returns whether this thread owns the slab. A thread that had no heap gets one, so that it can
- * gather the blocks that it frees. */
+ * gather the blocks that it frees, unless it is still new (thread_first()). */
 static inline bool is_of_this_thread(struct slab *slab)
 {
-    if (UNLIKELY(thread_heap == &heap_none) && !lock_is_unsafe())
+    if (UNLIKELY(thread_heap == &heap_none) && !lock_is_unsafe() && !thread_is_first())
         thread_birth();
     /* The owner is read after thread_birth(). That function may return an idle heap, and other
      * threads may take slabs from a heap as long as it is idle. */

@@ -43,8 +43,9 @@ enum {
 extern uint64_t canary_secrets[2] __attribute__((visibility("hidden")));
 
 /* In the hardened build: the return address of the program's call that this thread serves, for the
- * report of a misuse. The plain build uses the variable for another purpose, to save thread-local
- * storage: it holds the heap that the thread has put aside (thread_own_heap()). */
+ * report of a misuse. To save thread-local storage, the plain build uses the variable for two other
+ * purposes: it holds the heap that the thread has put aside (thread_own_heap()), or counts the
+ * calls of a thread that has no heap yet (thread_first()). */
 extern _Thread_local const void *hardening_caller
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
 

@@ -16,6 +16,7 @@ static struct heap *heaps_idle;
 /* A bit per class: some idle heap may have a parked slab of this class. The bit is only a hint. */
 static _Atomic uint64_t idle_offers;
 static _Atomic uint32_t heaps_in_use; /* with a thread or shared; written under heaps_lock */
+static _Atomic uint32_t heaps_made;   /* written under heaps_lock */
 static size_t heaps_fresh;            /* slice that new heaps are cut from; 0: none */
 static size_t heaps_cut;              /* heaps cut from that slice */
 
@@ -614,6 +615,7 @@ struct heap *heap_acquire(bool empty)
         __builtin_memcpy(heap->class_table, size_class_table, sizeof size_class_table);
         heap->next = atomic_load_explicit(&heaps, memory_order_relaxed);
         atomic_store_explicit(&heaps, heap, memory_order_release);
+        heaps_made++;
     }
     if (heap != NULL) {
         heap->has_thread = true;
@@ -743,6 +745,13 @@ void heap_destroy(struct heap *heap)
 uint64_t heap_posts_gone(void)
 {
     return atomic_load_explicit(&posts_gone, memory_order_relaxed);
+}
+
+bool heap_is_scarce(void)
+{
+    uint32_t in_use = atomic_load_explicit(&heaps_in_use, memory_order_relaxed);
+    return in_use >= HEAP_SCARCE_LEAST &&
+           in_use >= atomic_load_explicit(&heaps_made, memory_order_relaxed);
 }
 
 struct heap *heap_first(void)

@@ -40,6 +40,7 @@
 enum {
     HEAP_HOT_BLOCKS = 16,     /* most blocks of a class that are kept hot */
     HEAP_HOT_BYTES = 65536,   /* most bytes of a class that are kept hot */
+    HEAP_SCARCE_LEAST = 8,    /* see heap_is_scarce() */
     HEAP_CARVED_MOST = 4096,  /* 16-byte blocks in an OS page of 64 KiB */
     HEAP_HOT_CLASS_ALL = 47,  /* 4 KiB: the last class with HEAP_HOT_BLOCKS */
     HEAP_LENT_UNIT = 64,      /* bytes; the unit of `lent` */
@@ -256,6 +257,9 @@ void *heap_reuse_long(struct heap *heap, size_t size);
  * block off the list. Any thread may call these functions. */
 void heap_keep_large(struct heap *heap, struct slab *slab);
 void heap_drop_large(struct heap *heap, struct slab *slab);
+
+/* Returns true if at least HEAP_SCARCE_LEAST heaps are in use, and no heap is idle. */
+bool heap_is_scarce(void);
 
 /* Returns the first heap of the list of all heaps, which are linked by `next`. */
 struct heap *heap_first(void);

@@ -44,7 +44,7 @@ static const struct member of_all[] = {
     OF_ALL(held_bytes, false, "Idle bytes that may be kept in excess of used_bytes."),
     OF_ALL(learnt, true, "Changes of learnt values."),
     OF_ALL(slab_count, false, "Slabs that exist now."),
-    OF_ALL(thread_count, false, "Living threads that have allocated."),
+    OF_ALL(thread_count, false, "Living threads that have a heap of their own."),
     OF_ALL(heap_count, false, "Heaps that belong to no thread."),
     OF_ALL(refills, true, "Times that a thread had to fetch more blocks of a class."),
     OF_ALL(slabs_made, true, "Slabs made from unused runs."),

@@ -211,6 +211,8 @@ struct heap *thread_birth(void)
     struct heap *heap = heap_acquire(false);
     if (heap == NULL)
         return NULL;
+    if (!CAIRN_HARDENED)
+        hardening_caller = NULL;
     thread_heap = heap;
     thread_set_up();
     if (has_key)
@@ -218,7 +220,7 @@ struct heap *thread_birth(void)
     return heap;
 }
 
-void *thread_late(size_t size)
+static void *allocate_late(size_t size, size_t alignment)
 {
     lock_take(&late_lock);
     if (late_heap == NULL)
@@ -226,5 +228,38 @@ void *thread_late(size_t size)
     struct heap *heap = late_heap;
     lock_drop(&late_lock);
     bool zero;
-    return heap == NULL ? NULL : shared_heap_allocate(heap, size, 1, &zero);
+    return heap == NULL ? NULL : shared_heap_allocate(heap, size, alignment, &zero);
+}
+
+void *thread_late(size_t size)
+{
+    return allocate_late(size, 1);
+}
+
+enum {
+    FIRST_CALLS = 64,        /* calls of a thread that has no heap yet */
+    FIRST_BYTES_MOST = 4096, /* larger blocks share no OS page */
+    LINE_BYTES = 64,
+};
+
+/* Counts a call of the thread. Returns false if the thread has made FIRST_CALLS calls. */
+static bool count_first(void)
+{
+    uintptr_t calls = (uintptr_t)hardening_caller;
+    if (calls >= FIRST_CALLS)
+        return false;
+    hardening_caller = (const void *)(calls + 1);
+    return true;
+}
+
+void *thread_first(size_t size)
+{
+    if (CAIRN_HARDENED || size > FIRST_BYTES_MOST || !heap_is_scarce() || !count_first())
+        return NULL;
+    return allocate_late(size, LINE_BYTES);
+}
+
+bool thread_is_first(void)
+{
+    return !CAIRN_HARDENED && hardening_caller != NULL && count_first();
 }

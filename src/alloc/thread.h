@@ -4,7 +4,7 @@
  * whether the thread has a heap: the first call finds an empty list, takes the slow path, and calls
  * thread_birth(). After the thread's last destructor the pointer is heap_gone, which is empty as
  * well. Later allocations of the thread come from thread_late(): one shared heap for all such
- * threads.
+ * threads. Where there are many threads, the first allocations do, too: thread_first().
  *
  * For a moment the pointer may be heap_away, which is empty as well: detour.h says why.
  *
@@ -30,8 +30,8 @@ static inline bool thread_is_away(void)
 
 /* Returns the thread's heap, even if the thread has put it aside (detour.h). The variable
  * hardening_caller then points to the heap: static thread-local storage is scarce, and the plain
- * build does not need this variable for anything else. Returns heap_none or heap_gone if the thread
- * has no heap. */
+ * build uses this variable for nothing else while the thread has a heap. Returns heap_none or
+ * heap_gone if the thread has no heap. */
 static inline struct heap *thread_own_heap(void)
 {
     return UNLIKELY(thread_is_away()) ? (struct heap *)hardening_caller : thread_heap;
@@ -54,6 +54,20 @@ struct heap *thread_birth(void) __attribute__((cold));
 /* Returns a small block from the shared heap of all threads that have no heap. Returns NULL if
  * there is no memory. */
 void *thread_late(size_t size) __attribute__((cold));
+
+/* Most threads of a process with many threads allocate a few blocks and then wait. A heap of their
+ * own would take 3 KB, and an OS page for each class of blocks. So if heap_is_scarce(), the first
+ * small blocks of a new thread come from the heap of thread_late(). Blocks of different threads
+ * share no cache line there.
+ *
+ * Returns such a block. Returns NULL if the calling thread, which has heap_none, gets a heap now:
+ * because heaps are not scarce, because the block is larger than 4 KiB, because the thread has made
+ * 64 calls, or because there is no memory. Always returns NULL in the hardened build. */
+void *thread_first(size_t size) __attribute__((cold));
+
+/* Called when the calling thread, which has heap_none, frees a block. Returns true if the thread
+ * still takes its blocks from thread_first(). */
+bool thread_is_first(void) __attribute__((cold));
 
 /* The caller is in the state of lock_is_unsafe(). Returns true if the caller may take locks from
  * now on: the process is the child of a fork that ran no fork handlers, and no thread of the parent

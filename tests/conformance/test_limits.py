@@ -101,6 +101,15 @@ def test_buffers_of_which_only_the_beginnings_are_written_take_little_memory(
     assert grown_kb <= 1.3 * written_kb + 2048
 
 
+@pytest.mark.plain("gives each thread a heap at once")
+@in_both
+def test_a_thread_that_waits_after_its_first_blocks_takes_little_memory(
+    program: Callable[..., Program], mode: str
+) -> None:
+    """8 KB of it are the thread's stack."""
+    assert int(program("idle_threads.c", mode).succeed(300)) <= 300 * 14
+
+
 @in_both
 @pytest.mark.parametrize(
     "refused",

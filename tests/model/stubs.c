@@ -113,6 +113,17 @@ struct heap *thread_birth(void)
     model_checker_fail("a thread of a model has no heap, and allocates");
 }
 
+void *thread_first(size_t size)
+{
+    (void)size;
+    model_checker_fail("a thread of a model has no heap, and allocates");
+}
+
+bool thread_is_first(void)
+{
+    model_checker_fail("a thread of a model has no heap, and frees a block");
+}
+
 void *thread_late(size_t size)
 {
     (void)size;

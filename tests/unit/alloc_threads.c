@@ -243,6 +243,96 @@ static void give_back(struct random *random)
     usleep(200);
 }
 
+enum { MANY = 60, FIRST = 8, LINE = 64, MORE = 100, SLACK = 8 };
+
+static struct {
+    pthread_barrier_t allocated;
+    pthread_barrier_t go_on;
+    char *blocks[MANY][FIRST];
+    bool has_heap[MANY];
+    bool got_heap[MANY];
+} starts;
+
+static size_t first_size(size_t i)
+{
+    return (size_t)24 << i;
+}
+
+/* Allocates FIRST blocks, the last of 3 KB. Then allocates and frees MORE blocks. */
+static void *start(void *argument)
+{
+    size_t self = (uintptr_t)argument;
+    for (size_t i = 0; i < FIRST; i++) {
+        starts.blocks[self][i] = malloc(first_size(i));
+        memset(starts.blocks[self][i], (int)self, first_size(i));
+    }
+    starts.has_heap[self] = thread_has_heap();
+    pthread_barrier_wait(&starts.allocated);
+    pthread_barrier_wait(&starts.go_on);
+    for (int i = 0; i < MORE; i++) {
+        void *volatile p = malloc(100);
+        free(p);
+    }
+    starts.got_heap[self] = thread_has_heap();
+    pthread_barrier_wait(&starts.allocated);
+    return NULL;
+}
+
+static size_t count_heaps(void)
+{
+    size_t count = 0;
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        count++;
+    return count;
+}
+
+/* Returns whether the blocks of thread `a` and of thread `b` share a cache line. */
+static bool share_line(size_t a, size_t b)
+{
+    for (size_t i = 0; i < FIRST; i++)
+        for (size_t k = 0; k < FIRST; k++) {
+            uintptr_t one = (uintptr_t)starts.blocks[a][i];
+            uintptr_t other = (uintptr_t)starts.blocks[b][k];
+            if (one / LINE <= (other + first_size(k) - 1) / LINE &&
+                other / LINE <= (one + first_size(i) - 1) / LINE)
+                return true;
+        }
+    return false;
+}
+
+TEST(many_threads_share_a_heap_for_their_first_blocks_but_no_cache_line)
+{
+    pthread_t ids[MANY];
+    size_t before = count_heaps();
+    pthread_barrier_init(&starts.allocated, NULL, MANY + 1);
+    pthread_barrier_init(&starts.go_on, NULL, MANY + 1);
+    for (size_t i = 0; i < MANY; i++)
+        REQUIRE(pthread_create(&ids[i], NULL, start, (void *)i) == 0);
+    pthread_barrier_wait(&starts.allocated);
+    size_t most = before > HEAP_SCARCE_LEAST ? before : HEAP_SCARCE_LEAST;
+    /* Threads that begin at the same moment may all see too few heaps in use. */
+    CHECK(CAIRN_HARDENED || count_heaps() <= most + SLACK);
+    size_t without = 0;
+    for (size_t a = 0; a < MANY; a++) {
+        without += !starts.has_heap[a];
+        for (size_t b = 0; b < a; b++)
+            CHECK(!share_line(a, b));
+        for (size_t i = 0; i < FIRST; i++)
+            for (size_t k = 0; k < first_size(i); k++)
+                CHECK(starts.blocks[a][i][k] == (char)a);
+    }
+    CHECK(CAIRN_HARDENED || without >= MANY - most - SLACK);
+    pthread_barrier_wait(&starts.go_on);
+    pthread_barrier_wait(&starts.allocated);
+    for (size_t i = 0; i < MANY; i++) {
+        pthread_join(ids[i], NULL);
+        CHECK(starts.got_heap[i]);
+        for (size_t k = 0; k < FIRST; k++)
+            free(starts.blocks[i][k]);
+    }
+    heap_check_lists();
+}
+
 TEST(memory_can_be_given_back_while_threads_are_busy)
 {
     while_threads_are_busy(give_back);
