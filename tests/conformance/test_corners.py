@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
+from support.compilers import ROOT
 
 from .conftest import MODES, Program
 
@@ -145,9 +146,18 @@ def test_statistics_at_exit_are_one_json_line_or_lines_or_nothing(
     run = program("inform.c", mode)
     stats = json.loads(run(CAIRN_STATS="json").err)
     assert stats["live_count"] >= 200 and stats["thread_count"] == 1
+    header = (ROOT / "include" / "cairn" / "cairn.h").read_text()
+    members = header.split("struct cairn_stats {")[1].split("struct cairn_class_stats")[0]
+    named = set(re.findall(r"^    (?:size_t|uint64_t) (\w+);", members, re.MULTILINE))
+    assert len(named) > 25 and named == set(stats) - {"classes"}
     assert run(CAIRN_STATS="1").err.startswith("cairn: live ")
     samples = prometheus(run(CAIRN_STATS="prometheus").err)
     assert samples["cairn_live_count"] >= 200 and samples["cairn_thread_count"] == 1
+    assert named == {
+        name.removeprefix("cairn_").removesuffix("_total")
+        for name in samples
+        if not name.startswith("cairn_class_")
+    }
     small = sum(
         value for name, value in samples.items() if name.startswith("cairn_class_live_count{")
     )

@@ -219,6 +219,7 @@ def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
     ("block", "each", "doing"),
     [
         (4096, 100, "pairs"),
+        (4096, 100, "more"),
         pytest.param(48, 100, "mix", marks=pytest.mark.long),
         pytest.param(8000, 16, "pairs", marks=pytest.mark.long),
         pytest.param(140_000, 2, "mix", marks=pytest.mark.long),

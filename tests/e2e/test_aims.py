@@ -47,7 +47,10 @@ def test_a_run_keeps_its_aim_and_a_report_may_ask_for_another(
     ("options", "says"),
     [
         (("--goal", "speed"), "'speed' is not one of"),
-        (("--may-cost", "memory 5%"), "add --goal"),
+        (
+            ("--may-cost", "memory 5%"),
+            "✘ --may-cost bounds the price of an aim; add --goal time, cpu or memory",
+        ),
         (("--goal", "time", "--may-cost", "memory"), "is not a measure and a percentage"),
         (("--goal", "time", "--may-cost", "ram 5%"), "is not a measure and a percentage"),
         (("--goal", "time", "--may-cost", "memory 0%"), "is not more than 0 %"),

@@ -103,6 +103,11 @@ def test_two_kept_profiles_are_compared(cairn: Any, tmp_path: Path, program: Pat
         (("--against", before, "--", program, 1), "name the other one with --read"),
         (("--read", after, "--against", before, "--tree"), "leave out --tree"),
         (("--read", after, "--against", tmp_path), "holds no profile"),
+        (
+            ("--read", after, "--delay", "1s"),
+            "✘ --read reports a profile that exists; leave out the program, --keep, --delay, "
+            "--duration and --signal",
+        ),
     ):
         wrong = cairn("profile", *options)
         assert wrong.code != 0

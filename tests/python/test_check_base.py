@@ -75,6 +75,8 @@ def test_stored_numbers_are_those_of_the_same_command_and_options() -> None:
         changed = replace(run, settings=replace(settings, **other))
         told = check_base.other_settings(base, changed)
         assert told is not None and said in told
+    shell = replace(base, run=replace(base.run, settings=replace(settings, shell=True)))
+    assert check_base.other_settings(shell, run) == "the base was made with --shell yes"
     moved = replace(settings, folder="/elsewhere", stdin="/elsewhere/in.txt")
     known = replace(settings, folder="/here", stdin="/here/in.txt")
     before = replace(base, run=replace(base.run, settings=known))

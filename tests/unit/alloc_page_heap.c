@@ -545,6 +545,25 @@ TEST(a_chunk_can_be_dense_again_after_the_run_that_reached_into_it_is_freed)
     page_heap_check();
 }
 
+TEST(a_run_that_grows_at_the_limit_takes_the_place_of_idle_memory)
+{
+    page_heap_purge(0);
+    bool zero;
+    size_t other = page_heap_allocate(400, 0, &zero);
+    size_t run = page_heap_allocate(100, 50, &zero);
+    REQUIRE(run != 0 && other != 0);
+    page_heap_free(other, 400);
+    struct page_heap_statistics now = page_heap_statistics();
+    size_t limit = now.used_slices + now.idle_slices;
+    page_heap_limit(limit * SLICE_BYTES);
+    REQUIRE(page_heap_extend(run, 100, 50, &zero) && zero);
+    now = page_heap_statistics();
+    CHECK(now.used_slices + now.idle_slices <= limit);
+    page_heap_limit(0);
+    page_heap_free(run, 150);
+    page_heap_check();
+}
+
 TEST(a_long_run_of_a_small_program_withdraws_requests_for_huge_pages)
 {
     enum { CHUNKS = 100 };
