@@ -106,7 +106,7 @@ struct cairn_stats {
 
     size_t slab_count;
     size_t thread_count;    /* living threads with a heap of their own */
-    size_t heap_count;      /* from cairn_heap_create(), plus one for all other threads */
+    size_t heap_count;      /* from cairn_heap_create(), and one for other threads */
     uint64_t refills;       /* times that a thread fetched more blocks of a class */
     uint64_t slabs_made;    /* made from unused runs */
     uint64_t slabs_adopted; /* taken over from threads that have ended */
