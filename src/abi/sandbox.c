@@ -13,7 +13,7 @@
  */
 #include "abi/abi.h"
 
-#include "alloc/huge_page_density.h"
+#include "alloc/huge_page_unasked.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -30,6 +30,7 @@ struct chunk {
     struct bitmap dirty; /* slices that may have been touched: page_heap.h */
     uint8_t huge;        /* the last advice to the kernel: huge pages */
     uint8_t small;       /* the last advice to the kernel: small pages */
+    uint8_t forbidden;   /* advised at the growth of the region: small pages */
     uint8_t inside;      /* its first slice belongs to a run from an earlier chunk */
     uint16_t used_count; /* bits set in `used` */
     uint16_t list;       /* see chunk.c; 0: on no list */
@@ -37,7 +38,7 @@ struct chunk {
     uint32_t prev;
 
     /* Number of calls of page_heap_look() in a row that found the chunk dense, or COLLAPSED
-     * (page_heap.c). */
+     * (page_heap_dense.c). */
     uint8_t dense;
 
     /* Reuses: times that one run took the whole chunk while all its slices were dirty. The number
@@ -59,6 +60,12 @@ _Static_assert(sizeof(struct chunk) == RECORD_BYTES, "one cache line");
 static inline struct chunk *chunk_of(size_t number)
 {
     return region_chunk_record(number);
+}
+
+/* Returns the number of chunks below the end of the region. */
+static inline size_t chunk_end(void)
+{
+    return atomic_load_explicit(&region.slices, memory_order_relaxed) / CHUNK_SLICES;
 }
 
 /* Called after slices of the chunk became used, when `used` and `used_count` have already

@@ -2,13 +2,16 @@
 
 #include "alloc/chunk.h"
 #include "alloc/huge_page_timing.h"
+#include "alloc/huge_page_unasked.h"
 #include "os/os.h"
 
 /* A sample counts as filled if this share of its slices is in use, and as dense if this share of
  * its pages is resident. */
 enum { SHARE = 7, OF = 8 };
 
-bool (*huge_page_may_ask)(void);
+/* Where huge pages are usual, half as many chunks as the process uses may request them before the
+ * next sample, instead of an eighth. */
+enum { USUAL_PART = 2 };
 
 static size_t sample; /* number of the sample; 0: none */
 
@@ -32,7 +35,7 @@ bool huge_page_density_suffices(size_t slices, size_t used_chunks)
         return huge_page_wanted() == HUGE_PAGE_ALWAYS;
     bool refused = huge_page_may_ask == NULL || !huge_page_may_ask();
     if (!refused && left == 0 && sample != 0 && is_dense(sample, &refused))
-        left = used_chunks / OF + 1;
+        left = used_chunks / (huge_page_unasked_is_usual() ? USUAL_PART : OF) + 1;
     if (refused)
         return slices == 1;
     if (left == 0)

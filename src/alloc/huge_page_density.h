@@ -19,9 +19,6 @@
 
 #include "base/base.h"
 
-/* Returns whether the process may call mincore(2). NULL: it may not. Set by sandbox.c. */
-extern bool (*huge_page_may_ask)(void) __attribute__((visibility("hidden")));
-
 /* Returns whether a chunk that begins with a run of `slices` slices may request a huge page.
  * `used_chunks` is the number of chunks' worth of slices that the process uses. */
 bool huge_page_density_suffices(size_t slices, size_t used_chunks);

@@ -5,17 +5,15 @@
 #include "alloc/free_map.h"
 #include "alloc/huge_page_density.h"
 #include "alloc/huge_page_timing.h"
+#include "alloc/huge_page_unasked.h"
 #include "base/bitmap.h"
 #include "os/lock.h"
 #include "os/os.h"
 
 enum {
-    LONG_SLICES = 16,      /* 256 KiB: shorter runs lie within a chunk */
-    DENSE_LOOKS = 2,       /* chunk.dense of a chunk that may become a huge page */
-    COLLAPSED = UINT8_MAX, /* chunk.dense of a chunk taken to become a huge page */
-    TOLD_MOST = 5,         /* doublings of the required number of reuses: 4 to 128 */
-    REFUSALS_MOST = 8,     /* refused chunks after which a purge ends */
-    FAR_SLICES = 1 << 13,  /* 128 MiB: from this alignment on, use allocate_far() */
+    LONG_SLICES = 16,     /* 256 KiB: shorter runs lie within a chunk */
+    REFUSALS_MOST = 8,    /* refused chunks after which a purge ends */
+    FAR_SLICES = 1 << 13, /* 128 MiB: from this alignment on, use allocate_far() */
 };
 
 static struct lock lock;
@@ -23,12 +21,6 @@ static struct page_heap_statistics statistics = {.limit_slices = REGION_SLICES_M
 static bool lazy;           /* a purge only offers memory to the kernel: os_offer() */
 static size_t idle_least;   /* lowest idle_slices since the epoch began */
 static size_t fresh_slices; /* slices ever handed out that were not dirty */
-
-/* Returns the number of chunks below the end of the region. */
-static size_t chunk_end(void)
-{
-    return atomic_load_explicit(&region.slices, memory_order_relaxed) / CHUNK_SLICES;
-}
 
 /* --- marking slices as used ------------------------------------------------------------------- */
 
@@ -112,6 +104,7 @@ static void add_chunks(size_t first, size_t count)
         chunk_of(0)->used_count = 1;
     }
     free_map_grow(chunk_end());
+    huge_page_unasked_grown(first, count);
     for (size_t number = first; number < first + count; number++)
         chunk_gave(number);
 }
@@ -232,9 +225,16 @@ static size_t used_at_purge; /* used_slices at the last purge */
  * BEGUN_NONE if no chunk was begun whose first touch is to be timed. */
 static enum begun { BEGUN_NONE, BEGUN_SMALL, BEGUN_HUGE } begun;
 
-static bool is_large_program(void)
+bool page_heap_is_large(void)
 {
     return statistics.used_slices >= (size_t)HUGE_CHUNKS_LEAST * CHUNK_SLICES;
+}
+
+/* Returns whether new chunks may have huge pages. Where the kernel usually gives them unasked, this
+ * does not depend on the size of the program. */
+static bool may_use_huge_pages(void)
+{
+    return page_heap_is_large() || huge_page_unasked_is_usual();
 }
 
 /* Returns whether a chunk that is begun will probably be full soon: the program grows, and runs of
@@ -257,14 +257,14 @@ static void begin_chunk(size_t number, size_t slices)
 {
     struct chunk *chunk = chunk_of(number);
     void *start = region_address(number * CHUNK_SLICES);
-    bool is_wanted = is_large_program() && (chunk->huge || is_growing(slices)) &&
+    bool is_wanted = may_use_huge_pages() && (chunk->huge || is_growing(slices)) &&
                      huge_page_density_suffices(slices, statistics.used_slices / CHUNK_SLICES) &&
                      huge_page_may_be_requested();
     if (chunk->huge && !is_wanted) {
         chunk_want_small(number);
     } else if (!chunk->huge && is_wanted && os_want_huge_pages(start, CHUNK_BYTES)) {
         chunk->huge = true;
-        chunk->small = false;
+        chunk->small = chunk->forbidden = false;
     }
     if (!chunk->huge && slices <= HUGE_RUN_MOST)
         huge_page_density_sample(number);
@@ -295,70 +295,6 @@ static void learn(size_t index, size_t slices, enum begun how)
         huge_page_time_small(start);
 }
 
-/* --- chunks that may become huge pages -------------------------------------------------------- */
-
-/* Returns whether a chunk is dense: it is in use, and as far as is known all its pages are
- * resident. */
-static bool is_dense(const struct chunk *chunk)
-{
-    return chunk_may_collapse(chunk) && !chunk->inside && chunk->used_count > 0 &&
-           bitmap_load(&chunk->dirty) == ~(bitmap_wide)0;
-}
-
-void page_heap_look(void)
-{
-    lock_take(&lock);
-    for (size_t number = 1; number < chunk_end() && huge_page_wanted() != HUGE_PAGE_NEVER;
-         number++) {
-        struct chunk *chunk = chunk_of(number);
-        if (chunk->dense == COLLAPSED)
-            continue;
-        if (!is_dense(chunk) || !is_large_program())
-            chunk->dense = 0;
-        else if (chunk->dense < DENSE_LOOKS)
-            chunk->dense++;
-    }
-    lock_drop(&lock);
-}
-
-void *page_heap_take_dense(size_t *from)
-{
-    void *start = NULL;
-    size_t number = *from > 0 ? *from : 1;
-    lock_take(&lock);
-    for (; number < chunk_end() && start == NULL; number++) {
-        struct chunk *chunk = chunk_of(number);
-        if (chunk->dense != DENSE_LOOKS || !is_dense(chunk))
-            continue;
-        chunk->dense = COLLAPSED;
-        start = region_address(number * CHUNK_SLICES);
-    }
-    lock_drop(&lock);
-    *from = number;
-    return start;
-}
-
-bool page_heap_take_reused(void *start)
-{
-    struct chunk *chunk = chunk_of(region_index(start) / CHUNK_SLICES);
-    lock_take(&lock);
-    bool taken = chunk->dense != COLLAPSED && huge_page_wanted() != HUGE_PAGE_NEVER;
-    if (taken)
-        chunk->dense = COLLAPSED;
-    chunk->reused = 0;
-    if (chunk->told < TOLD_MOST)
-        chunk->told++;
-    lock_drop(&lock);
-    return taken;
-}
-
-void page_heap_put_dense(void *start)
-{
-    lock_take(&lock);
-    chunk_of(region_index(start) / CHUNK_SLICES)->dense = 0;
-    lock_drop(&lock);
-}
-
 /* --- allocating and freeing ------------------------------------------------------------------- */
 
 /* Allocates a run with `room` free slices behind it, which stay free. Returns 0 if the machine
@@ -376,7 +312,7 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     if (index % CHUNK_SLICES == 0 && slices <= CHUNK_SLICES &&
         is_untouched(chunk_of(index / CHUNK_SLICES)))
         begin_chunk(index / CHUNK_SLICES, slices);
-    else if (!is_large_program())
+    else if (!huge_page_unasked_run(index, slices) && !page_heap_is_large())
         begin_chunks(index, slices);
     *zero = take_all(index, slices, false);
     return index;
@@ -525,7 +461,7 @@ static size_t allocate_far(size_t slices, size_t unit, bool *zero)
             return 0;
         add_chunks(index / CHUNK_SLICES, chunks);
     }
-    if (!is_large_program())
+    if (!huge_page_unasked_run(index, slices) && !page_heap_is_large())
         begin_chunks(index, slices);
     *zero = take_all(index, slices, false);
     return index;
@@ -599,7 +535,8 @@ void page_heap_free_renewed(size_t index, size_t slices)
     lock_take(&lock);
     for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
          number++)
-        chunk_of(number)->huge = chunk_of(number)->small = false;
+        chunk_of(number)->huge = chunk_of(number)->small = chunk_of(number)->forbidden = false;
+    huge_page_unasked_renewed(index, slices);
     release(index, slices);
     clean(index, slices);
     lock_drop(&lock);

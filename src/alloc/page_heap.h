@@ -101,6 +101,9 @@ size_t page_heap_limit(size_t bytes);
  * - if huge_page_timing.h says never to use huge pages.
  */
 
+/* Returns whether the program has at least 40 MiB in use. The caller holds the lock. */
+bool page_heap_is_large(void);
+
 /* Decides anew which chunks are dense. */
 void page_heap_look(void);
 
@@ -108,6 +111,10 @@ void page_heap_look(void);
  * chunk, so that it is returned only once. Returns NULL if there is no such chunk from chunk
  * `*from` on. Sets `*from` to the chunk where the next call continues. */
 void *page_heap_take_dense(size_t *from);
+
+/* Called before a chunk is collapsed: lets the kernel turn it into a huge page
+ * (huge_page_unasked.h). */
+void page_heap_allow_huge(void *start);
 
 /* Undoes page_heap_take_dense(): the chunk can be returned again after two more calls of
  * page_heap_look(). */

@@ -4,6 +4,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +210,21 @@ bool os_want_huge_pages(void *start, size_t bytes)
 bool os_want_small_pages(void *start, size_t bytes)
 {
     return advise(start, bytes, MADV_NOHUGEPAGE);
+}
+
+/* Uses syscall(), because open(), read() and close() are cancellation points. */
+bool os_gives_huge_pages_unasked(void)
+{
+    char text[64] = "";
+    int saved = errno;
+    long file = syscall(SYS_openat, AT_FDCWD, "/sys/kernel/mm/transparent_hugepage/enabled",
+                        O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+        (void)syscall(SYS_read, file, text, sizeof text - 1);
+        syscall(SYS_close, file);
+    }
+    errno = saved;
+    return strstr(text, "[always]") != NULL;
 }
 
 bool os_count_resident(void *start, size_t bytes, size_t *pages)

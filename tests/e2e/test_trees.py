@@ -31,6 +31,18 @@ def first_node(compiled: Callable[..., Path], tmp_path: Path) -> Path:
     return trees.nodes(folder, compiled("tree_node.c", "-w"))
 
 
+def command_of(first: Path, tree: trees.Node) -> tuple[str, ...]:
+    """Returns the command of a tree.
+
+    A command that ends within 0.1 s while its processes go on is refused. So a shell waits for the
+    processes in the background.
+    """
+    command = (str(first), tree.plan())
+    if all(node.wait != "background" for node in tree.all()):
+        return command
+    return ("sh", "-c", '"$@"; status=$?; sleep 0.12; exit $status', "sh", *command)
+
+
 def judge_sick(seed: int, tmp_path: Path, first: Path, library: Path) -> None:
     """Compares a tree in which one process crashes, or ends with status 41, under the contender."""
     dice = random.Random(f"sick {seed}")
@@ -42,7 +54,7 @@ def judge_sick(seed: int, tmp_path: Path, first: Path, library: Path) -> None:
     way = "x41" if name == "exit 41" else str(trees.CRASHES[name])
     (tmp_path / "runs").mkdir(exist_ok=True)
     judged = trees.compare(
-        tmp_path / "runs", (str(first), tree.plan()), library,
+        tmp_path / "runs", command_of(first, tree), library,
         {"CRASH_AT": f"{trees.SIZES + target.number}:{way}"},
     )  # fmt: skip
     about = f"seed {seed}: {name} at node {target.number} of {tree.plan()}: {judged}"
@@ -60,9 +72,7 @@ def judge_sick(seed: int, tmp_path: Path, first: Path, library: Path) -> None:
 def judge_healthy(seed: int, tmp_path: Path, first: Path, library: Path) -> None:
     tree = trees.grow(seed)
     (tmp_path / "runs").mkdir(exist_ok=True)
-    # A command that ends within 0.1 s while its processes go on is refused, so the shell waits.
-    command = ("sh", "-c", '"$@"; status=$?; sleep 0.12; exit $status', "sh", str(first))
-    judged = trees.compare(tmp_path / "runs", (*command, tree.plan()), library, {})
+    judged = trees.compare(tmp_path / "runs", command_of(first, tree), library, {})
     about = f"seed {seed}: {tree.plan()}: {judged}"
     assert (judged.failure, judged.code) == (None, 0), about
     seen = [sample.endings for sample in judged.samples]

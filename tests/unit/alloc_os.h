@@ -20,19 +20,20 @@
 
 #include "alloc/slab.h"
 
-#define os_page_bytes       real_page_bytes
-#define os_map              real_map
-#define os_unmap            real_unmap
-#define os_claim            real_claim
-#define os_give_back        real_give_back
-#define os_move             real_move
-#define os_lengthen         real_lengthen
-#define os_renew            real_renew
-#define os_want_huge_pages  real_want_huge_pages
-#define os_touch            real_touch
-#define os_count_resident   real_count_resident
-#define os_collapse         real_collapse
-#define os_want_small_pages real_want_small_pages
+#define os_page_bytes               real_page_bytes
+#define os_map                      real_map
+#define os_unmap                    real_unmap
+#define os_claim                    real_claim
+#define os_give_back                real_give_back
+#define os_move                     real_move
+#define os_lengthen                 real_lengthen
+#define os_renew                    real_renew
+#define os_want_huge_pages          real_want_huge_pages
+#define os_touch                    real_touch
+#define os_count_resident           real_count_resident
+#define os_gives_huge_pages_unasked real_gives_huge_pages_unasked
+#define os_collapse                 real_collapse
+#define os_want_small_pages         real_want_small_pages
 #include "../../src/os/os_linux.c"
 
 #include "../../src/os/lock.c"
@@ -47,6 +48,7 @@
 #undef os_want_huge_pages
 #undef os_touch
 #undef os_count_resident
+#undef os_gives_huge_pages_unasked
 #undef os_collapse
 #undef os_want_small_pages
 
@@ -85,6 +87,7 @@ static struct {
     unsigned resident_of_512; /* what os_count_resident() returns; 0: all pages */
     unsigned collapse_count;
     bool refuses_collapse;
+    bool gives_unasked;  /* the result of os_gives_huge_pages_unasked() */
     bool refuses_counts; /* refuses os_count_resident() */
 } fake_os;
 
@@ -99,6 +102,7 @@ bool os_renew(void *start, size_t bytes);
 bool os_want_huge_pages(void *start, size_t bytes);
 bool os_want_small_pages(void *start, size_t bytes);
 uint64_t os_touch(void *start);
+bool os_gives_huge_pages_unasked(void);
 bool os_count_resident(void *start, size_t bytes, size_t *pages);
 bool os_collapse(void *start);
 
@@ -254,6 +258,11 @@ uint64_t os_touch(void *start)
     bool huge = fake_os.huge_is_next && fake_os.huge_touch_ticks != 0;
     fake_os.huge_is_next = false;
     return huge ? fake_os.huge_touch_ticks : fake_os.small_touch_ticks;
+}
+
+bool os_gives_huge_pages_unasked(void)
+{
+    return fake_os.gives_unasked;
 }
 
 bool os_count_resident(void *start, size_t bytes, size_t *pages)

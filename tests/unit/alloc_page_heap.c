@@ -3,9 +3,11 @@
 #include "alloc/huge_page_collapse.h"
 #include "alloc/huge_page_density.h"
 #include "alloc/huge_page_timing.h"
+#include "alloc/huge_page_unasked.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
 
+#include "alloc/chunk.h"
 #include "alloc_os.h"
 #include "base/bitmap.h"
 #include "base/random.h"
@@ -425,6 +427,20 @@ TEST(without_an_answer_only_slabs_of_one_slice_get_huge_pages)
         CHECK(grow_in_runs_and_free(300, 1) > 150);
         fake_os.refuses_counts = false;
     }
+    page_heap_purge(0);
+}
+
+TEST(new_chunks_are_not_advised_if_the_kernel_gives_no_huge_page_unasked)
+{
+    begin_with_small_pages();
+    unsigned before = fake_os.small_count;
+    bool zero;
+    size_t slices = atomic_load(&region.slices) + 40 * CHUNK_SLICES;
+    size_t run = page_heap_allocate(slices, 0, &zero);
+    REQUIRE(run != 0);
+    CHECK(fake_os.small_count == before && !huge_page_unasked_is_usual());
+    CHECK(!chunk_of((run + slices) / CHUNK_SLICES - 1)->forbidden);
+    page_heap_free(run, slices);
     page_heap_purge(0);
 }
 
