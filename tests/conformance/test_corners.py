@@ -153,6 +153,14 @@ def test_statistics_at_exit_are_one_json_line_or_lines_or_nothing(
     assert run(CAIRN_STATS="1").err.startswith("cairn: live ")
     samples = prometheus(run(CAIRN_STATS="prometheus").err)
     assert samples["cairn_live_count"] >= 200 and samples["cairn_thread_count"] == 1
+    counted = {name for name in samples if name.endswith("_total")}
+    assert counted == {
+        f"cairn_{name}_total"
+        for name in (
+            *("purged_bytes", "map_calls", "purge_calls", "learnt", "refills", "slabs_made"),
+            *("slabs_adopted", "remote_frees", "wakes", "claims"),
+        )
+    }
     assert named == {
         name.removeprefix("cairn_").removesuffix("_total")
         for name in samples

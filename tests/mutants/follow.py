@@ -7,6 +7,7 @@ not from the environment, because many tests start processes with a new environm
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,9 +38,19 @@ def started(context: str) -> coverage.Coverage:
 
 
 def follow() -> None:
-    """Records the lines of this process, if a recorded test has started it."""
+    """Records the lines of this process, if a recorded test has started it.
+
+    A child that the process forks records its lines for the test that runs at that time: the
+    process of support/prepared.py forks for the calls of many tests.
+    """
     if NAME.exists():
         counting = started(NAME.read_text())
+
+        def begin_child() -> None:
+            if NAME.exists():
+                counting.switch_context(NAME.read_text())
+
+        os.register_at_fork(after_in_child=begin_child)
 
         def save() -> None:
             counting.stop()

@@ -238,7 +238,12 @@ def test_instructions_per_operation_exclude_those_of_starting_the_program() -> N
     assert about.spread > 0.01 and instructions.said(about).startswith("≈ ")
     assert bad.per_operation is None and instructions.said(bad) == "not measured"
     remarks = instructions.remarks(run, [exact, about, bad])
-    assert any("bad was killed by signal 6" in line for line in remarks)
+    killed = "not measured: bad was killed by signal 6 (SIGABRT): Failed."
+    assert f"{killed} (fill)" in remarks
+    everywhere = [replace(bad, workload=name) for name in ("fill", "mixed")]
+    more = (*commands, Workload("mixed", (), "mixed"))
+    two = replace(run, settings=replace(run.settings, workloads=more))
+    assert instructions.remarks(two, everywhere) == [f"{killed} (any workload)"]
     assert any(line.startswith("≈") for line in remarks)
 
 

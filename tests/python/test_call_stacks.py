@@ -404,7 +404,13 @@ def test_speedscope_gets_a_profile_for_each_kind_of_number() -> None:
     assert allocated["unit"] == "bytes"
     assert sum(allocated["weights"]) == allocated["endValue"] == 15_001_000
     assert [names[place] for place in allocated["samples"][1]] == ["main", "parse", "node"]
-    assert [one["name"] for one in content["profiles"]][3] == "bytes live at the end"
+    assert [one["name"] for one in content["profiles"]] == [
+        "bytes allocated",
+        "blocks allocated",
+        "bytes live at the peak",
+        "bytes live at the end",
+        "temporary blocks",
+    ]
     assert sum(content["profiles"][3]["weights"]) == 7_500_500
 
 

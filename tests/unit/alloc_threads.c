@@ -234,6 +234,49 @@ TEST(a_new_thread_reuses_the_slabs_of_the_one_that_ended)
     CHECK(made_by_thread() == 1);
 }
 
+enum { LEFT = 200, LEFT_BYTES = 2000 };
+
+static struct {
+    pthread_barrier_t both;
+    char *blocks[2][LEFT];
+} left;
+
+/* Allocates LEFT blocks, frees each second one, and ends. */
+static void *leave_half(void *argument)
+{
+    size_t self = (uintptr_t)argument;
+    for (size_t i = 0; i < LEFT; i++)
+        left.blocks[self][i] = malloc(LEFT_BYTES);
+    for (size_t i = 0; i < LEFT; i += 2)
+        free(left.blocks[self][i]);
+    pthread_barrier_wait(&left.both);
+    return NULL;
+}
+
+TEST(a_thread_adopts_slabs_of_ended_threads_before_it_makes_new_ones)
+{
+    pthread_t ids[2];
+    pthread_barrier_init(&left.both, NULL, 2);
+    for (size_t i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&ids[i], NULL, leave_half, (void *)i) == 0);
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(ids[i], NULL);
+    cairn_collect(); /* the heaps of both threads are idle now */
+    static struct cairn_stats before, after;
+    cairn_statistics(&before);
+    char *blocks[LEFT / 2];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        blocks[i] = malloc(LEFT_BYTES);
+    cairn_statistics(&after);
+    CHECK(CAIRN_HARDENED || after.slabs_adopted > before.slabs_adopted);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        free(blocks[i]);
+    for (size_t i = 1; i < LEFT; i += 2) {
+        free(left.blocks[0][i]);
+        free(left.blocks[1][i]);
+    }
+}
+
 static void give_back(struct random *random)
 {
     cairn_purge((size_t)random_below(random, 64) << 16);

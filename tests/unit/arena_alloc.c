@@ -168,6 +168,16 @@ TEST(zeroed_memory_from_the_kernel_is_not_touched)
     cairn_arena_destroy(arena);
 }
 
+TEST(checks_do_not_touch_memory_that_was_not_handed_out)
+{
+    struct cairn_arena *arena = with((struct cairn_arena_options){
+        .huge = CAIRN_ARENA_HUGE_NEVER, .checked = CAIRN_ARENA_CHECKED_ON, .size_hint = 16 * MIB});
+    char *block = cairn_arena_alloc(arena, 100);
+    REQUIRE(block != NULL);
+    CHECK(resident_bytes(arena->next, 15 * MIB) <= 4 * real_page_bytes());
+    cairn_arena_destroy(arena);
+}
+
 TEST(copies_hold_what_was_copied)
 {
     struct cairn_arena *arena = cairn_arena_create(0);

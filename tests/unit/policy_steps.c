@@ -388,6 +388,17 @@ TEST(after_epochs_without_cost_real_costs_are_learnt)
         }
 }
 
+/* Later epochs at the same step tell by how much its costs differ. */
+TEST(the_noise_is_learnt_from_the_second_epoch_of_a_step_on)
+{
+    struct knob_learner learner = learner_at(3);
+    knob_learner_evolve(&learner, 100 * WORK, WORK);
+    CHECK(learner.known.noise_weight == 1);
+    double first = learner.known.noise_sum_ns;
+    knob_learner_evolve(&learner, 101 * WORK, WORK);
+    CHECK(learner.known.noise_weight > 1.5 && learner.known.noise_sum_ns != first);
+}
+
 /* --- trace ------------------------------------------------------------------------------------ */
 
 TEST(the_trace_holds_the_last_changes)
