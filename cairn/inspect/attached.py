@@ -91,6 +91,9 @@ class AttachedShare:
     unwatched: int = 0
     """The number of threads that had no clock (a perf event), so they have no samples."""
     is_ended: bool = False
+    without_stack: int = 0
+    """The number of samples in the allocator whose callers are not known, because they came after
+    the first 200,000 such samples, or after 512 MiB of samples."""
 
 
 def attached(found: Sampled) -> AttachedShare:
@@ -134,6 +137,7 @@ def attached(found: Sampled) -> AttachedShare:
         stacks=tuple(SampledStack(functions, count) for functions, count in found.stacks),
         unwatched=found.unwatched,
         is_ended=found.is_ended,
+        without_stack=found.without_stack,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ is a part of the program's file, and the call stacks of the samples in the alloc
 from __future__ import annotations
 
 import functools
+import math
 import os
 import struct
 import tempfile
@@ -60,6 +61,9 @@ _WORDS = 32
 """If no unwind table leads to the caller, this many words of the stack are searched for it."""
 _STACKS_MOST = 200_000
 """The most samples whose call stacks are resolved."""
+_KEPT_BYTES = 512 << 20
+"""When the samples that wait to be counted take this many bytes, further samples are kept without
+their stacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,9 @@ class Sampled:
     room for them. It is a part of `run.unknown_ns`."""
     is_ended: bool
     """Whether the process ended before it had been sampled for the wanted time."""
+    without_stack: int = 0
+    """The number of samples in the allocator whose call stacks were not resolved, because they came
+    after the first 200,000, or after 512 MiB of samples."""
 
 
 @dataclass(slots=True)
@@ -96,7 +103,13 @@ class _StackCounts(SampleCounts):
     names: Names = field(default_factory=Names)
     """It reads each file once, although an onlooker gets the names again each second."""
     chains: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
-    kept: int = 0
+    bare_from_ns: float = math.inf
+    """The time from which on samples have no stacks, in the kernel's clock."""
+    resolved: int = 0
+    """The number of samples in the allocator whose call stacks were resolved."""
+    without_stack: int = 0
+    """The number of the others."""
+    _is_bare: bool = False
     _user: tuple[int, ...] = ()
     _registers: dict[int, int] = field(default_factory=dict)
     _stack: bytes = b""
@@ -106,6 +119,7 @@ class _StackCounts(SampleCounts):
         if kind == _FORK:
             return
         if kind == _SAMPLE:
+            self._is_bare = _AT.unpack_from(body)[3] >= self.bare_from_ns
             body = self._plain(body)
         if kind == _MMAP2 and body[_PATH_AT : _PATH_AT + 2] not in (b"//", b"[v"):
             path = os.fsdecode(body[_PATH_AT : body.index(b"\0", _PATH_AT)])
@@ -147,8 +161,10 @@ class _StackCounts(SampleCounts):
 
     def _place(self, body: bytes, space: Space, is_dispatched: bool, in_kernel: bool) -> Spot:
         place = SampleCounts._place(self, body, space, is_dispatched, in_kernel)
-        if place in _INSIDE and self.kept < _STACKS_MOST:
-            self.kept += 1
+        if place in _INSIDE and (self._is_bare or self.resolved == _STACKS_MOST):
+            self.without_stack += 1
+        elif place in _INSIDE:
+            self.resolved += 1
             self.chains[tuple(self._callers(space))] += 1
         return place
 
@@ -261,6 +277,7 @@ def _sampled(
     counts.readable = target.path
     counts.spaces[target.pid] = _space(paths, maps)
     watch = _Watch(ticking, seconds)
+    backlog = _Backlog(code, counts.spaces[target.pid])
 
     def so_far() -> Sampled:
         counts.scope = ticking.scope
@@ -269,7 +286,7 @@ def _sampled(
         return Sampled(
             target, program, watch.length_s, ticking.scope, run, "",
             _named(counts.chains, perf_map, counts.names), ticking.unwatched, watch.cpu_ns,
-            counts.lost_ns, watch.is_ended,
+            counts.lost_ns, watch.is_ended, counts.without_stack,
         )  # fmt: skip
 
     try:
@@ -278,7 +295,8 @@ def _sampled(
         if onlooker is not None:
             records = watch.watched_by(onlooker, so_far)
         else:
-            records = iter(list(watch.records()))
+            records = iter([backlog.kept(record) for record in watch.records()])
+            counts.bare_from_ns = backlog.bare_from_ns
         for kind, misc, body in ordered(records):
             counts.add(kind, misc, body)
     except NotKnown as error:
@@ -289,6 +307,43 @@ def _sampled(
 
 
 _Record = tuple[int, int, bytes]
+
+
+class _Backlog:
+    """The samples that are counted after the process was sampled.
+
+    Their size is almost only that of the copies of stacks, which tell who called the allocator. A
+    sample of the program's own code needs no stack.
+    """
+
+    def __init__(self, code: AllocatorCode, space: Space) -> None:
+        self.bare_from_ns = math.inf
+        """The time from which on no sample has a stack, because of `_KEPT_BYTES`."""
+        self._bytes = 0
+
+        @functools.lru_cache(1 << 16)
+        def is_program(address: int) -> bool:
+            place = space.place(address)
+            return place is not None and code.owner(*place) is Owner.PROGRAM
+
+        self._is_program = is_program
+
+    def kept(self, record: _Record) -> _Record:
+        """Returns the record as it is to be kept."""
+        kind, misc, body = record
+        if kind != _SAMPLE:
+            return record
+        address, *_, time_ns, _, length = _AT.unpack_from(body)
+        at = _AT.size + 8 * length
+        (width,) = _WORD.unpack_from(body, at)
+        if width:
+            (address,) = _WORD.unpack_from(body, at + 8 + 8 * clock.REGISTERS.index(clock.IP))
+            if self._bytes >= _KEPT_BYTES:
+                self.bare_from_ns = min(self.bare_from_ns, time_ns)
+            if time_ns >= self.bare_from_ns or self._is_program(address):
+                body = body[: at + 8 + 8 * len(clock.REGISTERS)] + _WORD.pack(0)
+        self._bytes += len(body)
+        return kind, misc, body
 
 
 class _Watch:

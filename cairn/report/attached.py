@@ -108,6 +108,12 @@ def caveats(found: AttachedShare) -> Iterator[str]:
             f"{units.counted(found.unwatched, 'thread')} had no clock, since there are too many "
             "threads; those with the most CPU time had one."
         )
+    if found.without_stack:
+        known = sum(one.samples for one in found.stacks)
+        yield (
+            f"The callers are those of the first {units.count(known)} samples in the allocator. "
+            f"{units.counted(found.without_stack, 'more sample')} came after them."
+        )
     if found.is_ended:
         yield "The process ended before the time was over."
 

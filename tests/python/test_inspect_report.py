@@ -165,3 +165,15 @@ def test_lost_samples_widen_the_interval_only_by_the_time_that_the_process_used(
     run = replace(SAMPLED.run, unknown_ns=SAMPLED.run.unknown_ns + 9e9)
     lost = attached(replace(SAMPLED, run=run, lost_ns=9e9, cpu_ns=8.2e9))
     assert lost.share is not None and 0.030 < lost.unknown < 0.031
+
+
+def test_samples_whose_callers_were_not_resolved_are_told() -> None:
+    found = attached(replace(SAMPLED, without_stack=12_345))
+    assert found.without_stack == 12_345
+    assert list(attached_report.caveats(found)) == [
+        "3 threads had no clock, since there are too many threads; those with the most CPU time "
+        "had one.",
+        "The callers are those of the first 3,550 samples in the allocator. 12,345 more samples "
+        "came after them.",
+    ]
+    assert not any("callers are" in one for one in attached_report.caveats(attached(SAMPLED)))

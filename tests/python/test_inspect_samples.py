@@ -14,7 +14,7 @@ import pytest
 from support.inspected import started
 
 from cairn.binary import elf
-from cairn.inspect import clock
+from cairn.inspect import clock, sampled
 from cairn.inspect.in_program import InProgram
 from cairn.inspect.perf_map import CODE, PerfMap
 from cairn.inspect.process import Target
@@ -47,6 +47,18 @@ def test_a_static_program_has_its_allocator_and_callers(compiled: Callable[..., 
     assert found.run.inside_ns > 0.1 * found.run.whole_ns
     assert callers(found) == {"take", "give"}
     assert next(stack[:3] for stack, _ in found.stacks)[1:] == ("serve", "main")
+
+
+def test_without_memory_for_stacks_the_share_stays_and_the_callers_end(
+    compiled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "_KEPT_BYTES", 200_000)
+    found = watched(compiled("inspected.c", "-O2", "-pthread"), "burn", 0)
+    assert callers(found) == {"take", "give"}
+    resolved = sum(count for _, count in found.stacks)
+    assert 10 < resolved < 200_000 / 2_000
+    assert found.without_stack > resolved
+    assert found.run.inside_ns > 0.1 * found.run.whole_ns
 
 
 def test_without_the_right_to_processors_each_thread_has_a_clock(
