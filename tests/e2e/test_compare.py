@@ -560,3 +560,11 @@ def test_six_rounds_of_two_contenders_show_a_large_difference(
     assert result.code == 0, result.err
     rows = {row["contender"]: row for row in result.json["comparisons"][0]["rows"]}
     assert rows["slow"]["changes"]["wall"]["shown"] == "more"
+
+
+def test_a_sentence_about_one_of_several_commands_names_it(cairn) -> None:
+    pair = ("-a", "system", "-a", "again=system")
+    several = cairn("compare", "-r", 2, *pair, "-c", "true", "-c", "ls /")
+    for command in ("true", "ls /"):
+        assert f"▲ {command}: A run takes only " in several.err
+    assert "▲ A run takes only " in cairn("compare", "-r", 2, *pair, "--", "true").err

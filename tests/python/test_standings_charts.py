@@ -123,3 +123,15 @@ def test_ticks_are_thinned_evenly_and_keep_the_first() -> None:
     assert standings_charts._thinned([1, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3], 4)[0] == 1
     assert len(standings_charts._thinned(list(range(1, 30)), 4)) == 4
     assert standings_charts._thinned([1, 2], 4) == [1, 2]
+
+
+def test_the_plane_names_the_contenders_that_have_no_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is drawn as paths, so it is taken from the function that draws it."""
+    told: list[str] = []
+    monkeypatch.setattr(standings_charts, "framed", lambda *given: told.append(given[-1]))
+    whole = a_suite(WORKLOADS, ALLOCATORS)
+    both(whole, lively(whole), "svg")
+    both(*small(), "svg")
+    failed, complete = told
+    assert failed.endswith(" · not shown, because they have no mean: scudo, hardened-light")
+    assert "not shown" not in complete
