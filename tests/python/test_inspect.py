@@ -19,7 +19,7 @@ from support.preloadable_path import carried
 from cairn import native
 from cairn.binary import elf
 from cairn.errors import UsageError
-from cairn.inspect import glibc_heap, growth
+from cairn.inspect import glibc_heap, growth, process
 from cairn.inspect.advice import advice
 from cairn.inspect.facts import Inspection
 from cairn.inspect.look import look
@@ -290,6 +290,16 @@ def test_a_process_of_another_user_needs_rights(cairn, program: Path) -> None:
         pytest.skip("another user cannot load the package here")
     assert done.stdout.startswith(NotPermitted.__name__), done
     assert "belongs to root" in done.stdout and "as root (sudo)" in done.stdout
+
+
+def test_an_own_process_that_the_kernel_protects_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(process, "_status", lambda _: {"Uid": "1000\t1000\t1000\t1000"})
+    assert str(process.not_permitted(os.getpid())) == (
+        f"the kernel does not let you read process {os.getpid()}, although it is yours: it gained "
+        "rights at its start, it forbids to be read (prctl PR_SET_DUMPABLE), or a security module "
+        "forbids it; run the command as root (sudo)"
+    )
 
 
 @AS_ROOT

@@ -482,3 +482,10 @@ def test_each_kept_run_has_a_page(path: Path) -> None:
     told = rendered(found, compared, View(width=100_000))
     lead = next(one for one in tree.all("p") if "lead" in one.classes)
     assert " ".join(lead.text.replace("\u00a0", " ").split()) in " ".join(told.split())
+
+
+def test_each_table_of_a_comparison_has_a_name_for_screen_readers() -> None:
+    captions = [one.text for one in parsed(page_of(pages.compared_run())).all("caption")]
+    assert "Summary of the comparison" in captions
+    assert "Medians and changes" in captions
+    assert all(one.strip() for one in captions)
