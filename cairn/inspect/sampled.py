@@ -104,11 +104,12 @@ class _StackCounts(SampleCounts):
     """It reads each file once, although an onlooker gets the names again each second."""
     chains: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
     bare_from_ns: float = math.inf
-    """The time from which on samples have no stacks, in the kernel's clock."""
+    """Samples from this time on, in the kernel's clock, count without a call stack, because
+    `_KEPT_BYTES` was reached. Infinite if it was not."""
     resolved: int = 0
     """The number of samples in the allocator whose call stacks were resolved."""
     without_stack: int = 0
-    """The number of the others."""
+    """The number of samples in the allocator whose call stacks were not resolved."""
     _is_bare: bool = False
     _user: tuple[int, ...] = ()
     _registers: dict[int, int] = field(default_factory=dict)
@@ -310,15 +311,15 @@ _Record = tuple[int, int, bytes]
 
 
 class _Backlog:
-    """The samples that are counted after the process was sampled.
+    """The samples that are kept until the sampling ends, and counted then.
 
-    Their size is almost only that of the copies of stacks, which tell who called the allocator. A
-    sample of the program's own code needs no stack.
+    Most of their bytes are copies of stacks, in which the callers of the allocator are found. A
+    sample in the program's own code is kept without its stack.
     """
 
     def __init__(self, code: AllocatorCode, space: Space) -> None:
         self.bare_from_ns = math.inf
-        """The time from which on no sample has a stack, because of `_KEPT_BYTES`."""
+        """As in `_StackCounts`."""
         self._bytes = 0
 
         @functools.lru_cache(1 << 16)

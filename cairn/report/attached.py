@@ -112,7 +112,7 @@ def caveats(found: AttachedShare) -> Iterator[str]:
         known = sum(one.samples for one in found.stacks)
         yield (
             f"The callers are those of the first {units.count(known)} samples in the allocator. "
-            f"{units.counted(found.without_stack, 'more sample')} came after them."
+            f"Those of {units.counted(found.without_stack, 'later sample')} are not known."
         )
     if found.is_ended:
         yield "The process ended before the time was over."

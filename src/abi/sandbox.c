@@ -2,11 +2,12 @@
  * for mremap() and mincore(). In a sandbox, realloc() therefore copies blocks instead of moving
  * their pages, and fewer chunks become huge pages (huge_page_density.h).
  *
- * A filter that was inherited is found in /proc/self/status, which is read once, when one of these
- * calls would be made for the first time. The loader has opened and read files under the same
- * filter, so reading is allowed. A filter that the program installs passes through prctl() or
- * syscall(), which this file replaces. From then on, nothing is read. A filter that the program
- * installs by a system call instruction of its own is not noticed.
+ * A filter that was inherited is found in /proc/self/status. The file is read once: before the
+ * first of these calls, or before the machine's setting of huge pages is read
+ * (huge_page_unasked.h). The loader has opened and read files under the same filter, so reading is
+ * allowed. A filter that the program installs passes through prctl() or syscall(), which this file
+ * replaces. From then on, nothing is read. A filter that the program installs by a system call
+ * instruction of its own is not noticed.
  *
  * Only the shared library does this. An archive cannot replace syscall(), and a static program may
  * not be allowed to open a file.

@@ -102,8 +102,8 @@ size_t chunk_find(size_t slices);
  * page of which another slice is in use. */
 bitmap_wide chunk_whole_pages(bitmap_wide slices);
 
-/* Returns whether a chunk may be collapsed into a huge page: the kernel was asked neither for a
- * huge page there nor for small pages. If it was asked for small pages, it would refuse. */
+/* Returns whether a chunk may be collapsed into a huge page: it has requested neither a huge page
+ * nor small pages since it was begun. The advice of huge_page_unasked.h does not count. */
 static inline bool chunk_may_collapse(const struct chunk *chunk)
 {
     return !chunk->huge && !chunk->small;

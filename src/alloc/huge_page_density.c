@@ -9,13 +9,14 @@
  * its pages is resident. */
 enum { SHARE = 7, OF = 8 };
 
-/* Where huge pages are usual, half as many chunks as the process uses may request them before the
- * next sample, instead of an eighth. */
-enum { USUAL_PART = 2 };
+/* Between two samples, one part in ALWAYS_PART of the chunks in use may request huge pages if the
+ * machine's setting is `always`, and else one part in OF. */
+enum { ALWAYS_PART = 2 };
 
 static size_t sample; /* number of the sample; 0: none */
 
-/* Number of chunks that may request huge pages before the next sample. */
+/* Number of chunks to be begun up to the next sample, which is the last of them. 0: no sample was
+ * dense so far, or the last one has yet to be judged. */
 static size_t left;
 
 /* Returns whether the sample is filled and dense. Sets `*refused` if the kernel does not say. */
@@ -35,7 +36,7 @@ bool huge_page_density_suffices(size_t slices, size_t used_chunks)
         return huge_page_wanted() == HUGE_PAGE_ALWAYS;
     bool refused = huge_page_may_ask == NULL || !huge_page_may_ask();
     if (!refused && left == 0 && sample != 0 && is_dense(sample, &refused))
-        left = used_chunks / (huge_page_unasked_is_usual() ? USUAL_PART : OF) + 1;
+        left = used_chunks / (huge_page_unasked_is_always() ? ALWAYS_PART : OF) + 1;
     if (refused)
         return slices == 1;
     if (left == 0)

@@ -24,16 +24,18 @@ static bool is_always(void)
 void huge_page_unasked_grown(size_t first, size_t count)
 {
     enum huge_page_use wanted = huge_page_wanted();
-    if (wanted == HUGE_PAGE_ALWAYS ||
-        (wanted != HUGE_PAGE_NEVER && first >= FIRST_CHUNKS && !is_always()) ||
-        !os_want_small_pages(region_address(first * CHUNK_SLICES), count * CHUNK_BYTES))
+    size_t end = first + count;
+    if (wanted == HUGE_PAGE_AUTO && end > FIRST_CHUNKS && !is_always())
+        end = FIRST_CHUNKS;
+    if (wanted == HUGE_PAGE_ALWAYS || first >= end ||
+        !os_want_small_pages(region_address(first * CHUNK_SLICES), (end - first) * CHUNK_BYTES))
         return;
-    for (size_t number = first; number < first + count; number++)
+    for (size_t number = first; number < end; number++)
         chunk_of(number)->forbidden = true;
 }
 
-/* The chunks of which the run covers only a part need no advice: such a chunk consists of several
- * mappings now, and a huge page lies in one mapping. */
+/* A chunk of which the run covers only a part needs no advice. The rest of the chunk keeps its
+ * advice, so that the chunk consists of several mappings, and a huge page must lie in one. */
 void huge_page_unasked_renewed(size_t index, size_t slices)
 {
     size_t first = (index + CHUNK_SLICES - 1) / CHUNK_SLICES;
@@ -69,7 +71,7 @@ bool huge_page_unasked_run(size_t index, size_t slices)
     return true;
 }
 
-bool huge_page_unasked_is_usual(void)
+bool huge_page_unasked_is_always(void)
 {
     return setting == ALWAYS;
 }

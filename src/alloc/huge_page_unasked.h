@@ -2,13 +2,14 @@
  *
  * If the machine's setting is `always`, the kernel gives a huge page at the first touch of 2 MiB.
  * Then a program with one block takes 2 MiB, and 100 bytes in each of many buffers take 2 MiB
- * each. So the memory of new chunks is advised to have small pages: the first chunks in any case,
- * because the setting is not known yet, and later chunks if the setting is `always`. Then chunks
- * get huge pages under the same rules as with the setting `madvise`. The exception is a long run,
- * whose whole chunks may get them at the first touch, as the administrator wants: the blocks of
- * other allocators get them, too.
+ * each. So the chunks below 8 MiB are advised to have small pages, before the setting is known. The
+ * setting is read when the region grows further. If it is `always`, all later chunks are advised,
+ * too. A chunk then gets a huge page only if it requests one. The chunks that a run covers as a
+ * whole may get huge pages at the first touch, if there are at least two: the administrator wants
+ * them, and other allocators get them for such blocks.
  *
- * Without huge_page_may_ask(), the setting stays unknown, and only the first chunks are advised.
+ * Without huge_page_may_ask(), the setting stays unknown, and only the chunks below 8 MiB are
+ * advised. With CAIRN_HUGE_PAGES=1 no chunk is advised, and with CAIRN_HUGE_PAGES=0 every chunk is.
  *
  * The caller of every function holds the page heap's lock.
  */
@@ -27,12 +28,12 @@ void huge_page_unasked_grown(size_t first, size_t count);
 /* Called when a run has been mapped anew, so that no advice holds any more. */
 void huge_page_unasked_renewed(size_t index, size_t slices);
 
-/* Called before a run is handed out. If the run is long and the setting is `always`, lets the
- * kernel give huge pages in the chunks that the run covers, and returns true. */
+/* Called before a run is handed out. If the run covers at least two whole chunks, and the setting
+ * is `always`, lets the kernel give huge pages in these chunks, and returns true. */
 bool huge_page_unasked_run(size_t index, size_t slices);
 
-/* Returns true if the setting is `always`. Returns false while the region is small. */
-bool huge_page_unasked_is_usual(void);
+/* Returns true if the setting has been read and is `always`. */
+bool huge_page_unasked_is_always(void);
 
 /* Lets the kernel turn a chunk into a huge page. */
 void huge_page_unasked_allow(size_t number);

@@ -230,11 +230,11 @@ bool page_heap_is_large(void)
     return statistics.used_slices >= (size_t)HUGE_CHUNKS_LEAST * CHUNK_SLICES;
 }
 
-/* Returns whether new chunks may have huge pages. Where the kernel usually gives them unasked, this
- * does not depend on the size of the program. */
+/* Returns whether new chunks may have huge pages. If the machine's setting is `always`, this does
+ * not depend on the size of the program. */
 static bool may_use_huge_pages(void)
 {
-    return page_heap_is_large() || huge_page_unasked_is_usual();
+    return page_heap_is_large() || huge_page_unasked_is_always();
 }
 
 /* Returns whether a chunk that is begun will probably be full soon: the program grows, and runs of

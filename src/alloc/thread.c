@@ -237,8 +237,8 @@ void *thread_late(size_t size)
 }
 
 enum {
-    FIRST_CALLS = 64,        /* calls of a thread that has no heap yet */
-    FIRST_BYTES_MOST = 4096, /* larger blocks share no OS page */
+    FIRST_CALLS = 64,        /* calls of a thread before it gets a heap */
+    FIRST_BYTES_MOST = 4096, /* a larger block takes an OS page anyway */
     LINE_BYTES = 64,
 };
 

@@ -55,18 +55,19 @@ struct heap *thread_birth(void) __attribute__((cold));
  * there is no memory. */
 void *thread_late(size_t size) __attribute__((cold));
 
-/* Most threads of a process with many threads allocate a few blocks and then wait. A heap of their
- * own would take 3 KB, and an OS page for each class of blocks. So if heap_is_scarce(), the first
- * small blocks of a new thread come from the heap of thread_late(). Blocks of different threads
- * share no cache line there.
+/* In a process with many threads, most threads allocate a few blocks and then wait. A heap of its
+ * own takes 3 KB, and an OS page for each class that the thread uses. So if heap_is_scarce(), the
+ * first small blocks of a new thread come from the heap of thread_late(). They are whole cache
+ * lines, so that the first blocks of two threads share none.
  *
  * Returns such a block. Returns NULL if the calling thread, which has heap_none, gets a heap now:
  * because heaps are not scarce, because the block is larger than 4 KiB, because the thread has made
  * 64 calls, or because there is no memory. Always returns NULL in the hardened build. */
 void *thread_first(size_t size) __attribute__((cold));
 
-/* Called when the calling thread, which has heap_none, frees a block. Returns true if the thread
- * still takes its blocks from thread_first(). */
+/* Called when the calling thread, which has heap_none, frees a block. Counts the call. Returns true
+ * if the thread goes on without a heap. Returns false if it has made 64 calls, if it has no block
+ * from thread_first(), and in the hardened build. */
 bool thread_is_first(void) __attribute__((cold));
 
 /* The caller is in the state of lock_is_unsafe(). Returns true if the caller may take locks from

@@ -2,10 +2,11 @@
  * bytes and frees all of them except each KEPT-th. Then, for at most 2 seconds, the program does
  * little, as MODE says: "pairs" frees each block before it allocates the next, "mix" has 50 blocks
  * of different sizes at a time, "more" allocates 400 KB a second and frees nothing, and "nothing"
- * calls no function of the allocator. The kept blocks must still have their content. Prints three
- * numbers in KB: the anonymous memory before these seconds, the anonymous memory after them, and
- * the memory in use. That is the OS pages of the kept blocks, the array of pointers to the blocks,
- * and the memory before the burst. */
+ * only reads the memory use, as the other modes do ten times a second. The program ends early when
+ * little more than the memory in use is left. The kept blocks must still have their content. Prints
+ * three numbers in KB: the anonymous memory before these seconds, the anonymous memory after them,
+ * and the memory in use. The memory in use consists of the OS pages of the kept blocks, the array
+ * of pointers to the blocks, and the memory before the burst. */
 #include "conformance.h"
 
 #include <fcntl.h>
@@ -14,8 +15,8 @@ enum { ALL = 48 << 20, SOME = 50, TICKS = 200, TICK_US = 10000 };
 
 static const char *mode;
 
-/* Reads the file with stdio, which allocates and frees two blocks. With "more" it calls no function
- * of the allocator, so that only the blocks of that mode reach the allocator. */
+/* Reads the file with stdio, which allocates and frees two blocks. With "more", it calls no
+ * function of the allocator, so that the allocator only sees the blocks of that mode. */
 static long anonymous_kb(void)
 {
     static char text[4096];

@@ -31,7 +31,7 @@ int main(int argc, char **argv)
         if (p == NULL)
             return 1;
         memset(p, 1, 100);
-        *(char **)p = p; /* the block is in use */
+        *(char **)p = p; /* so that the compiler keeps the block */
         size_t page = (size_t)sysconf(_SC_PAGESIZE);
         pages += (uintptr_t)p / page != last;
         pages += (uintptr_t)(p + 99) / page != (uintptr_t)p / page;

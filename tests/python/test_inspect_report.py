@@ -173,7 +173,7 @@ def test_samples_whose_callers_were_not_resolved_are_told() -> None:
     assert list(attached_report.caveats(found)) == [
         "3 threads had no clock, since there are too many threads; those with the most CPU time "
         "had one.",
-        "The callers are those of the first 3,550 samples in the allocator. 12,345 more samples "
-        "came after them.",
+        "The callers are those of the first 3,550 samples in the allocator. Those of 12,345 later "
+        "samples are not known.",
     ]
     assert not any("callers are" in one for one in attached_report.caveats(attached(SAMPLED)))

@@ -42,7 +42,7 @@ TEST(later_chunks_are_advised_if_the_setting_is_always)
     bool zero;
     while (chunk_end() == FIRST)
         REQUIRE(page_heap_allocate(CHUNK_SLICES / 2, 0, &zero) != 0);
-    CHECK(asked > 0 && huge_page_unasked_is_usual());
+    CHECK(asked > 0 && huge_page_unasked_is_always());
     CHECK(forbidden_from(FIRST) == chunk_end() - FIRST);
 }
 
@@ -72,7 +72,7 @@ TEST(only_the_whole_chunks_of_a_long_run_may_have_huge_pages)
     CHECK(page_heap_allocate(length, 0, &zero) == run);
     CHECK(fake_os.huge_count == before + 1);
 
-    /* Where the memory was mapped anew, nothing is advised. */
+    /* A new mapping has no advice. So its whole chunks are advised again to have small pages. */
     unsigned small = fake_os.small_count;
     page_heap_free_renewed(run, length);
     CHECK(huge_in(run, length) == 0 && fake_os.small_count == small + 1);
