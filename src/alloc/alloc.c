@@ -433,7 +433,8 @@ static bool resize(struct slab *slab, void *p, size_t size)
         return size > SIZE_CLASS_BYTES_MAX && !lock_is_unsafe() && large_resize(slab, size);
     refuse_freed(slab, p, "a block is resized after it was freed");
     size_t have = usable_bytes(slab);
-    return size <= have && (size > have / 2 || have <= 32);
+    /* The first blocks of a thread have at least 64 bytes (thread_first()). */
+    return size <= have && (size > have / 2 || have <= 64);
 }
 
 bool alloc_resize(void *p, size_t size)

@@ -43,9 +43,10 @@ static void meet_again(struct heap *heap)
 
 void detour_begin(void)
 {
-    if (thread_is_away() || lock_is_unsafe() || !thread_has_heap())
-        return;
+    /* Read once: a signal handler may put the heap aside at any moment. */
     struct heap *heap = thread_heap;
+    if (heap == &heap_away || heap == &heap_none || heap == &heap_gone || lock_is_unsafe())
+        return;
     if (!heap->trim.due && !purge_is_due())
         return;
     earn(&heap->trim, DETOURS_BUSY);

@@ -117,11 +117,10 @@ static bool is_written(const void *chunk)
  * does not become a huge page may be found again later. Returns false if the kernel refused. */
 static bool collapse(void *chunk, bool touched)
 {
-    if (touched)
-        page_heap_allow_huge(chunk);
+    bool allowed = touched && page_heap_allow_huge(chunk);
     bool done = touched && os_collapse(chunk);
     if (!done)
-        page_heap_put_dense(chunk);
+        page_heap_put_dense(chunk, allowed);
     if (touched)
         learn(!done);
     return done || !touched;

@@ -5,9 +5,10 @@
 #include "os/os.h"
 
 enum {
-    /* 8 MiB and 4 MiB: programs with less memory and shorter runs do not read the setting. */
-    FIRST_CHUNKS = 4,
-    LONG_RUN_CHUNKS = 2,
+    FIRST_CHUNKS = 4, /* 8 MiB: smaller programs do not read the setting */
+
+    /* 4 MiB: a run that covers at least one whole chunk, wherever it begins. */
+    LONG_RUN_SLICES = 2 * CHUNK_SLICES,
 };
 
 bool (*huge_page_may_ask)(void);
@@ -21,63 +22,47 @@ static bool is_always(void)
     return setting == ALWAYS;
 }
 
-void huge_page_unasked_grown(size_t first, size_t count)
+/* Notes the last advice for each chunk that lies in the run as a whole. */
+static void note(size_t index, size_t slices, bool huge)
 {
-    enum huge_page_use wanted = huge_page_wanted();
-    size_t end = first + count;
-    if (wanted == HUGE_PAGE_AUTO && end > FIRST_CHUNKS && !is_always())
-        end = FIRST_CHUNKS;
-    if (wanted == HUGE_PAGE_ALWAYS || first >= end ||
-        !os_want_small_pages(region_address(first * CHUNK_SLICES), (end - first) * CHUNK_BYTES))
-        return;
-    for (size_t number = first; number < end; number++)
-        chunk_of(number)->forbidden = true;
-}
-
-/* A chunk of which the run covers only a part needs no advice. The rest of the chunk keeps its
- * advice, so that the chunk consists of several mappings, and a huge page must lie in one. */
-void huge_page_unasked_renewed(size_t index, size_t slices)
-{
-    size_t first = (index + CHUNK_SLICES - 1) / CHUNK_SLICES;
     size_t end = (index + slices) / CHUNK_SLICES;
-    if (first < end)
-        huge_page_unasked_grown(first, end - first);
-}
-
-/* Lets the kernel give huge pages in the chunks from `first` up to `end`. */
-static void allow(size_t first, size_t end)
-{
-    if (!os_want_huge_pages(region_address(first * CHUNK_SLICES), (end - first) * CHUNK_BYTES))
-        return;
-    for (size_t number = first; number < end; number++) {
+    for (size_t number = (index + CHUNK_SLICES - 1) / CHUNK_SLICES; number < end; number++) {
         struct chunk *chunk = chunk_of(number);
-        chunk->forbidden = chunk->small = false;
-        chunk->huge = true;
+        chunk->huge = huge;
+        chunk->forbidden = !huge;
+        chunk->small = false;
     }
 }
 
-bool huge_page_unasked_run(size_t index, size_t slices)
+void huge_page_unasked_allow(size_t index, size_t slices)
 {
-    size_t first = (index + CHUNK_SLICES - 1) / CHUNK_SLICES;
-    size_t end = (index + slices) / CHUNK_SLICES;
-    if (LIKELY(end < first + LONG_RUN_CHUNKS) || huge_page_wanted() == HUGE_PAGE_NEVER ||
-        !is_always())
-        return false;
-    bool has_all = true;
-    for (size_t number = first; number < end; number++)
-        has_all &= chunk_of(number)->huge;
-    if (!has_all)
-        allow(first, end);
-    return true;
+    if (os_want_huge_pages(region_address(index), slices << SLICE_SHIFT))
+        note(index, slices, true);
+}
+
+void huge_page_unasked_forbid(size_t index, size_t slices)
+{
+    if (os_want_small_pages(region_address(index), slices << SLICE_SHIFT))
+        note(index, slices, false);
+}
+
+void huge_page_unasked_grown(size_t index, size_t slices)
+{
+    enum huge_page_use wanted = huge_page_wanted();
+    size_t first_end = (size_t)FIRST_CHUNKS * CHUNK_SLICES;
+    if (wanted == HUGE_PAGE_AUTO && index + slices > first_end && !is_always())
+        slices = index < first_end ? first_end - index : 0;
+    if (wanted != HUGE_PAGE_ALWAYS && slices > 0)
+        huge_page_unasked_forbid(index, slices);
+}
+
+bool huge_page_unasked_is_long(size_t slices)
+{
+    return UNLIKELY(slices >= LONG_RUN_SLICES) && huge_page_wanted() == HUGE_PAGE_AUTO &&
+           is_always();
 }
 
 bool huge_page_unasked_is_always(void)
 {
     return setting == ALWAYS;
-}
-
-void huge_page_unasked_allow(size_t number)
-{
-    if (chunk_of(number)->forbidden)
-        allow(number, number + 1);
 }

@@ -4,9 +4,9 @@
  * Then a program with one block takes 2 MiB, and 100 bytes in each of many buffers take 2 MiB
  * each. So the chunks below 8 MiB are advised to have small pages, before the setting is known. The
  * setting is read when the region grows further. If it is `always`, all later chunks are advised,
- * too. A chunk then gets a huge page only if it requests one. The chunks that a run covers as a
- * whole may get huge pages at the first touch, if there are at least two: the administrator wants
- * them, and other allocators get them for such blocks.
+ * too. A chunk then gets a huge page only if it requests one. The exception is a run of 4 MiB and
+ * more, which may get huge pages at the first touch: the administrator wants them, and other
+ * allocators get them for such blocks.
  *
  * Without huge_page_may_ask(), the setting stays unknown, and only the chunks below 8 MiB are
  * advised. With CAIRN_HUGE_PAGES=1 no chunk is advised, and with CAIRN_HUGE_PAGES=0 every chunk is.
@@ -22,20 +22,21 @@
  * and those that read a file. NULL: it may not. Set by sandbox.c. */
 extern bool (*huge_page_may_ask)(void) __attribute__((visibility("hidden")));
 
-/* Called when the region has grown by `count` chunks from number `first` on. */
-void huge_page_unasked_grown(size_t first, size_t count);
+/* Called when the region has grown by these slices, or they have been mapped anew: they have no
+ * advice yet. */
+void huge_page_unasked_grown(size_t index, size_t slices);
 
-/* Called when a run has been mapped anew, so that no advice holds any more. */
-void huge_page_unasked_renewed(size_t index, size_t slices);
+/* Returns whether a run of this length may get huge pages at the first touch. The page heap then
+ * calls huge_page_unasked_allow() for the run when it is handed out or extended, and
+ * huge_page_unasked_forbid() when it is freed. All pages of the run have the same advice, so that
+ * the run is one mapping, which mremap(2) can move. */
+bool huge_page_unasked_is_long(size_t slices);
 
-/* Called before a run is handed out. If the run covers at least two whole chunks, and the setting
- * is `always`, lets the kernel give huge pages in these chunks, and returns true. */
-bool huge_page_unasked_run(size_t index, size_t slices);
+/* Advise slices to have huge pages, or small ones. */
+void huge_page_unasked_allow(size_t index, size_t slices);
+void huge_page_unasked_forbid(size_t index, size_t slices);
 
 /* Returns true if the setting has been read and is `always`. */
 bool huge_page_unasked_is_always(void);
-
-/* Lets the kernel turn a chunk into a huge page. */
-void huge_page_unasked_allow(size_t number);
 
 #endif

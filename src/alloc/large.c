@@ -105,6 +105,8 @@ void *large_move(struct slab *slab, size_t size)
         !may_move() || !count_moved())
         return NULL;
     size_t to = page_heap_allocate(want, want, &zero);
+    if (to != 0)
+        page_heap_prepare_move(from, have, want);
     enum os_moved moved = to == 0 ? OS_NOT_MOVED_TO_LOST
                                   : os_move(region_address(from), have << SLICE_SHIFT,
                                             region_address(to), want << SLICE_SHIFT);

@@ -104,7 +104,7 @@ static void add_chunks(size_t first, size_t count)
         chunk_of(0)->used_count = 1;
     }
     free_map_grow(chunk_end());
-    huge_page_unasked_grown(first, count);
+    huge_page_unasked_grown(first * CHUNK_SLICES, count * CHUNK_SLICES);
     for (size_t number = first; number < first + count; number++)
         chunk_gave(number);
 }
@@ -274,10 +274,17 @@ static void begin_chunk(size_t number, size_t slices)
         begun = BEGUN_SMALL;
 }
 
-/* Requests small pages for the untouched chunks of a run for which huge pages were requested
- * earlier. Called for runs that begin_chunk() does not handle, if the program is not large. */
+/* Called for runs that begin_chunk() does not handle. Lets a long run have huge pages
+ * (huge_page_unasked.h). If the program is not large, requests small pages for the untouched chunks
+ * of any other run for which huge pages were requested earlier. */
 static void begin_chunks(size_t index, size_t slices)
 {
+    if (huge_page_unasked_is_long(slices)) {
+        huge_page_unasked_allow(index, slices);
+        return;
+    }
+    if (page_heap_is_large())
+        return;
     for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
          number++)
         if (chunk_of(number)->huge && is_untouched(chunk_of(number)))
@@ -312,7 +319,7 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
     if (index % CHUNK_SLICES == 0 && slices <= CHUNK_SLICES &&
         is_untouched(chunk_of(index / CHUNK_SLICES)))
         begin_chunk(index / CHUNK_SLICES, slices);
-    else if (!huge_page_unasked_run(index, slices) && !page_heap_is_large())
+    else
         begin_chunks(index, slices);
     *zero = take_all(index, slices, false);
     return index;
@@ -461,8 +468,7 @@ static size_t allocate_far(size_t slices, size_t unit, bool *zero)
             return 0;
         add_chunks(index / CHUNK_SLICES, chunks);
     }
-    if (!huge_page_unasked_run(index, slices) && !page_heap_is_large())
-        begin_chunks(index, slices);
+    begin_chunks(index, slices);
     *zero = take_all(index, slices, false);
     return index;
 }
@@ -482,12 +488,17 @@ size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
     size_t most = statistics.used_most;
     size_t index = within_limit(slices) ? allocate(slices + unit - 1, 0, zero) : 0;
     if (index != 0) {
+        bool advised = huge_page_unasked_is_long(slices + unit - 1);
+        if (advised)
+            huge_page_unasked_forbid(index, slices + unit - 1);
         size_t misses = (region.base >> SLICE_SHIFT) + index;
         size_t head = (unit - misses % unit) % unit;
         cut_off(index, head, *zero);
         cut_off(index + head + slices, unit - 1 - head, *zero);
         statistics.used_most = most > statistics.used_slices ? most : statistics.used_slices;
         index += head;
+        if (advised && huge_page_unasked_is_long(slices))
+            huge_page_unasked_allow(index, slices);
         keep_limit();
     }
     lock_drop(&lock);
@@ -525,6 +536,8 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
 {
     lock_take(&lock);
     release(index, slices);
+    if (huge_page_unasked_is_long(slices))
+        huge_page_unasked_forbid(index, slices);
     struct page_heap_use use = {statistics.used_slices, statistics.idle_slices};
     lock_drop(&lock);
     return use;
@@ -535,10 +548,18 @@ void page_heap_free_renewed(size_t index, size_t slices)
     lock_take(&lock);
     for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
          number++)
-        chunk_of(number)->huge = chunk_of(number)->small = chunk_of(number)->forbidden = false;
-    huge_page_unasked_renewed(index, slices);
+        chunk_of(number)->huge = chunk_of(number)->small = false;
+    huge_page_unasked_grown(index, slices);
     release(index, slices);
     clean(index, slices);
+    lock_drop(&lock);
+}
+
+void page_heap_prepare_move(size_t index, size_t slices, size_t to_slices)
+{
+    lock_take(&lock);
+    if (huge_page_unasked_is_long(to_slices))
+        huge_page_unasked_allow(index, slices);
     lock_drop(&lock);
 }
 
@@ -549,6 +570,8 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero)
     bool fits = more > 0 && more < REGION_SLICES_MAX && within_limit(more) && free_at(from, more);
     if (fits) {
         *zero = take_all(from, more, true);
+        if (huge_page_unasked_is_long(slices + more))
+            huge_page_unasked_allow(index, slices + more);
         keep_limit();
     }
     lock_drop(&lock);

@@ -64,6 +64,10 @@ struct page_heap_use page_heap_free(size_t index, size_t slices);
  * Earlier requests for huge or small pages in their chunks no longer count. */
 void page_heap_free_renewed(size_t index, size_t slices);
 
+/* Called before the pages of a run are moved to a run of `to_slices` slices: gives them the advice
+ * of that run, which they keep when they move. */
+void page_heap_prepare_move(size_t index, size_t slices, size_t to_slices);
+
 /* Lengthens a run by `more` slices at its end. Returns false if the slices behind the run are not
  * all free, or if page_heap_limit() forbids it. `*zero` is set to whether the added slices read as
  * zero. */
@@ -112,13 +116,13 @@ void page_heap_look(void);
  * `*from` on. Sets `*from` to the chunk where the next call continues. */
 void *page_heap_take_dense(size_t *from);
 
-/* Called before a chunk is collapsed: lets the kernel turn it into a huge page
- * (huge_page_unasked.h). */
-void page_heap_allow_huge(void *start);
+/* Called before a chunk is collapsed. If the chunk was advised to have small pages
+ * (huge_page_unasked.h), lets the kernel turn it into a huge page, and returns true. */
+bool page_heap_allow_huge(void *start);
 
 /* Undoes page_heap_take_dense(): the chunk can be returned again after two more calls of
- * page_heap_look(). */
-void page_heap_put_dense(void *start);
+ * page_heap_look(). `allowed` is the result of page_heap_allow_huge(), which is undone as well. */
+void page_heap_put_dense(void *start, bool allowed);
 
 /* --- reused chunks, for huge_page_collapse.h ---
  *

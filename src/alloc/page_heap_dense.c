@@ -67,16 +67,23 @@ bool page_heap_take_reused(void *start)
     return taken;
 }
 
-void page_heap_allow_huge(void *start)
+bool page_heap_allow_huge(void *start)
 {
+    size_t index = region_index(start);
     page_heap_lock();
-    huge_page_unasked_allow(region_index(start) / CHUNK_SLICES);
+    bool allowed = chunk_of(index / CHUNK_SLICES)->forbidden;
+    if (allowed)
+        huge_page_unasked_allow(index, CHUNK_SLICES);
     page_heap_unlock();
+    return allowed;
 }
 
-void page_heap_put_dense(void *start)
+void page_heap_put_dense(void *start, bool allowed)
 {
+    size_t index = region_index(start);
     page_heap_lock();
-    chunk_of(region_index(start) / CHUNK_SLICES)->dense = 0;
+    chunk_of(index / CHUNK_SLICES)->dense = 0;
+    if (allowed)
+        huge_page_unasked_forbid(index, CHUNK_SLICES);
     page_heap_unlock();
 }

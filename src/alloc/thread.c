@@ -18,8 +18,8 @@ static bool set_up;
 static bool has_key;
 static pthread_key_t key;
 
-static struct lock late_lock; /* guards late_heap */
-static struct heap *late_heap;
+static struct lock late_lock; /* guards the creation of late_heap */
+static struct heap *_Atomic late_heap;
 
 /* The low bits of the key's value count how often this thread's destructors have been run so
  * far. */
@@ -34,6 +34,12 @@ static void on_exit_of_thread(void *value)
     if (round < ROUNDS - 1 && pthread_setspecific(key, (char *)value + 1) == 0)
         return;
     struct heap *heap = (struct heap *)((uintptr_t)value - round);
+    if (heap == &heap_none && !thread_has_heap()) { /* thread_first() served all its calls */
+        thread_heap = (struct heap *)&heap_gone;
+        return;
+    }
+    if (heap == &heap_none) /* libc had no memory for the value that names the heap */
+        heap = thread_heap;
     bool may_lock = thread_may_lock(); /* if not, the heap stays as it is */
     if (CAIRN_HARDENED && may_lock)
         quarantine_drain(heap);
@@ -204,29 +210,44 @@ __attribute__((destructor)) static void tear_down_process(void)
     has_key = false;
 }
 
+/* Sets the key's value, so that on_exit_of_thread() is called for this heap, or for heap_none. The
+ * number of rounds of destructors that the thread has begun stays in the value. */
+static void watch_exit(const struct heap *heap)
+{
+    thread_set_up();
+    if (!has_key)
+        return;
+    uintptr_t round = (uintptr_t)pthread_getspecific(key) & (ROUNDS - 1);
+    pthread_setspecific(key, (const char *)heap + round);
+}
+
+/* While the thread is between lock_enter() and lock_leave(), a signal handler takes its blocks from
+ * emergency.h. So it does not get a heap, too. */
 struct heap *thread_birth(void)
 {
-    if (thread_heap != &heap_none)
-        return NULL;
-    struct heap *heap = heap_acquire(false);
-    if (heap == NULL)
-        return NULL;
-    if (!CAIRN_HARDENED)
-        hardening_caller = NULL;
-    thread_heap = heap;
-    thread_set_up();
-    if (has_key)
-        pthread_setspecific(key, heap);
+    lock_enter();
+    struct heap *heap = thread_heap == &heap_none ? heap_acquire(false) : NULL;
+    if (heap != NULL) {
+        if (!CAIRN_HARDENED)
+            hardening_caller = NULL;
+        thread_heap = heap;
+    }
+    lock_leave();
+    if (heap != NULL)
+        watch_exit(heap);
     return heap;
 }
 
 static void *allocate_late(size_t size, size_t alignment)
 {
-    lock_take(&late_lock);
-    if (late_heap == NULL)
-        late_heap = shared_heap_create();
-    struct heap *heap = late_heap;
-    lock_drop(&late_lock);
+    struct heap *heap = atomic_load_explicit(&late_heap, memory_order_acquire);
+    if (heap == NULL) {
+        lock_take(&late_lock);
+        if (late_heap == NULL)
+            late_heap = shared_heap_create();
+        heap = late_heap;
+        lock_drop(&late_lock);
+    }
     bool zero;
     return heap == NULL ? NULL : shared_heap_allocate(heap, size, alignment, &zero);
 }
@@ -242,24 +263,31 @@ enum {
     LINE_BYTES = 64,
 };
 
-/* Counts a call of the thread. Returns false if the thread has made FIRST_CALLS calls. */
-static bool count_first(void)
+/* Counts a call of the thread, after at least `least` earlier calls. Returns false if there were
+ * fewer, if the thread has made FIRST_CALLS calls, or if it has a heap by now. Between lock_enter()
+ * and lock_leave(), a signal handler does not give the thread a heap. */
+static bool count_first(uintptr_t least)
 {
-    uintptr_t calls = (uintptr_t)hardening_caller;
-    if (calls >= FIRST_CALLS)
-        return false;
-    hardening_caller = (const void *)(calls + 1);
-    return true;
+    lock_enter();
+    uintptr_t calls = thread_heap == &heap_none ? (uintptr_t)hardening_caller : FIRST_CALLS;
+    bool counts = calls >= least && calls < FIRST_CALLS;
+    if (counts)
+        hardening_caller = (const void *)(calls + 1);
+    lock_leave();
+    if (counts && calls == 0)
+        watch_exit(&heap_none);
+    return counts;
 }
 
 void *thread_first(size_t size)
 {
-    if (CAIRN_HARDENED || size > FIRST_BYTES_MOST || !heap_is_scarce() || !count_first())
+    if (CAIRN_HARDENED || size > FIRST_BYTES_MOST || guarded_is_on() || !heap_is_scarce() ||
+        !count_first(0))
         return NULL;
     return allocate_late(size, LINE_BYTES);
 }
 
 bool thread_is_first(void)
 {
-    return !CAIRN_HARDENED && hardening_caller != NULL && count_first();
+    return !CAIRN_HARDENED && count_first(1);
 }

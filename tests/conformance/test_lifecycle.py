@@ -99,6 +99,25 @@ def test_the_forks_of_programs_in_which_allocators_hung_end(
     forks_well(run, pattern, 200)
 
 
+@in_both
+@pytest.mark.parametrize("what", ["large", "medium", "many"])
+def test_a_thread_that_gets_its_heap_at_its_end_leaves_it(
+    program: Callable[..., Program], mode: str, what: str
+) -> None:
+    """Where many threads have a heap, a thread may need its own only in a destructor."""
+    assert int(program("late_births.c", mode).succeed(200, what)) <= 12
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has this trap flag")
+@in_both
+@pytest.mark.parametrize("call", ["malloc", "free"])
+def test_a_handler_may_give_a_thread_its_heap_at_any_instruction_of_its_first_calls(
+    program: Callable[..., Program], mode: str, call: str
+) -> None:
+    instructions, failed = map(int, program("stepped.c", mode).succeed(call).split())
+    assert instructions > 50 and failed == 0
+
+
 INTERRUPTIONS = ("fork", "twice", "_Fork", "vfork", "returns", "everything")
 """The ways in which interrupted.c forks in the signal handler."""
 INTERRUPTED_CALLS = ("small", "large", "realloc", "trim", "fork", "of threads")

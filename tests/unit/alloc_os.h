@@ -83,6 +83,7 @@ static struct {
     uint64_t small_touch_ticks;
     _Atomic bool huge_is_next;
     _Atomic unsigned huge_count;
+    _Atomic size_t huge_bytes; /* of the last request for huge pages */
     _Atomic unsigned small_count;
     unsigned resident_of_512; /* what os_count_resident() returns; 0: all pages */
     unsigned collapse_count;
@@ -248,6 +249,7 @@ bool os_want_huge_pages(void *start, size_t bytes)
         return false;
     fake_os.huge_is_next = true;
     fake_os.huge_count++;
+    fake_os.huge_bytes = bytes;
     return true;
 }
 

@@ -509,7 +509,7 @@ TEST(a_chunk_that_was_dense_at_two_looks_is_reported_once)
     page_heap_look();
     CHECK(page_heap_take_dense(&(size_t){0}) == region_address(index));
     CHECK(dense_within(3) == NULL);
-    page_heap_put_dense(region_address(index));
+    page_heap_put_dense(region_address(index), false);
     page_heap_look();
     CHECK(page_heap_take_dense(&(size_t){0}) == NULL);
     CHECK(dense_within(1) == region_address(index));
@@ -517,7 +517,7 @@ TEST(a_chunk_that_was_dense_at_two_looks_is_reported_once)
     /* Slices that are free but resident do not make a chunk sparse. Slices that were given back
      * do. */
     page_heap_free(index + 1, CHUNK_SLICES - 1);
-    page_heap_put_dense(region_address(index));
+    page_heap_put_dense(region_address(index), false);
     CHECK(dense_within(2) == region_address(index));
     page_heap_purge(0);
     CHECK(dense_within(3) == NULL);
@@ -551,7 +551,7 @@ TEST(a_chunk_can_be_dense_again_after_the_run_that_reached_into_it_is_freed)
     page_heap_free(third + 10, CHUNK_SLICES - 10);
     again = page_heap_allocate_aligned(2 * CHUNK_SLICES, CHUNK_BYTES, &zero);
     REQUIRE(again == second);
-    page_heap_put_dense(region_address(third));
+    page_heap_put_dense(region_address(third), false);
     page_heap_free(second, CHUNK_SLICES);
     /* The run was freed up to the end of the second chunk, so the rest begins in the third one. */
     CHECK(dense_within(3) == region_address(third));
@@ -694,7 +694,7 @@ TEST(a_chunk_of_slabs_with_untouched_pages_is_not_collapsed)
     atomic_store(&some[0].carved, SLICE_BYTES / 64);
     CHECK(epochs_until_asked() > 0);
 
-    page_heap_put_dense(region_address(index));
+    page_heap_put_dense(region_address(index), false);
     atomic_store(&some[0].kind, RUN_LARGE);
     CHECK(epochs_until_asked() == 0);
     atomic_store(&some[0].kind, RUN_SLAB);

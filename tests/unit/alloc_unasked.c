@@ -56,27 +56,47 @@ static size_t huge_in(size_t index, size_t slices)
     return count;
 }
 
-TEST(only_the_whole_chunks_of_a_long_run_may_have_huge_pages)
+TEST(a_run_of_4_mib_may_have_huge_pages_while_it_is_in_use)
 {
     bool zero;
     unsigned before = fake_os.huge_count;
-    size_t shorter = page_heap_allocate(CHUNK_SLICES, 0, &zero);
-    CHECK(huge_in(shorter, CHUNK_SLICES) == 0 && fake_os.huge_count == before);
+    size_t shorter = page_heap_allocate(2 * CHUNK_SLICES - 1, 0, &zero);
+    CHECK(huge_in(shorter, 2 * CHUNK_SLICES - 1) == 0 && fake_os.huge_count == before);
     size_t length = 3 * CHUNK_SLICES + CHUNK_SLICES / 2;
     size_t run = page_heap_allocate(length, 0, &zero);
     CHECK(huge_in(run, length) >= 2 && fake_os.huge_count == before + 1);
-    CHECK(!chunk_of((run + length) / CHUNK_SLICES)->huge);
+    CHECK(fake_os.huge_bytes == length << SLICE_SHIFT);
 
-    /* A run in the same place needs no further call. */
-    page_heap_free(run, length);
-    CHECK(page_heap_allocate(length, 0, &zero) == run);
-    CHECK(fake_os.huge_count == before + 1);
-
-    /* A new mapping has no advice. So its whole chunks are advised again to have small pages. */
     unsigned small = fake_os.small_count;
-    page_heap_free_renewed(run, length);
+    page_heap_free(run, length);
     CHECK(huge_in(run, length) == 0 && fake_os.small_count == small + 1);
+    CHECK(page_heap_allocate(length, 0, &zero) == run);
+    CHECK(huge_in(run, length) >= 2 && fake_os.huge_count == before + 2);
+
+    /* A new mapping has no advice. So it is advised again to have small pages. */
+    page_heap_free_renewed(run, length);
+    CHECK(huge_in(run, length) == 0 && fake_os.small_count == small + 2);
     page_heap_check();
+}
+
+TEST(a_run_that_grows_to_4_mib_gets_the_advice_of_a_long_run)
+{
+    bool zero;
+    size_t run = page_heap_allocate(CHUNK_SLICES, 2 * CHUNK_SLICES, &zero);
+    unsigned before = fake_os.huge_count;
+    REQUIRE(page_heap_extend(run, CHUNK_SLICES, CHUNK_SLICES / 2, &zero));
+    CHECK(fake_os.huge_count == before);
+    REQUIRE(page_heap_extend(run, CHUNK_SLICES + CHUNK_SLICES / 2, CHUNK_SLICES, &zero));
+    CHECK(fake_os.huge_count == before + 1);
+    CHECK(fake_os.huge_bytes == (2 * CHUNK_SLICES + CHUNK_SLICES / 2) << SLICE_SHIFT);
+
+    /* Before pages are moved, they get the advice of the run that they move to. */
+    size_t other = page_heap_allocate(CHUNK_SLICES / 2, 0, &zero);
+    page_heap_prepare_move(other, CHUNK_SLICES / 2, CHUNK_SLICES);
+    CHECK(fake_os.huge_count == before + 1);
+    page_heap_prepare_move(other, CHUNK_SLICES / 2, 2 * CHUNK_SLICES);
+    CHECK(fake_os.huge_count == before + 2);
+    CHECK(fake_os.huge_bytes == CHUNK_SLICES / 2 << SLICE_SHIFT);
 }
 
 TEST(a_program_of_less_than_40_mib_may_request_huge_pages)
@@ -94,11 +114,13 @@ TEST(a_chunk_is_allowed_to_have_a_huge_page_before_it_is_collapsed)
     size_t number = 1;
     while (!chunk_of(number)->forbidden)
         number++;
-    page_heap_allow_huge(region_address(number * CHUNK_SLICES));
+    void *start = region_address(number * CHUNK_SLICES);
+    CHECK(page_heap_allow_huge(start));
     CHECK(chunk_of(number)->huge && !chunk_of(number)->forbidden);
     unsigned before = fake_os.huge_count;
-    page_heap_allow_huge(region_address(number * CHUNK_SLICES));
-    CHECK(fake_os.huge_count == before);
+    CHECK(!page_heap_allow_huge(start) && fake_os.huge_count == before);
+    page_heap_put_dense(start, true);
+    CHECK(!chunk_of(number)->huge && chunk_of(number)->forbidden);
 }
 
 int main(int argc, char **argv)
