@@ -3,7 +3,6 @@
  * signal handler allocates a medium block, which gives the thread a heap. Afterwards the thread
  * allocates and frees blocks of many sizes. Each instruction has a process of its own. Prints the
  * number of instructions and the number of processes that did not end well. x86-64 only. */
-#define _GNU_SOURCE
 #include "conformance.h"
 
 #include <pthread.h>
