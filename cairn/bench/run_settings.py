@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,9 +111,12 @@ class Chosen:
         """
         trials = (rule.min_rounds + 1) * (2 if self.experiment.why and not instructions else 1)
         if self.experiment.ill:
-            cells = len(self.size.contenders) * len(self.variants)
-            cells += sum(len(of) for of in _ill_only(self).values())
-            return cells * trials * (_ILL_FACTOR * self.variants[0].seconds + _OVERHEAD_S)
+            more = Counter(index for of in _ill_only(self).values() for index in of)
+            return trials * sum(
+                (len(self.size.contenders) + more[index])
+                * (_ILL_FACTOR * variant.seconds + _OVERHEAD_S)
+                for index, variant in enumerate(self.variants)
+            )
         runs = contenders * trials
         if instructions:
             return runs * 2 * len(self.workloads) * _COUNT_S

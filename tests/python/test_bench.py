@@ -91,6 +91,19 @@ def test_a_run_names_the_report_that_shows_it() -> None:
     assert run_of("scenarios", 4) == "scenarios"
 
 
+def test_each_program_of_the_findings_counts_with_its_own_duration() -> None:
+    (choice,) = run_settings.chosen(["findings"], quick=False)
+    *first, last = choice.variants
+    slower = replace(
+        choice,
+        size=replace(choice.size, variants=(*first, replace(last, seconds=last.seconds + 9))),
+    )
+    contenders = len(choice.size.contenders)
+    more = slower.expected_s(0, choice.size.rule) - choice.expected_s(0, choice.size.rule)
+    cells = more / (2 * (choice.size.rule.min_rounds + 1) * 2 * 9)
+    assert cells >= contenders and cells == pytest.approx(round(cells))
+
+
 def test_the_suite_ends_within_the_hour_and_the_quick_one_within_minutes() -> None:
     rule = SUITE_RULE
     assert rule.budget_s is not None and rule.budget_s <= 3600
