@@ -1,4 +1,4 @@
-/* huge_page_unasked.h - keeps the kernel from giving huge pages that nobody requested.
+/* huge_page_unasked.h - keeps the kernel from giving huge pages without a request.
  *
  * If the machine's setting is `always`, the kernel gives a huge page at the first touch of 2 MiB.
  * Then a program with one block takes 2 MiB, and 100 bytes in each of many buffers take 2 MiB

@@ -97,9 +97,9 @@ bool os_want_huge_pages(void *start, size_t bytes);
  * refuses. */
 bool os_want_small_pages(void *start, size_t bytes);
 
-/* Returns whether the machine's setting is that the kernel gives huge pages although nobody
- * requests them. Returns false if the setting cannot be read. A sandbox may kill the process for
- * the calls that read a file. */
+/* Returns whether the machine's setting of huge pages is `always`: the kernel then gives them
+ * without a request. Returns false if the setting cannot be read. A sandbox may kill the process
+ * for the calls that read a file. */
 bool os_gives_huge_pages_unasked(void);
 
 /* Counts the OS pages of a mapped range that are resident. Returns false if the kernel does not

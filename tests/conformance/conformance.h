@@ -31,6 +31,21 @@ static inline void *named(const char *name)
     return found;
 }
 
+/* Returns a number of /proc/self/smaps_rollup in KB, such as that behind "Anonymous:". Returns -1
+ * if there is none. Reads with stdio, which allocates and frees two blocks. */
+static inline long rollup_kb(const char *name)
+{
+    char line[256];
+    long kb = -1;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, name, strlen(name)) == 0)
+            kb = strtol(line + strlen(name), NULL, 10);
+    if (file != NULL)
+        fclose(file);
+    return kb;
+}
+
 #ifndef __GLIBC__
 
 #include <cairn/cairn.h>

@@ -22,19 +22,6 @@ static bool is_supported(void)
     return done;
 }
 
-static long huge_kb(void)
-{
-    char line[256];
-    long kb = -1;
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "AnonHugePages:", 14) == 0)
-            kb = strtol(line + 14, NULL, 10);
-    if (file != NULL)
-        fclose(file);
-    return kb;
-}
-
 int main(int argc, char **argv)
 {
     long wanted = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
@@ -50,7 +37,8 @@ int main(int argc, char **argv)
     }
     long before = status_kb("VmRSS:");
     time_t start = time(NULL);
-    for (time_t now; (now = time(NULL)) < start + 20 && (now < start + 2 || huge_kb() < wanted);)
+    for (time_t now; (now = time(NULL)) < start + 20 &&
+                     (now < start + 2 || rollup_kb("AnonHugePages:") < wanted);)
         for (size_t i = 0; i < 1000 * PASSING; i++) {
             free(passing[i % PASSING]);
             passing[i % PASSING] = malloc(3 << 20);
@@ -60,6 +48,6 @@ int main(int argc, char **argv)
         for (size_t k = 0; k < BLOCK; k++)
             if (blocks[i][k] != (char)(i % 251))
                 return 1;
-    printf("%ld %ld %ld\n", before, after, huge_kb());
+    printf("%ld %ld %ld\n", before, after, rollup_kb("AnonHugePages:"));
     return 0;
 }

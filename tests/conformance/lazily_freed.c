@@ -5,19 +5,6 @@
 
 enum { BYTES = 64 << 20 };
 
-static long rollup_kb(const char *name)
-{
-    char line[256];
-    long kb = -1;
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, name, strlen(name)) == 0)
-            kb = strtol(line + strlen(name), NULL, 10);
-    if (file != NULL)
-        fclose(file);
-    return kb;
-}
-
 int main(void)
 {
     char *block = malloc(BYTES);

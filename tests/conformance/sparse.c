@@ -3,19 +3,6 @@
  * and the OS pages that were written. */
 #include "conformance.h"
 
-static long anonymous_kb(void)
-{
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    char line[200];
-    long kb = 0;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "Anonymous:", 10) == 0)
-            kb = strtol(line + 10, NULL, 10);
-    if (file != NULL)
-        fclose(file);
-    return kb;
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 3)
@@ -23,7 +10,7 @@ int main(int argc, char **argv)
     size_t count = strtoul(argv[1], NULL, 10);
     size_t bytes = strtoul(argv[2], NULL, 10);
     require_cairn();
-    long before = anonymous_kb();
+    long before = rollup_kb("Anonymous:");
     uintptr_t last = 0;
     size_t pages = 0;
     for (size_t i = 0; i < count; i++) {
@@ -37,6 +24,7 @@ int main(int argc, char **argv)
         pages += (uintptr_t)(p + 99) / page != (uintptr_t)p / page;
         last = (uintptr_t)(p + 99) / page;
     }
-    printf("%ld %zu\n", anonymous_kb() - before, pages * (size_t)sysconf(_SC_PAGESIZE) / 1024);
+    printf("%ld %zu\n", rollup_kb("Anonymous:") - before,
+           pages * (size_t)sysconf(_SC_PAGESIZE) / 1024);
     return 0;
 }
