@@ -85,13 +85,17 @@ def test_time_in_a_library_of_the_program_does_not_count_for_the_allocator(
 def test_a_program_that_only_computes_has_interrupts_and_no_page_faults(
     launch: Launch, hold: str, tmp_path: Path
 ) -> None:
-    """Without page faults, each sample in the kernel outside system calls is in an interrupt."""
+    """Without page faults, each sample in the kernel outside system calls is in an interrupt.
+
+    The start of a process has page faults. In 20 runs of this one process, 0.15 samples per run
+    were in them.
+    """
     file = tmp_path / "notes"
-    launch("--cpu-samples", str(file), "--", hold, "spinners", "0", "300")
+    launch("--cpu-samples", str(file), "--", hold, "spin", "0", "900")
     found = noted(file, cpu_samples.AllocatorCode(frozenset()))
     if found.interrupts is None:
         pytest.skip(found.interrupts_unseen)
-    assert found.faults <= 2 + 0.001 * found.program
+    assert found.faults <= 3
     assert found.interrupts <= 0.1 * found.program
 
 
