@@ -168,6 +168,8 @@ class Curves(Area):
 
     kind: ClassVar[str] = "curves"
     curves: tuple[Curve, ...]
+    of: str = "curves"
+    """The kind of drawing: "curves" is memory over time, and "rates" are system calls over time."""
 
 
 @dataclass(frozen=True, slots=True)

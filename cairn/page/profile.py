@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from cairn.findings import find
 from cairn.page import callers, scale
+from cairn.page.over_time import calls_over_time, memory_over_time
 from cairn.page.parts import (
     Code,
-    Curve,
     Curves,
     Fold,
     Item,
@@ -26,16 +25,15 @@ from cairn.profile.callers import Stack
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.hot_functions import SHOWN, hot_functions
 from cairn.profile.tables import kernel_lines
-from cairn.profile.tally import Moment, Profile
+from cairn.profile.tally import Profile
 from cairn.report import profile, profile_export, profile_tables
-from cairn.report.formatting import NOT_MEASURED, command, printable
+from cairn.report.formatting import command, printable
 from cairn.report.layout_table import TITLE as LAYOUT
 from cairn.report.prediction import sentences
 from cairn.report.profile_answer import because, memory, no_finding, shares
 from cairn.report.profile_gaps import gaps
 from cairn.report.profile_notes import notes
 from cairn.report.profile_numbers import about
-from cairn.report.tables import Table
 from cairn.why.prediction import Prediction
 
 _LONG = 12
@@ -47,7 +45,7 @@ _TOPICS = (
         "Operations",
         ("counted", "timed", "counted, in user mode", "by size and phase"),
     ),
-    ("kernel", "System calls", ("system calls",)),
+    ("kernel", "System calls", ("system calls", "calls over time")),
     ("locks", "Locks", ("locks", "locks by name")),
     ("memory", "Memory", (profile_tables.MEMORY, "memory, all processes", "blocks", "over time")),
     ("layout", "Layout", (LAYOUT,)),
@@ -98,8 +96,8 @@ def _notes(texts: Sequence[str]) -> list[Item]:
 def _topics(found: Profile, stacks: Sequence[Stack]) -> Iterator[Topic]:
     drawn: dict[str, tuple[Item | None, ...]] = {
         "time": (_where(found), _functions(found)),
-        "kernel": (_kernel(found),),
-        "memory": (_curves(found),),
+        "kernel": (_kernel(found), calls_over_time(found)),
+        "memory": (memory_over_time(found),),
     }
     tables = {table.heads[0]: table for table in profile_tables.tables(found, full=True)}
     for key, heading, titles in _TOPICS:
@@ -118,11 +116,6 @@ def _topics(found: Profile, stacks: Sequence[Stack]) -> Iterator[Topic]:
     rest = tuple(Sheet(table, title) for title, table in tables.items())
     if rest:
         yield Topic("more", "More tables", rest)
-
-
-def _table(found: Profile, title: str) -> Table | None:
-    tables = profile_tables.tables(found, full=True)
-    return next((one for one in tables if one.heads[0] == title), None)
 
 
 def _where(found: Profile) -> Tracks | None:
@@ -148,7 +141,7 @@ def _where(found: Profile) -> Tracks | None:
         says=f"The allocator takes {about(share)}. Each bar begins where the one above ends.",
         axis=scale.axis(axis, "share of CPU time", "share"),
         tracks=tuple(tracks),
-        table=_table(found, "CPU time"),
+        table=profile_tables.table_named(found, "CPU time"),
     )
 
 
@@ -183,7 +176,7 @@ def _functions(found: Profile) -> Tracks | None:
         of="functions", title="The costliest functions in its code",
         says="A bar is a function's share of CPU time, and the line is its 95 % interval.",
         axis=scale.axis(axis, "share of CPU time", "share"), tracks=tracks,
-        table=_table(found, "functions in its code"),
+        table=profile_tables.table_named(found, "functions in its code"),
     )  # fmt: skip
 
 
@@ -205,68 +198,8 @@ def _kernel(found: Profile) -> Tracks | None:
         of="calls", title="Time in system calls of the allocator",
         says="A bar is the total time of one kind of call.",
         axis=scale.axis(axis, "total time", "ns"), tracks=tracks,
-        table=_table(found, "system calls"),
+        table=profile_tables.table_named(found, "system calls"),
     )  # fmt: skip
-
-
-_CURVES = (("live", "live_bytes"), ("held", "held_bytes"), ("resident", "resident_bytes"))
-
-
-def _curves(found: Profile) -> Curves | None:
-    """Returns live, held and resident memory over time; None with fewer than two moments."""
-    moments = found.moments
-    table = _table(found, "over time")
-    if len(moments) < 2 or table is None:
-        return None
-    across = scale.from_zero([float(one.ns) for one in moments])
-    values = [
-        float(value)
-        for one in moments
-        for _, key in _CURVES
-        if (value := getattr(one, key)) is not None
-    ]
-    up = scale.from_zero(values)
-    curves = []
-    for name, key in _CURVES:
-        points = [(one.ns, value) for one in moments if (value := getattr(one, key)) is not None]
-        if len(points) < 2:
-            continue
-        curves.append(
-            Curve(
-                name=name,
-                points=" ".join(
-                    f"{across.at(ns)},{round(100 - up.at(value), 2)}" for ns, value in points
-                ),
-                style=name,
-                band=_band(across, up, moments) if name == "live" else "",
-            )
-        )
-    up_axis = scale.axis(up, "memory", "bytes")
-    ticks = tuple(replace(one, at=round(100 - one.at, 2)) for one in up_axis.ticks)
-    lacking = [name for name, _ in _CURVES if name not in [one.name for one in curves]]
-    missing = f" {', '.join(lacking).capitalize()}: {NOT_MEASURED}." if lacking else ""
-    return Curves(
-        title="Memory over time",
-        says="Live: bytes requested and not freed. Held: bytes that the allocator has from the "
-        f"kernel. Resident: pages in physical memory.{missing}",
-        across=scale.axis(across, "time since the start", "ns"),
-        up=replace(up_axis, ticks=ticks),
-        curves=tuple(curves),
-        table=table,
-    )
-
-
-def _band(across: scale.Scale, up: scale.Scale, moments: Sequence[Moment]) -> str:
-    """Returns the polygon of two standard errors around the live bytes; empty if they are exact."""
-    if not any(one.live_error_bytes for one in moments):
-        return ""
-    upper, lower = [], []
-    for one in moments:
-        error = 2 * one.live_error_bytes
-        at = across.at(one.ns)
-        upper.append(f"{at},{round(100 - up.at(one.live_bytes + error), 2)}")
-        lower.append(f"{at},{round(100 - up.at(max(0, one.live_bytes - error)), 2)}")
-    return " ".join([*upper, *reversed(lower)])
 
 
 def _sources(found: Profile, stacks: Sequence[Stack], made_by: str) -> Iterator[Topic]:

@@ -44,6 +44,7 @@ from cairn.profile.tally import (  # fmt: skip
     Kernel,
     Locks,
     Moment,
+    MomentCalls,
     Peak,
     Process,
     ProcessProfile,
@@ -63,7 +64,7 @@ SUFFIX = ".probe"
 _TREE = "run.json"
 _TREE_MAX = 4 << 20
 MAGIC = b"cairnpro"
-VERSION = 7
+VERSION = 8
 ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
@@ -72,6 +73,7 @@ MOMENTS = 512
 MOMENT = (
     *("ns", "live_bytes", "live_usable_bytes", "live_error_bytes", "held_bytes"),
     *("resident_bytes", "unasked_bytes", "unwritten_bytes", "huge_bytes", "own_bytes"),
+    *("memory_calls", "waiting_calls", "other_calls"),
 )
 _UNKNOWN = 2**64 - 1
 
@@ -613,13 +615,16 @@ def _text(field: bytes) -> str:
 
 def _moments(head: np.void, records: Records) -> Iterator[Moment]:
     seen = _SEEN[int(head["dispatch"])] != "unseen"
-    for ns, asked, usable, error, held, resident, *closely in sorted(
+    for ns, asked, usable, error, held, resident, *more in sorted(
         records[records["ns"] != 0].tolist()
     ):
-        looked = (_known(one) if seen else None for one in closely)
+        *closely, memory, waiting, other = more
+        unasked, unwritten, huge, own = (_known(one) if seen else None for one in closely)
+        calls = MomentCalls(memory, waiting, other) if seen else None
         yield Moment(
-            ns, asked, _known(usable), error, held if seen else None, resident or None, *looked
-        )
+            ns, asked, _known(usable), error, held if seen else None, resident or None,
+            unasked, unwritten, huge, own, calls,
+        )  # fmt: skip
 
 
 def _known(number: int) -> int | None:

@@ -340,6 +340,17 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class MomentCalls:
+    """How many system calls the allocator made until a moment, by what they are for."""
+
+    memory: int
+    """Calls that take, change or return memory: mmap, munmap, mremap, brk, mprotect, madvise."""
+    waiting: int
+    """Calls that wait or wake: futex, sched_yield and sleep."""
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """The memory of a process at one time. None means not known."""
 
@@ -364,6 +375,8 @@ class Moment:
     """Bytes of the process in huge pages."""
     own_bytes: int | None = None
     """Resident bytes of the allocator in the extents of 2 MiB in which a block once lay."""
+    calls: MomentCalls | None = None
+    """The system calls of the allocator since the process began."""
 
     @property
     def slack_bytes(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 
 from cairn import units
 from cairn.profile.cpu_share import cpu_share
@@ -20,7 +21,7 @@ from cairn.profile.tables import (
     lock_lines,
     new_share,
 )
-from cairn.profile.tally import ALLOCATING, FUNCTIONS, GROUPS, PHASES, Profile, lasting
+from cairn.profile.tally import ALLOCATING, FUNCTIONS, GROUPS, PHASES, MomentCalls, Profile, lasting
 from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.layout_table import layout_table
 from cairn.report.profile_answer import peaks
@@ -49,14 +50,14 @@ _FUNCTION_MAX = 44
 _LOCK_MAX = 32
 """The most characters of a lock's name."""
 _TIMELINE = 12
-"""The most rows of the table of memory over time. A process records up to 512 moments."""
+"""The most rows of the tables over time. A process records up to 512 moments."""
 
 
 def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:
     """Returns the tables that have rows.
 
-    `full` adds paths, lives of blocks, the timeline, rates of system calls, and locks for which no
-    thread waited.
+    `full` adds paths, lives of blocks, memory and calls over time, rates of system calls, and locks
+    for which no thread waited.
     """
     found = [_cpu_time(profile), _functions(profile), _operations(profile), _times(profile)]
     found.append(_kernel(profile, full=full))
@@ -67,7 +68,14 @@ def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:
     found += [_events(profile), *_memory(profile), layout_table(profile, full=full)]
     if full:
         found += [_paths(profile), _blocks(profile), _timeline(profile)]
+        found += [_calls_over_time(profile)]
     return tuple(table for table in found if table.rows)
+
+
+def table_named(profile: Profile, title: str) -> Table | None:
+    """Returns the table with this title, or None if it has no rows."""
+    found = tables(profile, full=True)
+    return next((table for table in found if table.heads[0] == title), None)
 
 
 def _table(
@@ -395,3 +403,26 @@ def _timeline(profile: Profile) -> Table:
         for moment in moments[step - 1 :: step]
     ]
     return _table("over time", ("live", "held", "resident"), rows)
+
+
+def _calls_over_time(profile: Profile) -> Table:
+    """Returns how many system calls the allocator made since the row above.
+
+    These are the calls of the process with the most live bytes.
+    """
+    known = [(one.ns, one.calls) for one in profile.moments if one.calls is not None]
+    step = max(1, -(-len(known) // _TIMELINE))
+    none = MomentCalls(0, 0, 0)
+    if not known or known[-1][1] == none:
+        return _table("calls over time", ("for memory", "waiting", "other"), [])
+    ends = [(0, none), *known[step - 1 :: step]]
+    rows = [
+        (
+            units.time(ns),
+            units.count(now.memory - before.memory),
+            units.count(now.waiting - before.waiting),
+            units.count(now.other - before.other),
+        )
+        for (_, before), (ns, now) in pairwise(ends)
+    ]
+    return _table("calls over time", ("for memory", "waiting", "other"), rows)

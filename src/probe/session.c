@@ -626,6 +626,16 @@ static void update_head(struct profile_head *head, struct own_memory own)
     head->ns_last = clock_now_ns();
 }
 
+/* Returns the number of system calls of the kinds from `first` to `last`. */
+static uint64_t calls_of(const struct profile_head *head, enum profile_call first,
+                         enum profile_call last)
+{
+    uint64_t calls = 0;
+    for (unsigned kind = first; kind <= last; kind++)
+        calls += head->calls[kind].calls;
+    return calls;
+}
+
 /* Appends a moment (struct profile_moment) and sets the time of the next one. The caller holds the
  * lock. */
 static void note_moment(struct live live, uint64_t resident, struct residence closely,
@@ -652,6 +662,9 @@ static void note_moment(struct live live, uint64_t resident, struct residence cl
         .unwritten_bytes = closely.unwritten_bytes,
         .huge_bytes = closely.huge_bytes,
         .own_bytes = closely.own_bytes,
+        .memory_calls = calls_of(head, PROFILE_MMAP, PROFILE_MADVISE_OTHER),
+        .waiting_calls = calls_of(head, PROFILE_FUTEX_WAIT, PROFILE_SLEEP),
+        .other_calls = calls_of(head, PROFILE_OTHER, PROFILE_OTHER),
     };
     uint64_t ticks = head->ticks_last - head->ticks_begin;
     double rate = lived_ns != 0 ? (double)ticks / (double)lived_ns : 1.0;

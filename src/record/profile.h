@@ -30,7 +30,7 @@
 #define PROFILE_MAGIC "cairnpro"
 
 enum {
-    PROFILE_VERSION = 7,
+    PROFILE_VERSION = 8,
     PROFILE_ORDER = 0x01020304,
     PROFILE_PATH_BYTES = 1024, /* including the NUL; longer paths are cut */
     PROFILE_CHUNK_THREADS = 8, /* number of structs profile_thread in chunk 0 */
@@ -372,6 +372,11 @@ struct profile_moment {
     uint64_t unwritten_bytes; /* estimated part of unasked_bytes that is all zeroes */
     uint64_t huge_bytes;      /* process's huge pages, if unwritten_bytes >= 8 MiB */
     uint64_t own_bytes;       /* memory of the allocator, handed out or not */
+
+    /* System calls of the allocator since ns_begin, by their purpose. */
+    uint64_t memory_calls;  /* PROFILE_MMAP to PROFILE_MADVISE_OTHER */
+    uint64_t waiting_calls; /* PROFILE_FUTEX_WAIT to PROFILE_SLEEP */
+    uint64_t other_calls;   /* PROFILE_OTHER */
 };
 
 struct profile_samples {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from cairn.cli import measurement as measuring
 from cairn.errors import UsageError
 from cairn.page import profile as profile_pages
 from cairn.profile import reader
-from cairn.profile.tally import ClockRun, FunctionTime, KernelClock, Profile, Scope
+from cairn.profile.tally import ClockRun, FunctionTime, KernelClock, MomentCalls, Profile, Scope
 from cairn.report import profile, profile_export
 from cairn.report.formatting import printable
 from cairn.report.view import View
@@ -91,6 +92,49 @@ def test_the_lines_of_memory_have_each_moment_at_its_place(tmp_path: Path) -> No
             assert across == pytest.approx(4 + 92 * moment["ns"] / end, abs=0.01)
             height = 4 + 92 * moment[f"{name}_bytes"] / most
             assert down == pytest.approx(100 - height, abs=0.011)
+
+
+def test_the_lines_of_system_calls_are_the_rates_between_moments(tmp_path: Path) -> None:
+    """In each pair of moments, the first has 100 new calls for memory, and the second has none."""
+    found = a_profile(tmp_path)
+    counts = [100 * ((number + 2) // 2) for number in range(len(found.moments))]
+    moments = tuple(
+        replace(one, calls=MomentCalls(memory, 7, 0))
+        for one, memory in zip(found.moments, counts, strict=True)
+    )
+    page, known = both(replace(found, moments=moments))
+    assert [one["calls"]["memory"] for one in known["moments"]] == counts
+    figure = page.first("figure", data_of="rates")
+    lines = {one.attributes["data-name"]: one for one in figure.all("polyline")}
+    assert set(lines) == {"for memory", "waiting", "other"}
+    ends = [0, *(one.ns for one in moments)]
+    rates = [
+        (after - before) / (end - begin)
+        for (before, after), (begin, end) in zip(
+            pairwise([0, *counts]), pairwise(ends), strict=True
+        )
+    ]
+    points = [tuple(map(float, one.split(","))) for one in points_of(lines["for memory"])]
+    assert len(points) == 2 * len(moments)
+    for place, (across, down) in enumerate(points):
+        assert across == pytest.approx(4 + 92 * ends[(place + 1) // 2] / ends[-1], abs=0.01)
+        height = 4 + 92 * rates[place // 2] / max(rates)
+        assert down == pytest.approx(100 - height, abs=0.011)
+    (level,) = {one.split(",")[1] for one in points_of(lines["other"])}
+    assert float(level) == pytest.approx(96)
+
+
+def test_a_profile_without_system_calls_has_no_rates(tmp_path: Path) -> None:
+    found = a_profile(tmp_path)
+    none = MomentCalls(0, 0, 0)
+    page, _ = both(replace(found, moments=tuple(replace(m, calls=none) for m in found.moments)))
+    assert not list(page.all("figure", data_of="rates"))
+    page, _ = both(replace(found, moments=tuple(replace(m, calls=None) for m in found.moments)))
+    assert not list(page.all("figure", data_of="rates"))
+
+
+def points_of(line: Element) -> list[str]:
+    return line.attributes["points"].split()
 
 
 def test_the_page_of_a_profile_has_the_sentences_and_tables_of_the_terminal(

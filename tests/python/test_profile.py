@@ -36,6 +36,7 @@ from cairn.profile.tally import (
     RELEASING,
     SLOTS,
     Missing,
+    MomentCalls,
     Process,
     Profile,
     Tree,
@@ -67,7 +68,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
     )
     thread = 4 + 4 + 3 * 8 + 2 * (11 * 2 * 3 * 8) + 6 * 2 * 8 + 3 * 2 * 3 * 8 + 8 * 8 + 3 * 8 * 8
     times = (12 + 1 + 4 + 4) * 8 + 320 * 4
-    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 80
+    samples = 42 * times + 192 * 8 + 3 * 48 * 8 + 3 * 8 + 3 * 8 + 3 * 8 + 512 * 104
     samples += 8 + 32 * (3 * 8 + 232) + 512 * 15 * 8  # the locks
     for order in "<>":
         layout = reader.layouts(order)
@@ -76,7 +77,7 @@ def test_the_structs_are_as_long_as_in_c() -> None:
             thread,
             samples,
         )
-    assert (head, thread, samples) == (4120, 1584, 174176)
+    assert (head, thread, samples) == (4120, 1584, 186464)
 
 
 def test_names_are_as_many_as_in_c() -> None:
@@ -128,6 +129,10 @@ def test_a_file_of_either_byte_order_is_read(tmp_path: Path, order: str) -> None
     assert tally.kernel.count[CALLS.index("mmap")] == 10
     assert tally.other_calls == {318: 2}
     assert [moment.live_bytes for moment in found.moments] == [1 << 20, 12 << 20]
+    assert [moment.calls for moment in found.moments] == [
+        MomentCalls(memory=10, waiting=4, other=1),
+        MomentCalls(memory=20, waiting=8, other=2),
+    ]
 
 
 def test_threads_add_up_over_all_chunks_without_overflow(tmp_path: Path) -> None:

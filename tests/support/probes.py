@@ -201,13 +201,15 @@ class Made:
 
         If the probe examined the pages, the tuple has three more sizes (unasked, unwritten, huge),
         and all held memory is the allocator's. The usable size of live blocks is an eighth more
-        than the requested size.
+        than the requested size. Until moment number n, the allocator made 10 n calls for memory,
+        4 n waiting calls and n other calls.
         """
         unknown = 2**64 - 1
         told = [
             (ns, live, live + live // 8, 0, held, resident)
             + ((*closely, held) if closely else (unknown,) * 4)
-            for ns, live, held, resident, *closely in of
+            + (10 * number, 4 * number, number)
+            for number, (ns, live, held, resident, *closely) in enumerate(of, 1)
         ]
         self.samples["moments"][0, : len(of)] = np.array(told, self.samples["moments"].dtype)
 
@@ -344,4 +346,6 @@ def documented() -> Made:
     made.counted("reused", "small", 2, 150, 11_250)
     made.kernel("brk", 2, 700, 132 << 10)
     made.moments((1_900_000, 480, 264 << 10, 1 << 21))
+    for name, number in (("memory_calls", 2), ("waiting_calls", 0), ("other_calls", 0)):
+        made.samples["moments"][0, 0][name] = number
     return made
