@@ -159,6 +159,11 @@ def test_the_arena_competes_in_malloctest(cairn) -> None:
 
 
 @pytest.mark.long
+def test_the_plan_of_a_workload_by_name_has_a_time_limit(cairn) -> None:
+    told = " ".join(cairn("bench", "larson", "--plan").out.split())
+    assert "for 10–40 rounds, 10 min at most" in told
+
+
 def test_scenarios_end_in_a_ranking_by_points(cairn) -> None:
     result = cairn("bench", "scenarios", "--quick", "-r", 1, *ALIKE)
     assert result.code == 0, result.err

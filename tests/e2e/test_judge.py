@@ -29,13 +29,15 @@ _JUDGED_MOST_S = 120.0
 
 
 def test_a_plan_with_the_probe_gives_ranges_and_a_judgement(cairn: Command, forward: Path) -> None:
+    """The third contender has the name and the setting of an ill allocator of Cairn."""
+    ill = f'"{ILL[0].name}={forward}:ILL={ILL[0].name}"'
     plan = cairn.home / "small.toml"
-    plan.write_text(PLAN.replace("LIBRARY", str(forward)))
+    plan.write_text(PLAN.replace('LIBRARY"', f'{forward}", {ill}'))
     ran = cairn("matrix", "run", plan, "--profile")
     assert ran.code == 0, ran.err
     assert "each also 1 time with the probe" in " ".join(ran.err.split())
     samples = next(cairn.results.glob("*/samples.jsonl")).read_text().splitlines()
-    assert len(samples) == 6, "two rounds without the probe, and one with it"
+    assert len(samples) == 9, "two rounds without the probe, and one with it"
 
     found = cairn("matrix", "ranges", "--json").json["ranges"]
     over = {one["metric"]["key"]: one for one in found if one["program"] is None}

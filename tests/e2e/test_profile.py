@@ -186,6 +186,16 @@ def test_a_signal_starts_and_ends_the_counting(cairn, tmp_path: Path) -> None:
     assert f"to begin counting: kill -USR2 {process.pid}" in err
 
 
+def test_a_report_that_cannot_be_written_is_one_sentence(cairn, known: Path) -> None:
+    """The program removes the folder of the report. If it fails itself, its exit code is kept."""
+    for end, code in (("exit 0", 125), ("exit 3", 3)):
+        (cairn.home / "made").mkdir()
+        result = cairn("profile", "--runs", 1, "--json", "made/out.json", "--",
+                       "sh", "-c", f"rmdir made; {known} counts 1; {end}")  # fmt: skip
+        assert result.code == code
+        assert result.sentence == "✘ cannot write made/out.json: there is no folder made"
+
+
 def test_a_program_that_ends_before_counting_began_is_one_sentence(cairn, known: Path) -> None:
     result = cairn("profile", "--delay", "1min", "--", known, "counts", 10)
     assert result.code == 125

@@ -31,11 +31,14 @@ LAUNCHER = [
     "tests/e2e/test_run.py",
     "tests/e2e/test_traps.py",
     "tests/e2e/test_compare.py",
+    "tests/e2e/test_inputs.py",
+    "tests/python/test_cpu_samples.py",
 ]
 WITNESS = [
-    "tests/python/test_witness_library.py",
-    "tests/python/test_proof.py",
-    "tests/e2e/test_surroundings.py",
+    *("tests/python/test_witness_library.py", "tests/python/test_witness_endings.py"),
+    *("tests/python/test_witness_jumps.py", "tests/python/test_load_output.py"),
+    *("tests/python/test_proof.py", "tests/e2e/test_surroundings.py"),
+    *("tests/e2e/test_endings.py", "tests/e2e/test_trees.py"),
 ]
 PROBE = [
     *("tests/e2e/test_probe.py", "tests/e2e/test_probe_signals.py", "tests/e2e/test_profile.py"),
@@ -45,6 +48,9 @@ PROBE = [
     *("tests/e2e/test_profile_gaps.py", "tests/e2e/test_profile_stacks.py"),
     *("tests/e2e/test_lock_table.py", "tests/python/test_call_stacks.py"),
     *("tests/python/test_pinned.py", "tests/python/test_spare.py"),
+    *("tests/python/test_callers_change.py", "tests/python/test_source_lines.py"),
+    *("tests/python/test_profiled_report.py", "tests/e2e/test_share.py"),
+    *("tests/e2e/test_causes.py", "tests/e2e/test_hot_functions.py", "tests/e2e/test_soak.py"),
 ]
 
 
@@ -62,7 +68,7 @@ C_PARTS: dict[str, Part] = {
     "hardened": Part(("alloc_",), [*ALLOCATOR, "tests/e2e/test_misuse.py"]),
     "arena": Part(("arena_", "pool_"), ["tests/arena", "tests/workloads/test_workloads.py"]),
     "os": Part(("os_", "model_lock", "alloc_", "arena_"), [*ALLOCATOR, "tests/arena"]),
-    "policy": Part(("policy_",)),
+    "policy": Part(("policy_", "alloc_run_cache"), ALLOCATOR),
     "launch": Part(("launch_",), LAUNCHER),
     "witness": Part(("witness_",), WITNESS),
     "record": Part(("record_", "probe_"), PROBE),

@@ -433,3 +433,12 @@ def test_the_status_of_a_fleet_that_nobody_waits_for_says_how_to_go_on(
     deliver(fleet, 2)
     fleet.end(COMPLETE)
     assert further not in said()
+
+
+def test_a_file_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path)
+    (fleet.path / "ended").mkdir()
+    before = sorted(fleet.path.iterdir())
+    with pytest.raises(CairnError, match="cannot write"):
+        fleet.end(TIME_BUDGET)
+    assert sorted(fleet.path.iterdir()) == before

@@ -106,6 +106,16 @@ def test_a_preloaded_allocator_is_named_with_its_version(program: Path) -> None:
     assert found.heap is None and "cairn_statistics()" in found.heap_why_not
 
 
+def test_of_two_preloaded_allocators_the_first_one_serves(program: Path, tmp_path: Path) -> None:
+    """The loader's list says which one comes first. Their addresses do not."""
+    libraries = [tmp_path / f"lib{name}.so" for name in ("one", "other")]
+    for library in libraries:
+        shutil.copy(native.allocator(), library)
+    for order in (libraries, libraries[::-1]):
+        with started(program, "idle", LD_PRELOAD=":".join(map(str, order))) as one:
+            assert look(one.pid).allocator.path == str(order[0])
+
+
 @AS_ROOT
 def test_a_library_that_was_replaced_on_disk_is_still_read(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

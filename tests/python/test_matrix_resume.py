@@ -302,6 +302,9 @@ def test_progress_tells_rounds_failures_and_the_time_left(measured: Callable[...
     assert (now.state, now.rounds, now.planned) == ("interrupted", 1, 4)
     assert (now.done, now.trials) == (17, 48) and now.resumable
     assert now.seconds_left == pytest.approx(31 * 0.106, rel=0.1)
+    document = progress.document(folder.run(), now)
+    assert (document["runs"], document["runs_planned"]) == (17, 48)
+    assert document["seconds_left"] == now.seconds_left
     done = measured(a_run())
     now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
     assert (now.state, now.rounds, now.seconds_left, now.resumable) == ("complete", 4, None, False)

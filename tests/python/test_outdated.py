@@ -202,10 +202,11 @@ def test_a_crate_that_is_gone_does_not_hide_the_others(registry: Registry) -> No
 def test_an_answer_that_makes_no_sense_is_a_sentence(registry: Registry) -> None:
     (registry.folder / "je-sys.lock").write_text("[[[")
     (registry.folder / "tbb.json").write_text('{"install": []}')
-    assert [("gave no answer that can be read" in text) for text in survey(registry).failures] == [
-        True,
-        True,
-    ]
+    crate, wheel = survey(registry).failures
+    assert ": cargo gave no answer that can be read (" in crate
+    assert "; update cargo and try again" in crate
+    assert ": pip gave no answer that can be read (" in wheel
+    assert "; update pip and try again" in wheel
 
 
 def test_a_distribution_without_lists_does_not_hide_the_registries(

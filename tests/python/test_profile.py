@@ -22,7 +22,7 @@ from support.probes import BEHIND_HEAD, Made, busy, documented
 
 from cairn.errors import CairnError, UsageError
 from cairn.model import Unreached
-from cairn.profile import reader
+from cairn.profile import live, reader
 from cairn.profile.missing import Executed, missing_processes
 from cairn.profile.tally import (
     ALLOCATING,
@@ -408,6 +408,22 @@ def test_a_program_of_a_process_without_rights_is_missing_unless_it_began_later(
         executed[0].missing,
         executed[2].missing,
     )
+
+
+def test_the_probes_own_estimates_count_for_the_peak(tmp_path: Path) -> None:
+    """The interval is that of the estimates at all moments and at all looks of the probe."""
+    found = read(tmp_path, busy().content())
+    calls = int(found.tally.calls.sum())
+    asked = int(found.tally.asked.sum() + found.tally.late_asked.sum())
+    ends = [
+        reader.estimated_peak(found.tally, found.moments, 64, 5 << 20, 1 << 20, looks)
+        for looks in (1, 1000)
+    ]
+    looked = [(one.live_bytes, one.live_error_bytes) for one in found.moments]
+    assert ends == [
+        live.estimated([*looked, (5 << 20, 1 << 20)], 2 + looks, 64 * asked / calls, asked)
+        for looks in (1, 1000)
+    ]
 
 
 def test_moments_and_peaks_without_a_resident_set_are_not_known(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Tests of the tables of frames by which the stacks of running processes are unwound."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cairn.inspect import unwind
+
+RBX, RBP, RETURN = 3, 6, 16
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="the code is in the assembly language of x86-64"
+)
+
+FUNCTION = """
+    .text
+    .globl restoring
+restoring:
+    .cfi_startproc
+    nop
+    push %rbx
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset rbx, 0
+    push %rbp
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset rbp, 0
+    nop
+    pop %rbp
+    .cfi_adjust_cfa_offset -8
+    .cfi_restore rbp
+    pop %rbx
+    .cfi_adjust_cfa_offset -8
+    .cfi_restore rbx
+    ret
+    .cfi_endproc
+    .section .note.GNU-stack, "", @progbits
+"""
+
+
+def test_a_restored_register_is_no_longer_saved(tmp_path: Path) -> None:
+    """The instructions lie at these offsets: nop 0, push 1, push 2, nop 3, pop 4, pop 5, ret 6."""
+    source, library = tmp_path / "restoring.s", tmp_path / "restoring.so"
+    source.write_text(FUNCTION)
+    subprocess.run(["gcc", "-shared", "-nostdlib", source, "-o", library], check=True)
+    symbols = subprocess.check_output(["nm", "-D", library], text=True)
+    (begin,) = (int(line.split()[0], 16) for line in symbols.splitlines() if "restoring" in line)
+    table = unwind._read(str(library))
+    assert table is not None
+    rows = [table.row(begin + offset) for offset in range(7)]
+    saved = [dict(row.saved) for row in rows]
+    assert [row.offset for row in rows] == [8, 8, 16, 24, 24, 16, 8]
+    assert saved[0].keys() == saved[1].keys() == {RETURN}
+    assert saved[2] == saved[5] == {RBX: -16, RETURN: -8}
+    assert saved[3] == saved[4] == {RBX: -16, RBP: -24, RETURN: -8}
+    assert rows[6].saved == rows[0].saved
+    assert all(len(row.saved) == len(dict(row.saved)) for row in rows)

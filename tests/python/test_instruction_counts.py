@@ -1,0 +1,49 @@
+"""Tests of the tables of instructions, and of the lines that announce a run."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from support.comparisons import a_run
+from support.suites import a_suite
+
+from cairn.cli import measurement
+from cairn.gate import InstructionCount
+from cairn.model import Contender, StopRule
+from cairn.report import instruction_counts
+from cairn.run import store
+
+
+def test_a_contender_without_a_count_has_a_row_among_the_others() -> None:
+    names = ("broken", "system", "fast")
+    run = a_run(*(Contender(name, name, name) for name in names))
+    counts = (
+        InstructionCount("broken", (), 0, "cannot run under valgrind"),
+        InstructionCount("system", (1000, 1000)),
+        InstructionCount("fast", (800, 900)),
+    )
+    board = instruction_counts.board(replace(run, baseline="system"), counts)
+    (table,) = board.tables
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["broken", "not measured", ""],
+        ["system", "1,000", ""],
+        ["fast", "800 to 900", "0.8000 to 0.9000"],
+    ]
+    assert board.failures == ("broken cannot run under valgrind",)
+
+
+def test_up_to_four_workloads_have_a_line_each_and_more_share_one(tmp_path: Path) -> None:
+    for count in (4, 5):
+        names = [f"w{number}" for number in range(count)]
+        run = replace(a_suite(names, ("system", "fast")), rule=StopRule(None, 6, 6))
+        said = io.StringIO()
+        folder = store.Folder.create(tmp_path / str(count), run)
+        measurement.announce(Console(file=said, width=200), run, folder)
+        lines = [line.split() for line in said.getvalue().splitlines()]
+        told = [words[1:] for words in lines if words[0] == "program"]
+        alone = [[name] for name in names]
+        together = ["5", "workloads:", "w0,", "w1,", "w2,", "w3,", "w4"]
+        assert told == (alone if count == 4 else [together])
