@@ -548,6 +548,27 @@ def test_system_calls_can_be_seen_by_interposition_or_not_at_all(
     assert probed.only.process.seen == ("interpose" if way == "interpose" else "unseen")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+def test_a_file_system_that_cannot_reserve_room_holds_the_file(
+    probed: Probed, known: Path, tmp_path: Path
+) -> None:
+    """The kernel's ramfs has no fallocate(). The mount ends with the shell, so the file is copied.
+
+    The shell and the other programs also leave files.
+    """
+    kept = tmp_path / "kept"
+    script = (
+        'mount -t ramfs none "$CAIRN_PROBE" 2> /dev/null || exit 0; "$0" counts 1000 > /dev/null; '
+        f'cp -r "$CAIRN_PROBE" {kept}'
+    )
+    probed("unshare", "-m", "sh", "-c", script, known)
+    if not kept.exists():
+        pytest.skip("no file system can be mounted here")
+    found = [read(file) for file in sorted(kept.glob("*.probe"))]
+    (mine,) = [one for one in found if Path(one.process.program).name == known.name]
+    assert called(mine)["calloc"] >= 1000
+
+
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
 def test_system_calls_are_not_dispatched_under_valgrind(probed: Probed, known: Path) -> None:
     assert probed("valgrind", "-q", "--tool=none", known, "trim") == "1\n"

@@ -42,6 +42,16 @@ TEST(division_of_one_process_has_no_copies)
     CHECK(result.copied_bytes == 0 && result.child_pages == 0 && result.parent_pages == 0);
 }
 
+/* The kernel counts the tree's memory a little later than that of each process. */
+TEST(division_has_no_process_that_is_larger_than_the_tree)
+{
+    struct division division = division_begin(PAGE);
+    struct division_process one[] = {process(10, 1, 100, 130)};
+    struct division_result result = add(&division, one, 1, 90);
+    CHECK(result.largest_bytes == 90 * PAGE && result.total_bytes == 90 * PAGE);
+    CHECK(result.copied_bytes == 0);
+}
+
 /* The parent has 1,000 pages when it forks. Then the child writes to 30 of them and the parent to
  * 50, of which 10 are the same. The child also takes 7 new pages and the parent 5. */
 TEST(division_finds_the_pages_that_were_copied_after_a_fork)
