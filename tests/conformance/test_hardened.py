@@ -240,3 +240,16 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(
     A block of size 0 with a large alignment once left a guard in free memory.
     """
     assert hardened("heaps.c", mode).succeed().splitlines()[-1].endswith("passed, 0 failed")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_child_that_may_not_take_locks_gets_blocks_of_every_size(
+    hardened: Callable[..., Program], mode: str
+) -> None:
+    """A child of vfork() uses no heap of its parent: all its blocks come from emergency.h.
+
+    The children of forks.c allocate in every way, fill the blocks and free them. The parent forks
+    in the handler of a timer that interrupts its own calls of malloc and free.
+    """
+    run = hardened("forks.c", mode)
+    assert re.fullmatch(r"0 of \d\d failed\n", run.succeed("handler vfork", 12))

@@ -86,8 +86,26 @@ def test_a_single_run_does_not_tell_new_from_reused(cairn, calls: Path, toy: Pat
     assert "no earlier run says" in " ".join(result.err.split())
 
 
+def test_each_start_of_a_program_has_its_own_paths(cairn, calls: Path, toy: Path) -> None:
+    """The same program runs twice, with other numbers of new and of reused blocks."""
+    both = f"{calls} {NEW} {REUSED}; {calls} {2 * NEW} {REUSED // 4}"
+    result = cairn("profile", "--instructions", "-a", f"toy={toy}", "--json", "-", "--",
+                   "sh", "-c", both)  # fmt: skip
+    assert result.code == 7, result.err
+    found = paths_of(result.out)
+    for size in ("medium", "large"):
+        assert found["new", size][0] == 3 * NEW
+        assert found["reused", size][0] == REUSED + REUSED // 4
+
+
 @pytest.mark.parametrize(("children", "threads"), [(3, 0), (0, 4), (2, 2)])
 def test_children_and_threads_are_counted(cairn, calls: Path, children: int, threads: int) -> None:
+    """Each child has an account of its own, and its own allocations tell their paths.
+
+    No two children allocate the same number of blocks. If two children shared a name, one of them
+    would read the paths of the other one, and some of its allocations would be in the wrong path.
+    """
+    more = sum(range(children))
     result = cairn("profile", "--instructions", "--json", "-", "--",
                    calls, NEW, REUSED, children, threads)  # fmt: skip
     assert result.code == 7, result.err
@@ -98,7 +116,7 @@ def test_children_and_threads_are_counted(cairn, calls: Path, children: int, thr
         assert found["realloc", size][0] == 2 * workers
     for size in ("medium", "large"):
         both = sum(found.get((path, size), (0, 0))[0] for path in ("new", "reused"))
-        assert both == (NEW + REUSED) * workers
+        assert both == (NEW + REUSED) * workers + more
     assert json.loads(result.out)["processes"] == 1 + children
     assert json.loads(result.out)["allocations_in_wrong_path"] == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,6 +161,37 @@ def test_breakpoints_tell_lines_that_two_threads_write_to(
             assert watches.least_bytes == watches.most_bytes == 16
             return
     pytest.fail(f"nothing was seen in four runs: {watches}")
+
+
+def test_breakpoints_take_no_descriptors_that_the_program_would_get(
+    probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    """Each breakpoint has a descriptor of the probe, which must lie above those of the program.
+
+    The main thread of the program begins and ends all watches, because the other threads only wait.
+    So no other thread makes a descriptor while the program asks for one.
+    """
+    program = compiled("line_sharers.c", "-pthread", "-fno-builtin")
+    library = compiled("placing_malloc.c", "-shared", "-pthread", "-fno-builtin")
+    alone = subprocess.check_output([program, "8", "16", "1"], text=True)
+    for _ in range(4):  # on a busy machine, every watch may end too late to count
+        said = probed(
+            program,
+            *(8, 16, 150),
+            allocator=library,
+            PLACE="shared",
+            PLACE_SIZE="16",
+            CAIRN_PROBE_GAP="1",
+            CAIRN_PROBE_LAYOUT="sampled",
+        )
+        found = probed.profile.layout
+        assert found is not None
+        if found.watches.refused:
+            pytest.skip(f"the kernel refuses hardware breakpoints: {found.watches.refused}")
+        assert said == alone
+        if found.watches.lines > 0:
+            return
+    pytest.fail("no line was watched in four runs")
 
 
 def test_a_kernel_that_refuses_breakpoints_is_told(

@@ -1,4 +1,7 @@
-"""Tests of the probe in programs with small stacks, and with signal stacks of their own."""
+"""Tests of the probe in programs with small stacks, and with signal stacks of their own.
+
+The last tests are about the call stacks that the probe records.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 import pytest
 from support.probing import Probed
 
+from cairn.profile.callers import Stack, stacks
+from cairn.profile.function_names import Names
 from cairn.profile.tally import ALLOCATING
 
 Compiled = Callable[..., Path]
@@ -83,3 +88,39 @@ def test_a_timer_does_not_destroy_the_signal_stack_of_a_handler_that_allocates(
     options = {"CAIRN_PROBE_STACKS": "exact", "CAIRN_PROBE_TIMER": "on"}
     assert probed(program, **options) == "went on\n"
     assert probed.only.tally.calls.sum() > 1000
+
+
+# --- call stacks ----------------------------------------------------------------------------------
+
+
+def stacks_of(probed: Probed, function: str) -> list[Stack]:
+    """Returns the recorded stacks whose innermost frame is the function."""
+    found = stacks(probed.profile.stacks, Names().function_at)
+    return [stack for stack in found if stack.function.function == function]
+
+
+def test_a_block_lives_on_after_a_realloc_that_fails(probed: Probed, compiled: Compiled) -> None:
+    kept, freed, size = 5, 3, 1000
+    probed(compiled("failed_reallocs.c"), kept, freed, CAIRN_PROBE_STACKS="exact")
+    (stack,) = stacks_of(probed, "takes_blocks")
+    sums = stack.sums
+    assert (sums.allocated.blocks, sums.allocated.bytes) == (kept + freed, (kept + freed) * size)
+    assert (sums.live.blocks, sums.live.bytes) == (kept, kept * size)
+    assert sums.freed == freed
+
+
+@pytest.mark.parametrize(("handlers", "is_whole"), [(8, True), (9, False)])
+def test_a_stack_leads_through_eight_signal_handlers(
+    probed: Probed, compiled: Compiled, handlers: int, is_whole: bool
+) -> None:
+    """The search for callers ends at the ninth handler.
+
+    Only the step from a handler may lead to a lower address, so a damaged stack could otherwise
+    lead in a circle.
+    """
+    flags = ("-O2", "-pthread", "-fno-builtin", "-D_GNU_SOURCE", "-ldl")
+    probed(compiled("stacks_storm.c", *flags), "nested", handlers, CAIRN_PROBE_STACKS="exact")
+    (stack,) = stacks_of(probed, "storm_allocates")
+    names = [frame.function for frame in stack.frames]
+    assert names.count("storm_interrupted") == handlers
+    assert ("main" in names) == is_whole

@@ -1,6 +1,7 @@
 /* path_calls.c NEW REUSED [CHILDREN THREADS] - for each of the sizes 100, 5000 and 50000, allocates
  * NEW blocks, frees the last one and allocates it again REUSED times, and resizes it twice. Does
- * the same in CHILDREN forked children, one after the other, and in THREADS threads. */
+ * the same in CHILDREN forked children, one after the other, and in THREADS threads. The children
+ * differ: child number N, counted from 0, allocates N more blocks of each size. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -38,6 +39,7 @@ int main(int count, char **words)
     reused = atol(words[2]);
     for (long i = 0; i < children; i++) {
         if (fork() == 0) {
+            fresh += i;
             work(NULL);
             _exit(0);
         }

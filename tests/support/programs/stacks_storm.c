@@ -4,6 +4,7 @@
  *     threads   COUNT threads that are born, allocate and end, four at a time
  *     libraries PATH: COUNT times dlopen, a call that allocates, dlclose
  *     signals   COUNT signals whose handler allocates, while the thread allocates
+ *     nested    COUNT signal handlers, each interrupted by the next one; the last one allocates
  *     fibres    COUNT switches between fibres with stacks of 4 KiB that allocate
  *     deep      a recursion of COUNT calls that allocates at its end
  *
@@ -112,6 +113,26 @@ static void storm_signals(void)
     }
 }
 
+static volatile sig_atomic_t further;
+
+NOINLINE void storm_interrupted(int number)
+{
+    if (--further > 0)
+        raise(number);
+    else
+        storm_allocates(96);
+    /* The asm statement keeps the compiler from turning the calls into jumps. */
+    __asm__ volatile("" : : : "memory");
+}
+
+static void storm_nested(void)
+{
+    struct sigaction action = {.sa_handler = storm_interrupted, .sa_flags = SA_NODEFER};
+    sigaction(SIGUSR1, &action, NULL);
+    further = (sig_atomic_t)count;
+    raise(SIGUSR1);
+}
+
 enum { FIBRES = 8, STACK_BYTES = 4096 };
 static ucontext_t fibres[FIBRES], home;
 
@@ -167,6 +188,8 @@ int main(int arguments, char **argument)
         storm_libraries(argument[3]);
     else if (strcmp(what, "signals") == 0)
         storm_signals();
+    else if (strcmp(what, "nested") == 0)
+        storm_nested();
     else if (strcmp(what, "fibres") == 0)
         storm_fibres();
     else if (strcmp(what, "deep") == 0)

@@ -1,0 +1,73 @@
+/* probe_layout.c - tests which blocks take the slow path because the layout is recorded. */
+#include "probe/layout.h"
+
+#include "probe/handed_out.h"
+#include "probe/session.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* At most MOST regions are tracked at a time. */
+enum { MOST = LAYOUT_PAGES / LAYOUT_REGION_PAGES, REGIONS = 4 * MOST, BYTES = 3000 };
+
+static struct thread_state me = {.number = 1};
+
+/* Addresses that nothing accesses. A block begins in each of the regions. */
+static void *block_in(size_t region)
+{
+    return (void *)((UINT64_C(300) << HANDED_OUT_LEAF_SHIFT) + region * LAYOUT_REGION_BYTES + 2048);
+}
+
+/* Hands a block out, as the slow path of account.c does. */
+static void hand_out(void *block, size_t bytes)
+{
+    handed_out_add(block, bytes);
+    layout_add(&me, block, bytes);
+}
+
+/* Begins a layout. Its files stay mapped, but their names are removed at once. Returns false if
+ * that is impossible. */
+static bool begin(void)
+{
+    char folder[] = "/tmp/cairn-layout-XXXXXX", path[4096];
+    if (mkdtemp(folder) == NULL || setenv("CAIRN_PROBE", folder, 1) != 0 ||
+        setenv("CAIRN_PROBE_LAYOUT", "sampled", 1) != 0)
+        return false;
+    if (session_on())
+        layout_begin();
+    for (size_t i = 0; i < 2; i++)
+        if (session_path(path, sizeof path, i == 0 ? ".layout" : ".probe"))
+            unlink(path);
+    return rmdir(folder) == 0 && layout_way == LAYOUT_SAMPLED;
+}
+
+/* All regions are tracked at first. About half of them are forgotten when there are too many. On a
+ * busy machine, regions may also be forgotten because tracking takes long. */
+TEST(blocks_of_a_region_that_is_forgotten_take_the_quick_path_again)
+{
+    bool was_tracked[REGIONS];
+    unsigned forgotten = 0;
+    REQUIRE(begin());
+    for (size_t i = 0; i < REGIONS; i++) {
+        hand_out(block_in(i), BYTES);
+        was_tracked[i] = !handed_out_is_noted(block_in(i));
+    }
+    for (size_t i = 0; i < REGIONS; i++) {
+        char *block = block_in(i);
+        bool is_quick = handed_out_is_noted(block);
+        CHECK(handed_out_is_noted(block + BYTES - 1) == is_quick);
+        if (!is_quick)
+            continue;
+        hand_out(block, BYTES);
+        CHECK(handed_out_is_noted(block) && handed_out_is_noted(block + BYTES - 1));
+        forgotten += was_tracked[i];
+    }
+    CHECK(forgotten > 0);
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv);
+}
