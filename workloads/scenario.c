@@ -11,7 +11,7 @@
  */
 #include "common/workload.h"
 
-enum { KINDS = 3, MIXED = KINDS, RING_MOST = 16 };
+enum { KINDS = 3, MIXED = KINDS, RING_MOST = 16, PAGE = 4096 };
 
 static struct parameter own[] = {
     {.name = "which", .help = "the scenario", .choices = "json|mir|vm|mixed"},
@@ -19,6 +19,9 @@ static struct parameter own[] = {
      .help = "percent by which sizes differ from the nominal size",
      .value = 25,
      .most = 90},
+    {.name = "pages",
+     .help = "also write one byte every 4 KiB of each buffer",
+     .choices = "no|yes"},
     {0},
 };
 
@@ -37,10 +40,12 @@ static const struct {
 
 static uint64_t which;
 static uint64_t spread;
+static uint64_t each_page;
 
 static void prepare(void)
 {
     which = parameter("which");
+    each_page = parameter("pages");
     spread = parameter("spread");
     if (settings.operations == 0 && settings.seconds_ns == 0) {
         settings.operations =
@@ -55,6 +60,15 @@ struct ring {
     unsigned next; /* index of the oldest block */
 };
 
+/* Writes one byte every 4 KiB, after the part that --touch selects. */
+static void write_pages(const struct block *block)
+{
+    volatile char *bytes = block->start;
+    for (size_t at = PAGE; at < block->size; at += PAGE)
+        if (at >= touch_bytes(settings.touch, block->size))
+            bytes[at] = 1;
+}
+
 static void one_operation(struct worker *worker, struct ring *rings)
 {
     uint64_t kind = which == MIXED ? random_below(&worker->random, KINDS) : which;
@@ -65,6 +79,8 @@ static void one_operation(struct worker *worker, struct ring *rings)
     block_drop(worker, block);
     *block = block_new(worker, size_uniform(&worker->random, scenarios[kind].size - away,
                                             scenarios[kind].size + away));
+    if (each_page)
+        write_pages(block);
 }
 
 static void work(struct worker *worker)

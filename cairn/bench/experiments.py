@@ -276,6 +276,43 @@ def _scenarios() -> tuple[Variant, ...]:
     )
 
 
+_OWN_VARIANTS = (
+    _FROZEN,
+    "cairn-ucb1=cairn:CAIRN_POLICY=ucb1",
+    "cairn-sites=cairn:CAIRN_BIG_CACHE=sites",
+)
+"""Cairn's own allocator without learning, with a further learnt value, and with its cache of large
+blocks by call site (docs/allocator.md)."""
+
+_FORMS = (
+    ("header", "--touch header", {"json": "200K", "mir": "100K", "vm": "60K", "mixed": "80K"}),
+    ("pages", "--touch header --pages yes", {"json": "8K", "mir": "2K", "vm": 600, "mixed": 900}),
+    ("all", "--touch all", {"json": "6K", "mir": "1500", "vm": 300, "mixed": 600}),
+)
+"""The forms of the four scenarios: the name, the arguments, and the operations of each scenario.
+
+A form says what is written of each buffer. The first form is that of the original measurement. It
+shows mostly the work of the allocator, because a buffer causes one page fault at most. The second
+one also has the page faults of memory that was given back. The third one is closest to a program
+that uses its buffers."""
+
+
+def _scenario_forms() -> tuple[Variant, ...]:
+    """The four scenarios in three forms, with 1, 2 and 8 threads."""
+    return tuple(
+        Variant(
+            f"{which.upper()}-{form}-{threads}",
+            "scenario",
+            f"--which {which} --threads {threads} {arguments} --operations {numbers[which]}",
+            0.1,
+            (16 + threads * 16) << 20,
+        )
+        for which in ("json", "mir", "vm", "mixed")
+        for form, arguments, numbers in _FORMS
+        for threads in (1, 2, 8)
+    )
+
+
 _FOUNDING_WORKLOADS = (
     ("dedup", "producer_consumer", "--threads 4 --least 1K --most 64K --operations 120K"),
     ("freqmine", "hash_table", "--threads 2 --operations 2M"),
@@ -414,6 +451,23 @@ EXPERIMENTS = (
         quick=Size(
             rounds(10), ("system", "cairn", "jemalloc", "mimalloc"),
             beside=(_FROZEN,), variants=_scenarios(),
+        ),
+        report="scenarios",
+    ),
+    Experiment(
+        name="scenario-forms",
+        title="the scenarios, with more of each buffer written and with threads",
+        full=Size(
+            rounds(50),
+            (
+                "system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc",
+                "snmalloc",
+            ),
+            beside=_OWN_VARIANTS, variants=_scenario_forms(),
+        ),
+        quick=Size(
+            rounds(6), ("system", "cairn", "jemalloc", "mimalloc"),
+            beside=_OWN_VARIANTS, variants=_scenario_forms()[::5],
         ),
         report="scenarios",
     ),

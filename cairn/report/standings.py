@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cairn import units
-from cairn.compare.ranking import Matrix, Ranking, Scenario
+from cairn.compare.ranking import Entry, Matrix, Ranking, Scenario
 from cairn.compare.ratios import Difference, Ratio
 from cairn.compare.standings import LARGE_BYTES, Contest, Place, Standings, WorkloadResult
 from cairn.model import INTERRUPTED, TIME_BUDGET, Run
@@ -16,6 +16,13 @@ from cairn.report.tables import Cell, Table, name_of
 
 BEST, MAYBE, FAILED, UNKNOWN = "▸", "≈", "✘", "–"
 """Signs in a matrix: the apparent best; a contender that may be the best; failed; not measured."""
+
+MANY = 8
+"""With more scenarios than this, a board has one table per metric. Otherwise it has one table per
+scenario."""
+SYSTEM = "system"
+FROZEN = "-frozen"
+"""The end of the name of Cairn's contender without learning (cairn/bench/experiments.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +343,21 @@ def scenarios(
     run: Run, found: Ranking, *, matrices: Sequence[Matrix] = (),
     stopped: Sequence[str] | None = None,
 ) -> Board:  # fmt: skip
-    """Returns the board of scenarios: the ranking by points, a table per scenario, matrices."""
-    tables = [_ranks(found), *(_scenario(scenario, found.level) for scenario in found.scenarios)]
+    """Returns the board of scenarios: the ranking by points, a table per scenario, matrices.
+
+    With more than MANY scenarios, it has one table per metric instead, with a row per scenario. It
+    then compares only Cairn's contender without learning with Cairn's other contenders.
+    """
+    if len(found.scenarios) > MANY:
+        tables = [_ranks(found), *_grids(found)]
+        names = [matrix.contender for matrix in matrices]
+        matrices = [
+            replace(matrix, others=tuple(name for name in matrix.others if name in names))
+            for matrix in matrices
+            if matrix.contender.endswith(FROZEN)
+        ]
+    else:
+        tables = [_ranks(found), *(_scenario(one, found.level) for one in found.scenarios)]
     tables += [_against_all(found, matrix) for matrix in matrices]
     return Board(
         title=f"{_count(len(found.ranks), 'allocator')} in "
@@ -430,6 +450,56 @@ def _scenario(scenario: Scenario, level: float) -> Table:
     return Table("", heads, tuple(rows))
 
 
+def _grids(found: Ranking) -> Iterator[Table]:
+    """Yields a table for each metric: a row per scenario, a column per contender."""
+    yield _grid(found, "median", lambda entry: entry.median_ns, units.time)
+    yield _grid(found, "P95", lambda entry: entry.p95_ns, units.time)
+    yield _grid(found, "P99", lambda entry: entry.p99_ns, units.time)
+    yield _grid(found, "faults/operation", lambda entry: entry.faults, formatting.share)
+    if any(rank.contender == SYSTEM for rank in found.ranks):
+        yield _saved(found)
+
+
+def _grid(
+    found: Ranking,
+    head: str,
+    value: Callable[[Entry], float | None],
+    written: Callable[[float], str],
+) -> Table:
+    """Returns one metric of all contenders in all scenarios. The lowest of a row is marked."""
+    names = [rank.contender for rank in found.ranks]
+    rows = []
+    for scenario in found.scenarios:
+        of = {entry.contender: value(entry) for entry in scenario.entries}
+        known = [number for number in of.values() if number is not None]
+        cells = []
+        for name in names:
+            number = of.get(name)
+            lowest = number is not None and number == min(known)
+            cells.append(
+                Cell(f"{BEST} " * lowest + _or_unknown(number, written), True if lowest else None)
+            )
+        rows.append((Cell(formatting.printable(scenario.name)), *cells))
+    return Table("", (head, *map(formatting.printable, names)), tuple(rows))
+
+
+def _saved(found: Ranking) -> Table:
+    """Returns how many page faults each contender saves against the system's allocator."""
+    names = [rank.contender for rank in found.ranks if rank.contender != SYSTEM]
+    rows = []
+    for scenario in found.scenarios:
+        of = {entry.contender: entry.faults for entry in scenario.entries}
+        system = of.get(SYSTEM)
+        cells = []
+        for name in names:
+            faults = of.get(name)
+            saved = None if faults is None or system is None else system - faults
+            cells.append(Cell(_or_unknown(saved, formatting.share)))
+        rows.append((Cell(formatting.printable(scenario.name)), *cells))
+    heads = ("faults saved", *map(formatting.printable, names))
+    return Table("", heads, tuple(rows))
+
+
 def _or_unknown(number: float | None, written: Callable[[float], str]) -> str:
     return UNKNOWN if number is None else written(number)
 
@@ -481,6 +551,8 @@ def _scenarios_footer(run: Run, found: Ranking) -> Iterator[str]:
         "the choice of the best "
         f"from the same data · {MAYBE} not shown to be slower than the row above"
     )
+    if len(found.scenarios) > MANY and any(rank.contender == SYSTEM for rank in found.ranks):
+        yield f"faults saved: the page faults per operation under {SYSTEM}, less the contender's"
     yield (
         f"points: {len(found.ranks)} for the lowest median of a scenario, one less for each lower "
         "one; points hide the size of a difference and whether it is shown: trust the ratios"

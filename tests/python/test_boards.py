@@ -371,6 +371,37 @@ def test_the_tables_of_standings_are_golden(golden: Callable[[str, str], None]) 
     golden("standings", at_all_widths(lambda view: terminal.standings(run, found, view)))
 
 
+def test_many_scenarios_have_a_table_for_each_metric() -> None:
+    """Only Cairn's contender without learning is compared with Cairn's other contenders."""
+    names = ("system", "cairn-frozen", "cairn-ucb1")
+    run = a_suite(tuple(f"S{number}" for number in range(boards.MANY + 1)), names)
+    samples = [
+        replace(
+            a_run_of(workload, name, round_, 100.0),
+            reported=reported((100.0, 50.0, 40.0)[place] * (1 + workload)),
+        )
+        for workload in range(boards.MANY + 1)
+        for round_ in range(1, 9)
+        for place, name in enumerate(names)
+    ]
+    matrices = [matrix(run, samples, name) for name in names[1:]]
+    board = boards.scenarios(run, ranking(run, samples), matrices=matrices)
+    assert [table.heads[0] for table in board.tables] == [
+        *("ranking", "median", "P95", "P99", "faults/operation", "faults saved"),
+        "cairn-frozen ÷",
+    ]
+    ranks, medians, *_, against = board.tables
+    assert [row[0].text.split()[1] for row in ranks.rows] == [
+        "cairn-ucb1",
+        "cairn-frozen",
+        "system",
+    ]
+    assert len(medians.rows) == boards.MANY + 1
+    assert [cell.text for cell in medians.rows[1]] == ["S1", "▸ 80.0 ns", "100 ns", "200 ns"]
+    assert against.heads == ("cairn-frozen ÷", "cairn-ucb1")
+    assert against.rows[0][1].text == "▲ 1.25 [1.25, 1.25]"
+
+
 def test_the_tables_of_scenarios_are_golden(golden: Callable[[str, str], None]) -> None:
     run = a_suite(("JSON", "VM"), ("system", "fast", "alike"))
     ns = {"system": 100.0, "fast": 50.0, "alike": 50.1}
