@@ -69,7 +69,16 @@ _ENVIRONMENT = (
         "free: the allocator cairn returns memory to the kernel with MADV_FREE instead of "
         "MADV_DONTNEED",
     ),
-    ("CAIRN_POLICY", "frozen: the allocator cairn does not adapt to the program"),
+    (
+        "CAIRN_POLICY",
+        "frozen: the allocator cairn does not adapt to the program; ucb1: it also learns how much "
+        "memory its threads keep ready",
+    ),
+    (
+        "CAIRN_BIG_CACHE",
+        "sites: the threads of the allocator cairn keep the memory of freed large blocks by call "
+        "site",
+    ),
     ("CAIRN_TRACE", "1: the allocator cairn prints on standard error what it has learnt"),
     (
         "CAIRN_MOVE",

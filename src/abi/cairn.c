@@ -12,6 +12,7 @@
 #include "alloc/options.h"
 #include "alloc/page_heap.h"
 #include "alloc/quarantine.h"
+#include "alloc/run_cache_learning.h"
 #include "alloc/shared_heap.h"
 #include "alloc/site.h"
 #include "alloc/stats.h"
@@ -307,11 +308,16 @@ __attribute__((constructor)) static void begin_with_options(int argc, char **arg
     char **environment = environ != NULL ? environ : given_environment;
     if (options_sites(environment))
         alloc_count_sites();
+    if (!CAIRN_HARDENED && options_keep_by_place(environment))
+        alloc_keep_by_place();
     enum options_huge huge = options_huge_pages(environment);
     if (huge != OPTIONS_HUGE_AUTO)
         huge_page_want(huge == OPTIONS_HUGE_ALWAYS ? HUGE_PAGE_ALWAYS : HUGE_PAGE_NEVER);
-    if (options_policy_frozen(environment))
+    enum options_policy policy = options_policy(environment);
+    if (policy == OPTIONS_POLICY_FROZEN)
         learning_freeze();
+    else if (policy == OPTIONS_POLICY_UCB1 && !CAIRN_HARDENED && !options_background(environment))
+        run_cache_learning_begin();
     if (options_trace(environment))
         learning_trace();
     if (options_purge_lazily(environment))

@@ -1,11 +1,13 @@
 #include "alloc/alloc.h"
 
 #include "alloc/background.h"
+#include "alloc/big_cache.h"
 #include "alloc/broken.h"
 #include "alloc/detour.h"
 #include "alloc/guarded_block.h"
 #include "alloc/large.h"
 #include "alloc/quarantine.h"
+#include "alloc/run_cache_learning.h"
 #include "alloc/site.h"
 
 #include <string.h>
@@ -54,6 +56,8 @@ static void *allocate_small(struct heap *heap, unsigned class)
 /* Takes a large block from the page heap. Returns NULL if there is no memory. */
 static void *allocate_new(size_t size, size_t alignment, bool *zero)
 {
+    if (UNLIKELY(run_cache_is_learnt()) && thread_has_heap())
+        heap_missed(thread_heap);
     if (UNLIKELY(thread_heap->batched != 0))
         heap_post_batches(thread_heap);
     void *p = large_allocate(size, alignment, zero);
@@ -69,6 +73,12 @@ bool alloc_count_sites(void)
     return site_begin();
 }
 
+void alloc_keep_by_place(void)
+{
+    big_cache_begin();
+    site_matters = true;
+}
+
 void alloc_guard(uint32_t every)
 {
     guarded_begin(every);
@@ -77,6 +87,15 @@ void alloc_guard(uint32_t every)
             heap->room[class] -= heap->warm >> class & 1 ? heap_hot(class) : 0;
         heap->warm = 0;
     }
+}
+
+/* Notes the place that allocated the large block `p` (big_cache.h). Marks the block with
+ * site_keeper(), so that its free takes the slow path. */
+static void note_place(void *p, uint32_t place)
+{
+    struct slab *slab = slab_at(region_index(p));
+    slab->place = place;
+    atomic_store_explicit(&slab->owner, site_keeper(slab), memory_order_release);
 }
 
 /* Counts the new large block `p` for the call site of `caller` (site.h), if sites are counted and
@@ -117,12 +136,41 @@ static void *reuse_any(size_t size, size_t alignment)
     return region_address(index);
 }
 
-static __attribute__((noinline, cold)) void *large_by_detour(size_t size, size_t alignment,
-                                                             bool *zero, const void *caller)
+/* Like reuse_any(), for runs that are kept by place. */
+static void *reuse_by_place(size_t size, uint32_t place)
 {
-    detour_end();
-    void *p = alloc_large(size, alignment, zero, caller);
-    detour_begin();
+    if (!thread_has_heap())
+        return NULL;
+    lock_enter();
+    void *p = heap_reuse_by_place(thread_heap, size, place);
+    lock_leave();
+    return p;
+}
+
+/* Allocates a large block. `frame` is the stack frame of alloc_large(). */
+static inline __attribute__((always_inline)) void *
+allocate_large(size_t size, size_t alignment, bool *zero, const void *caller, const void *frame)
+{
+    bool by_place = big_cache_is_on();
+    uint32_t place = 0;
+    void *p = NULL;
+    if (LIKELY(!by_place)) {
+        p = reuse_any(size, alignment);
+    } else if (alignment <= SLICE_BYTES) {
+        place = big_cache_place(caller, frame);
+        p = reuse_by_place(size, place);
+    }
+    bool hit = p != NULL;
+    if (hit)
+        *zero = false;
+    else
+        p = allocate_new(size, alignment, zero);
+    background_look();
+    if (UNLIKELY(by_place) && p != NULL)
+        note_place(p, place);
+    p = count_for_site(p, size, caller, hit);
+    if (!hit)
+        detour_look(thread_heap);
     return p;
 }
 
@@ -132,22 +180,18 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
      * request fails. */
     if (UNLIKELY(large_is_impossible(size) || large_is_impossible(alignment)))
         return NULL;
-    if (UNLIKELY(thread_is_away()))
-        return large_by_detour(size, alignment, zero, caller);
+    void *p;
+    bool was_away = thread_is_away();
+    if (UNLIKELY(was_away))
+        detour_end();
     if (is_emergency()) {
         *zero = true;
-        return emergency_allocate(size, alignment);
+        p = emergency_allocate(size, alignment);
+    } else {
+        p = allocate_large(size, alignment, zero, caller, __builtin_frame_address(0));
     }
-    void *p = reuse_any(size, alignment);
-    bool hit = p != NULL;
-    if (hit)
-        *zero = false;
-    else
-        p = allocate_new(size, alignment, zero);
-    background_look();
-    p = count_for_site(p, size, caller, hit);
-    if (!hit)
-        detour_look(thread_heap);
+    if (UNLIKELY(was_away))
+        detour_begin();
     return p;
 }
 
@@ -291,8 +335,8 @@ static __attribute__((noinline, cold)) void free_by_detour(void *p)
     detour_begin();
 }
 
-/* Slow path of free_large() for three cases: the block belongs to a shared heap, a site counts the
- * block, or the thread's run cache did not take the block's run. */
+/* Slow path of free_large() for these cases: the block belongs to a shared heap, site_keeps() its
+ * owner, or the thread's run cache did not take the block's run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     if (UNLIKELY(thread_is_away())) {
@@ -305,6 +349,8 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
     if (UNLIKELY(keeper != NULL)) {
         if (!site_keeps(keeper))
             heap_drop_large(keeper, slab);
+        else
+            atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
         if (site_is_counted())
             site_give_back(slab);
     }
@@ -314,7 +360,10 @@ static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
         return;
     }
     lock_enter();
-    heap_free_large(thread_heap, slab);
+    if (UNLIKELY(big_cache_is_on()))
+        heap_free_by_place(thread_heap, slab);
+    else
+        heap_free_large(thread_heap, slab);
     lock_leave();
     detour_look(thread_heap);
 }
@@ -468,7 +517,15 @@ void *alloc_realloc_small(void *p, size_t size)
     return replace_block(p, usable_bytes(slab), alloc_malloc(size), size);
 }
 
-/* A block that moves counts as a new block of the call site of `caller`. */
+/* Counts the block that a large block moves to as a new block of the call site of `caller`. The
+ * block has no place, so that its run is not kept by place. Returns `p`, which may be NULL. */
+static void *count_moved(void *p, size_t size, const void *caller)
+{
+    if (UNLIKELY(big_cache_is_on()) && p != NULL)
+        note_place(p, 0);
+    return count_for_site(p, size, caller, false);
+}
+
 void *alloc_realloc_large(void *p, size_t size, const void *caller)
 {
     if (p == NULL || UNLIKELY(large_is_impossible(size)))
@@ -485,9 +542,9 @@ void *alloc_realloc_large(void *p, size_t size, const void *caller)
         void *there = large_move(slab, size);
         background_look();
         if (there != NULL)
-            return count_for_site(there, size, caller, false);
+            return count_moved(there, size, caller);
     }
-    void *moved = grows ? count_for_site(large_allocate_to_grow(size), size, caller, false) : NULL;
+    void *moved = grows ? count_moved(large_allocate_to_grow(size), size, caller) : NULL;
     background_look();
     if (moved == NULL)
         moved = alloc_malloc_slow(size, caller);

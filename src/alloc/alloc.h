@@ -7,7 +7,7 @@
  * no memory. No function here sets errno. abi/ sets it as the standards require.
  *
  * `caller` is the return address of the program's call, or NULL if it is unknown. Only large blocks
- * use it, and only while sites are counted (site.h).
+ * use it, and only if site_matters (site.h).
  */
 #ifndef CAIRN_ALLOC_ALLOC_H
 #define CAIRN_ALLOC_ALLOC_H
@@ -40,17 +40,21 @@ void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
  * memory for the table. Called before the program has a second thread. */
 bool alloc_count_sites(void);
 
+/* From now on, the free runs of large blocks are kept by the place that allocated them
+ * (big_cache.h). Called before the program has a second thread. */
+void alloc_keep_by_place(void);
+
 /* From now on, one in `every` small blocks is guarded (guarded_block.h). Called before the program
  * has a second thread. */
 void alloc_guard(uint32_t every);
 
 /* Turns a run that the thread kept into a block of `size` bytes, more than SIZE_CLASS_BYTES_MAX,
- * and returns the block. Returns NULL if no kept run fits, or if sites are counted (site.h). */
+ * and returns the block. Returns NULL if no kept run fits, or if `site_matters` (site.h). */
 static inline void *alloc_reuse_large(size_t size)
 {
     struct heap *heap = thread_heap;
     size_t last = (size - 1) >> SLICE_SHIFT; /* number of the last slice */
-    if (UNLIKELY(last >= RUN_CACHE_RUN_MAX || site_is_counted()))
+    if (UNLIKELY(last >= RUN_CACHE_RUN_MAX || site_matters))
         return NULL;
     struct slab *run;
     uint32_t index = run_cache_take(&heap->runs, (uint32_t)last + 1, &run); /* heap_none has none */

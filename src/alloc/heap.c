@@ -3,6 +3,7 @@
 #include "alloc/broken.h"
 #include "alloc/guarded_run.h"
 #include "alloc/purge.h"
+#include "alloc/run_cache_learning.h"
 #include "alloc/slab_list.h"
 #include "alloc/slab_trim.h"
 
@@ -160,14 +161,37 @@ static struct slab *adopt(struct heap *heap, unsigned class)
     return slab;
 }
 
-static uint32_t run_share(void)
+/* Returns how many slices each of `threads` heaps may keep. */
+static uint32_t run_share(uint32_t threads)
 {
-    return run_cache_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
+    uint32_t share = run_cache_share(threads);
+    return UNLIKELY(run_cache_is_learnt()) ? run_cache_learnt(share) : share;
+}
+
+uint32_t heap_run_share(void)
+{
+    return run_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
+}
+
+/* Returns how many slices the heap keeps. */
+static uint32_t kept_by(const struct heap *heap)
+{
+    const struct run_cache *runs = &heap->runs;
+    return runs->slices + (runs->long_run != 0 ? slab_at(runs->long_run)->slices : 0) +
+           (heap->big != NULL ? heap->big->slices : 0);
+}
+
+void heap_missed(struct heap *heap)
+{
+    run_cache_learning_missed(kept_by(heap),
+                              atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
 }
 
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
-    run_cache_policy_free(&heap->runs, slab, run_share());
+    if (UNLIKELY(run_cache_is_learnt()))
+        run_cache_learning_freed(kept_by(heap));
+    run_cache_policy_free(&heap->runs, slab, heap_run_share());
     heap->trim.due |= heap->runs.slices > HEAP_TRIM_SLICES;
 }
 
@@ -178,7 +202,7 @@ void *heap_reuse_long(struct heap *heap, size_t size)
         return NULL;
     /* A thread that only reuses its long run would call purge_look() nowhere else. */
     if (++heap->long_reuses % LOOK_EVERY == 0) {
-        heap->runs.most = run_share();
+        heap->runs.most = heap_run_share();
         purge_look();
     }
     return run_cache_policy_take_long(&heap->runs, size);
@@ -198,6 +222,8 @@ static struct slab *make_slab(struct heap *heap, unsigned class)
 {
     bool zero = false;
     size_t index = run_cache_policy_take(&heap->runs, slab_slices(class));
+    if (UNLIKELY(heap->big != NULL) && index == 0)
+        heap_shrink_by_place(heap);
     if (index == 0)
         index = guarded_run_for_slab(slab_slices(class), &zero);
     if (index == 0)
@@ -346,7 +372,7 @@ void heap_event(struct heap *heap, struct slab *slab)
     unsigned class = slab->class; /* read under the lock: later, the slab may be gone */
     uint32_t live = fold(slab);
     bool over = live == 0 || remote_has_all(slab);
-    heap->runs.most = run_share();
+    heap->runs.most = heap_run_share();
     /* One empty slab per class is kept: the next refill may need it soon. */
     if (live == 0 && heap->runs.most > 0 && (heap->empty >> class & 1) == 0) {
         heap->empty |= UINT64_C(1) << class;
@@ -470,6 +496,7 @@ void heap_collect(struct heap *heap)
     heap_post_batches(heap);
     heap_cool(heap);
     run_cache_policy_drain(&heap->runs); /* after heap_cool(), which may keep more runs */
+    heap_drain_by_place(heap);
     lock_take(&heap->lock);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {
         struct slab *slab = take_current(heap, class);
@@ -619,7 +646,7 @@ struct heap *heap_acquire(bool empty)
     }
     if (heap != NULL) {
         heap->has_thread = true;
-        heap->runs.most = run_cache_share(++heaps_in_use);
+        heap->runs.most = run_share(++heaps_in_use);
         heap->runs.slack_shift = SLACK_QUARTER;
     }
     lock_drop(&heaps_lock);
@@ -683,6 +710,7 @@ void heap_leave(struct heap *heap)
 {
     heap_post_batches(heap);
     run_cache_policy_drain(&heap->runs);
+    heap_drain_by_place(heap);
     struct heap *left = take_left(heap);
     if (left != NULL)
         make_idle(left);

@@ -30,6 +30,7 @@
 #define CAIRN_ALLOC_HEAP_H
 
 #include "alloc/batch.h"
+#include "alloc/big_cache.h"
 #include "alloc/guarded_block.h"
 #include "alloc/hardening.h"
 #include "alloc/remote.h"
@@ -87,7 +88,8 @@ struct heap {
     struct slab *current[SIZE_CLASS_COUNT];
     struct site_turn site_turn; /* (owner only) */
     struct run_cache runs;      /* (owner only) */
-    uint32_t long_reuses;       /* (owner only) heap_reuse_long() calls that had a run */
+    struct big_cache *big;      /* (owner only) NULL: no run was ever kept by place */
+    uint32_t long_reuses;       /* (owner only) reused runs that were not on lists */
     struct lock lock;
     uint32_t partial[SIZE_CLASS_COUNT];    /* slice index of each list's first slab */
     uint32_t full;                         /* slice index of the first full slab; 0: none */
@@ -253,6 +255,20 @@ void heap_free_large(struct heap *heap, struct slab *slab);
  * the thread may keep, and calls purge_look(). */
 void *heap_reuse_long(struct heap *heap, size_t size);
 
+/* (owner only) Counts a large block for which the heap kept no run. Called only if
+ * run_cache_is_learnt(). */
+void heap_missed(struct heap *heap);
+
+/* (owner only) Called only if big_cache_is_on(). heap_free_by_place() keeps the run of a freed
+ * large block, if its place is known. heap_reuse_by_place() turns a kept run into a block of `size`
+ * bytes, and returns the block. It returns NULL if the heap keeps no run that fits.
+ * heap_shrink_by_place() gives back one run that is kept by place, so that a heap that grows keeps
+ * no runs which it does not use. heap_drain_by_place() gives back all of them. */
+void heap_free_by_place(struct heap *heap, struct slab *slab);
+void *heap_reuse_by_place(struct heap *heap, size_t size, uint32_t place);
+void heap_shrink_by_place(struct heap *heap);
+void heap_drain_by_place(struct heap *heap);
+
 /* heap_keep_large() puts a large block on the heap's list `large`. heap_drop_large() takes the
  * block off the list. Any thread may call these functions. */
 void heap_keep_large(struct heap *heap, struct slab *slab);
@@ -298,8 +314,10 @@ void heap_check(struct heap *heap);
  * heap. */
 void heap_check_lists(void);
 
-/* --- for the other files of this module: heap_batch.c and heap_trim.c ----------------------------
- * */
+/* --- for heap_batch.c, heap_by_place.c and heap_trim.c ---------------------------------------- */
+
+/* Returns how many slices the run cache of each heap may keep now. */
+uint32_t heap_run_share(void);
 
 /* Posts blocks with remote_post_locked(), which always succeeds, and then handles the slab as its
  * result says. Takes the lock of the heap that owns the slab. */

@@ -43,6 +43,8 @@ static void check_links_of_heap(const struct heap *heap)
 void heap_check(struct heap *heap)
 {
     run_cache_check(&heap->runs);
+    if (heap->big != NULL)
+        big_cache_check(heap->big);
     lock_take(&heap->lock);
     check_links_of_heap(heap);
     for (unsigned class = 0; class < SIZE_CLASS_COUNT; class++) {

@@ -16,6 +16,7 @@ static void *make_block(size_t index, size_t slices)
         return NULL;
     struct slab *slab = slab_at(index);
     slab->slack = 0;
+    slab->place = 0;
     if (CAIRN_HARDENED)
         atomic_store_explicit(&slab->end, LARGE_OPEN, memory_order_relaxed);
     atomic_store_explicit(&slab->slices, (uint32_t)slices, memory_order_relaxed);
@@ -120,6 +121,7 @@ void *large_move(struct slab *slab, size_t size)
         site_give_back(slab);
     count_not_moved(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     if (moved == OS_MOVED) /* else the old addresses are no longer mapped */
         page_heap_free_renewed(from, have);
     slab_at(to)->moved = true;

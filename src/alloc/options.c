@@ -96,6 +96,11 @@ bool options_sites(char **environment)
     return is_in(environment, "CAIRN_SITES=", "1");
 }
 
+bool options_keep_by_place(char **environment)
+{
+    return is_in(environment, "CAIRN_BIG_CACHE=", "sites");
+}
+
 bool options_background(char **environment)
 {
     return is_in(environment, "CAIRN_BACKGROUND=", "1");
@@ -106,9 +111,11 @@ bool options_purge_lazily(char **environment)
     return is_in(environment, "CAIRN_PURGE=", "free");
 }
 
-bool options_policy_frozen(char **environment)
+enum options_policy options_policy(char **environment)
 {
-    return is_in(environment, "CAIRN_POLICY=", "frozen");
+    return is_in(environment, "CAIRN_POLICY=", "frozen") ? OPTIONS_POLICY_FROZEN
+           : is_in(environment, "CAIRN_POLICY=", "ucb1") ? OPTIONS_POLICY_UCB1
+                                                         : OPTIONS_POLICY_LEARNING;
 }
 
 bool options_trace(char **environment)

@@ -5,12 +5,16 @@
  *     CAIRN_STATS=json           writes them as one JSON object in one line
  *     CAIRN_STATS=prometheus     writes them in Prometheus' text format
  *     CAIRN_SITES=1              adds to the JSON the large blocks of each call site (site.h)
+ *     CAIRN_BIG_CACHE=sites      keeps free runs of large blocks by call site (big_cache.h); has no
+ *                                effect in libcairn-hardened
  *     CAIRN_LIMIT=SIZE           limits the memory that is handed out: bytes, or with K, M, G or T
  *     CAIRN_HUGE_PAGES=0         never asks for huge pages
  *     CAIRN_HUGE_PAGES=1         asks for huge pages even if they come slowly (huge_page_timing.h)
  *     CAIRN_BACKGROUND=1         starts a thread that gives memory back while the program sleeps
  *     CAIRN_PURGE=free           gives memory back only when the kernel needs it (MADV_FREE)
  *     CAIRN_POLICY=frozen        learns nothing of the program (learning_control.h)
+ *     CAIRN_POLICY=ucb1          also learns how much threads keep ready (run_cache_learning.h);
+ *                                has no effect in libcairn-hardened, or with CAIRN_BACKGROUND=1
  *     CAIRN_TRACE=1              writes each change of a learnt value to stderr
  *     CAIRN_MOVE=0               lets realloc() copy blocks, never move their pages with mremap()
  *     CAIRN_MOVE=1               moves their pages, also in a sandbox (abi/sandbox.c)
@@ -48,9 +52,11 @@ enum options_limit options_limit(char **environment, size_t *bytes);
 enum options_huge { OPTIONS_HUGE_AUTO, OPTIONS_HUGE_NEVER, OPTIONS_HUGE_ALWAYS };
 enum options_huge options_huge_pages(char **environment);
 bool options_sites(char **environment);
+bool options_keep_by_place(char **environment);
 bool options_background(char **environment);
 bool options_purge_lazily(char **environment);
-bool options_policy_frozen(char **environment);
+enum options_policy { OPTIONS_POLICY_LEARNING, OPTIONS_POLICY_FROZEN, OPTIONS_POLICY_UCB1 };
+enum options_policy options_policy(char **environment);
 bool options_trace(char **environment);
 
 /* Sets `*every` to N if CAIRN_GUARDED=N is given. A value that is not a number from 1 to 10^9 is

@@ -42,10 +42,10 @@ void run_cache_check(const struct run_cache *cache)
             CHECK_THAT(slices <= cache->slices);
         }
     }
-    CHECK_THAT(slices == cache->slices && slices <= RUN_CACHE_MOST);
+    CHECK_THAT(slices == cache->slices && slices <= RUN_CACHE_MOST_LEARNT);
     CHECK_THAT(cache->slack_shift == SLACK_QUARTER || cache->slack_shift == SLACK_HALF);
     const struct slab *run = slab_at(cache->long_run);
     CHECK_THAT(cache->long_run == 0 ||
                (run->kind == RUN_CACHED && run->slices > RUN_CACHE_RUN_MAX &&
-                run->slices <= 2 * RUN_CACHE_MOST));
+                run->slices <= 2 * RUN_CACHE_MOST_LEARNT));
 }

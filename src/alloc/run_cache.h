@@ -34,6 +34,9 @@ enum {
     RUN_CACHE_RUN_MAX = 64, /* longest run on a list, in slices: 1 MiB */
     RUN_CACHE_MOST = 128,   /* most slices on all lists together: 2 MiB */
 
+    /* Most slices on all lists together if their number is learnt (run_cache_learning.h). */
+    RUN_CACHE_MOST_LEARNT = 16 * RUN_CACHE_MOST,
+
     /* With many threads, `most` is RUN_CACHE_TOGETHER slices divided by their number, but at least
      * RUN_CACHE_LEAST. This bounds the memory that sleeping threads keep. */
     RUN_CACHE_LEAST = 32,

@@ -1,5 +1,6 @@
 #include "alloc/site.h"
 
+#include "alloc/big_cache.h"
 #include "alloc/broken.h"
 #include "alloc/guarded_run.h"
 #include "base/clock.h"
@@ -29,6 +30,7 @@ _Static_assert(UINT32_MAX / SIZE_CLASS_BYTES_MAX + 1 > (OTHERS + 1) << DOUBLING_
 /* The table of sites. Its rows have the numbers 1 to OTHERS. Row number n is site_table[n - 1]. The
  * last row, number OTHERS, counts the blocks of all sites without their own row. */
 struct site *site_table;
+bool site_matters;
 
 static struct lock lock;
 static uint32_t filled; /* rows with a site */
@@ -98,7 +100,8 @@ static uint64_t weight_of(const struct slab *slab)
 
 struct heap *site_keeper(const struct slab *slab)
 {
-    return site_is_counted() && site_of(slab) != NULL ? (struct heap *)&site_table : NULL;
+    bool is_counted = site_is_counted() && site_of(slab) != NULL;
+    return is_counted || big_cache_is_on() ? (struct heap *)&site_table : NULL;
 }
 
 /* Returns log2 of the weight of the next counted block, after `counted` counted blocks. */
@@ -140,6 +143,7 @@ bool site_begin(void)
     for (size_t i = 0; i < TABLE_SLICES; i++)
         atomic_store_explicit(&slab_at(index + i)->kind, RUN_OWN, memory_order_relaxed);
     site_table = table;
+    site_matters = true;
     return true;
 }
 

@@ -88,6 +88,10 @@ static inline bool site_is_counted(void)
     return site_table != NULL;
 }
 
+/* True if every large block is allocated in a slow path that knows its caller. This is so if sites
+ * are counted, or if runs are kept by place (big_cache.h). */
+extern bool site_matters __attribute__((visibility("hidden")));
+
 /* Counts sites from now on. Returns false if the machine refuses memory for the table of sites.
  * Takes the page heap's lock. */
 bool site_begin(void);
@@ -105,15 +109,15 @@ void site_take(struct slab *slab, size_t slices, const void *caller, bool hit,
  * the run. Does nothing if no site counts the block. */
 void site_give_back(struct slab *slab);
 
-/* Returns whether `owner` marks a block that a site counts and that belongs to no heap. The mark is
- * an address to compare with: there is no heap at it. */
+/* Returns whether `owner` marks a block that a site counts or that big_cache.h may keep, and that
+ * belongs to no heap. The mark is an address to compare with: there is no heap at it. */
 static inline bool site_keeps(const struct heap *owner)
 {
     return owner == (const struct heap *)&site_table;
 }
 
 /* Returns the owner that a large block without a heap must have: the mark of site_keeps() if a site
- * counts the block, else NULL. */
+ * counts the block or big_cache.h may keep it, else NULL. */
 struct heap *site_keeper(const struct slab *slab);
 
 /* Counts the new length of a block that was resized in place from `before` slices. */

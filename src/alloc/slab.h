@@ -62,8 +62,11 @@ struct slab {
         struct block *free; /* (owner only) freed blocks, newest first */
         uint64_t born_ns;   /* RUN_LARGE that site.h counts: time of allocation */
     };
-    _Atomic uint32_t until;  /* (owner only) local frees left until heap_event() */
-    _Atomic uint32_t rest;   /* (owner only) live blocks that `until` does not count */
+    _Atomic uint32_t until; /* (owner only) local frees left until heap_event() */
+    union {
+        _Atomic uint32_t rest; /* (owner only) live blocks that `until` does not count */
+        uint32_t place;        /* RUN_LARGE: big_cache_place(); 0: not known */
+    };
     _Atomic uint64_t posted; /* posted blocks and state: see remote.h */
 
     /* Neighbours on the list that the slab is on, by slice index. The slab's state says which list

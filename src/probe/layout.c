@@ -2,6 +2,7 @@
 
 #include "base/ticks.h"
 #include "probe/direct_syscall.h"
+#include "probe/freed_sample.h"
 #include "probe/futex_lock.h"
 #include "probe/handed_out.h"
 #include "probe/line_watch.h"
@@ -76,17 +77,6 @@ static uint64_t seed;
 static struct random lots;
 static uint64_t spent_ticks; /* see spend() */
 static uint64_t one_in;      /* see spend() */
-
-/* A sample of freed blocks whose addresses were not handed out again yet. Their first granules are
- * hidden. A block stays in the table until its address is handed out. Whether a block gets into the
- * table depends only on whether an entry is empty, so the blocks in the table are a fair sample. */
-enum { FREED_SHIFT = 8 };
-struct freed {
-    uintptr_t block;     /* address; 0: no block */
-    uint32_t operations; /* operations of the freeing thread until the free */
-    uint32_t thread;     /* number of the freeing thread */
-};
-static struct freed freed_blocks[1 << FREED_SHIFT];
 
 /* Numbers of blocks that are the head of a tracked region, by a hash of their address.
  * layout_remove() searches the regions for a block only if the number for its hash is not 0. */
@@ -202,6 +192,7 @@ static void forget(struct region **link)
     *link = region->next;
     uintptr_t start = region->number << LAYOUT_REGION_SHIFT;
     handed_out_show(start - LAYOUT_MARGIN, LAYOUT_MARGIN + LAYOUT_REGION_BYTES);
+    freed_sample_hide(start - LAYOUT_MARGIN, LAYOUT_MARGIN + LAYOUT_REGION_BYTES);
     drop_head(region);
     tracked_regions--;
     tracked_blocks -= live_blocks(region);
@@ -456,7 +447,7 @@ static uint32_t operations_of(const struct thread_state *me)
     return (uint32_t)sum;
 }
 
-static void note_warmth(const struct thread_state *me, const struct freed *freed)
+static void note_warmth(const struct thread_state *me, const struct freed_block *freed)
 {
     uint64_t place = file->warm_seen++;
     if (place >= LAYOUT_WARMTH)
@@ -471,30 +462,21 @@ static void note_warmth(const struct thread_state *me, const struct freed *freed
     };
 }
 
-static struct freed *freed_entry(uintptr_t block)
-{
-    return &freed_blocks[(block * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - FREED_SHIFT)];
-}
-
 void layout_freed(const struct thread_state *me, const void *block)
 {
-    struct freed *entry = freed_entry((uintptr_t)block);
     futex_lock_take(&lock);
-    if (entry->block == 0 && handed_out_hide((uintptr_t)block, 1))
-        *entry = (struct freed){
-            .block = (uintptr_t)block, .operations = operations_of(me), .thread = me->number};
+    if (freed_sample_has_room((uintptr_t)block))
+        freed_sample_add((struct freed_block){(uintptr_t)block, operations_of(me), me->number});
     futex_lock_drop(&lock);
 }
 
-/* If the new block has the address of a block in freed_blocks, notes this reuse (struct
- * layout_warmth) and empties the entry. */
+/* If the new block has the address of a block in freed_sample.h, notes this reuse (struct
+ * layout_warmth). */
 static void meet_freed(const struct thread_state *me, uintptr_t block)
 {
-    struct freed *entry = freed_entry(block);
-    if (LIKELY(entry->block != block))
-        return;
-    note_warmth(me, entry);
-    entry->block = 0;
+    struct freed_block freed;
+    if (UNLIKELY(freed_sample_take(block, &freed)))
+        note_warmth(me, &freed);
 }
 
 /* Ends the life of the block that begins at a granule. */

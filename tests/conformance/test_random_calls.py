@@ -25,9 +25,16 @@ LONG = [
 ]
 
 
-def hold(run: Program, seed: int, operations: int, threads: int, words: tuple[str, ...]) -> int:
+def hold(
+    run: Program,
+    seed: int,
+    operations: int,
+    threads: int,
+    words: tuple[str, ...],
+    **environment: str,
+) -> int:
     """Runs the program, checks its output, and returns the number of operations."""
-    said = run.succeed(seed, operations, threads, *words, timeout=600)
+    said = run.succeed(seed, operations, threads, *words, timeout=600, **environment)
     ended = re.fullmatch(
         rf"seed {seed}\n(\d+) operations, (\d+) children, (\d+) refusals, ended with [0-9a-f]+\n",
         said,
@@ -50,6 +57,17 @@ def test_random_calls_do_what_the_shadow_says_with_the_archive(
     run = program("random_calls.c", "archive", "-O2", *flags)
     hold(run, 50, 1_000_000, 1, ("fork", "limit"))
     hold(run, 51, 1_000_000, 4, ("fork", "limit"))
+
+
+@pytest.mark.parametrize(
+    "option", [{"CAIRN_BIG_CACHE": "sites"}, {"CAIRN_POLICY": "ucb1"}], ids=["sites", "ucb1"]
+)
+def test_random_calls_do_what_the_shadow_says_with_an_option(
+    program: Callable[..., Program], option: dict[str, str]
+) -> None:
+    run = program("random_calls.c", "preloaded", "-O2")
+    hold(run, 53, 1_000_000, 1, ("fork", "limit"), **option)
+    hold(run, 54, 1_000_000, 4, ("fork", "limit"), **option)
 
 
 def test_the_same_seed_makes_the_same_calls(program: Callable[..., Program]) -> None:

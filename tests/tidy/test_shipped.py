@@ -1,4 +1,4 @@
-"""Tests that every file of src/ is part of an installed target, or that NOT_SHIPPED says why not.
+"""Tests that every file of src/ is part of an installed target.
 
 The tests ask CMake: its file API reports the sources of each target, the targets that each target
 is made of, and which targets are installed. A header counts if a source of an installed target
@@ -18,12 +18,6 @@ from typing import Any
 import pytest
 from support.compilers import ROOT
 from support.packages import call, needs_cmake
-
-NOT_SHIPPED = dict.fromkeys(
-    ("src/policy/knob_learner.c", "src/policy/knob_learner.h"),
-    "no setting uses it: docs/decisions/0021-no-knob-is-worth-learning.md",
-)
-"""Files that only tests build, with the reason to keep them."""
 
 
 def configured(build: Path) -> list[dict[str, Any]]:
@@ -94,17 +88,9 @@ def in_the_tree() -> set[str]:
 
 
 @needs_cmake
-def test_every_file_of_src_is_shipped_or_named_as_an_exception(tmp_path: Path) -> None:
+def test_every_file_of_src_is_shipped(tmp_path: Path) -> None:
     there, used = in_the_tree(), shipped(tmp_path)
-    assert not sorted(there - used - set(NOT_SHIPPED)), "files that no installed target contains"
-    assert not sorted(used & set(NOT_SHIPPED)), "exceptions that are shipped"
-
-
-@pytest.mark.parametrize("file", NOT_SHIPPED)
-def test_an_exception_exists_and_a_unit_test_builds_it(file: str) -> None:
-    """tests/unit compiles a folder of src/ if a test's name begins with the folder's name."""
-    assert (ROOT / file).is_file()
-    assert list((ROOT / "tests" / "unit").glob(f"{Path(file).parent.name}_*.c"))
+    assert not sorted(there - used), "files that no installed target contains"
 
 
 IN_THE_ROOT = {

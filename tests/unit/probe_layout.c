@@ -1,6 +1,7 @@
 /* probe_layout.c - tests which blocks take the slow path because the layout is recorded. */
 #include "probe/layout.h"
 
+#include "probe/freed_sample.h"
 #include "probe/handed_out.h"
 #include "probe/session.h"
 #include "test.h"
@@ -12,7 +13,8 @@
 /* At most MOST regions are tracked at a time. */
 enum { MOST = LAYOUT_PAGES / LAYOUT_REGION_PAGES, REGIONS = 4 * MOST, BYTES = 3000 };
 
-static struct thread_state me = {.number = 1};
+static struct profile_thread counts;
+static struct thread_state me = {.number = 1, .counts = &counts};
 
 /* Addresses that nothing accesses. A block begins in each of the regions. */
 static void *block_in(size_t region)
@@ -65,6 +67,31 @@ TEST(blocks_of_a_region_that_is_forgotten_take_the_quick_path_again)
         forgotten += was_tracked[i];
     }
     CHECK(forgotten > 0);
+}
+
+/* Only a slow path can notice that the address of a freed block is handed out again. */
+TEST(freed_blocks_of_the_sample_stay_hidden_when_their_region_is_forgotten)
+{
+    unsigned sampled = 0, forgotten = 0;
+    bool is_sampled[REGIONS], was_tracked[REGIONS];
+    for (size_t i = 0; i < REGIONS; i++) {
+        char *freed = (char *)block_in(i) + 4096;
+        hand_out(freed, BYTES);
+        layout_remove(&me, freed);
+        is_sampled[i] = freed_sample_has_room((uintptr_t)freed);
+        layout_freed(&me, freed);
+        sampled += is_sampled[i];
+    }
+    for (size_t i = 0; i < REGIONS; i++)
+        was_tracked[i] = !handed_out_is_noted(block_in(i));
+    for (size_t i = REGIONS; i < 4 * REGIONS; i++) /* others take their place */
+        hand_out(block_in(i), BYTES);
+    for (size_t i = 0; i < REGIONS; i++) {
+        /* Blocks that were not freed show whether the region was forgotten. */
+        forgotten += was_tracked[i] && is_sampled[i] && handed_out_is_noted(block_in(i));
+        CHECK(!is_sampled[i] || !handed_out_is_noted((char *)block_in(i) + 4096));
+    }
+    CHECK(sampled > 10 && forgotten > 0);
 }
 
 int main(int argc, char **argv)
