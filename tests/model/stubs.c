@@ -7,6 +7,7 @@
 #include "alloc/huge_page_collapse.h"
 #include "alloc/large.h"
 #include "alloc/page_heap.h"
+#include "alloc/run_cache_learning.h"
 #include "alloc/site.h"
 #include "memory.h"
 #include "os/os.h"
@@ -364,6 +365,61 @@ void background_begin(void)
 
 /* No sites are counted, and there are no large blocks. */
 struct site *site_table;
+bool site_matters;
+bool run_cache_learns;
+bool big_cache_on;
+
+/* Nothing is learnt, and nothing is kept by place. */
+uint32_t run_cache_learnt(uint32_t share)
+{
+    return share;
+}
+
+void run_cache_learning_missed(uint32_t kept, uint32_t threads)
+{
+    (void)kept, (void)threads;
+}
+
+void run_cache_learning_freed(uint32_t kept)
+{
+    (void)kept;
+}
+
+void big_cache_begin(void)
+{
+}
+
+uint32_t big_cache_place(const void *caller, const void *frame)
+{
+    (void)caller, (void)frame;
+    return 1;
+}
+
+void heap_free_by_place(struct heap *heap, struct slab *slab)
+{
+    (void)heap, (void)slab;
+}
+
+void *heap_reuse_by_place(struct heap *heap, size_t size, uint32_t place)
+{
+    (void)heap, (void)size, (void)place;
+    return NULL;
+}
+
+void heap_shrink_by_place(struct heap *heap)
+{
+    (void)heap;
+}
+
+void heap_drain_by_place(struct heap *heap)
+{
+    (void)heap;
+}
+
+void big_cache_check(const struct big_cache *cache)
+{
+    (void)cache;
+}
 
 bool site_begin(void)
 {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,21 +73,26 @@ def draw(root: Path, files: Sequence[str], candidates: Candidates, seed: int) ->
 
     All kinds of fault of a line are equally likely, too. Otherwise most faults in a call with many
     arguments would be missing arguments.
+
+    The place of a line in the order follows from the seed, its file, its text, and how often the
+    same text stands above it in the file. So a change of some lines leaves the faults of all others
+    as they were, and two runs of a seed can be compared after a change of the sources.
     """
     texts = {path: (root / path).read_text() for path in files}
-    lines = [
-        (path, number)
-        for path in sorted(files)
-        for number, line in enumerate(texts[path].splitlines(), 1)
-        if line.strip()
-    ]
-    random.Random(seed).shuffle(lines)
+    lines = []
+    for path in files:
+        above: Counter[str] = Counter()
+        for number, line in enumerate(texts[path].splitlines(), 1):
+            key = f"{seed}\0{path}\0{line.strip()}\0{above[line.strip()]}"
+            above[line.strip()] += 1
+            if line.strip():
+                lines.append((hashlib.sha256(key.encode()).hexdigest(), path, number))
     found: dict[str, dict[int, dict[str, list[Callable[[], str]]]]] = {}
-    for path, number in lines:
+    for drawn, path, number in sorted(lines):
         if path not in found:
             found[path] = candidates(texts[path])
         kinds = found[path].get(number)
         if kinds:
-            choice = random.Random(f"{seed} {path} {number}")
+            choice = random.Random(drawn)
             kind = choice.choice(sorted(kinds))
             yield fault(path, kind, texts[path], choice.choice(kinds[kind])())

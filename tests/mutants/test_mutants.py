@@ -119,6 +119,18 @@ def test_the_same_seed_draws_the_same_faults_and_another_draws_others(tmp_path: 
         assert first[:20] != other[:20]
 
 
+def test_a_change_of_some_lines_leaves_the_faults_of_all_others(tmp_path: Path) -> None:
+    for path, candidates, more in (
+        ("src/alloc/slab.c", in_c.candidates, "static int more = 1;"),
+        ("cairn/compare/plan.py", in_python.candidates, "MORE = 1"),
+    ):
+        text = (ROOT / path).read_text()
+        before = [fault.key for fault in drawn(tmp_path, path, text, candidates, 7)]
+        after = [fault.key for fault in drawn(tmp_path, path, f"{text}{more}\n", candidates, 7)]
+        assert [key for key in after if more not in key[1].splitlines()] == before
+        assert len(after) == len(before) + 1
+
+
 def test_every_line_that_can_have_a_fault_is_drawn_once(tmp_path: Path) -> None:
     faults = drawn(tmp_path, "cairn/calc.py", CALC, in_python.candidates, 1)
     assert (

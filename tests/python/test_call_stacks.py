@@ -253,6 +253,18 @@ def test_code_without_unwind_tables_is_passed_by_its_frame_pointers(
     assert any(stack[-1] == "plugin_allocates" and "main" in stack for stack in names)
 
 
+def test_unwind_tables_of_the_third_version_are_read(probed: Probed, compiled: Compiled) -> None:
+    """Without them, the function could only be passed by a frame pointer, which it does not have."""
+    flags = ("-O2", "-fno-builtin", "-shared", "-fPIC", "-fno-optimize-sibling-calls")
+    plugin = compiled(
+        "stacks_plugin.c", *(*flags, "-fomit-frame-pointer", "-Wa,--gdwarf-cie-version=3")
+    )
+    program = compiled("stacks_storm.c", *FLAGS, "-D_GNU_SOURCE", "-ldl")
+    probed(program, "libraries", 5, plugin, CAIRN_PROBE_STACKS="exact")
+    names = [[frame.function for frame in stack.frames] for stack in found(probed)]
+    assert any(stack[-1] == "plugin_allocates" and "main" in stack for stack in names)
+
+
 # --- damaged files --------------------------------------------------------------------------------
 
 

@@ -176,6 +176,7 @@ def test_a_preparation_that_fails_ends_its_program_alone(
     folder = measured(a_run(), outcome)
     (first, *_) = [s for s in folder.samples() if s.trial.workload == 2]
     assert first.failure == "cannot be run: the prepare command failed with exit code 1"
+    assert (first.proof.processes, first.proof.loaded) == (0, 0)
     assert {one.workload for one in trials(folder) if one.round} == {0, 1}
 
 

@@ -220,6 +220,25 @@ def test_the_means_of_a_suite_and_of_a_plan_are_those_of_the_json() -> None:
     assert seen == 2 * 4 * 4
 
 
+def test_a_workload_that_failed_is_marked_where_it_is_compared_with_the_best() -> None:
+    suite = pages.suite_run()
+    of = [
+        replace(one, failure="was killed by signal 11 (SIGSEGV)")
+        if (one.trial.workload, one.trial.contender) == (1, "jemalloc")
+        else one
+        for one in suite.samples
+    ]
+    page = parsed(page_of(replace(suite, samples=tuple(of))))
+    failed = set()
+    for figure in page.all("figure", data_of="ratios"):
+        for track in figure.all("div"):
+            if "data-name" in track.attributes and "✘ failed" in track.text:
+                failed.add((figure.text.split(":")[0].strip(), track.attributes["data-name"]))
+    assert len(failed) == 1
+    ((contender, workload),) = failed
+    assert contender.startswith("jemalloc") and workload == suite.run.settings.workloads[1].name
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_page_says_what_the_terminal_says(name: str) -> None:
     measured = MAKERS[name]()

@@ -202,6 +202,22 @@ def test_the_picture_has_a_panel_for_each_contender() -> None:
     assert all(f"<!-- {name} -->" in picture for name in ("system", "tuned", "live", "resident"))
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_live_memory_that_was_not_counted_is_called_an_estimate(counted: bool) -> None:
+    run, samples = soaked(system=stable)
+    changed = [
+        replace(one, memory=replace(one.memory, series=replace(one.memory.series, counted=counted)))
+        for one in samples
+        if one.memory.series is not None
+    ]
+    told = " ".join(shown(run, changed, View(full=True, width=80)).split())
+    estimate = (
+        "Live memory is an estimate, because one of the allocators has no function that returns "
+        "the size of a block."
+    )
+    assert (estimate in told) != counted
+
+
 def test_a_plot_shows_what_is_live_held_and_resident() -> None:
     at = tuple(range(0, 10_000, 100))
     series = Series(

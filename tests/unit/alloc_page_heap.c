@@ -176,6 +176,27 @@ TEST(a_chunk_that_cannot_be_given_back_does_not_stop_the_others)
     CHECK(page_heap_purge(0) == CHUNK_BYTES);
 }
 
+/* Memory of a chunk that is partly used is kept, because that chunk is the next to be filled. */
+TEST(empty_chunks_are_given_back_before_others)
+{
+    bool zero;
+    drop_all();
+    page_heap_purge(0);
+    for (size_t first = 0; first < 2; first++) {
+        size_t chunks[2];
+        for (size_t i = 0; i < 2; i++) {
+            chunks[i] = page_heap_allocate_aligned(CHUNK_SLICES, CHUNK_BYTES, &zero);
+            REQUIRE(chunks[i] != 0);
+        }
+        page_heap_free(chunks[1 - first], CHUNK_SLICES);
+        page_heap_free(chunks[first] + 10, CHUNK_SLICES - 10);
+        CHECK(page_heap_purge((CHUNK_SLICES - 10) << SLICE_SHIFT) == CHUNK_BYTES);
+        CHECK(page_heap_statistics().idle_slices == CHUNK_SLICES - 10);
+        page_heap_free(chunks[first], 10);
+        page_heap_purge(0);
+    }
+}
+
 TEST(an_occupied_place_is_skipped_forever)
 {
     size_t before = atomic_load(&region.slices);
