@@ -31,8 +31,8 @@ struct noted {
 };
 static struct noted misses;
 static struct noted frees;
-static uint64_t began_ns;   /* written while `ending` is set */
-static _Atomic bool ending; /* a thread ends the epoch */
+static uint64_t began_ns;       /* written while `ending` is set */
+static _Atomic uint32_t ending; /* 1: a thread ends the epoch */
 
 void run_cache_learning_begin(void)
 {
@@ -98,10 +98,10 @@ static void look(uint32_t threads)
 void run_cache_learning_missed(uint32_t kept, uint32_t threads)
 {
     if (note(&misses, kept) % EPOCH_MISSES != 0 ||
-        atomic_exchange_explicit(&ending, true, memory_order_acquire))
+        atomic_exchange_explicit(&ending, 1, memory_order_acquire) != 0)
         return;
     look(threads);
-    atomic_store_explicit(&ending, false, memory_order_release);
+    atomic_store_explicit(&ending, 0, memory_order_release);
 }
 
 void run_cache_learning_freed(uint32_t kept)
