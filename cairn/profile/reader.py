@@ -69,7 +69,7 @@ ORDER = 0x01020304
 PATH_BYTES = 1024
 CHUNK_THREADS, CHUNKS = 8, 24
 OTHER_CALLS = 32
-MOMENTS = 512
+MOMENTS = 384
 MOMENT = (
     *("ns", "live_bytes", "live_usable_bytes", "live_error_bytes", "held_bytes"),
     *("resident_bytes", "unasked_bytes", "unwritten_bytes", "huge_bytes", "own_bytes"),

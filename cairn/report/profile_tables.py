@@ -50,7 +50,7 @@ _FUNCTION_MAX = 44
 _LOCK_MAX = 32
 """The most characters of a lock's name."""
 _TIMELINE = 12
-"""The most rows of the tables over time. A process records up to 512 moments."""
+"""The most rows of the tables over time. A process records up to 384 moments."""
 
 
 def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:

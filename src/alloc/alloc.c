@@ -147,10 +147,14 @@ static void *reuse_by_place(size_t size, uint32_t place)
     return p;
 }
 
-/* Allocates a large block. `frame` is the stack frame of alloc_large(). */
+/* alloc_large() for a size that is possible, while the thread makes no detour. */
 static inline __attribute__((always_inline)) void *
 allocate_large(size_t size, size_t alignment, bool *zero, const void *caller, const void *frame)
 {
+    if (is_emergency()) {
+        *zero = true;
+        return emergency_allocate(size, alignment);
+    }
     bool by_place = big_cache_is_on();
     uint32_t place = 0;
     void *p = NULL;
@@ -174,25 +178,27 @@ allocate_large(size_t size, size_t alignment, bool *zero, const void *caller, co
     return p;
 }
 
+/* Ends a detour, if there is one, and begins it again at the end. All callers of alloc_large() have
+ * the same stack depth here, so that big_cache.h and site.h find their places again. */
+static __attribute__((noinline)) void *allocate_large_at_home(size_t size, size_t alignment,
+                                                              bool *zero, const void *caller)
+{
+    bool was_away = thread_is_away();
+    if (UNLIKELY(was_away))
+        detour_end();
+    void *p = allocate_large(size, alignment, zero, caller, __builtin_frame_address(0));
+    if (UNLIKELY(was_away))
+        detour_begin();
+    return p;
+}
+
 void *alloc_large(size_t size, size_t alignment, bool *zero, const void *caller)
 {
     /* Checked here, because otherwise the thread would give back all its free memory before the
      * request fails. */
     if (UNLIKELY(large_is_impossible(size) || large_is_impossible(alignment)))
         return NULL;
-    void *p;
-    bool was_away = thread_is_away();
-    if (UNLIKELY(was_away))
-        detour_end();
-    if (is_emergency()) {
-        *zero = true;
-        p = emergency_allocate(size, alignment);
-    } else {
-        p = allocate_large(size, alignment, zero, caller, __builtin_frame_address(0));
-    }
-    if (UNLIKELY(was_away))
-        detour_begin();
-    return p;
+    return allocate_large_at_home(size, alignment, zero, caller);
 }
 
 /* Counts calls of malloc for guarded_next(): `count` calls, and one for each block that the list of

@@ -22,14 +22,10 @@ void freed_sample_add(struct freed_block freed)
         *entry_of(freed.block) = freed;
 }
 
-bool freed_sample_take(uintptr_t block, struct freed_block *freed)
+struct freed_block *freed_sample_find(uintptr_t block)
 {
     struct freed_block *entry = entry_of(block);
-    if (LIKELY(entry->block != block))
-        return false;
-    *freed = *entry;
-    entry->block = 0;
-    return true;
+    return LIKELY(entry->block != block) ? NULL : entry;
 }
 
 void freed_sample_hide(uintptr_t start, size_t bytes)

@@ -25,8 +25,9 @@ bool freed_sample_has_room(uintptr_t block);
 /* Adds a block. The entry of its address must be empty. */
 void freed_sample_add(struct freed_block freed);
 
-/* If a block at this address is in the sample, takes it out, sets `*freed` and returns true. */
-bool freed_sample_take(uintptr_t block, struct freed_block *freed);
+/* Returns the block at this address, or NULL if it is not in the sample. The caller takes the block
+ * out by setting its address to 0. */
+struct freed_block *freed_sample_find(uintptr_t block);
 
 /* Hides the blocks of the sample that begin in [start, start + bytes) again. Called after
  * handed_out_show(), which has shown all granules of this memory. */

@@ -474,9 +474,11 @@ void layout_freed(const struct thread_state *me, const void *block)
  * layout_warmth). */
 static void meet_freed(const struct thread_state *me, uintptr_t block)
 {
-    struct freed_block freed;
-    if (UNLIKELY(freed_sample_take(block, &freed)))
-        note_warmth(me, &freed);
+    struct freed_block *freed = freed_sample_find(block);
+    if (LIKELY(freed == NULL))
+        return;
+    note_warmth(me, freed);
+    freed->block = 0;
 }
 
 /* Ends the life of the block that begins at a granule. */

@@ -47,7 +47,7 @@ enum {
     PROFILE_SIZE_BUCKETS = 4 * 48, /* block sizes: four per octave, up to 2^48 bytes */
     PROFILE_LIFE_BUCKETS = 48,     /* lifetimes in ticks: one per octave */
 
-    PROFILE_MOMENTS = 512,
+    PROFILE_MOMENTS = 384,
     PROFILE_SLOTS = 4, /* most events (enum profile_event) of one run */
 };
 

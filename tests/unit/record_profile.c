@@ -10,7 +10,7 @@ TEST(the_structs_have_the_sizes_that_the_reader_knows)
 {
     CHECK(sizeof(struct profile_head) == 4120);
     CHECK(sizeof(struct profile_thread) == 1584);
-    CHECK(sizeof(struct profile_samples) == 186464);
+    CHECK(sizeof(struct profile_samples) == 173152);
 }
 
 TEST(buckets_grow_with_the_ticks_and_are_exact_at_first)
