@@ -66,8 +66,8 @@ def test_random_calls_do_what_the_shadow_says_with_an_option(
     program: Callable[..., Program], option: dict[str, str]
 ) -> None:
     run = program("random_calls.c", "preloaded", "-O2")
-    hold(run, 53, 1_000_000, 1, ("fork", "limit"), **option)
-    hold(run, 54, 1_000_000, 4, ("fork", "limit"), **option)
+    hold(run, 53, 300_000, 1, ("fork", "limit"), **option)
+    hold(run, 54, 300_000, 4, ("fork", "limit"), **option)
 
 
 def test_the_same_seed_makes_the_same_calls(program: Callable[..., Program]) -> None:
