@@ -155,6 +155,17 @@ def test_equal_builds_pass_and_a_planted_change_is_found(cairn, builds) -> None:
 
 
 @pytest.mark.long
+def test_a_build_that_cannot_run_is_named_with_its_reason(cairn) -> None:
+    for old, new, code, reason in (
+        ("false", "true", 3, "since under old the program failed with exit code 1."),
+        ("true", "false", 4, "under new, the program failed with exit code 1."),
+    ):
+        programs = (f"old=/bin/{old}", "-p", f"new=/bin/{new}")
+        done = cairn("check", "--fail-if", "time>3%", "-p", *programs, "--")
+        assert done.code == code
+        assert done.out.startswith("Broken: ") and done.out.strip().endswith(reason)
+
+
 def test_a_broken_build_is_found_by_instructions_alone(cairn, builds) -> None:
     builds(new=("-DPRINTS=8",))
     asked = ("--fail-if", "instructions>5%", *BOTH)
