@@ -258,6 +258,13 @@ _FROZEN = "cairn-frozen=cairn:CAIRN_POLICY=frozen"
 comparison with the contender `cairn` shows the effect of learning."""
 
 
+_SCENARIO_CONTENDERS = (
+    *("system", "cairn", "jemalloc", "mimalloc"),
+    *("mimalloc3", "rpmalloc", "tcmalloc", "snmalloc"),
+)
+"""The contenders of the scenarios. The first four take part in the quick form."""
+
+
 def _scenarios() -> tuple[Variant, ...]:
     """The workload scenario with each of its four kinds of buffers.
 
@@ -442,14 +449,11 @@ EXPERIMENTS = (
         title="JSON, MIR, VM and MIXED: time per operation, page faults, and a ranking by points",
         full=Size(
             rounds(50),
-            (
-                "system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc",
-                "snmalloc",
-            ),
+            _SCENARIO_CONTENDERS,
             beside=(_FROZEN,), variants=_scenarios(),
         ),
         quick=Size(
-            rounds(10), ("system", "cairn", "jemalloc", "mimalloc"),
+            rounds(10), _SCENARIO_CONTENDERS[:4],
             beside=(_FROZEN,), variants=_scenarios(),
         ),
         report="scenarios",
@@ -459,14 +463,11 @@ EXPERIMENTS = (
         title="the scenarios, with more of each buffer written and with threads",
         full=Size(
             rounds(50),
-            (
-                "system", "cairn", "jemalloc", "mimalloc", "mimalloc3", "rpmalloc", "tcmalloc",
-                "snmalloc",
-            ),
+            _SCENARIO_CONTENDERS,
             beside=_OWN_VARIANTS, variants=_scenario_forms(),
         ),
         quick=Size(
-            rounds(6), ("system", "cairn", "jemalloc", "mimalloc"),
+            rounds(6), _SCENARIO_CONTENDERS[:4],
             beside=_OWN_VARIANTS, variants=_scenario_forms()[::5],
         ),
         report="scenarios",

@@ -2,7 +2,7 @@
  * its run_cache.h. CAIRN_POLICY=ucb1 turns this on.
  *
  * The knob has six steps: each thread may keep 1/2, 1, 2, 4, 8 or 16 times as much as
- * run_cache_share() says. A knob_learner.h chooses the step, beginning with 1.
+ * run_cache_share() says. The learner of policy/knob_learner.h chooses the step, beginning with 1.
  *
  * A miss is a large block for which a thread with a heap kept no run. Blocks that realloc moves do
  * not count. Misses are counted in slow paths only. After every EPOCH_MISSES misses, a thread reads
