@@ -47,12 +47,9 @@ static void take_watched(void *given)
     const void *block = me->given;
     if (UNLIKELY(call_stacks_way != CALL_STACKS_OFF))
         call_stacks_remove(me, block);
-    if (UNLIKELY(layout_way != LAYOUT_OFF)) {
+    if (UNLIKELY(layout_way != LAYOUT_OFF))
         layout_remove(me, block);
-        if (!watched_maybe_counted(block))
-            return;
-    }
-    if (watched_take(block, &me->watched))
+    if (watched_maybe_counted(block) && watched_take(block, &me->watched))
         me->special |= THREAD_WATCHED;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/cpu.h"
 #include "probe/direct_syscall.h"
+#include "probe/signal_mask.h"
 
 #include <stdatomic.h>
 
@@ -54,6 +55,22 @@ static inline void futex_lock_drop(struct futex_lock *lock)
     enum { FUTEX_WAKE_PRIVATE = 129 };
     if (UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2))
         direct_call3(SYS_futex, (long)&lock->state, FUTEX_WAKE_PRIVATE, 1);
+}
+
+/* Like futex_lock_take() and futex_lock_drop(), for locks that are taken with the program's signals
+ * unblocked. While the thread holds the lock, no handler can leave the operation by a jump
+ * (signal_mask.h). futex_lock_leave() needs the value that futex_lock_enter() returned. */
+static inline uint64_t futex_lock_enter(struct futex_lock *lock)
+{
+    uint64_t blocked = signals_block_handlers();
+    futex_lock_take(lock);
+    return blocked;
+}
+
+static inline void futex_lock_leave(struct futex_lock *lock, uint64_t blocked)
+{
+    futex_lock_drop(lock);
+    signals_unblock(blocked);
 }
 
 /* Frees a lock in the child of a fork. Returns true if the lock was held. The thread that held it

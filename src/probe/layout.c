@@ -464,10 +464,10 @@ static void note_warmth(const struct thread_state *me, const struct freed_block 
 
 void layout_freed(const struct thread_state *me, const void *block)
 {
-    futex_lock_take(&lock);
+    uint64_t blocked = futex_lock_enter(&lock);
     if (freed_sample_has_room((uintptr_t)block))
         freed_sample_add((struct freed_block){(uintptr_t)block, operations_of(me), me->number});
-    futex_lock_drop(&lock);
+    futex_lock_leave(&lock, blocked);
 }
 
 /* If the new block has the address of a block in freed_sample.h, notes this reuse (struct
@@ -549,7 +549,7 @@ void layout_add(struct thread_state *me, const void *block, size_t bytes)
     uintptr_t start = (uintptr_t)block, last = start + (bytes != 0 ? bytes : 1) - 1;
     uintptr_t first = start >> LAYOUT_REGION_SHIFT;
     bool touches = false, fresh = true;
-    futex_lock_take(&lock);
+    uint64_t blocked = futex_lock_enter(&lock);
     if ((me->special & THREAD_PAIR) != 0 && me->layout_entry != NULL)
         note_distance(me, block, bytes);
     meet_freed(me, start);
@@ -578,7 +578,7 @@ void layout_add(struct thread_state *me, const void *block, size_t bytes)
             own_stack_call(consider_there, NULL);
     }
     hide_block(start, last);
-    futex_lock_drop(&lock);
+    futex_lock_leave(&lock, blocked);
 }
 
 void layout_remove(struct thread_state *me, const void *block)
@@ -588,7 +588,7 @@ void layout_remove(struct thread_state *me, const void *block)
     bool is_head = atomic_load_explicit(head_count(start), memory_order_relaxed) != 0;
     if (LIKELY(region == NULL && !is_head))
         return;
-    futex_lock_take(&lock);
+    uint64_t blocked = futex_lock_enter(&lock);
     region = region_at(start >> LAYOUT_REGION_SHIFT);
     size_t granule = (start >> HANDED_OUT_GRANULE_SHIFT) % REGION_GRANULES;
     struct cell *cell = region != NULL ? &region->cells[granule] : NULL;
@@ -609,7 +609,7 @@ void layout_remove(struct thread_state *me, const void *block)
             me->layout_lost_block = start;
             drop_head(one);
         }
-    futex_lock_drop(&lock);
+    futex_lock_leave(&lock, blocked);
 }
 
 void layout_restore(struct thread_state *me, const void *block)
@@ -623,7 +623,7 @@ void layout_restore(struct thread_state *me, const void *block)
 void layout_sample(struct thread_state *me, const void *block, size_t bytes, size_t usable)
 {
     enum profile_group group = profile_group(bytes);
-    futex_lock_take(&lock);
+    uint64_t blocked = futex_lock_enter(&lock);
     uint64_t place = file->seen[group]++;
     if (place >= LAYOUT_BLOCKS)
         place = place <= UINT32_MAX ? random_below(&lots, place + 1) : LAYOUT_BLOCKS;
@@ -637,7 +637,7 @@ void layout_sample(struct thread_state *me, const void *block, size_t bytes, siz
         me->layout_entry = entry;
         me->layout_block = (uintptr_t)block;
     }
-    futex_lock_drop(&lock);
+    futex_lock_leave(&lock, blocked);
 }
 
 /* --- watched lines ---------------------------------------------------------------------------- */

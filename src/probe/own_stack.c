@@ -3,6 +3,7 @@
 #include "probe/direct_syscall.h"
 #include "probe/futex_lock.h"
 #include "probe/own_memory.h"
+#include "probe/signal_mask.h"
 
 #include <assert.h>
 #include <sys/auxv.h>
@@ -148,10 +149,7 @@ static void look_for_signal_stack(struct call *call)
 
 void own_stack_call(void (*function)(void *), void *argument)
 {
-    const uint64_t all = ~sigsys;
-    uint64_t before = all;
-    if (!direct_forbidden)
-        direct_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, MASK_BYTES, 0, 0);
+    uint64_t blocked = signals_block();
     struct unused *stack = take(&for_calls, CALL_BYTES);
     if (stack != NULL) {
         struct call *call = (struct call *)(void *)((char *)stack + CALL_BYTES - CALL_ROOM);
@@ -165,9 +163,7 @@ void own_stack_call(void (*function)(void *), void *argument)
     } else {
         function(argument);
     }
-    const uint64_t blocked_here = all & ~before;
-    if (blocked_here != 0)
-        direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&blocked_here, 0, MASK_BYTES, 0, 0);
+    signals_unblock(blocked);
 }
 
 bool own_stack_is_ours(const struct thread_state *me, const stack_t *stack)

@@ -11,6 +11,7 @@
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
 #include "probe/own_stack.h"
+#include "probe/signal_mask.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -174,6 +175,13 @@ INTERPOSED int sigaltstack(const stack_t *new, stack_t *old)
 
 /* --- handlers --------------------------------------------------------------------------------- */
 
+/* Called before the program installs a handler, which may be SIG_DFL or SIG_IGN. */
+static void note_handler(sighandler_t handler)
+{
+    if (handler != SIG_DFL && handler != SIG_IGN && handler != SIG_ERR && handler != SIG_HOLD)
+        signal_handlers = true;
+}
+
 /* The mask of a handler is changed even before SIGSYS belongs to the probe, because SIGSYS may
  * belong to the probe when the handler runs. */
 INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigaction *old)
@@ -182,6 +190,8 @@ INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigacti
         kernel_calls_their_action(new, old);
         return 0;
     }
+    if (new != NULL)
+        note_handler(new->sa_handler);
     struct sigaction copy;
     bool was_deferred = number > 0 && number < NSIG && atomic_load(&deferred[number]);
     bool is_deferred = was_deferred;
@@ -207,6 +217,7 @@ INTERPOSED int sigaction(int number, const struct sigaction *new, struct sigacti
  * handler and sets `*before` to the former handler, or to SIG_ERR if `handler` is not valid. */
 static bool keep_handler(int number, sighandler_t handler, int flags, sighandler_t *before)
 {
+    note_handler(handler);
     if (number != SIGSYS || !kernel_calls_owns_signal())
         return false;
     const struct sigaction new = {.sa_handler = handler, .sa_flags = flags};

@@ -87,6 +87,12 @@ static void filter_add(uintptr_t block, int change)
     atomic_fetch_add_explicit(slot, (uint8_t)change, memory_order_relaxed);
 }
 
+bool watched_maybe_counted(const void *block)
+{
+    uint8_t now = atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed);
+    return (now & (WATCHED_MARK - 1)) > filter_floor;
+}
+
 bool watched_count(const void *block)
 {
     enum { COUNTED_MOST = 16 };
@@ -226,28 +232,28 @@ static void add(struct shard *shard, const void *block, struct watched watched,
 void watched_add(const void *block, struct watched watched, struct random *random)
 {
     struct shard *shard = shard_of(block);
-    futex_lock_take(&shard->lock);
+    uint64_t blocked = futex_lock_enter(&shard->lock);
     uint32_t halved = shard->halved[is_large(&watched)];
     if ((random_next(random) & ((UINT64_C(1) << halved) - 1)) == 0) {
         watched.weight <<= halved;
         add(shard, block, watched, random);
     }
-    futex_lock_drop(&shard->lock);
+    futex_lock_leave(&shard->lock, blocked);
 }
 
 void watched_move(const void *block, struct watched watched, struct random *random)
 {
     struct shard *shard = shard_of(block);
-    futex_lock_take(&shard->lock);
+    uint64_t blocked = futex_lock_enter(&shard->lock);
     add(shard, block, watched, random);
-    futex_lock_drop(&shard->lock);
+    futex_lock_leave(&shard->lock, blocked);
 }
 
 bool watched_take(const void *block, struct watched *watched)
 {
     struct shard *shard = shard_of(block);
     bool found = false;
-    futex_lock_take(&shard->lock);
+    uint64_t blocked = futex_lock_enter(&shard->lock);
     for (uint32_t i = 0; i < shard->count && !found; i++) {
         if (shard->blocks[i] != (uintptr_t)block)
             continue;
@@ -255,7 +261,7 @@ bool watched_take(const void *block, struct watched *watched)
         drop(shard, i);
         found = true;
     }
-    futex_lock_drop(&shard->lock);
+    futex_lock_leave(&shard->lock, blocked);
     return found;
 }
 

@@ -69,11 +69,7 @@ bool watched_count(const void *block);
 void watched_uncount(const void *block);
 
 /* Returns false if the block is surely neither watched nor counted. It may be marked. */
-static inline bool watched_maybe_counted(const void *block)
-{
-    return (atomic_load_explicit(&watched_filter[watched_slot(block)], memory_order_relaxed) &
-            (WATCHED_MARK - 1)) != 0;
-}
+bool watched_maybe_counted(const void *block);
 
 /* Returns the bytes of the filter's OS pages of 4 KiB that were ever written. The other pages were
  * only read, so the kernel's page of zeroes stands for them. */

@@ -19,7 +19,7 @@ static void handler(int number)
 
 int main(void)
 {
-    enum { SIGNALS = 1500, MICROSECONDS = 200, BLOCKS = 300 };
+    enum { SIGNALS = 6000, MICROSECONDS = 50, BLOCKS = 300 };
     const struct itimerval every = {{0, MICROSECONDS}, {0, MICROSECONDS}};
     signal(SIGALRM, handler);
     setitimer(ITIMER_REAL, &every, NULL);
