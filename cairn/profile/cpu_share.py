@@ -48,6 +48,10 @@ times is the true time in the allocator (docs/decisions/0031-share-from-the-kern
 UNSAMPLED_MAX = 0.01
 """Up to this share, CPU time without samples is ignored. It comes from the time until the program
 begins, and from the rounding of periods. A larger share counts as unknown time."""
+LOST_DEVIATIONS = 4.0
+"""The timers lost samples if they gave fewer than one for each tick of CPU time by this many
+standard deviations. A thread that often sleeps gets a random number of samples, whose variance is
+its mean."""
 WIDTH_POINTS, WIDTH_RELATIVE = 0.03, 0.10
 """An interval is narrow if neither end is further from the share than the larger of two distances:
 WIDTH_POINTS (3 percentage points), and WIDTH_RELATIVE times the share."""
@@ -126,7 +130,12 @@ def _wanted(share: float) -> float:
 
 
 def by_timers(profile: Profile) -> ClockRun | None:
-    """The samples of the probe's timers of CPU time, as a run; None if there are none."""
+    """The samples of the probe's timers of CPU time, as a run; None if there are none.
+
+    A sample counts for its part of the CPU time. If the threads got clearly fewer samples than
+    their CPU time has ticks, a sample counts for a tick, and the rest of the CPU time has no
+    samples: nobody knows what the threads did in it.
+    """
     tally, cpu = profile.tally, cpu_ns(profile)
     n = tally.cpu_samples
     if not n or cpu is None:
@@ -134,7 +143,9 @@ def by_timers(profile: Profile) -> ClockRun | None:
     inside, probe = (
         min(int(number), n) for number in (tally.cpu_samples_inside.sum(), tally.cpu_samples_probe)
     )
-    each = cpu / n
+    tick = max((one.timer_ns for one in profile.processes), default=0)
+    due = cpu / tick if tick else 0.0
+    each = tick if due - n > LOST_DEVIATIONS * math.sqrt(due) else cpu / n
     way_out = min(way_out_ns(tally), inside * each)
     return ClockRun(
         probed=True,

@@ -653,6 +653,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         seen_errno=number["dispatch_errno"],
         gap=number["gap"],
         exact=bool(number["exact"]),
+        timer_ns=number["timer_ns"],
         timer_errno=number["timer_errno"],
         events=_events(head),
         event_errnos=tuple(head["event_errnos"].tolist()),

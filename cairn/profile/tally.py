@@ -415,6 +415,8 @@ class Process:
     """One allocation in `gap` is timed, on average."""
     exact: bool
     """Whether every free was counted as local or remote. Otherwise, only timed frees were."""
+    timer_ns: int
+    """CPU time between two samples of a thread by the probe's timers; 0 if there were no timers."""
     timer_errno: int
     """The errno value that says why the CPU time of some threads was not sampled; 0 if none
     failed."""

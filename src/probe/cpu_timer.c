@@ -26,6 +26,14 @@ static uint64_t now_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+/* CPU time between two samples of a thread: the kernel looks at the timers at each tick. */
+static uint64_t sample_ns(void)
+{
+    struct timespec tick = {.tv_sec = 0};
+    direct_call3(SYS_clock_getres, CLOCK_MONOTONIC_COARSE, (long)&tick, 0);
+    return tick.tv_nsec > INTERVAL_NS ? (uint64_t)tick.tv_nsec : INTERVAL_NS;
+}
+
 void cpu_timer_arm(struct thread_state *me)
 {
     struct sigevent event;
@@ -51,7 +59,7 @@ void cpu_timer_arm(struct thread_state *me)
     me->has_timer = true;
     me->timer_cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
     me->timer_ns = now_ns(CLOCK_MONOTONIC);
-    session.head->timer_ns = INTERVAL_NS;
+    session.head->timer_ns = sample_ns();
     direct_call(SYS_timer_settime, me->timer, 0, (long)&when, 0, 0, 0);
 }
 

@@ -232,8 +232,9 @@ struct profile_head {
      * subtracted this time from the times in the file. */
     uint64_t dispatch_ticks;
 
-    /* Interval of the threads' CPU timers; 0: CPU time is not sampled. The interval is less than
-     * the kernel's tick, so each tick gives a sample. */
+    /* CPU time between two samples of a thread's CPU timer; 0: CPU time is not sampled. The kernel
+     * looks at the timers at each tick, so this is the tick (CLOCK_MONOTONIC_COARSE's resolution),
+     * unless the timers' interval is longer. */
     uint64_t timer_ns;
     uint32_t timer_errno;    /* errno of a refused timer; 0: none was refused */
     uint32_t exact;          /* 1: profile_thread.frees is valid */

@@ -184,6 +184,23 @@ def test_timers_of_cpu_time_take_the_place_of_a_clock_that_is_not_permitted(
     assert found.probe == pytest.approx(0.09)
 
 
+@pytest.mark.parametrize(
+    ("samples", "unknown"), [(5_000, 0.0), (4_800, 0.0), (2_500, 0.5), (1_000, 0.8)]
+)
+def test_cpu_time_without_samples_of_the_timers_is_not_known(
+    tmp_path: Path, samples: int, unknown: float
+) -> None:
+    """5,000 samples are due. That 200 of them are missing can be chance."""
+    made = busy(user_us=1_000_000)
+    made.sampled(samples, samples // 4, timer_ns=200_000)
+    found = cpu_share.cpu_share(profiled(tmp_path, made, why_not="of a filter"))
+    assert found.share is not None
+    assert found.share.value == pytest.approx(0.25)
+    assert found.unknown == pytest.approx(unknown, abs=0.01)
+    assert found.share.interval.low <= 0.25 * (1 - unknown)
+    assert found.share.interval.high >= 0.25 + 0.75 * unknown
+
+
 def test_timers_that_contradict_the_clock_widen_the_interval_and_are_named(tmp_path: Path) -> None:
     made = busy()
     made.sampled(1_000, 600)

@@ -158,13 +158,20 @@ class Made:
             count
         )
 
-    def sampled(self, samples: int, inside: int, own: int = 0, what: str = "malloc, new") -> None:
+    def sampled(
+        self,
+        samples: int,
+        inside: int,
+        own: int = 0,
+        what: str = "malloc, new",
+        timer_ns: int = 4_000_000,
+    ) -> None:
         """Adds samples of the CPU timers.
 
         `samples` is the number of all samples. `inside` counts those in the allocator, and `own`
-        counts those in the probe.
+        counts those in the probe. Two samples of a thread are `timer_ns` apart.
         """
-        self.start["timer_ns"] = 500_000
+        self.start["timer_ns"] = timer_ns
         self.threads["cpu_samples"][0] += samples
         self.threads["cpu_samples_inside"][0, SAMPLED.index(what)] += inside
         self.threads["cpu_samples_probe"][0] += own
