@@ -473,7 +473,14 @@ class _Outs:
             from cairn.page import profile as pages
 
             made_by = shlex.join(["cairn", *sys.argv[1:]])
-            text = pages.page(found, allocator=title, others=others, stacks=stacks, made_by=made_by)
+            text = pages.page(
+                found,
+                allocator=title,
+                others=others,
+                stacks=stacks,
+                stacks_note=callers.note,
+                made_by=made_by,
+            )
             emit(text, self._page, self._force)
         self._forms.write(callers, profile.program_of(found), self._force)
         colored = wants_color(self._color, stream)

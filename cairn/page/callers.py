@@ -22,10 +22,11 @@ _NAME_MOST, _FULL_MOST = 120, 300
 _COLORS = 6
 
 
-def topic(files: Sequence[StacksFile], found: Sequence[Stack]) -> Topic | None:
+def topic(files: Sequence[StacksFile], found: Sequence[Stack], note: str = "") -> Topic | None:
     """Returns the section; None if no call stacks were recorded.
 
-    files: the recorded files. found: the stacks that they have.
+    files: the recorded files. found: the stacks that they have. note: the sentence that says why
+    source lines are missing; "" if there is nothing to say.
     """
     items: list[Item] = []
     if found:
@@ -37,6 +38,8 @@ def topic(files: Sequence[StacksFile], found: Sequence[Stack]) -> Topic | None:
             items.append(Sentences((printable(answer),)))
             items.append(Sheet(pinned_table(files, found), "nearly empty memory"))
     noted = [*callers_notes(files, found), *(pinned_notes(files) if found else ())]
+    if note:
+        noted.insert(0, note)
     told = list(map(printable, noted))
     warnings = tuple(one for one in told if one.startswith("▲"))
     if warnings:

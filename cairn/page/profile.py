@@ -59,6 +59,7 @@ def page(
     allocator: str | None,
     others: Sequence[Prediction] = (),
     stacks: Sequence[Stack] = (),
+    stacks_note: str = "",
     made_by: str = "",
 ) -> str:
     """Returns the page. The arguments are those of `report.profile.render`.
@@ -84,7 +85,7 @@ def page(
             title=title,
             origin=" · ".join(("cairn profile", *profile.title_parts(found, allocator))),
             answer=tuple(answer),
-            topics=(*_topics(found, stacks), *_sources(found, stacks, command_made)),
+            topics=(*_topics(found, stacks, stacks_note), *_sources(found, stacks, command_made)),
         )
     )
 
@@ -93,7 +94,7 @@ def _notes(texts: Sequence[str]) -> list[Item]:
     return [Sentences(tuple(texts), "notes")] if texts else []
 
 
-def _topics(found: Profile, stacks: Sequence[Stack]) -> Iterator[Topic]:
+def _topics(found: Profile, stacks: Sequence[Stack], stacks_note: str) -> Iterator[Topic]:
     drawn: dict[str, tuple[Item | None, ...]] = {
         "time": (_where(found), _functions(found)),
         "kernel": (_kernel(found), calls_over_time(found)),
@@ -111,7 +112,10 @@ def _topics(found: Profile, stacks: Sequence[Stack]) -> Iterator[Topic]:
             items.append(Fold(title, (sheet,)) if items and len(table.rows) > _LONG else sheet)
         if items:
             yield Topic(key, heading, tuple(items))
-        if key == "memory" and (allocating := callers.topic(found.stacks, stacks)) is not None:
+        if key != "memory":
+            continue
+        allocating = callers.topic(found.stacks, stacks, stacks_note)
+        if allocating is not None:
             yield allocating
     rest = tuple(Sheet(table, title) for title, table in tables.items())
     if rest:

@@ -19,12 +19,14 @@ from cairn.profile.demangle import without_arguments
 from cairn.report import profile_export
 from cairn.report.callers_table import callers_table
 from cairn.report.formatting import printable
+from cairn.report.naming_table import lines_missing
 
 
-def page_with(folder: Path, stacks: tuple[Stack, ...]) -> Element:
+def page_with(folder: Path, stacks: tuple[Stack, ...], note: str = "") -> Element:
     busy().write(folder)
     found = reader.gather(folder)
-    return parsed(profile_pages.page(found, allocator="glibc", stacks=stacks))
+    page = profile_pages.page(found, allocator="glibc", stacks=stacks, stacks_note=note)
+    return parsed(page)
 
 
 def boxes_of(page: Element) -> list[dict[str, str]]:
@@ -63,6 +65,13 @@ def test_the_table_behind_the_drawing_has_the_same_branches(tmp_path: Path) -> N
         ["_start", "1", "90.0 %"], ["main", "2", "90.0 %"], ["parse", "3", "90.0 %"],
         ["node", "4", "60.0 %"], ["thread", "1", "10.0 %"], ["node", "2", "10.0 %"],
     ]  # fmt: skip
+
+
+def test_the_section_says_why_source_lines_are_missing(tmp_path: Path) -> None:
+    why = lines_missing("pip install symbolic")
+    for note in ("", why):
+        section = page_with(tmp_path, SOME, note).first("section", id="callers")
+        assert (why.removeprefix("▲ ") in section.text) == bool(note)
 
 
 def test_the_functions_are_those_of_the_terminal_and_of_the_csv(tmp_path: Path) -> None:
