@@ -258,6 +258,11 @@ def _unknown(wanted: str, catalog: Catalog, or_path: bool) -> str:
             f"no allocator is called '{wanted}'; 'cairn allocators add NAME {wanted}' gives a "
             "library of yours a name."
         )
+    if wanted == "linked":
+        return (
+            "no allocator is called 'linked'; without -a, a program's own library competes under "
+            "this name. With -a, give its path, which 'cairn doctor PROG' prints: -a linked=PATH."
+        )
     close = difflib.get_close_matches(wanted.lower(), catalog.names, n=1)
     if close:
         return (

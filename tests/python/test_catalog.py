@@ -202,6 +202,7 @@ def test_the_name_of_a_library_file_may_end_in_plus_probe(tmp_path: Path) -> Non
     [
         ("jemaloc", "did you mean jemalloc"),
         ("JEMALLOC", "did you mean jemalloc"),
+        ("linked", "prints: -a linked=PATH"),
         ("quux", "To name a library file, give a path"),
         ("", "names no allocator"),
         ("x=", "names no allocator"),
