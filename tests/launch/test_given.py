@@ -8,6 +8,7 @@ import shlex
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from support.launching import Launch
@@ -66,6 +67,26 @@ def test_the_report_may_go_to_a_standard_descriptor(launch: Launch) -> None:
     )
     assert json.loads(done.stderr)["exit_code"] == 0
     assert done.stdout == "/dev/null\n"
+
+
+def test_the_report_may_go_to_standard_input(launch: Launch) -> None:
+    reader, writer = os.pipe()
+    command = [launch.path, "--report-fd", "0", "--", "readlink", "/proc/self/fd/0"]
+    done = subprocess.run(command, stdin=writer, capture_output=True, text=True, check=True)
+    os.close(writer)
+    with open(reader) as file:
+        assert json.load(file)["exit_code"] == 0
+    assert done.stdout == "/dev/null\n"
+
+
+def test_a_process_that_cannot_be_started_is_named(
+    launch: Launch, compiled: Callable[..., Path]
+) -> None:
+    outcome = launch("--", "true", executable=str(compiled("without_fork.c")))
+    assert (outcome.code, outcome.report) == (125, None)
+    assert outcome.err == (
+        "cairn-launch: cannot start a process: Resource temporarily unavailable.\n"
+    )
 
 
 def test_closed_standard_descriptors_are_filled(launch: Launch, tmp_path: Path) -> None:
