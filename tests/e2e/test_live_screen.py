@@ -32,9 +32,9 @@ CAIRN = Path(sys.executable).parent / "cairn"
 class Terminal:
     """A terminal of 80 columns and 24 lines in which a command runs."""
 
-    def __init__(self, folder: Path, words: list[str]) -> None:
+    def __init__(self, folder: Path, command: str) -> None:
         self.socket = str(folder / "tmux")
-        line = f"{shlex.join(words)}; echo the code is $?; sleep 600"
+        line = f"{command}; echo the code is $?; sleep 600"
         self("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", line)
 
     def __call__(self, *words: str) -> str:
@@ -64,11 +64,12 @@ class Terminal:
 def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
-    def made(*words: str, seconds: float) -> Terminal:
+    def made(*words: str, seconds: float, around: str = "{}") -> Terminal:
         script = tmp_path / "prog.py"
         script.write_text(PROGRAM, encoding="utf-8")
         program = ["--", sys.executable, str(script), str(seconds)]
-        opened.append(Terminal(tmp_path, [str(CAIRN), "profile", "--live", *words, *program]))
+        command = shlex.join([str(CAIRN), "profile", "--live", *words, *program])
+        opened.append(Terminal(tmp_path, around.format(command)))
         return opened[-1]
 
     yield made
@@ -115,6 +116,19 @@ def test_the_end_of_the_program_ends_the_screen(terminal: Callable[..., Terminal
     text = shown.all()
     assert re.search(r"^ends$", text, re.MULTILINE)
     assert "profile  " in text and "cairn profile --live" not in text
+
+
+def test_the_screen_is_drawn_on_standard_error_alone(
+    terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    """The size comes from the terminal, and not from variables, which do not change with it."""
+    out = tmp_path / "out"
+    around = f"COLUMNS=200 LINES=100 {{}} > {shlex.quote(str(out))}"
+    shown = terminal("--runs", "1", seconds=3, around=around)
+    screen = shown.wait(lambda text: "Ctrl-C ends the program" in text)
+    assert screen.startswith("cairn profile --live") and "begins" not in screen
+    shown.wait(lambda text: "the code is 0" in text)
+    assert out.read_text() == "begins\nends\n"
 
 
 @pytest.mark.skipif(

@@ -73,9 +73,25 @@ def test_the_peak_of_live_bytes_is_within_its_bound(
 
     With 1,000 blocks, version 0.1.0 found a peak that was one and a half times the true one.
     """
-    count = max(20_000, 8 * slots) if threads > 1 else max(100_000, 8 * slots)
+    count = (
+        max(20_000 if threads <= 8 else 1_000, 8 * slots)
+        if threads > 1
+        else max(100_000, 8 * slots)
+    )
     out = probed(program, "churn", threads, slots, count, least, most)
     check(probed.only.process, *told(out)["churn"])
+
+
+def test_many_threads_at_once_are_counted(probed: Probed, program: Path) -> None:
+    """Each of 500 threads has a block of 100,000 bytes at the same time.
+
+    libc itself allocates less than 1,000 bytes for each thread.
+    """
+    out = probed(program, "together", 500, 100_000)
+    _, usable = told(out)["together"]
+    process = probed.only.process
+    assert process.live_counted and process.peak_usable is not None
+    assert 0 <= process.peak_usable.bytes - usable <= 500_000
 
 
 def test_live_bytes_are_counted_by_asking_any_other_allocator(

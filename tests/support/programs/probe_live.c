@@ -3,6 +3,8 @@
  *     probe_live churn THREADS SLOTS OPERATIONS LEAST MOST
  *         Each thread keeps at most SLOTS blocks of LEAST to MOST bytes, and replaces a random one
  *         in each operation.
+ *     probe_live together THREADS BYTES
+ *         Each thread has a block of BYTES bytes while all the others have theirs.
  *     probe_live forms BYTES
  *         Allocates and frees blocks by each function of C and POSIX, frees blocks of other
  *         threads, and lets threads end with live blocks. At the end, blocks of BYTES bytes in
@@ -98,6 +100,19 @@ static void run_threads(long count, void *(*run)(void *))
     free(threads);
 }
 
+/* --- together --------------------------------------------------------------------------------- */
+
+static pthread_barrier_t all_have_blocks;
+
+static void *hold(void *argument)
+{
+    (void)argument;
+    void *block = got(malloc((size_t)most), (size_t)most);
+    pthread_barrier_wait(&all_have_blocks);
+    give_back(block, (size_t)most);
+    return NULL;
+}
+
 /* --- forms ------------------------------------------------------------------------------------ */
 
 enum { ROUNDS = 20000, HANDED_OVER = 1000 };
@@ -182,6 +197,11 @@ int main(int count, char **arguments)
         else
             run_threads(atol(arguments[2]), churn);
         tell("churn");
+    } else if (strcmp(what, "together") == 0 && count > 3) {
+        most = atol(arguments[3]);
+        pthread_barrier_init(&all_have_blocks, NULL, (unsigned)atol(arguments[2]));
+        run_threads(atol(arguments[2]), hold);
+        tell("together");
     } else if (strcmp(what, "forms") == 0) {
         run_threads(4, all_forms);
         for (int i = 0; i < 100; i++) {
