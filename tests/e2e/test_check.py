@@ -80,6 +80,18 @@ def test_a_check_fails_on_instructions_and_writes_every_form(cairn, builds, tmp_
     assert cairn("check", "--fail-if", "instructions>2%", "last").code == 0, "a kept run"
 
 
+def test_few_rounds_may_be_asked_for(cairn, builds) -> None:
+    """--max-rounds below the usual least number of rounds lowers this number, too."""
+    builds(new=())
+    asked = ("--fail-if", "time>900%", *BOTH, "--json")
+    done = cairn("check", *asked, "--max-rounds", 7, "--", 1)
+    assert done.code in (0, 6), done.err
+    assert done.json["run"]["rule"]["min_rounds"] == 7
+    assert done.json["check"]["bounds"][0]["rounds"] == 7
+    refused = cairn("check", *asked, "--min-rounds", 8, "--max-rounds", 7, "--", 1)
+    assert refused.code == 2 and "--max-rounds 7 is less than --min-rounds 8" in refused.sentence
+
+
 @pytest.mark.long
 def test_a_check_decides_time_and_memory(cairn, builds) -> None:
     builds(old=("-DMEMORY=2000",), new=("-DMEMORY=2200", "-DPRINTS=8"))

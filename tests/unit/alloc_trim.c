@@ -257,6 +257,31 @@ TEST(a_thread_that_reuses_one_block_gives_back_what_it_freed)
         drop(i);
 }
 
+/* Lets the heap look for memory to give back, as at the first operation of an epoch. Returns whether
+ * it looked. */
+static bool looks(void)
+{
+    struct heap_trim *trim = &own()->trim;
+    trim->epoch = purge_epoch() - 1;
+    trim->parked = 1;
+    heap_trim(own(), false);
+    return trim->parked == 0;
+}
+
+TEST(after_looks_in_vain_a_heap_looks_less_often_but_does_not_stop)
+{
+    heap_collect(own());
+    heap_trim_all(own());
+    own()->trim.fruitless = 0;
+    own()->trim.wait = 0;
+    static const unsigned waits[] = {0, 0, 0, 1, 3, 7, 15};
+    for (size_t i = 0; i < sizeof waits / sizeof waits[0]; i++) {
+        for (unsigned epoch = 0; epoch < waits[i]; epoch++)
+            CHECK(!looks());
+        CHECK(looks());
+    }
+}
+
 int main(int argc, char **argv)
 {
     return test_main(argc, argv);
