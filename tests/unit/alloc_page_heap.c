@@ -12,7 +12,6 @@
 #include "base/bitmap.h"
 #include "base/random.h"
 #include "base/ticks.h"
-#include "death.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -123,30 +122,6 @@ TEST(runs_never_overlap_and_keep_their_contents)
     drop_all();
     page_heap_check();
     CHECK(page_heap_statistics().used_slices == 0);
-}
-
-/* Each spoils the record of a chunk that is in use, and then checks the page heap. */
-static void spoil_the_count(void)
-{
-    chunk_of(0)->used_count++;
-    page_heap_check();
-}
-
-static void spoil_the_longest_run(void)
-{
-    free_map.chunks[0].longest = 0;
-    page_heap_check();
-}
-
-TEST(the_check_finds_a_wrong_record_of_a_chunk)
-{
-    bool zero;
-    size_t index = page_heap_allocate(3, 0, &zero);
-    REQUIRE(index != 0);
-    CHECK(dies(spoil_the_count, "not true: chunk->used_count =="));
-    CHECK(dies(spoil_the_longest_run, "recorded.longest >= longest"));
-    page_heap_check();
-    page_heap_free(index, 3);
 }
 
 TEST(all_that_is_free_can_be_given_back_and_reads_as_zero_again)

@@ -257,8 +257,8 @@ TEST(a_thread_that_reuses_one_block_gives_back_what_it_freed)
         drop(i);
 }
 
-/* Lets the heap look for memory to give back, as at the first operation of an epoch. Returns whether
- * it looked. */
+/* Lets the heap look for memory to give back, as at the first operation of an epoch. Returns
+ * whether it looked. */
 static bool looks(void)
 {
     struct heap_trim *trim = &own()->trim;
