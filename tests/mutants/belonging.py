@@ -125,7 +125,8 @@ def limit_of(seconds: float) -> float:
 class Record:
     """For each test, its time on the tree without faults, and the lines of the package it runs.
 
-    The record is stored by test file, so that a change of one file repeats only its tests.
+    The record is stored by test file, so that a change of one file repeats only its tests. The
+    programs in tests/support do not count: a change of one of them would repeat all tests.
     """
 
     folder: Path
@@ -140,7 +141,10 @@ class Record:
         finished its record by then.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        common = digest("cairn", "src", "tests/support", "tests/conftest.py")
+        helpers = [
+            name for name in tracked() if name.startswith("tests/support/") and name.endswith(".py")
+        ]
+        common = digest("cairn", "src", "tests/conftest.py", *helpers)
         busy: list[str] = []
         for waits, names in ((False, files), (True, busy)):
             for name in names:
