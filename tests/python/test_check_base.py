@@ -68,13 +68,23 @@ def test_stored_numbers_are_those_of_the_same_command_and_options() -> None:
     words = (*workload.command, "more")
     for other, said in (
         ({"stdin": "/x/in.txt"}, "without --input"),
+        ({"setup": "make"}, "without --setup"),
         ({"prepare": "sync"}, "without --prepare"),
+        ({"conclude": "sync"}, "without --conclude"),
         ({"cpus": "0"}, "without --cpus"),
+        ({"idle_s": 2.5}, "without --idle"),
+        ({"shell": True}, "without --shell"),
+        ({"wait_descendants": True}, "without --wait-descendants"),
+        ({"workloads": (replace(workload, load="wrk"),)}, "without --while"),
         ({"workloads": (Workload(workload.name, words),)}, "the base ran '"),
     ):
         changed = replace(run, settings=replace(settings, **other))
         told = check_base.other_settings(base, changed)
         assert told is not None and said in told
+        if "workloads" not in other:
+            made = replace(base, run=changed)
+            told = check_base.other_settings(made, run)
+            assert told is not None and said.replace("without", "with") in told
     shell = replace(base, run=replace(base.run, settings=replace(settings, shell=True)))
     assert check_base.other_settings(shell, run) == "the base was made with --shell yes"
     moved = replace(settings, folder="/elsewhere", stdin="/elsewhere/in.txt")

@@ -148,6 +148,19 @@ TEST(cgroup_v2_without_a_memory_controller_is_left_alone)
     fake_remove(&proc.fake);
 }
 
+/* Only our own cgroup has the controller. It refuses children, and no ancestor offers memory. */
+TEST(cgroup_v2_whose_ancestors_have_no_memory_controller_says_so)
+{
+    struct proc proc = hierarchy_make("cpu pids\n", "");
+    fake_write(&proc.fake, "mount/outer/own/cgroup.controllers", "cpu memory pids\n");
+    struct cgroup cgroup;
+    CHECK(!cgroup_make(&cgroup, getpid(), proc.mountinfo, proc.membership));
+    char reason[200];
+    snprintf(reason, sizeof reason, "no memory controller in %s/mount", proc.fake.path);
+    CHECK(strcmp(cgroup.reason, reason) == 0);
+    fake_remove(&proc.fake);
+}
+
 /* The kernel's files do not appear in a fake folder, so cgroup_make() fails. It must remove all
  * folders that it made. */
 TEST(cgroup_that_cannot_be_made_leaves_nothing_behind)
