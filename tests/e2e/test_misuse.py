@@ -32,6 +32,22 @@ def verdicts(table: MisuseTable, scenario: str) -> set[str]:
     return {cell.verdict for cell in table.cells if cell.scenario == scenario}
 
 
+@pytest.mark.parametrize(
+    ("scenario", "outcome"),
+    [("read-after-free", "a freed block still holds its contents"), ("double-free", "")],
+)
+def test_the_program_prints_the_damage_on_a_line_of_its_own(
+    trusting: str, scenario: str, outcome: str
+) -> None:
+    environment = {"LD_PRELOAD": trusting.partition("=")[2]}
+    done = subprocess.run(
+        [native.misuse(), scenario, "100", "0"],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.endswith("\n")
+    assert done.stdout.splitlines()[-1].startswith(f"exploitable {outcome}"), done.stdout
+
+
 @pytest.fixture
 def catching(compiled: Callable[..., Path]) -> str:
     return f"catching={compiled('catching_malloc.c', '-shared')}"

@@ -5,6 +5,7 @@ The causes are the libraries of cairn/bench/ill/, which have one illness (weakne
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -96,6 +97,26 @@ def test_a_run_that_cannot_be_explained_is_one_sentence(cairn, forward: Path, ch
         and "give it another name" in same.err
         and not list(cairn.results.glob("*/run.json"))[1:]
     )
+
+
+def test_a_program_that_fails_only_behind_the_probe_is_not_explained(
+    cairn, forward: Path, churn: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "fails"
+    script.write_text(f'#!/bin/sh\ncase "$LD_PRELOAD" in *probe*) exit 7;; esac\nexec {churn}\n')
+    script.chmod(0o755)
+    pair = ("-a", "system", "-a", f"x={forward}")
+    result = cairn("compare", "--why", "-r", 2, *pair, "--", script)
+    assert result.code == 4
+    assert (
+        "the differences cannot be explained, because system+probe, x+probe failed"
+        in result.sentence
+    )
+    assert "x against system: system+probe failed with exit code 7" in result.out
+    (run,) = cairn.results.glob("*/samples.jsonl")
+    samples = [json.loads(line) for line in run.read_text().splitlines()]
+    failed = {one["trial"]["contender"] for one in samples if one.get("failure")}
+    assert failed == {"system+probe", "x+probe"}
 
 
 @pytest.mark.long
