@@ -532,6 +532,16 @@ def test_blocks_of_the_parent_are_local_in_a_child(probed: Probed) -> None:
     assert not any(int(of[1].sum()) for of in frees)
 
 
+def test_a_child_counts_the_events_of_its_parent_whatever_the_program_sets(probed: Probed) -> None:
+    script = (
+        "import os; os.environ['CAIRN_PROBE_COUNTERS'] = ''; pid = os.fork(); "
+        "x = [bytes(600) for i in range(5000)]; pid and os.wait()"
+    )
+    probed("python3", "-c", script, CAIRN_PROBE_COUNTERS="page-faults", PYTHONMALLOC="malloc")
+    assert len(probed.files) >= 2
+    assert {read(file).process.events for file in probed.files} == {("page-faults", "", "", "")}
+
+
 def test_system_calls_of_malloc_trim_belong_to_the_allocator(probed: Probed, known: Path) -> None:
     assert probed(known, "trim") == "1\n"
     assert called(probed.only)["malloc_trim"] == 1

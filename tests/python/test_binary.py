@@ -20,7 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.binary.library import inspect_library, refuse_library
-from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
+from cairn.binary.program import (
+    Program,
+    inspect_program,
+    interpreter_flags,
+    refuse_program,
+    refuse_wrapper,
+)
 from cairn.errors import CairnError, ContenderFailed, ProgramMissing, ProgramNotExecutable
 
 pytestmark = pytest.mark.skipif(
@@ -203,6 +209,27 @@ def test_env_in_a_script_is_followed_along_the_search_path(
     assert inspect_program(str(file), f"/nowhere:{program.parent}").interpreter == os.path.realpath(
         program
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        ("#!{}", ()),
+        ("#! {} ", ()),
+        ("#!{} -e", ("-e",)),
+        ("#!{}  -e -x  --name=a b ", ("-e -x  --name=a b",)),
+        ("#!/usr/bin/env -S {} -x", ()),
+    ],
+)
+def test_all_text_after_the_interpreter_is_one_argument(
+    program: Path, tmp_path: Path, line: str, flags: tuple[str, ...]
+) -> None:
+    file = script(tmp_path / "s", line.format(program) + "\n")
+    assert interpreter_flags(inspect_program(str(file))) == flags
+
+
+def test_a_binary_has_no_flags_of_an_interpreter(program: Path) -> None:
+    assert interpreter_flags(inspect_program(str(program))) == ()
 
 
 def test_a_script_of_a_static_interpreter_is_refused(build: Build, tmp_path: Path) -> None:
