@@ -542,6 +542,18 @@ def test_a_child_counts_the_events_of_its_parent_whatever_the_program_sets(probe
     assert {read(file).process.events for file in probed.files} == {("page-faults", "", "", "")}
 
 
+def test_the_probes_descriptors_are_out_of_the_programs_way(probed: Probed) -> None:
+    """The program's own descriptors have the lowest numbers, as without the probe."""
+    script = "import os; x = os.open('/', 0); print(x, *os.listdir('/proc/self/fd'))"
+    out = probed("python3", "-c", script, CAIRN_PROBE_COUNTERS="page-faults")
+    own, *every = map(int, out.split())
+    assert own == 3
+    high = [one for one in every if one >= 700]
+    assert sorted(set(every) - set(high)) == [0, 1, 2, 3, 4], "4 is that of listdir()"
+    processes = [read(file).process for file in probed.files]
+    assert high or all(one.event_errnos[0] for one in processes), "an event has a descriptor"
+
+
 def test_system_calls_of_malloc_trim_belong_to_the_allocator(probed: Probed, known: Path) -> None:
     assert probed(known, "trim") == "1\n"
     assert called(probed.only)["malloc_trim"] == 1

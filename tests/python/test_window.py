@@ -123,6 +123,30 @@ def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
     assert found.processes[0].peak_resident_bytes == 5 << 20
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_the_peak_of_live_bytes_is_that_of_the_window(tmp_path: Path, grows: bool) -> None:
+    """If the peak of the whole life grew, it lies in the window. Else the moments have to do."""
+    mib, held_back = 1 << 20, 8192
+    made = running()
+    made.moments((4_000_000, mib, 2 * mib, 9 * mib), (2_000_000_000, 4 * mib, 6 * mib, 7 * mib))
+    made.live(9 * mib, held_back, (9 * mib, 8 * mib, 0))
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    if grows:
+        made.live(10 * mib, held_back, (10 * mib, 9 * mib, 0))
+    more(made).write(tmp_path)
+    (process,) = window.since(tmp_path, begin, 0).processes
+    usable, requested = process.peak_usable, process.peak_requested
+    assert usable is not None and requested is not None
+    if grows:
+        assert (usable.bytes, usable.low) == (10 * mib, 10 * mib - held_back)
+        return
+    last = 4 * mib + mib // 2
+    assert (usable.bytes, usable.low, usable.high) == (last, last - held_back, 9 * mib + held_back)
+    assert (requested.bytes, requested.low) == (4 * mib, 4 * mib - held_back)
+    assert requested.high >= 8 * mib
+
+
 def test_the_report_says_what_was_counted(tmp_path: Path) -> None:
     made = running()
     made.write(tmp_path)
