@@ -489,6 +489,16 @@ def test_a_flame_graph_is_one_file_with_a_box_for_each_function_and_caller() -> 
     assert not re.search(r"(href|src)=|url\(|https?://(?!www\.w3\.org)", picture)
 
 
+def test_each_box_of_a_flame_graph_has_a_color() -> None:
+    sums = Sums(samples=3, allocated=Sum(10, 1000, 10, 10, 100))
+    stacks = [Stack((Frame(f"f{number}", "/lib/a.so"),), sums) for number in range(100)]
+    root = ElementTree.fromstring(flame_graph(stacks, "prog"))
+    svg = "{http://www.w3.org/2000/svg}"
+    fills = {box.find(f"{svg}rect").attrib["fill"] for box in root.findall(f"{svg}g")}  # type: ignore[union-attr]
+    assert len(fills) == 6
+    assert all(re.fullmatch("#[0-9a-f]{6}", fill) for fill in fills), fills
+
+
 def test_too_few_samples_give_an_upper_end_only() -> None:
     few = Sums(samples=1, allocated=Sum(1, 100, 1, 10_000, 100))
     many = Sums(samples=99, allocated=Sum(99, 9900, 99, 990_000, 100), live=Sum(heaviest=100))

@@ -204,6 +204,9 @@ def test_every_option_of_a_command_with_groups_is_in_one_of_them(name: str) -> N
     ]
     options_of = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
     assert len(grouped) == len(options_of)
+    shown = helped(*name.removeprefix("cairn ").split())
+    titles = re.findall(r"^╭─ (.+?) ─*╮$", shown, re.MULTILINE)
+    assert titles and all(re.fullmatch("[A-Z][a-z]*( [a-z]+)*", title) for title in titles), titles
     assert [one.opts for one in options_of if not set(one.opts) & set(grouped)] == []
 
 
