@@ -75,7 +75,7 @@ def bench(
 
     \b
       cairn bench suite --quick          a dozen workloads, six allocators
-      cairn bench suite                  all workloads, all allocators: about an hour
+      cairn bench suite                  all workloads: within an hour
       cairn bench larson -a system,jemalloc
       cairn bench suite --why -a system,mimalloc
       cairn bench suite --instructions   instructions per operation

@@ -196,7 +196,8 @@ bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context
 
 /* Makes the free memory that this thread keeps ready available to all threads. Also makes slabs of
  * any heap available whose blocks were all freed by other threads, and which otherwise wait for the
- * heap's owner. Gives no memory back to the kernel: cairn_purge() does that. */
+ * heap's owner. Gives the free pages within this thread's slabs back to the kernel. Other free
+ * memory stays resident: cairn_purge() gives it back. */
 void cairn_collect(void);
 
 /* Gives idle memory back to the kernel until at most `keep_bytes` of it are left. Returns how many
