@@ -132,9 +132,9 @@ def _wanted(share: float) -> float:
 def by_timers(profile: Profile) -> ClockRun | None:
     """The samples of the probe's timers of CPU time, as a run; None if there are none.
 
-    A sample counts for its part of the CPU time. If the threads got clearly fewer samples than
-    their CPU time has ticks, a sample counts for a tick, and the rest of the CPU time has no
-    samples: nobody knows what the threads did in it.
+    All samples together stand for the whole CPU time. But if there are clearly fewer samples than
+    the CPU time has ticks, the kernel lost some. Each sample then stands for one tick, and the rest
+    of the CPU time counts as time without samples.
     """
     tally, cpu = profile.tally, cpu_ns(profile)
     n = tally.cpu_samples
