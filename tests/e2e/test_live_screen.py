@@ -141,7 +141,8 @@ def test_a_running_process_is_watched_and_goes_on(tmp_path: Path) -> None:
     program = subprocess.Popen(
         [sys.executable, script, "3600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    shown = Terminal(tmp_path, [str(CAIRN), "profile", "--live", "--pid", str(program.pid)])
+    command = shlex.join([str(CAIRN), "profile", "--live", "--pid", str(program.pid)])
+    shown = Terminal(tmp_path, command)
     try:
         text = shown.wait(lambda text: "a second now" in text)
         assert f"({program.pid})" in text and "resident  " in text
