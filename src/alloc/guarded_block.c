@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CLASSES = 64 };
 
@@ -50,14 +51,24 @@ extern int backtrace(void **frames, int count) __attribute__((weak));
 /* True while this thread reads its stack, which may allocate. */
 static _Thread_local bool is_reading __attribute__((tls_model("initial-exec")));
 
+static _Atomic unsigned can_read; /* not 0 after guarded_prepare_stacks() */
+
 static void read_stack(struct stack *stack)
 {
     stack->count = 0;
-    if (backtrace == NULL || is_reading)
+    if (backtrace == NULL || is_reading ||
+        atomic_load_explicit(&can_read, memory_order_relaxed) == 0)
         return;
     is_reading = true;
     stack->count = backtrace(stack->frames, GUARDED_FRAMES);
     is_reading = false;
+}
+
+void guarded_prepare_stacks(void)
+{
+    atomic_store_explicit(&can_read, guarded_start != 0, memory_order_relaxed);
+    struct stack first;
+    read_stack(&first);
 }
 
 static void say(struct text *text)
@@ -76,6 +87,8 @@ static void say_stack(const char *what, const struct stack *stack)
         text_add(&text, i == 0 ? " " : " < ");
         code_address_add(&text, stack->frames[i]);
     }
+    if (stack->count == 0)
+        text_add(&text, " an unknown place, because no stack could be read then");
     text.truncated = false; /* the line ends here, even if frames did not fit */
     say(&text);
 }
@@ -185,10 +198,15 @@ static void put_slot(uint32_t number)
 /* --- faults ----------------------------------------------------------------------------------- */
 
 /* Reports the fault and lets the former handler, or the kernel, see it once more. Only the first
- * thread reports. */
+ * thread reports. A signal that a process has sent is no fault, and is passed on alone. */
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     (void)context;
+    if (info->si_code <= 0) {
+        sigaction(signal, &before, NULL);
+        raise(signal);
+        return;
+    }
     static _Atomic unsigned reported; /* no bool: RISC-V cannot exchange a byte */
     const void *p = info->si_addr;
     if (guarded_has(p) && atomic_exchange(&reported, 1) == 0) {
@@ -217,11 +235,11 @@ void guarded_begin(uint32_t every)
     for (int i = 0; i < CLASSES; i++)
         atomic_store_explicit(&turns[i], (int32_t)random_below(&random, 2 * (uint64_t)every),
                               memory_order_relaxed);
-    struct stack first; /* the first call may load a library, and so allocate */
-    read_stack(&first);
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGSEGV, &action, &before);
     guarded_every = every;
+    if (environ != NULL) /* libc is initialised */
+        guarded_prepare_stacks();
 }
 
 /* --- blocks ----------------------------------------------------------------------------------- */

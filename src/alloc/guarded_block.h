@@ -50,8 +50,14 @@ static inline bool guarded_has(const void *p)
 }
 
 /* From now on, one in `every` blocks is guarded. Called before the program has a second thread.
- * Does nothing if there is no memory. */
+ * Does nothing if there is no memory. Calls guarded_prepare_stacks(), unless libc is not yet
+ * initialised. */
 void guarded_begin(uint32_t every);
+
+/* Reads one stack, because the first reading may load a library. Stacks are read from then on.
+Called
+ * before main, when libc is initialised. Does nothing if no block is guarded. */
+void guarded_prepare_stacks(void);
 
 /* Counts `count` calls of malloc for blocks of a class. */
 void guarded_count(unsigned class, uint32_t count);

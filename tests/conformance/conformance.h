@@ -111,6 +111,15 @@ static inline size_t live_bytes(void)
     return info.uordblks + info.hblkhd;
 }
 
+/* Returns whether `p` is a guarded block (CAIRN_GUARDED), which lies far from `other`, a block of
+ * the program that is too large to be guarded. */
+static inline bool is_guarded(const void *p, const void *other)
+{
+    uintptr_t distance = (uintptr_t)p > (uintptr_t)other ? (uintptr_t)p - (uintptr_t)other
+                                                         : (uintptr_t)other - (uintptr_t)p;
+    return distance > (uintptr_t)1 << 36;
+}
+
 /* Returns the next random number (xorshift64*), the same on every machine. */
 static inline uint64_t draw(uint64_t *state)
 {

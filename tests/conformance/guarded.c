@@ -10,6 +10,7 @@
  *     twice    frees a block twice
  *     size     asks for the usable size of a freed block
  *     inside   frees a pointer into a block
+ *     sent     sends the signal of a fault to itself
  *
  * Only guarded blocks are misused. The program recognises them by their addresses, which lie apart
  * from those of all other blocks. It allocates COUNT blocks, and prints how many were guarded. */
@@ -17,6 +18,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 
 enum { COUNT = 100000, ALIVE = 50 };
 
@@ -47,13 +49,6 @@ void frees(void)
     free(held);
 }
 
-static bool is_guarded(const void *p, const void *other)
-{
-    uintptr_t distance = (uintptr_t)p > (uintptr_t)other ? (uintptr_t)p - (uintptr_t)other
-                                                         : (uintptr_t)other - (uintptr_t)p;
-    return distance > (uintptr_t)1 << 36;
-}
-
 static void misuse(volatile unsigned char *p)
 {
     volatile unsigned char byte;
@@ -81,6 +76,8 @@ int main(int argc, char **argv)
     size = argc > 2 ? strtoul(argv[2], NULL, 10) : 100;
     unsigned guarded = 0;
     void *large = malloc(1 << 20); /* never guarded */
+    if (is("sent"))
+        raise(SIGSEGV);
     void *alive[ALIVE] = {0};
     for (int i = 0; i < COUNT; i++) {
         free(alive[i % ALIVE]);

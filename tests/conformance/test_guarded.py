@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +113,59 @@ def test_a_write_before_the_start_is_noticed(guarded: Callable[[str], Program]) 
     ended = guarded("preloaded")("under", 100, CAIRN_GUARDED="50")
     assert ended.code in (-signal.SIGSEGV, -signal.SIGABRT)
     assert re.match("cairn: (a write beside a block|an access beyond a block): 0x", ended.err)
+
+
+@BUILDS
+@pytest.mark.parametrize("mode", MODES)
+def test_a_signal_that_a_process_sends_is_no_fault(
+    guarded: Callable[[str], Program], mode: str
+) -> None:
+    """The signal ends the program, and is not reported as a misuse."""
+    assert guarded(mode)("sent", CAIRN_GUARDED="50") == Ended(-signal.SIGSEGV, "", "")
+
+
+@pytest.fixture
+def shared(request: pytest.FixtureRequest, build: str) -> Path:
+    """Returns the shared library of the plain or the hardened build."""
+    made: Callable[..., Program] = request.getfixturevalue(build)
+    preload = made("guarded.c", "preloaded").preload
+    assert preload is not None
+    return preload
+
+
+@BUILDS
+@pytest.mark.parametrize("command", ["env", "sh -c env"])
+def test_the_environment_of_the_program_and_its_children_stays(shared: Path, command: str) -> None:
+    """A library that is loaded before libc is initialised would empty it."""
+
+    def variables(**more: str) -> set[str]:
+        path = shutil.which(command.split()[0])
+        assert path is not None
+        words = [path, *command.split(maxsplit=2)[1:]]
+        given = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(shared), "OTHER": "x"} | more
+        done = subprocess.run(words, env=given, capture_output=True, text=True, check=True)
+        assert not done.stderr
+        return set(done.stdout.splitlines()) - {f"_={path}"}
+
+    expected = variables()
+    assert "OTHER=x" in expected and f"LD_PRELOAD={shared}" in expected
+    assert variables(CAIRN_GUARDED="100") == expected | {"CAIRN_GUARDED=100"}
+
+
+@BUILDS
+def test_stacks_are_not_known_before_libc_is_initialised(
+    shared: Path, compiled_here: Callable[..., Path]
+) -> None:
+    early = compiled_here("guarded_early.c", "-shared", "-fPIC")
+    run = Program(Path("/bin/true"), None)
+    ended = run(under=["env", f"LD_PRELOAD={shared} {early}"], CAIRN_GUARDED="1")
+    assert ended.code == -signal.SIGABRT
+    unknown = "an unknown place, because no stack could be read then"
+    assert re.fullmatch(
+        "cairn: a block is used that was freed before: 0x[0-9a-f]+, byte 0 of a guarded block of "
+        f"100 bytes\ncairn:   allocated at {unknown}\ncairn:   freed at {unknown}\n",
+        ended.err,
+    )
 
 
 @pytest.mark.parametrize("build", ["program", "hardened"])

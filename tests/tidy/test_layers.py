@@ -105,6 +105,7 @@ C_ORDER: dict[str, list[str]] = {
         "glibc",
         "cairn",
         "deepbind",
+        "program_start",
         "sandbox",
         "background_shared",
         "cxx_shared",
