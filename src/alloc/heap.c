@@ -16,10 +16,10 @@ static struct heap *heap_left; /* heap of the last heap_leave(), or NULL */
 static struct heap *heaps_idle;
 /* A bit per class: some idle heap may have a parked slab of this class. The bit is only a hint. */
 static _Atomic uint64_t idle_offers;
-static _Atomic uint32_t heaps_in_use; /* with a thread or shared; written under heaps_lock */
-static _Atomic uint32_t heaps_made;   /* written under heaps_lock */
-static size_t heaps_fresh;            /* slice that new heaps are cut from; 0: none */
-static size_t heaps_cut;              /* heaps cut from that slice */
+_Atomic uint32_t heaps_in_use;
+static _Atomic uint32_t heaps_made; /* written under heaps_lock */
+static size_t heaps_fresh;          /* slice that new heaps are cut from; 0: none */
+static size_t heaps_cut;            /* heaps cut from that slice */
 
 static _Atomic uint64_t posts_gone; /* the result of heap_posts_gone() */
 
@@ -173,8 +173,7 @@ uint32_t heap_run_share(void)
     return run_share(atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
 }
 
-/* Returns how many slices the heap keeps. */
-static uint32_t kept_by(const struct heap *heap)
+uint32_t heap_kept_slices(const struct heap *heap)
 {
     const struct run_cache *runs = &heap->runs;
     return runs->slices + (runs->long_run != 0 ? slab_at(runs->long_run)->slices : 0) +
@@ -183,14 +182,14 @@ static uint32_t kept_by(const struct heap *heap)
 
 void heap_missed(struct heap *heap)
 {
-    run_cache_learning_missed(kept_by(heap),
+    run_cache_learning_missed(heap_kept_slices(heap),
                               atomic_load_explicit(&heaps_in_use, memory_order_relaxed));
 }
 
 void heap_free_large(struct heap *heap, struct slab *slab)
 {
     if (UNLIKELY(run_cache_is_learnt()))
-        run_cache_learning_freed(kept_by(heap));
+        run_cache_learning_freed(heap_kept_slices(heap));
     run_cache_policy_free(&heap->runs, slab, heap_run_share());
     heap->trim.due |= heap->runs.slices > HEAP_TRIM_SLICES;
 }

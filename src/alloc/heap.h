@@ -255,6 +255,9 @@ void heap_free_large(struct heap *heap, struct slab *slab);
  * the thread may keep, and calls purge_look(). */
 void *heap_reuse_long(struct heap *heap, size_t size);
 
+/* (owner only) Returns how many slices the heap keeps for large blocks. */
+uint32_t heap_kept_slices(const struct heap *heap);
+
 /* (owner only) Counts a large block for which the heap kept no run. Called only if
  * run_cache_is_learnt(). */
 void heap_missed(struct heap *heap);
@@ -290,8 +293,15 @@ uint64_t heap_posts_gone(void);
 void heap_lock_all(void);
 void heap_unlock_all(void);
 
-/* Guards the lists of all heaps. Only heap.c takes it. */
+/* For the child of a fork. Of the heaps that have a thread, only `own` still has one. `own` may be
+ * heap_none or heap_gone. */
+void heap_lose_other_threads(struct heap *own);
+
+/* Guards the lists of all heaps. Only heap.c and heap_locks.c take it. */
 extern struct lock heaps_lock __attribute__((visibility("hidden")));
+
+/* The number of heaps that have a thread or are shared. Written under heaps_lock. */
+extern _Atomic uint32_t heaps_in_use __attribute__((visibility("hidden")));
 
 /* Returns whether a thread has taken a lock of this module. */
 static inline bool heap_has_taken_lock(void)

@@ -1,6 +1,7 @@
 /* heap_by_place.c - the large blocks of a heap whose runs are kept by place (big_cache.h). */
 #include "alloc/heap.h"
 #include "alloc/purge.h"
+#include "alloc/run_cache_learning.h"
 
 /* Without this cache, a thread keeps up to `most` slices on lists, and one run of up to 2 * `most`
  * slices (run_cache.h). So the cache keeps up to 3 * `most` slices. */
@@ -14,6 +15,8 @@ void heap_free_by_place(struct heap *heap, struct slab *slab)
         large_free(slab);
         return;
     }
+    if (UNLIKELY(run_cache_is_learnt()))
+        run_cache_learning_freed(heap_kept_slices(heap));
     big_cache_put(heap->big, slab, MOST_FACTOR * heap_run_share(), large_free);
     heap->trim.due |= heap->big->slices > HEAP_TRIM_SLICES;
 }

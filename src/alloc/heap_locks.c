@@ -1,4 +1,5 @@
-/* heap_locks.c - takes all locks of heap.c, for a fork and for statistics. */
+/* heap_locks.c - takes all locks of heap.c, for a fork and for statistics, and leaves out the other
+ * threads in the child of a fork. */
 #include "alloc/heap.h"
 
 void heap_lock_all(void)
@@ -17,4 +18,17 @@ void heap_unlock_all(void)
         lock_drop(&heap->turn);
     }
     lock_drop(&heaps_lock);
+}
+
+void heap_lose_other_threads(struct heap *own)
+{
+    uint32_t in_use = 0;
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next) {
+        heap->has_thread = heap == own;
+        in_use += heap->has_thread || heap->shared;
+    }
+    atomic_store_explicit(&heaps_in_use, in_use, memory_order_relaxed);
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
+        if (heap->has_thread)
+            heap->runs.most = heap_run_share();
 }

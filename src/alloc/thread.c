@@ -88,8 +88,7 @@ static bool has_taken_lock(void)
 /* Only the calling thread lives in the child. The heaps of the other threads keep their memory. */
 static void lose_other_threads(void)
 {
-    for (struct heap *heap = heap_first(); heap != NULL; heap = heap->next)
-        heap->has_thread = heap == thread_own_heap();
+    heap_lose_other_threads(thread_own_heap());
     lock_reset(&handlers_lock);
     lock_set_mark();
 }
@@ -189,7 +188,7 @@ static void after_fork_in_child(void)
  * program registers its first fork handler, whichever comes first. A process without a heap needs
  * the fork handlers, too: large blocks take the page heap's lock, which a fork must not leave
  * taken. The functions called here may allocate, so no lock is held. */
-__attribute__((constructor(101))) void thread_set_up(void)
+void thread_set_up(void)
 {
     lock_take(&setup_lock);
     bool first = !set_up;

@@ -80,8 +80,10 @@ bool thread_adopt_child(void) __attribute__((cold));
  * the child of a fork, and a thread that exists only in the parent holds a lock. */
 bool thread_may_lock(void);
 
-/* Registers this allocator's fork handlers, unless that was done before. */
-void thread_set_up(void);
+/* Registers this allocator's fork handlers, unless that was done before. It is a constructor, with
+ * the earliest priority that libraries may have. The attribute stands here, because the compiler
+ * ignores the priority at the definition of a function that is declared without one. */
+void thread_set_up(void) __attribute__((constructor(101)));
 
 /* Called before and after the program registers fork handlers. Between the two calls, a fork by
  * another thread waits, for one second at most. libc holds the lock of its table of fork handlers

@@ -159,6 +159,18 @@ def test_a_child_at_any_instruction_may_allocate_and_ask(
     assert re.search(r"\b0 of \d\d+ failed\n", ended.out)
 
 
+@pytest.mark.parametrize("background", ["0", "1"])
+def test_a_program_with_the_archive_runs_under_the_preloaded_library(
+    program: Callable[..., Program], hardened: Callable[..., Program], background: str
+) -> None:
+    """Both copies of the allocator register their fork handlers before they start a thread."""
+    preload = hardened("fork.c", "preloaded").preload
+    run = program("fork.c", "archive")
+    for _ in range(20):
+        said = run.succeed(2, 1, timeout=20, LD_PRELOAD=str(preload), CAIRN_BACKGROUND=background)
+        assert said == "0 children failed\n"
+
+
 def early(compiled_here: Callable[..., Path], *archive: Path) -> Program:
     """Returns early_handlers_main.c, linked with a library that registers fork handlers first."""
     library = compiled_here("early_handlers.c", *SHARED, name="libearly.so")

@@ -310,6 +310,14 @@ def test_a_background_thread_that_cannot_start_is_reported_and_harmless(
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "1", "1"]
 
 
+@pytest.mark.plain("gives a block that is freed to the next call")
+@in_both
+def test_a_look_at_parked_slabs_keeps_the_empty_one(
+    program: Callable[..., Program], mode: str
+) -> None:
+    assert program("posted_behind_empty.c", mode).succeed() == "checked\n"
+
+
 @pytest.mark.plain("keeps the contents of freed blocks")
 @in_both
 def test_memory_can_be_freed_lazily(program: Callable[..., Program], mode: str) -> None:

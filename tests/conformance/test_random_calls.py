@@ -60,7 +60,13 @@ def test_random_calls_do_what_the_shadow_says_with_the_archive(
 
 
 @pytest.mark.parametrize(
-    "option", [{"CAIRN_BIG_CACHE": "sites"}, {"CAIRN_POLICY": "ucb1"}], ids=["sites", "ucb1"]
+    "option",
+    [
+        {"CAIRN_BIG_CACHE": "sites"},
+        {"CAIRN_POLICY": "ucb1"},
+        {"CAIRN_BIG_CACHE": "sites", "CAIRN_POLICY": "ucb1"},
+    ],
+    ids=["sites", "ucb1", "both"],
 )
 def test_random_calls_do_what_the_shadow_says_with_an_option(
     program: Callable[..., Program], option: dict[str, str]

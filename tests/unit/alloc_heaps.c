@@ -10,6 +10,8 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MANY = 40, BYTES = 100, FILL = 0x5a, ROUNDS = 20000 };
 
@@ -103,6 +105,47 @@ TEST(many_heaps_can_be_made_from_memory_that_was_used_before)
     for (unsigned i = 0; i < COUNT_OF(heaps); i++)
         shared_heap_destroy(heaps[i]);
     page_heap_check();
+}
+
+enum { WAITING = 3 };
+
+static pthread_barrier_t barrier;
+
+static void *allocate_and_wait(void *argument)
+{
+    void *p = alloc_malloc(BYTES);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    alloc_free(p);
+    return argument;
+}
+
+/* Otherwise the threads that exist only in the parent would reduce what the child may keep. */
+TEST(the_child_of_a_fork_counts_its_own_thread_and_the_shared_heaps)
+{
+    alloc_free(alloc_malloc(BYTES));
+    uint32_t before = heaps_in_use; /* this thread's heap, and those of earlier tests */
+    struct heap *shared = shared_heap_create();
+    pthread_t ids[WAITING];
+    REQUIRE(shared != NULL && pthread_barrier_init(&barrier, NULL, WAITING + 1) == 0);
+    for (unsigned i = 0; i < WAITING; i++)
+        REQUIRE(pthread_create(&ids[i], NULL, allocate_and_wait, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    CHECK(heaps_in_use == before + 1 + WAITING);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0)
+        _exit(heaps_in_use == before + 1 && thread_own_heap()->has_thread &&
+                      thread_own_heap()->runs.most == heap_run_share()
+                  ? 0
+                  : 1);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    pthread_barrier_wait(&barrier);
+    for (unsigned i = 0; i < WAITING; i++)
+        pthread_join(ids[i], NULL);
+    shared_heap_destroy(shared);
+    CHECK(heaps_in_use == before);
 }
 
 int main(int argc, char **argv)
