@@ -91,7 +91,9 @@ struct cairn_stats {
     size_t free_bytes;   /* other free blocks: the cost of fragmentation */
     size_t fresh_bytes;  /* blocks that can still be carved */
     size_t slack_bytes;  /* slack_bytes of all classes */
-    size_t own_bytes;    /* the allocator's own: heaps, table of CAIRN_SITES */
+    /* The allocator's own: heaps, the table of CAIRN_SITES, and memory that the kernel unmapped
+     * when it refused to move a block. */
+    size_t own_bytes;
     size_t record_bytes; /* address space for records; not in mapped_bytes */
     size_t limit_bytes;  /* set by cairn_limit(); 0: no limit */
     size_t purged_bytes; /* given back so far; a byte may count repeatedly */
@@ -100,8 +102,9 @@ struct cairn_stats {
     uint64_t purge_calls; /* system calls that gave memory back */
     /* How many more idle bytes than used_bytes may be kept. This value is learnt. */
     size_t held_bytes;
-    /* How often a learnt value has changed. The learnt values are held_bytes, and the number of
-     * chunks that request no huge page after a slow huge page. */
+    /* How often a learnt value has changed. The learnt values are held_bytes, the number of chunks
+     * that request no huge page after a slow huge page, and, with CAIRN_POLICY=ucb1, how much each
+     * thread keeps. */
     uint64_t learnt;
 
     size_t slab_count;

@@ -71,7 +71,7 @@ static bool is_touched(size_t first)
             large = false;
         if (kind != RUN_TAIL)
             known = kind != RUN_SLAB || is_carved(slab);
-        unknown += large || !known;
+        unknown += large || !known || kind == RUN_LOST;
     }
     return unknown <= CHUNK_SLICES / 32;
 }

@@ -96,6 +96,13 @@ static void count_not_moved(struct slab *slab)
     slab->moved = false;
 }
 
+/* The kernel has unmapped these slices. They count as used forever. */
+static void lose(size_t index, size_t slices)
+{
+    for (size_t i = 0; i < slices; i++)
+        atomic_store_explicit(&slab_at(index + i)->kind, RUN_LOST, memory_order_relaxed);
+}
+
 void *large_move(struct slab *slab, size_t size)
 {
     size_t from = slab_index(slab);
@@ -108,12 +115,14 @@ void *large_move(struct slab *slab, size_t size)
     size_t to = page_heap_allocate(want, want, &zero);
     if (to != 0)
         page_heap_prepare_move(from, have, want);
-    enum os_moved moved = to == 0 ? OS_NOT_MOVED_TO_LOST
+    enum os_moved moved = to == 0 ? OS_NOT_MOVED
                                   : os_move(region_address(from), have << SLICE_SHIFT,
                                             region_address(to), want << SLICE_SHIFT);
     if (moved == OS_NOT_MOVED || moved == OS_NOT_MOVED_TO_LOST) {
         atomic_fetch_sub_explicit(&moved_count, 1, memory_order_relaxed);
-        if (moved == OS_NOT_MOVED)
+        if (moved == OS_NOT_MOVED_TO_LOST)
+            lose(to, want);
+        else if (to != 0)
             page_heap_free_renewed(to, want);
         return NULL;
     }
@@ -122,8 +131,10 @@ void *large_move(struct slab *slab, size_t size)
     count_not_moved(slab);
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    if (moved == OS_MOVED) /* else the old addresses are no longer mapped */
+    if (moved == OS_MOVED)
         page_heap_free_renewed(from, have);
+    else
+        lose(from, have);
     slab_at(to)->moved = true;
     return make_block(to, want);
 }
@@ -169,9 +180,10 @@ static bool extend(struct slab *slab, size_t index, size_t more)
         return true;
     enum os_lengthened longer =
         os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
-    /* After OS_NOT_LENGTHENED_BEHIND_LOST the slices are not mapped. They count as used forever. */
     if (longer == OS_NOT_LENGTHENED)
         page_heap_free_renewed(index + have, more);
+    if (longer == OS_NOT_LENGTHENED_BEHIND_LOST)
+        lose(index + have, more);
     return longer == OS_LENGTHENED;
 }
 

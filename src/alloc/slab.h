@@ -50,6 +50,7 @@ enum run_kind {
     RUN_LARGE,  /* one large block (large.h) */
     RUN_CACHED, /* free, and kept by a thread (run_cache.h) */
     RUN_OWN,    /* used by the allocator: heaps, table of sites */
+    RUN_LOST,   /* a slice that is no longer mapped: large.c */
 };
 
 /* The record of a slice. Large blocks use some of its fields, too (large.h). */

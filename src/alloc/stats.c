@@ -52,7 +52,7 @@ static void walk(struct cairn_stats *stats)
                 stats->cached_bytes += slices << SLICE_SHIFT;
             }
             step = slices;
-        } else if (slab->kind == RUN_OWN) {
+        } else if (slab->kind == RUN_OWN || slab->kind == RUN_LOST) {
             stats->own_bytes += SLICE_BYTES;
         }
     }

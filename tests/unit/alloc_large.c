@@ -6,6 +6,7 @@
 #include "alloc/chunk.h"
 #include "alloc/huge_page_timing.h"
 #include "alloc/page_heap.h"
+#include "alloc/stats.h"
 #include "alloc_os.h"
 #include "base/ticks.h"
 #include "test.h"
@@ -192,6 +193,12 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     }
     fake_os.losing = false;
     CHECK(fake_os.behind_lost > 0);
+    struct cairn_stats stats;
+    stats_gather(&stats);
+    CHECK(stats.own_bytes > 5 * MIB); /* what was lost, of which one move is this much */
+    CHECK(stats.live_bytes + stats.cached_bytes + stats.free_bytes + stats.fresh_bytes +
+              stats.slack_bytes + stats.own_bytes ==
+          stats.used_bytes);
     /* These blocks are short enough to lie in any memory that the refused calls have unmapped. */
     for (unsigned i = 9; i < MANY; i++) {
         blocks[i] = alloc_calloc(1, 3 * SLICE_BYTES);
