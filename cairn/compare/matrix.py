@@ -11,6 +11,9 @@ Always true here:
   the number of its rounds. A run need not have every contender.
 - One round says nothing of its own error. So if another run has two complete rounds or more of a
   program, a run with fewer is left out of this program.
+- Fewer than ROUNDS_FOR_INTERVALS rounds prove nothing, as in a comparison of one program. There is
+  then no interval. Numbers that are rounded, such as memory in whole pages, are often equal in two
+  or three rounds by chance, and would have an interval of no width.
 - A contender that failed on a program has no ratio there, and no mean. The others lose nothing.
 - A program that failed under the baseline has no ratios, and is in no mean.
 - All means of a measure are over the same programs. Those of one run are over the same whole
@@ -47,7 +50,9 @@ Measure = Literal["time", "memory"]
 MEASURES: tuple[Measure, ...] = ("time", "memory")
 
 ROUNDS_LEAST = 2
-"""The least number of complete rounds that have an interval."""
+"""The least number of complete rounds of a run that count beside the rounds of other runs."""
+ROUNDS_FOR_INTERVALS = stats.ROUNDS_LEAST
+"""The least number of rounds, over all runs, for the interval of a ratio or of a mean."""
 
 Outcome = Literal["less", "more", "same", "open"]
 """Proven to be less or more than the baseline; proven to be within the margin; none of these."""
@@ -59,7 +64,7 @@ class PairedRatio:
 
     estimate: float
     interval: Interval | None
-    """None for a single round."""
+    """None with fewer than ROUNDS_FOR_INTERVALS rounds. The outcome is then open."""
     outcome: Outcome
     rounds: int
     """The number of complete rounds, over all runs."""
@@ -89,7 +94,7 @@ class GeometricMean:
 
     estimate: float
     interval: Interval | None
-    """None with fewer than two whole rounds."""
+    """None with fewer than ROUNDS_FOR_INTERVALS whole rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +230,9 @@ def result(
             whole = sum(len(layer.logs) for layer in layers)
         if not layers:
             continue
-        centres, draws = bootstrap.means(layers), bootstrap.drawn_means(layers)
+        centres = bootstrap.means(layers)
+        enough = sum(len(layer.logs) for layer in layers) >= ROUNDS_FOR_INTERVALS
+        draws = bootstrap.drawn_means(layers) if enough else None
         for place, name in enumerate(standing):
             means[measure, name] = _mean(centres, draws, [place], layers)
         proven |= {(measure, name) for name in _proven(standing, centres, draws, layers)}
@@ -363,14 +370,14 @@ def _ratios(
             made[name] = _over_runs(estimates)
     p_values = {
         name: _p(centre, error, freedom)
-        for name, (centre, error, freedom, _) in made.items()
-        if error is not None
+        for name, (centre, error, freedom, rounds) in made.items()
+        if error is not None and rounds >= ROUNDS_FOR_INTERVALS
     }
     rejected = _holm(p_values, stats.ALPHA)
     result = {}
     for name, (centre, error, freedom, rounds) in made.items():
         interval = None
-        if error is not None:
+        if error is not None and rounds >= ROUNDS_FOR_INTERVALS:
             reach = ratios.student(freedom, stats.ALPHA) * error
             interval = Interval(math.exp(centre - reach), math.exp(centre + reach), 1 - stats.ALPHA)
         outcome = _outcome(centre, interval, proven=name in rejected, margin=margin)

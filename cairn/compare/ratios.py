@@ -43,6 +43,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cairn.compare import stats
 from cairn.model import LAZY, PEAK, PEAK_LESS_LAZY, Interval, Sample, value
 
 if TYPE_CHECKING:
@@ -194,14 +195,21 @@ class Column:
         return Column(contenders, logs, best, behind, error, _luck(free, best), alpha)
 
     def ratio(self, name: str) -> Ratio:
-        """The contender's number divided by that of the best contender of this workload."""
+        """The contender's number divided by that of the best contender of this workload.
+
+        Numbers that are rounded, such as memory in whole pages, may be equal in a few rounds by
+        chance. Such rounds have no interval until there are stats.ROUNDS_LEAST of them.
+        """
         place = self.contenders.index(name)
         if place == self.best:
             return Ratio(
                 1.0, _from_best(0.0, 0.0, self._spread(place), self.alpha).interval, best=True
             )
         far = float(self.behind[place])
-        return _from_best(far - self.luck, far, self._spread(place), self.alpha)
+        spread = self._spread(place)
+        if spread is not None and spread.error == 0 and len(self.logs) < stats.ROUNDS_LEAST:
+            spread = None
+        return _from_best(far - self.luck, far, spread, self.alpha)
 
     def half_widths(self) -> list[float]:
         """Half the length of each interval except the best's, as a relative change.

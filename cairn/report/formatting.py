@@ -120,7 +120,7 @@ def times(ratio: float) -> str:
 
 def times_interval(interval: Interval | None) -> str:
     """Returns the interval of a ratio, in brackets."""
-    return f"[{times(interval.low)}, {times(interval.high)}]" if interval else "[one round]"
+    return f"[{times(interval.low)}, {times(interval.high)}]" if interval else "[too few rounds]"
 
 
 def median(summary: Summary | None, metric: Metric) -> str:

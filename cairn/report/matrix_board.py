@@ -224,6 +224,14 @@ def _says(report: MatrixReport) -> Iterator[str]:
     base = formatting.printable(found.baseline)
     if report.cut is not None and not found.whole_rounds:
         yield f"There is no complete round yet, so there is no mean ({report.cut})."
+    least_rounds = matrix.ROUNDS_FOR_INTERVALS
+    if 0 < found.whole_rounds < least_rounds:
+        few = "1 round is" if found.whole_rounds == 1 else f"{found.whole_rounds} rounds are"
+        yield (
+            f"No verdict yet: {few} too few for an interval. Run at least {least_rounds} "
+            f"(-r {least_rounds})."
+        )
+        return
     for measure in matrix.MEASURES:
         least, less = _LEAST[measure]
         means = [name for name in found.contenders if (measure, name) in found.means]

@@ -61,6 +61,11 @@ _HEAD_MAX = 14
 _ONLY_FULL = (model.CPU_TIME, model.SWITCHES)
 
 
+def _marked(comparison: Comparison, row: Row) -> str:
+    """Returns the mark of a contender that the verdict names, or as many spaces."""
+    return "▸ " if row.contender in comparison.judged.chosen else "  "
+
+
 def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     """Returns the evidence for the verdict in one table, and the user's own metrics.
 
@@ -68,15 +73,13 @@ def summary(run: Run, comparison: Comparison) -> tuple[Table, ...]:
     three measures fit on 80 columns.
     """
     named, short = names(run, comparison), short_names(run, comparison)
-    marked = comparison.judged.chosen
     wanted = (comparison.time, comparison.cpu_time, *_JUDGED)
     measured = [metric for metric in wanted if metric in comparison.metrics]
 
     def drawn(metrics: Sequence[Metric], optional: tuple[int, ...]) -> Table:
         rows = []
         for row in _alive(comparison):
-            mark = "▸ " if row.contender in marked else "  "
-            cells = [Cell(mark + short[row.contender])]
+            cells = [Cell(_marked(comparison, row) + short[row.contender])]
             cells += [_summary_cell(row, metric, comparison.rule.margin) for metric in metrics]
             rows.append(tuple(cells))
         return Table(
@@ -239,8 +242,8 @@ def _changes(
             heads += [_against_head(comparison.baseline), "95 %"]
         parts.append(len(heads) - 1 - sum(parts))
     rows = []
-    for place, row in enumerate(_alive(comparison)):
-        cells = [Cell(("▸ " if place == 0 and compared else "  ") + named[row.contender])]
+    for row in _alive(comparison):
+        cells = [Cell(_marked(comparison, row) + named[row.contender])]
         for metric in metrics:
             cells.append(Cell(formatting.median(row.summaries.get(metric.key), metric)))
             if not compared or metric.direction is Direction.NEITHER:

@@ -139,7 +139,7 @@ def test_the_environment_of_the_program_and_its_children_stays(shared: Path, com
     """A library that is loaded before libc is initialised would empty it."""
 
     def variables(**more: str) -> set[str]:
-        path = shutil.which(command.split()[0])
+        path = shutil.which(command.split(maxsplit=1)[0])
         assert path is not None
         words = [path, *command.split(maxsplit=2)[1:]]
         given = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(shared), "OTHER": "x"} | more

@@ -112,7 +112,7 @@ class TestStandings:
     def test_one_round_has_no_interval_and_says_so(self) -> None:
         run, samples = two()
         text = shown(run, [s for s in samples if s.trial.round == 1])
-        assert "2.00 [one round]" in text
+        assert "2.00 [too few rounds]" in text
         assert "one round: no interval" in text
         assert "(one round: no interval)" in text
 

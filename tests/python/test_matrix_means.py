@@ -11,7 +11,7 @@ from support.plans import MIB, a_plan_run, a_trial, noisy
 
 from cairn.compare import bootstrap, matrix
 from cairn.compare.bootstrap import Layer
-from cairn.compare.matrix import PlanResult
+from cairn.compare.matrix import MEASURES, PlanResult
 from cairn.memory import Memory
 from cairn.model import Run, Sample
 
@@ -88,6 +88,27 @@ def test_one_round_gives_estimates_without_intervals() -> None:
     cell = found.cells["a", "other"].time
     assert cell is not None and cell.interval is None and cell.outcome == "open"
     assert found.means["time", "other"].interval is None
+
+
+@pytest.mark.parametrize("rounds", [2, 5])
+def test_few_rounds_prove_nothing_even_if_they_are_equal(rounds: int) -> None:
+    run = a_plan_run(TWO, ("system", "half", "same"), rounds=rounds)
+    truth = {(w, "half"): (0.5, 0.5) for w in (0, 1)}
+    found = of(run, noisy(run, truth, seed=7, noise=0.0))
+    for ratio in (found.cells["a", name].of(m) for name in ("half", "same") for m in MEASURES):
+        assert ratio is not None and (ratio.interval, ratio.outcome) == (None, "open")
+    assert {mean.interval for mean in found.means.values()} == {None} and not found.proven
+    assert found.means["time", "half"].estimate == pytest.approx(0.5)
+
+
+def test_two_runs_together_may_have_enough_rounds() -> None:
+    runs = [a_plan_run(TWO, ("system", "half"), rounds=3, number=n) for n in (1, 2)]
+    truth = {(w, "half"): (0.5, 1.0) for w in (0, 1)}
+    parts = [(run, noisy(run, truth, seed=n)) for n, run in enumerate(runs)]
+    found = matrix.result(parts, baseline="system")
+    cell = found.cells["a", "half"].time
+    assert cell is not None and (cell.outcome, cell.rounds) == ("less", 6)
+    assert found.means["time", "half"].interval is not None
 
 
 def test_no_complete_round_gives_no_ratio() -> None:

@@ -182,6 +182,20 @@ def test_a_run_without_a_complete_round_says_so() -> None:
     assert "0 of 4 rounds" in text
 
 
+def test_few_rounds_give_no_verdict_and_no_sign() -> None:
+    run = a_plan_run(PROGRAMS, ("system", "half"), rounds=2)
+    truth = {(w, "half"): (0.5, 0.5) for w in range(len(PROGRAMS))}
+    report = of_runs([(run, noisy(run, truth, seed=1), ("2 rounds",))])
+    text = matrix_report.rendered(report, View(width=80))
+    assert text.startswith("No verdict yet: 2 rounds are too few for an interval.")
+    assert "Run at least 6 (-r 6)" in text and "0.50" in text
+    table = text[: text.index("proven less")]
+    for sign in ("▼/≈/▲/open", "[95 %]", "[too few rounds]"):
+        assert sign in text
+        table = table.replace(sign, "")
+    assert not set("▼▲≈[") & set(table)
+
+
 def test_runs_with_other_versions_are_not_merged() -> None:
     one, other = measured(), measured(6)
     changed = replace(other[0].contenders[1], title="cairn 9.9")

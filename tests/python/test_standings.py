@@ -86,6 +86,19 @@ class TestCells:
         assert not place.over_above.more
         assert found.contests[0].half_width is None
 
+    @pytest.mark.parametrize("rounds", [2, 5, 6])
+    def test_equal_numbers_have_an_interval_once_there_are_enough_rounds(self, rounds: int) -> None:
+        run = a_suite(("w",), ("a", "b"))
+        walls = {"a": 100, "b": 110}
+        samples = [
+            a_run_of(0, name, round_, wall)
+            for name, wall in walls.items()
+            for round_ in range(1, rounds + 1)
+        ]
+        ratio = standings(run, samples).cells[0, "b"].time
+        assert ratio is not None and ratio.estimate == pytest.approx(1.1)
+        assert (ratio.interval is None) == (rounds < 6)
+
     def test_the_best_has_an_interval_when_another_contender_is_close(self) -> None:
         run = a_suite(("w",), ("a", "b"))
         walls = {"a": (100, 104, 98, 101), "b": (101, 102, 99, 102)}
