@@ -98,6 +98,15 @@ def test_without_a_filter_pages_are_moved_unless_the_option_forbids_it(
     assert sum("/proc/self/status" in line for line in read) == (mode == "preloaded")
 
 
+def test_a_process_that_cannot_read_its_status_is_taken_for_confined(
+    program: Callable[..., Program], tmp_path: Path
+) -> None:
+    grown = program("grown.c", "preloaded")
+    lines = calls(grown, tmp_path / "trace", "mremap,openat", "no-files")
+    assert any("/proc/self/status" in line and "EMFILE" in line for line in lines)
+    assert not any("mremap(" in line for line in lines)
+
+
 @in_both
 def test_a_small_program_whose_blocks_do_not_move_reads_no_file(
     program: Callable[..., Program], tmp_path: Path, mode: str

@@ -242,6 +242,11 @@ def test_heaps_and_walks_and_limits_are_as_the_header_says(
     assert hardened("heaps.c", mode).succeed().splitlines()[-1].endswith("passed, 0 failed")
 
 
+def test_long_blocks_leave_no_guard_in_free_memory(hardened: Callable[..., Program]) -> None:
+    """Blocks of 5 MiB are too long to be sealed when they are freed: they are emptied."""
+    assert int(hardened("refilled.c", "preloaded").succeed()) > 20
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_child_that_may_not_take_locks_gets_blocks_of_every_size(
     hardened: Callable[..., Program], mode: str

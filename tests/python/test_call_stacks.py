@@ -274,6 +274,14 @@ def test_unwind_tables_of_the_third_version_are_read(probed: Probed, compiled: C
     assert any(stack[-1] == "plugin_allocates" and "main" in stack for stack in names)
 
 
+def test_rules_that_compilers_seldom_write_are_read(probed: Probed, compiled: Compiled) -> None:
+    probed(compiled("rare_unwind_rules.c", "-O2", "-fno-builtin"), CAIRN_PROBE_STACKS="exact")
+    ends = [[frame.function for frame in stack.frames][-3:] for stack in found(probed)]
+    rules = ("expression", "value_expression", "value_offset", "signed_value_offset")
+    for rule in (*rules, "size_of_arguments"):
+        assert ["main", f"with_{rule}", "allocates"] in ends
+
+
 # --- damaged files --------------------------------------------------------------------------------
 
 
