@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -399,6 +399,7 @@ def _labelled(points: Sequence[PlanePoint]) -> tuple[PlanePoint, ...]:
         (_FIELD[0] * one.across / 100 - 8, _FIELD[1] * one.down / 100 - 8, 16.0, 16.0)
         for one in points
     ]
+    taken += [box for one in points for box in _lines(one)]
     made = []
     for one in points:
         x, y = _FIELD[0] * one.across / 100, _FIELD[1] * one.down / 100
@@ -419,6 +420,19 @@ def _labelled(points: Sequence[PlanePoint]) -> tuple[PlanePoint, ...]:
         taken.append(boxes[side])
         made.append(replace(one, label=side))
     return tuple(made)
+
+
+def _lines(point: PlanePoint) -> Iterator[tuple[float, ...]]:
+    """Yields the boxes of the two intervals of a point."""
+    x, y = _FIELD[0] * point.across / 100, _FIELD[1] * point.down / 100
+    if point.time_reach is not None:
+        left = _FIELD[0] * point.time_reach.at_low / 100
+        right = _FIELD[0] * point.time_reach.at_high / 100
+        yield left, y - 1, right - left, 2.0
+    if point.memory_reach is not None:
+        upper = _FIELD[1] * point.memory_reach.at_high / 100
+        lower = _FIELD[1] * point.memory_reach.at_low / 100
+        yield x - 1, upper, 2.0, lower - upper
 
 
 def _overlap(one: Sequence[float], other: Sequence[float]) -> float:

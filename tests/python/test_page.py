@@ -28,14 +28,15 @@ from support.pages import Element, page_of, parsed
 from cairn.cli import cli
 from cairn.cli.measurement import measured
 from cairn.compare import instructions
-from cairn.model import Comparison, Run, Sample, value
+from cairn.model import Comparison, Interval, Run, Sample, value
+from cairn.page import drawings, scale, sorting
 from cairn.page import run as run_pages
-from cairn.page import scale, sorting
 from cairn.page.render import download
 from cairn.page.results import ListedPage
 from cairn.page.results import page as list_of_pages
 from cairn.report import run_csv, terminal
 from cairn.report.formatting import printable
+from cairn.report.plane import Point
 from cairn.report.run import comparisons, rendered
 from cairn.report.tables import Cell, Table
 from cairn.report.verdict import says
@@ -508,3 +509,21 @@ def test_each_table_of_a_comparison_has_a_name_for_screen_readers() -> None:
     assert "Summary of the comparison" in captions
     assert "Medians and changes" in captions
     assert all(one.strip() for one in captions)
+
+
+def test_the_name_of_a_point_does_not_stand_on_its_interval() -> None:
+    """A horizontal interval leaves room above the point, and a vertical one beside it."""
+
+    def around(ratio: float, reach: float) -> Interval:
+        return Interval(ratio - reach, ratio + reach, 0.95)
+
+    wide, high = ((0.2, 0.001), (0.001, 0.2))
+    points = [
+        (f"allocator {x}", Point("x", x, y, around(x, reach[0]), around(y, reach[1])))
+        for x, y, reach in ((0.6, 0.6, wide), (1.4, 1.4, high))
+    ]
+    drawn = drawings.time_memory_plane(
+        points, says="", base="system", table=Table("", (), ()), workload=0
+    )
+    sides = [one.label for one in drawn.points]
+    assert sides[0] in ("above", "below") and sides[1] in ("left", "right")
