@@ -35,6 +35,8 @@ void *large_allocate(size_t size, size_t alignment, bool *zero)
     void *block = make_block(index, slices);
     if (slices >= CHUNK_SLICES && block != NULL)
         huge_page_collapse_reused(index, slices);
+    if (block != NULL)
+        purge_for_growth(slices);
     return block;
 }
 
@@ -58,7 +60,10 @@ void *large_allocate_to_grow(size_t size)
         return NULL;
     bool zero;
     size_t slices = large_slices(size);
-    return make_block(page_heap_allocate(slices, slices, &zero), slices);
+    void *block = make_block(page_heap_allocate(slices, slices, &zero), slices);
+    if (block != NULL)
+        purge_for_growth(slices);
+    return block;
 }
 
 /* --- moved blocks ----------------------------------------------------------------------------- */

@@ -128,6 +128,42 @@ static void look(void)
     huge_page_collapse_epoch();
 }
 
+/* --- growth ----------------------------------------------------------------------------------- */
+
+static _Atomic size_t resident_most; /* slices used and idle after the greatest growth */
+static _Atomic size_t growth_purged; /* slices that purge_for_growth() has given back */
+
+static size_t least(size_t one, size_t other)
+{
+    return one < other ? one : other;
+}
+
+/* Returns how many idle slices go back before a block of `slices` slices is touched. */
+static size_t goes_for_growth(const struct page_heap_level *level, size_t slices, size_t growth)
+{
+    size_t gone = atomic_load_explicit(&growth_purged, memory_order_relaxed);
+    size_t may_go = level->fresh / 2 > gone ? level->fresh / 2 - gone : 0;
+    return least(least(growth, slices), least(level->use.idle, may_go));
+}
+
+void purge_for_growth(size_t slices)
+{
+    if (slices < PURGE_GROWTH_SLICES)
+        return;
+    struct page_heap_level level = page_heap_level();
+    size_t resident = level.use.used + level.use.idle;
+    size_t most = atomic_load_explicit(&resident_most, memory_order_relaxed);
+    if (resident <= most)
+        return;
+    size_t goes = goes_for_growth(&level, slices, resident - most);
+    size_t purged = 0;
+    if (goes > 0)
+        purged = page_heap_purge((level.use.idle - goes) << SLICE_SHIFT) >> SLICE_SHIFT;
+    atomic_fetch_add_explicit(&growth_purged, purged, memory_order_relaxed);
+    if (resident - purged > most)
+        atomic_store_explicit(&resident_most, resident - purged, memory_order_relaxed);
+}
+
 /* --- for a thread that checks while others sleep ---------------------------------------------- */
 
 static _Atomic uint32_t resting; /* 1: the thread sleeps in purge_rest() */

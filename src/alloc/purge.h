@@ -26,6 +26,13 @@
  *
  * Each epoch lowers `held` again, by the memory that was not needed, down to 128 MiB. Each purge is
  * judged only by the time until the next purge.
+ *
+ * A new block of 32 MiB or more may fit into no idle run, for example if a smaller block lies in
+ * the middle. The process then grows, although as much memory is idle. If it would become larger
+ * than ever before, idle memory of the size of the block goes back first. The program may need this
+ * memory again. So these purges together give back at most half of the memory that was ever taken
+ * fresh, and a program that repeats its requests soon keeps its memory. Glibc unmaps every block of
+ * this size when it is freed.
  */
 #ifndef CAIRN_ALLOC_PURGE_H
 #define CAIRN_ALLOC_PURGE_H
@@ -39,6 +46,11 @@ void purge_free(size_t index, size_t slices);
 
 /* If an epoch is over, gives back the memory that was not needed. */
 void purge_look(void);
+
+/* Called when a large block of `slices` slices was handed out and is not touched yet. Gives back
+ * idle memory if the process is about to become larger than ever before. */
+void purge_for_growth(size_t slices);
+enum { PURGE_GROWTH_SLICES = (32 << 20) / SLICE_BYTES }; /* nothing is done for less */
 
 /* Returns the number of epochs that have ended. */
 uint32_t purge_epoch(void);
