@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Sequence
@@ -22,12 +23,21 @@ from cairn.cli.console import (
     Output,
     check_out,
     emit,
+    given,
     output_of,
     refuse_one_file,
     say,
     stderr,
 )
-from cairn.cli.measurement import announce, carry_out, measured
+from cairn.cli.measurement import (
+    CHECK,
+    announce,
+    carry_out,
+    interrupted,
+    measured,
+    refuse_beside_resume,
+    resumed,
+)
 from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, program_options
 from cairn.cli.root_command import cli
 from cairn.compare import gate
@@ -48,6 +58,11 @@ if TYPE_CHECKING:
     from cairn.run.program_contenders import NamedProgram
 
 _EXITS = {GateState.PASS: 0, GateState.WORSE: 5, GateState.OPEN: 6, GateState.UNKNOWN: 6}
+_NOT_MEASURING = {
+    "command", "bounds", "against", "trust_base", "junit", "summary", "form", "out", "force",
+    "results", "color",
+}  # fmt: skip
+"""The parameters that a kept run takes, too. All others say how to measure."""
 _BOUND = re.compile(r"\s*([a-z-]+)\s*>\s*(.+?)\s*")
 
 
@@ -120,6 +135,11 @@ class _Check(click.RichCommand):
     "machine and the bounds. An existing base is replaced.",
 )  # fmt: skip
 @click.option(
+    "--resume", metavar="RUN",
+    help="Continue an interrupted check: 'last', an id or a path. Its builds, bounds and options "
+    "stay as they were. If its base is in a file, give --against, too.",
+)  # fmt: skip
+@click.option(
     "--min-rounds", type=click.IntRange(2, ROUNDS_MOST), default=gate.ROUNDS_LEAST,
     show_default=True, metavar="N", help="Decide nothing before N rounds.",
 )  # fmt: skip
@@ -156,8 +176,8 @@ class _Check(click.RichCommand):
 def check(
     command: tuple[str, ...], bounds: tuple[GateBound, ...], programs: tuple[NamedProgram, ...],
     specs: tuple[str, ...], against: Path | None, trust_base: bool, make_base: Path | None,
-    junit: Path | None, summary: Path | None, form: Form | None,
-    out: Path | None, force: bool, results: Path | None, color: str, **given: Any,
+    resume: str | None, junit: Path | None, summary: Path | None, form: Form | None,
+    out: Path | None, force: bool, results: Path | None, color: str, **how: Any,
 ) -> int:  # fmt: skip
     """Fail a pipeline if a build is slower or takes more memory than another one.
 
@@ -171,7 +191,7 @@ def check(
       cairn check --fail-if 'time>1%' last
 
     RUN is a kept run with two contenders: 'last', an id or a path. It is judged without running
-    anything.
+    anything, so it takes no option on how to measure.
 
     Exit codes: 0 pass, 5 worse, 6 not enough data, 3 the build to compare with is broken, 4 the
     checked build is broken, 1 cairn failed, 2 usage or a command such as --prepare fails, 130
@@ -187,50 +207,64 @@ def check(
     context = click.get_current_context()
     assert context is not None
     follows = context.meta["program follows"]
-    kept = not follows and not programs and len(command) == 1
+    kept = not follows and not programs and len(command) == 1 and resume is None
     if make_base is not None:
         for option, is_given in (
-            ("--against", against), ("-p", programs), ("RUN", kept), ("--junit", junit),
-            ("--summary", summary), ("-o", out), ("--json", form == "json"), ("--md", form == "md"),
+            ("--against", against), ("-p", programs), ("RUN", kept), ("--resume", resume),
+            ("--junit", junit), ("--summary", summary), ("-o", out), ("--json", form == "json"),
+            ("--md", form == "md"),
         ):  # fmt: skip
             if is_given:
                 raise UsageError(
                     f"--make-base measures one build and has no report; leave out {option}"
                 )
-        _make(console, make_base, Gate(check_plan.distinct(bounds)), command, specs, where, given)
+        _make(console, make_base, Gate(check_plan.distinct(bounds)), command, specs, where, how)
         return 0
     base = check_base.read(against) if against is not None else None
     if base is None and trust_base:
         raise UsageError("--trust-base needs a base; name it with --against")
-    wanted = check_plan.asked(bounds, base)
     began = time.time()
     problem: CairnError | None = None
     stored: StoredRun
     if kept:
+        wanted = check_plan.asked(bounds, base)
         stored = store.find(where, command[0])
+        for option in given(_NOT_MEASURING):
+            raise UsageError(f"{command[0]} is a kept run and is not measured; leave out {option}")
         if base is not None:
             check_plan.refuse_stored(base, wanted, trust_base, kept=True)
             check_plan.refuse_settings(base, stored.run())
             check_plan.refuse_tools(base, wanted, stored.run())
+        problem = check_plan.kept_problem(stored)
     else:
-        run, folder, base = _new(
-            console, wanted, base, trust_base, command, programs, specs, where, given
-        )
+        if resume is not None:
+            run, folder, wanted = _resumed(where, resume, bounds, base, trust_base)
+        else:
+            wanted = check_plan.asked(bounds, base)
+            run, folder, base = _new(
+                console, wanted, base, trust_base, command, programs, specs, where, how
+            )
         announce(console, run, folder)
+        again = _again(against if base is not None else None, trust_base, bounds)
         try:
-            carry_out(console, run, folder, "cairn compare")
+            carry_out(console, run, folder, again)
         except (ContenderFailed, ProgramFailed) as error:
             problem = error
+        except KeyboardInterrupt:
+            raise interrupted(folder, again) from None
         stored = folder
+    if isinstance(problem, ProgramFailed) and base is not None:
+        problem = ContenderFailed(str(problem))  # the only build of the run is the checked one
     report = check_plan.report_of(stored, wanted, base, problem)
     try:
         output.write(_rendered(report, output))
     finally:
         # The reader of standard output may be gone, as with 'cairn check … | head'.
         _write_ci_files(report, junit, summary, began)
-    if problem is not None:  # carry_out() has said where the results are
+    if kept or problem is None:  # else carry_out() has said where the results are
+        say(console, "results", str(stored.path))
+    if problem is not None:
         raise problem
-    say(console, "results", str(stored.path))
     if report.broken is not None:
         kind = ProgramFailed if report.base_is_broken else ContenderFailed
         return kind.exit_code
@@ -239,15 +273,15 @@ def check(
 
 def _make(
     console: Console, file: Path, wanted: Gate, command: Sequence[str], specs: Sequence[str],
-    where: Path, given: dict[str, Any],
+    where: Path, how: dict[str, Any],
 ) -> None:  # fmt: skip
     """Makes or replaces a base. Raises CairnError if the file exists and is not a base."""
     check_base.refuse_other_file(file)
     run, folder = check_plan.one_build(
-        console, wanted, command, specs, where, given, check_plan.BASE_ROUNDS
+        console, wanted, command, specs, where, how, check_plan.BASE_ROUNDS
     )
     announce(console, run, folder)
-    carry_out(console, run, folder, "cairn compare")
+    carry_out(console, run, folder, None)
     found = measured(folder)
     base = check_base.of_run(
         replace(found.run, gate=wanted if wanted.bounds else None), found.samples, found.counts
@@ -261,22 +295,22 @@ def _make(
 
 def _new(
     console: Console, wanted: Gate, base: Base | None, trust: bool, command: Sequence[str],
-    programs: Sequence[NamedProgram], specs: Sequence[str], where: Path, given: dict[str, Any],
+    programs: Sequence[NamedProgram], specs: Sequence[str], where: Path, how: dict[str, Any],
 ) -> tuple[Run, Folder, Base | None]:  # fmt: skip
     """Returns a new run and its folder, and the base if its stored numbers are compared."""
     if base is None:
-        run, folder = check_plan.two_builds(console, wanted, command, programs, specs, where, given)
+        run, folder = check_plan.two_builds(console, wanted, command, programs, specs, where, how)
         return run, folder, None
     own = base.run.competing[0].spec
     specs = specs or (() if own == "system" else (own,))
     found = check_plan.side_by_side(base, command, programs)
     if found is not None:
         both, arguments = found
-        run, folder = check_plan.two_builds(console, wanted, arguments, both, specs, where, given)
+        run, folder = check_plan.two_builds(console, wanted, arguments, both, specs, where, how)
         return run, folder, None
     check_plan.refuse_stored(base, wanted, trust)
     rounds = max(sum(one.counts for one in base.samples), 1) if wanted.timed else 0
-    run, folder = check_plan.one_build(console, wanted, command, specs, where, given, rounds)
+    run, folder = check_plan.one_build(console, wanted, command, specs, where, how, rounds)
     try:
         check_plan.refuse_settings(base, run)
         check_plan.refuse_tools(base, wanted, run)
@@ -284,6 +318,45 @@ def _new(
         store.remove(folder.path)
         raise
     return run, folder, base
+
+
+def _resumed(
+    where: Path, name: str, bounds: tuple[GateBound, ...], base: Base | None, trust: bool
+) -> tuple[Run, Folder, Gate]:
+    """Returns an interrupted check and its folder, ready to continue, and its bounds."""
+    refuse_beside_resume({"bounds", "against", "trust_base", "junit", "summary"})
+    kept = store.find(where, name).run()
+    if kept.gate is not None and (base is not None or bounds):
+        option = "--fail-if" if bounds else "--against"
+        raise UsageError(
+            f"--resume continues a check with its own builds and bounds; leave out {option}"
+        )
+    if kept.gate is None and base is None:
+        raise UsageError(
+            f"{name} has no bounds; if it checks a build against a base, add --against FILE, else "
+            "continue it with the command it had"
+        )
+    wanted = kept.gate or check_plan.asked(bounds, base)
+    if base is not None:
+        check_plan.refuse_stored(base, wanted, trust)
+        check_plan.refuse_settings(base, kept)
+        check_plan.refuse_tools(base, wanted, kept)
+    run, folder = resumed(where, name)
+    return run, folder, wanted
+
+
+def _again(against: Path | None, trust: bool, bounds: Sequence[GateBound]) -> str:
+    """Returns the command that continues a check with --resume.
+
+    against: the base whose stored numbers are compared; None if both builds run.
+    """
+    from cairn.report.check import bound
+
+    if against is None:
+        return CHECK
+    limits = [f"--fail-if={bound(one.measure, one.most)}" for one in bounds]
+    words = ["--against", str(against), *(["--trust-base"] if trust else []), *limits]
+    return f"{CHECK} {shlex.join(words)}"
 
 
 def _rendered(report: CheckReport, output: Output) -> str:

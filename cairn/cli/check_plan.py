@@ -22,6 +22,7 @@ from cairn.model import Run, Settings, StopRule, Workload
 from cairn.run import builds, check_base, program_contenders, store
 from cairn.run.check_base import Base
 from cairn.run.program_contenders import NamedProgram
+from cairn.run.proof import unproven
 from cairn.run.stored_run import StoredRun
 
 if TYPE_CHECKING:
@@ -276,11 +277,26 @@ def stored_since(base: Base) -> str:
     )
 
 
+def kept_problem(stored: StoredRun) -> CairnError | None:
+    """Returns the error that ended measuring because a build is broken; None if none is.
+
+    Raises UsageError if measuring was refused, because the program or the options do not suit it.
+    """
+    refusal = stored.refusal()
+    if refusal is None:
+        return None
+    if isinstance(refusal.error, UsageError):
+        raise refusal.error
+    return refusal.error
+
+
 def report_of(
     stored: StoredRun, wanted: Gate, base: Base | None, problem: CairnError | None
 ) -> CheckReport:
     """Returns the answers to all bounds.
 
+    problem: the error that ended measuring. Runs of older versions keep none; then the failures
+    in the samples tell which build is broken.
     base: the stored base to compare with; None for a run that has both builds.
     """
     from cairn.report.check import CheckReport
@@ -305,10 +321,17 @@ def report_of(
     compared = comparisons(found)[0] if found.samples else None
     broken = str(problem) if problem is not None else None
     base_is_broken = isinstance(problem, ProgramFailed)
-    for row in compared.rows if compared is not None and broken is None else ():
+    rows = compared.rows if compared is not None and broken is None else ()
+    for row in sorted(rows, key=lambda one: one.contender == run.baseline):
         if row.failures:
             broken = f"{row.contender} {row.failures[0]}"
-            base_is_broken = row.contender == run.baseline and base is None
+            # Without a proof of load, a check calls the checked build broken: see Measurement.
+            proven = all(
+                unproven(one) is None
+                for one in found.samples
+                if one.failure is not None and one.trial.contender == row.contender
+            )
+            base_is_broken = row.contender == run.baseline and base is None and proven
     stopped = found.stopped[0] if found.stopped else None
     now = next((one.name for one in contenders if one.name != run.baseline), run.baseline)
     names = (run.baseline, now) if base is None else ("base", "new")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from cairn.report.formatting import shortened
 from cairn.report.view import View
 from cairn.run import stop_request, store
 from cairn.run.run_archive import packed
-from cairn.run.stored_run import INSTRUCTIONS, StoredRun, encoded
+from cairn.run.stored_run import INSTRUCTIONS, SAMPLES, Refusal, StoredRun, encoded
 
 if TYPE_CHECKING:
     from cairn.report.run import Kind, Measured
@@ -41,15 +42,19 @@ if TYPE_CHECKING:
 _NAMED_ALONE = 4
 """Up to this number, programs and pictures are listed one per line. Otherwise they share a line."""
 
+CHECK = "cairn check"
+"""The command that measures a check. With --resume, it also judges a complete run."""
 _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", "name", "names"}
 
 
-def refuse_beside_resume() -> None:
+def refuse_beside_resume(also: Collection[str] = ()) -> None:
     """Raises UsageError for an option that would change a resumed run.
 
     To ignore the option without notice would mislead the user.
+
+    also: further parameters of the command that do not change the run.
     """
-    for name in given(_BESIDE_RESUME):
+    for name in given({*_BESIDE_RESUME, *also}):
         raise UsageError(
             f"--resume continues a run with its own options; leave out {name}, or begin a new run"
         )
@@ -337,10 +342,13 @@ def _too_few_rounds(run: Run) -> str | None:
     )
 
 
-def carry_out(console: Console, run: Run, folder: store.Folder, command: str) -> None:
+def carry_out(console: Console, run: Run, folder: store.Folder, command: str | None) -> None:
     """Measures until the stop rule is met.
 
-    If the user interrupts the measurement, the error names the command that continues it.
+    If the user interrupts the measurement, the error names the command that continues it. Any other
+    error is kept in the folder, so that the report can say why measuring ended.
+
+    command: see `interrupted`.
     """
     from cairn.cli.progress import Bar, Lines, PlannedTrials
     from cairn.run import instruction_counts
@@ -349,6 +357,7 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
 
     sizes = console, run.rule, PlannedTrials.of(run)
     observer = Bar(*sizes) if console.is_terminal else Lines(*sizes)
+    begun_bytes = _bytes_of_samples(folder)
     end_like_ctrl_c()
     with stop_request.postponed():
         # The report needs numpy. ctrl-C in the middle of a later import would leave it unusable.
@@ -365,22 +374,54 @@ def carry_out(console: Console, run: Run, folder: store.Folder, command: str) ->
                 counts = instruction_counts.count(folder.run(), folder, scratch, told)
             folder.write(INSTRUCTIONS, encoded(counts))
     except Interrupted:
-        raise _interrupted(folder, command) from None
-    except CairnError:
+        raise interrupted(folder, command) from None
+    except CairnError as error:
+        _keep(error, folder, begun_bytes)
         say(console, "results", str(folder.path))
         raise
 
 
-def _interrupted(folder: store.Folder, command: str) -> Interrupted:
-    """Returns the error for a run that was interrupted. A run without any trial is removed."""
+def _bytes_of_samples(folder: store.Folder) -> int:
+    try:
+        return (folder.path / SAMPLES).stat().st_size
+    except OSError:  # the next use of the file says it
+        return 0
+
+
+def _keep(error: CairnError, folder: store.Folder, begun_bytes: int) -> None:
+    """Keeps the error that ended measuring.
+
+    begun_bytes: the size of the samples when measuring began. If a run could not continue, its
+    samples have not grown. Then the error says nothing about the run and is not kept.
+    """
+    refusal = Refusal.of(error)
+    if refusal is None or 0 < begun_bytes == _bytes_of_samples(folder):
+        return
+    with contextlib.suppress(CairnError):  # the disk is full, and `error` is the one to print
+        folder.mark_refused(refusal)
+
+
+def interrupted(folder: store.Folder, command: str | None) -> Interrupted:
+    """Returns the error for a run that was interrupted. A run without any trial is removed.
+
+    command: the command that continues the run with --resume; None if nothing continues it.
+    """
     if not folder.samples():
         store.remove(folder.path)
         return Interrupted(NOTHING_YET)
     name = found_by(folder)
     reasons = folder.stopped()
-    if reasons and INTERRUPTED not in reasons:
+    measured_all = bool(reasons) and INTERRUPTED not in reasons
+    counts_missing = folder.run().settings.count_instructions and not folder.instructions()
+    if measured_all and not counts_missing and not (command or "").startswith(CHECK):
         return Interrupted(f"interrupted; the run is complete: 'cairn report {name}' shows it")
-    folder.mark_stopped(INTERRUPTED)
+    if not measured_all:
+        folder.mark_stopped(INTERRUPTED)
+    if command is None:
+        return Interrupted(
+            f"interrupted; the runs measured so far are kept: 'cairn report {name}' shows them; "
+            "the same command begins anew"
+        )
     return Interrupted(
         f"interrupted; the runs measured so far are kept; continue with: {command} --resume {name}"
     )
@@ -407,14 +448,16 @@ def measured(
     from cairn.matrix.runs import groups_of
     from cairn.report.run import Measured
 
-    run = stored.run()
+    run, samples = stored.run(), stored.samples()
+    refusal = stored.refusal()
+    failed = any(one.failure is not None for one in samples)
     experiment = experiments.find(run.experiment or "")
     kind: Kind = "comparison" if run.experiment is None else run_settings.report_of(run)
     if run.settings.soak_s is not None:
         kind = "soak"
     return Measured(
         run=run,
-        samples=stored.samples(),
+        samples=samples,
         stopped=stored.stopped(),
         name=found_by(stored),
         kind=kind,
@@ -424,6 +467,9 @@ def measured(
         groups=groups_of(run.competing) if kind == "matrix" else {},
         counts=stored.instructions(),
         simulation=stored.simulation() if simulated else None,
+        refused=refusal.says
+        if refusal is not None and (refusal.exit_code == UsageError.exit_code or not failed)
+        else None,
     )
 
 
@@ -457,7 +503,7 @@ def conduct(console: Console, run: Run, folder: store.Folder, command: str, outp
     try:
         _conduct(console, run, folder, command, output)
     except KeyboardInterrupt:
-        raise _interrupted(folder, command) from None
+        raise interrupted(folder, command) from None
 
 
 def _conduct(

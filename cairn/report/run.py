@@ -74,6 +74,17 @@ class Measured:
     """The instructions of each contender; empty if they were not counted."""
     simulation: Simulation | None = None
     """The simulated misses; None if there are none."""
+    refused: str | None = None
+    """The sentence with which measuring was refused, because the program or the options do not suit
+    a comparison, or because a file was replaced. None if it was not refused, and if a contender
+    failed, since the samples tell that."""
+
+    @property
+    def ended_early(self) -> str | None:
+        """Why measuring was refused, as a sentence; None if it was not."""
+        if self.refused is None:
+            return None
+        return f"Measuring ended early: {self.refused.removesuffix('.')}."
 
 
 def comparisons(measured: Measured) -> tuple[Comparison, ...]:
@@ -91,6 +102,7 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
     for index in range(len(run.settings.workloads)):
         its = [sample for sample in samples if sample.trial.workload == index]
         loads = load_output.metrics(name for sample in its for name in sample.load)
+        early = [measured.ended_early] if measured.ended_early is not None and not index else []
         slept = any(one.reported is not None and one.reported.idle_ns for one in its)
         found.append(
             compare(
@@ -109,8 +121,11 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
                 bench=measured.bench,
                 aim=run.aim,
                 under_load=bool(run.settings.workloads[index].load),
-                unsuited=suitability.sentences(
-                    its, run.baseline, plan.settings_of(run.settings, index), index
+                unsuited=(
+                    *early,
+                    *suitability.sentences(
+                        its, run.baseline, plan.settings_of(run.settings, index), index
+                    ),
                 ),
             )
         )
@@ -151,7 +166,9 @@ def rendered(measured: Measured, found: Sequence[Comparison], view: View) -> str
     if measured.kind == "soak":
         from cairn.report import soak
 
-        stopped = " ".join(one for one in measured.stopped if one == INTERRUPTED)
+        stopped = measured.refused or " ".join(
+            one for one in measured.stopped if one == INTERRUPTED
+        )
         return soak.render(
             measured.run, measured.samples, view, name=measured.name, stopped=stopped
         )

@@ -34,7 +34,8 @@ class Listed:
     contenders: tuple[str, ...]
     baseline: str | None
     state: str
-    """"complete", "interrupted", "failed", "cut short", "being measured" or "damaged"."""
+    """"complete", "interrupted", "ended early", "failed", "cut short", "being measured" or
+    "damaged"."""
     verdict: str
     """The first sentences of the report, or the reason why the run cannot be read."""
 
@@ -52,6 +53,8 @@ def listed(measured: Measured, path: str, *, runs_now: bool) -> Listed:
         if runs_now
         else "interrupted"
         if INTERRUPTED in measured.stopped
+        else "ended early"
+        if measured.refused is not None
         else "complete"
         if measured.stopped
         else "failed"
@@ -67,7 +70,7 @@ def listed(measured: Measured, path: str, *, runs_now: bool) -> Listed:
         contenders=tuple(one.name for one in run.competing),
         baseline=run.baseline,
         state=state,
-        verdict=_verdict(measured),
+        verdict=" ".join(filter(None, (measured.ended_early, _verdict(measured)))),
     )
 
 

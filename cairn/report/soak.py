@@ -290,7 +290,7 @@ def _footer(
             "bound is the smaller one."
         )
     if stopped:
-        yield f"Measuring ended early: {printable(stopped)}."
+        yield f"Measuring ended early: {printable(stopped.removesuffix('.'))}."
     for one in found:
         if one.no_trim is not None and one.failure is None:
             yield f"After trim: {printable(one.contender)} {printable(one.no_trim)}."

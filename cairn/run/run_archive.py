@@ -11,6 +11,7 @@ from cairn.errors import CairnError, UsageError
 from cairn.run.stored_run import (
     INSTRUCTIONS,
     LARGEST_FILE,
+    REFUSED,
     RUN,
     SAMPLES,
     SIMULATION,
@@ -22,7 +23,7 @@ from cairn.run.stored_run import (
 ENDING = ".tar.xz"
 _MAGIC = b"\xfd7zXZ\0"
 """The first bytes of a file that is compressed with xz."""
-_PARTS = (RUN, SAMPLES, STOPPED, INSTRUCTIONS, SIMULATION)
+_PARTS = (RUN, SAMPLES, STOPPED, REFUSED, INSTRUCTIONS, SIMULATION)
 
 
 class RunArchive(StoredRun):

@@ -6,6 +6,7 @@ Measuring appends to them, and reports read them. No other state exists.
     ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
     ROOT/ID/input           the copy of standard input, if the program has one
     ROOT/ID/stopped         why measuring ended; absent during a run, and if it was cut short
+    ROOT/ID/refused.json    the error that ended measuring, if there was one
     ROOT/ID/instructions.json   the counts of 'cairn check' and of --instructions, if there are any
     ROOT/ID/simulation.json     the simulated misses of 'cairn explain --simulate', if there are any
     ROOT/ID/witness/…       the raw lines of the witness in each contender's first trial
@@ -36,7 +37,17 @@ from pathlib import Path
 from cairn.errors import CairnError, UsageError
 from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
-from cairn.run.stored_run import LARGEST_FILE, RUN, SAMPLES, STOPPED, StoredRun, cannot, encoded
+from cairn.run.stored_run import (
+    LARGEST_FILE,
+    REFUSED,
+    RUN,
+    SAMPLES,
+    STOPPED,
+    Refusal,
+    StoredRun,
+    cannot,
+    encoded,
+)
 
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _NAMED = 5
@@ -249,7 +260,7 @@ class Folder(StoredRun):
         return f"/proc/{os.getpid()}/fd/{self._input}"
 
     def append(self, sample: Sample) -> None:
-        """Appends one trial. Removes `stopped`, because measuring continues.
+        """Appends one trial. Removes `stopped` and `refused.json`, because measuring continues.
 
         After an error, the last line of the file may be incomplete. Readers ignore such a line.
         """
@@ -257,7 +268,8 @@ class Folder(StoredRun):
         line = encoded(sample) + b"\n"
         try:
             self._restore()
-            (self.path / STOPPED).unlink(missing_ok=True)
+            for name in (STOPPED, REFUSED):
+                (self.path / name).unlink(missing_ok=True)
             with path.open("ab") as file:
                 if file.tell() + len(line) > LARGEST_FILE:
                     raise CairnError(
@@ -277,6 +289,10 @@ class Folder(StoredRun):
     def mark_stopped(self, because: str) -> None:
         """Records why measuring ended."""
         self.write(STOPPED, because.encode() + b"\n")
+
+    def mark_refused(self, because: Refusal) -> None:
+        """Records the error that ended measuring."""
+        self.write(REFUSED, encoded(because) + b"\n")
 
     def mark_resumed(self) -> None:
         """Locks the run and removes an incomplete last line, so that measuring can continue.

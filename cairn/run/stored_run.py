@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
 from cairn.model import LARGEST_NUMBER, SCHEMA, Run, Sample
 from cairn.simulated_misses import CacheLevel, Simulation
@@ -26,6 +27,8 @@ INSTRUCTIONS, SIMULATION = "instructions.json", "simulation.json"
 """The names of the parts that a report needs. The last two are there if instructions were counted,
 and if misses were simulated.
 """
+REFUSED = "refused.json"
+"""The name of the part with the error that ended measuring, if there was one."""
 
 _ROUNDS_MAX = 10_000
 _REASONS_MAX = 10_000
@@ -83,6 +86,31 @@ def decoded(content: bytes) -> object:
 
 def _no_number(text: str) -> object:
     raise ValueError(f"{text} is not a number of JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The error that ended measuring, because of the program, a contender or the options."""
+
+    exit_code: int
+    """The exit code of the command that measured."""
+    says: str
+    """The sentence that this command printed."""
+
+    @staticmethod
+    def of(error: CairnError) -> Refusal | None:
+        """Returns the refusal to keep; None if another measurement may succeed as it is."""
+        if isinstance(error, UsageError | ProgramFailed | ContenderFailed):
+            return Refusal(error.exit_code, str(error))
+        return None
+
+    @property
+    def error(self) -> CairnError:
+        """The error again, with its exit code."""
+        kinds = ProgramFailed, ContenderFailed
+        return next((one for one in kinds if one.exit_code == self.exit_code), UsageError)(
+            self.says
+        )
 
 
 class StoredRun(ABC):
@@ -164,6 +192,14 @@ class StoredRun(ABC):
             instead = "remove it, or repeat 'cairn explain --simulate'"
             raise DamagedFile(damaged.place, damaged.why, instead) from None
         return found
+
+    def refusal(self) -> Refusal | None:
+        """Returns the error that ended measuring; None if there was none.
+
+        Raises CairnError if it is damaged.
+        """
+        content = self.content(REFUSED)
+        return None if content is None else _decode(Refusal, content, self.path / REFUSED)
 
     def stopped(self) -> tuple[str, ...]:
         """Returns why measuring ended: one reason for each workload, or one for all.

@@ -303,6 +303,9 @@ def test_a_run_with_one_contender_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         def simulation(self) -> None:
             return None
 
+        def refusal(self) -> None:
+            return None
+
         stopped = instructions = samples
 
     stored: Any = Stored()
@@ -325,6 +328,9 @@ def test_a_run_whose_times_mean_nothing_is_refused(field: dict[str, Any]) -> Non
             return ()
 
         def simulation(self) -> None:
+            return None
+
+        def refusal(self) -> None:
             return None
 
         stopped = instructions = samples
