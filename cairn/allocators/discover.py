@@ -142,7 +142,7 @@ def known_catalog(cache: Path | None = None) -> Catalog:
 def _changed(values: Mapping[str, str]) -> bool:
     """Whether a library has changed since it was added.
 
-    False for a missing file, which _inspect() reports as a problem.
+    False for a missing file, which find_cached() reports as a problem.
     """
     try:
         status = os.stat(values["path"])
@@ -376,7 +376,8 @@ def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
             or not (path.startswith(folder + os.sep) or _is_added_record(values, folder))
         ):
             continue
-        item = _inspect(entry, path)
+        gone = _gone(path, entry.name, values)
+        item = Found(entry, path, problem=gone) if gone is not None else _inspect(entry, path)
         if item is not None:
             found.append(
                 replace(
@@ -389,6 +390,26 @@ def find_cached(catalog: Catalog, cache: Path) -> tuple[Found, ...]:
                 )
             )
     return tuple(found)
+
+
+def _gone(path: str, name: str, values: Mapping[str, str]) -> str | None:
+    """A sentence with the next steps if the library of a record is gone; else None."""
+    try:
+        os.stat(path)
+        return None
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:  # _inspect() says it
+        return None
+    remove = f"remove the name with 'cairn allocators remove {name}'"
+    if "path" in values:
+        return (
+            f"{path}, which was added as {name}, is gone; add it again with "
+            f"'cairn allocators add {name} FILE', or {remove}"
+        )
+    if "built" in values:
+        return f"{path} is gone from the cache; build it again, or {remove}"
+    return f"{path} is gone from the cache; 'cairn allocators get {name}' fetches it again"
 
 
 def _is_added_record(values: Mapping[str, str], folder: str) -> bool:

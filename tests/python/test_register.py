@@ -109,8 +109,18 @@ def test_an_added_library_that_was_deleted_is_a_sentence(cache: Path, tmp_path: 
     library = build(tmp_path / "libmine.so")
     register.add("mine", str(library), silent)
     library.unlink()
-    with pytest.raises(ContenderFailed, match="no such file"):
+    with pytest.raises(ContenderFailed) as refused:
         contenders.resolve(contenders.parse_contender("mine"), discover.discover())
+    says = (
+        f"{library}, which was added as mine, is gone; add it again with 'cairn allocators add mine "
+        "FILE', or remove the name with 'cairn allocators remove mine'"
+    )
+    assert str(refused.value) == says
+    known = discover.known_catalog()
+    assert says in allocator_list.render(known, discover.discover(known), View(width=500))
+    build(tmp_path / "again.so")
+    register.add("mine", str(tmp_path / "again.so"), silent)
+    assert contenders.resolve(contenders.parse_contender("mine"), discover.discover()).preload
     register.remove(catalog.entry("mine", discover.known_catalog()), None, silent)
     assert discover.known_catalog() is catalog.load_catalog()
 
@@ -196,6 +206,15 @@ def test_a_damaged_library_in_the_cache_is_reported(cache: Path) -> None:
     assert "has changed since it came into the cache" in allocator_list.render(known, found, View())
     item = json.loads(allocator_list.document(known, found))["found"][0]
     assert item["recorded_sha256"] != item["sha256"] == discover.file_sha256(library)
+
+
+def test_a_fetched_library_that_was_deleted_is_a_sentence(cache: Path) -> None:
+    library = unpacked(cache, "5.3.0")
+    library.unlink()
+    (item,) = discover.find_cached(discover.known_catalog(), cache)
+    assert item.problem == (
+        f"{library} is gone from the cache; 'cairn allocators get jemalloc' fetches it again"
+    )
 
 
 def test_one_library_with_two_settings_of_a_knob_is_two_contenders(cache: Path) -> None:
