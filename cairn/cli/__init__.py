@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 
 import rich_click as click
+from click.exceptions import NoArgsIsHelpError
 
 from cairn.cli import (
     allocators,
@@ -36,11 +37,11 @@ from cairn.cli import (
     sites,
     soak,
     symbolize,
+    usage_errors,
 )
 from cairn.cli.console import NOTHING_YET, fail
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
-from cairn.report.formatting import message
 from cairn.run import stop_request
 
 __all__ = [
@@ -78,10 +79,12 @@ def _sentences() -> Iterator[None]:
         yield
     except CairnError as error:
         fail(error, error.exit_code)
-    except click.ClickException as error:
-        error.message = message(error.message)  # type: ignore[misc]
+    except NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        text = usage_errors.sentence(error, cli, sys.argv[1:])
+        fail(CairnError(text), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _end_by_signals()
         # No run has begun yet. `measurement.conduct` handles later interrupts, and names the
