@@ -13,7 +13,7 @@ from cairn.allocators import discover
 from cairn.allocators.tool_runner import bytes_below
 from cairn.cli import options
 from cairn.cli.root_command import cli
-from cairn.errors import UsageError
+from cairn.errors import Interrupted, UsageError
 from cairn.report.formatting import printable
 from cairn.run import store
 
@@ -36,7 +36,7 @@ from cairn.run import store
 def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) -> None:
     """Remove stored runs, and with --cache fetched allocators, too. Asks first.
 
-    Exit codes: 0 success, 1 cairn failed, 2 usage, 130 interrupted, or your answer is no.
+    Exit codes: 0 success, or your answer is no, 1 cairn failed, 2 usage, 130 interrupted.
     """
     where = results or store.root()
     now = time.time()
@@ -54,7 +54,15 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
             raise UsageError(
                 "cannot ask, since standard input is not a terminal; -y removes without asking"
             )
-        click.confirm(f"Remove {'this' if len(going) == 1 else f'these {len(going)}'}?", abort=True)
+        these = "this" if len(going) == 1 else f"these {len(going)}"
+        try:
+            agreed = click.confirm(f"Remove {these}?")
+        except click.Abort:  # ctrl-C, or ctrl-D, which is the end of the input
+            click.echo(err=True)  # ends the line of the question
+            raise Interrupted("interrupted; nothing was removed") from None
+        if not agreed:
+            click.echo("nothing was removed")
+            return
     for path in going:
         if store.is_measured(path):
             click.echo(f"kept, because it is being measured: {printable(str(path))}")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 from pathlib import Path
+
+import pytest
 
 
 def test_parameters_and_commands_make_one_plan(cairn, forward: Path, churn: Path) -> None:
@@ -53,3 +58,25 @@ def test_clean_asks_and_removes(cairn, churn: Path) -> None:
     assert len(list(cairn.results.iterdir())) == 1
     assert cairn("clean", "-y").code == 0
     assert not list(cairn.results.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says"),
+    [("n\n", 0, "nothing was removed"), ("\x04", 130, "✘ interrupted; nothing was removed")],
+)
+def test_a_run_stays_if_the_answer_is_no(
+    cairn, churn: Path, answer: str, code: int, says: str
+) -> None:
+    """The answer "n" ended the command with "interrupted" and exit code 130."""
+    cairn("compare", "-r", 1, "-a", "system", "--", churn)
+    terminal, its = pty.openpty()
+    os.write(terminal, answer.encode())
+    done = subprocess.run(
+        [*cairn.argv, "clean"],
+        env=cairn.env, stdin=its, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(terminal)
+    os.close(its)
+    assert done.returncode == code
+    assert (done.stdout + done.stderr).endswith(f"{says}\n")
+    assert len(list(cairn.results.iterdir())) == 1
