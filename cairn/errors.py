@@ -7,6 +7,12 @@ exit.
 
 from __future__ import annotations
 
+import errno
+from os import PathLike
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a full disk, and of a user whose quota is used up."""
+
 
 class CairnError(Exception):
     """Cairn itself fails: a file cannot be written, or the installation is damaged."""
@@ -44,3 +50,9 @@ class Interrupted(CairnError):
     """The user stopped the run; the trials measured so far are kept."""
 
     exit_code = 130
+
+
+def cannot(what: str, path: str | PathLike[str], error: OSError) -> CairnError:
+    """Returns the error for a file that cannot be used. `what` is a verb, such as "read"."""
+    remedy = "; free some space there, or write to another disk" if error.errno in _FULL else ""
+    return CairnError(f"cannot {what} {path}: {error.strerror or error}{remedy}")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from cairn.errors import CairnError, UsageError
-from cairn.run.stored_run import DamagedFile, cannot, other_version
+from cairn.errors import CairnError, UsageError, cannot
+from cairn.run.stored_run import DamagedFile, other_version
 from cairn.why.ranges import Cost, ProfileTable
 
 KEPT = Path(__file__).parent / "ranges.json.xz"

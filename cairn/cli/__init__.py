@@ -39,7 +39,7 @@ from cairn.cli import (
     symbolize,
     usage_errors,
 )
-from cairn.cli.console import NOTHING_YET, fail
+from cairn.cli.console import NOTHING_YET, fail, refused
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.run import stop_request
@@ -106,10 +106,7 @@ def _sentences() -> Iterator[None]:
             # The disk under stdout is full. Python would flush the buffer again at exit and fail
             # again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        name = f" {error.filename}" if error.filename else ""
-        fail(
-            CairnError(f"the system refused{name}: {error.strerror or error}"), CairnError.exit_code
-        )
+        fail(refused(error), CairnError.exit_code)
 
 
 def _end_by_signals() -> None:

@@ -42,7 +42,7 @@ from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, program_optio
 from cairn.cli.root_command import cli
 from cairn.compare import gate
 from cairn.compare.gate import MEASURES, GateState
-from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError, cannot
 from cairn.gate import Gate, GateBound
 from cairn.model import ROUNDS_MOST, Run
 from cairn.report.view import Form
@@ -382,7 +382,7 @@ def _write_ci_files(
             with Path(step).open("a", encoding="utf-8") as file:
                 file.write(reporting.summary(report))
         except OSError as error:
-            raise CairnError(f"cannot write {step}: {error.strerror}") from error
+            raise cannot("write", step, error) from error
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in reporting.annotation_lines(report):
             click.echo(line, err=True)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 import sys
+import traceback
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,11 @@ import rich_click as click
 from click.core import ParameterSource
 from rich.console import Console
 
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, UsageError, cannot
 from cairn.report.formatting import message, wrapped
 from cairn.report.view import WIDTH, Form, View
 from cairn.run import stop_request
 from cairn.run.run_archive import ENDING
-from cairn.run.stored_run import cannot
 
 NOTHING_YET = "interrupted; nothing was measured yet"
 """The sentence after ctrl-C before the first trial."""
@@ -283,6 +283,21 @@ def fail(error: BaseException, code: int) -> NoReturn:
         sign = "  " if place else "✘ "
         console.print(on_screen(console, sign, line), markup=False, style="red")
     sys.exit(code)
+
+
+_PRINTING = frozenset({"click", "rich", "rich_click"})
+"""The packages that print for Cairn. `cairn.cli` itself flushes standard output at the end."""
+
+
+def refused(error: OSError) -> CairnError:
+    """Returns the sentence on an error of the system that no other code expected."""
+    if error.filename is not None:
+        return cannot("use", os.fsdecode(error.filename), error)
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = str(frame.f_globals.get("__name__"))
+    if module == "cairn.cli" or module.partition(".")[0] in _PRINTING:
+        return cannot("write", "standard output", error)
+    return CairnError(f"the system refused: {error.strerror or error}")
 
 
 def end_like_ctrl_c() -> None:

@@ -47,9 +47,9 @@ def ranges(
 
     Exit codes: 0 success, 1 cairn failed or no run with the probe has ended well, 2 usage.
     """
+    from cairn.errors import cannot
     from cairn.report import ranges as reporting
     from cairn.report import terminal
-    from cairn.run.stored_run import cannot
     from cairn.why.ranges import gathered
 
     output = output_of(form, full, color, out, force)

@@ -33,7 +33,7 @@ from cairn.cli.root_command import cli
 from cairn.cli.run import ALLOCATOR, EXIT_CANNOT_RUN, contender_for, end, failing_as_env
 from cairn.cli.stack_outputs import StackOutputs
 from cairn.cli.window import Counting, Span
-from cairn.errors import CairnError, ContenderFailed, UsageError
+from cairn.errors import CairnError, ContenderFailed, UsageError, cannot
 from cairn.report.view import View
 from cairn.run import store
 
@@ -557,7 +557,7 @@ def _raw_files(keep: Path | None) -> Iterator[Path]:
                 f"--keep {keep} exists and is not an empty folder; name an empty or a new one"
             ) from None
     except OSError as error:
-        raise CairnError(f"cannot make {keep}: {error.strerror or error}") from error
+        raise cannot("make", keep, error) from error
     folder = keep.absolute()
     try:
         yield folder

@@ -13,7 +13,7 @@ from cairn import units
 from cairn.allocators import discover
 from cairn.allocators.contenders import parse_contender, resolve, split_contenders
 from cairn.binary.program import Program, inspect_program, refuse_program, refuse_wrapper
-from cairn.cli.console import fail, say, stderr
+from cairn.cli.console import fail, refused, say, stderr
 from cairn.cli.root_command import cli
 from cairn.errors import (
     CairnError,
@@ -89,8 +89,10 @@ def failing_as_env() -> Iterator[None]:
         fail(error, EXIT_CANNOT_PRELOAD)
     except (UsageError, BrokenPipeError):
         raise
-    except (CairnError, OSError) as error:
+    except CairnError as error:
         fail(error, EXIT_CANNOT_RUN)
+    except OSError as error:
+        fail(refused(error), EXIT_CANNOT_RUN)
 
 
 def contender_for(spec: str, command: Sequence[str]) -> Contender:

@@ -19,10 +19,9 @@ from rich.console import Console
 
 from cairn import units
 from cairn.cli.console import say
-from cairn.errors import UsageError
+from cairn.errors import UsageError, cannot
 from cairn.model import COPY, NO_INPUT
 from cairn.run import store
-from cairn.run.stored_run import cannot
 
 _PATIENCE_S = 2.0
 """The time to wait for the first byte of a pipe that the user did not ask for.

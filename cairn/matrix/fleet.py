@@ -36,7 +36,7 @@ from pathlib import Path
 import msgspec
 
 from cairn import units
-from cairn.errors import CairnError
+from cairn.errors import CairnError, cannot
 from cairn.model import Run, Sample
 from cairn.run import store
 from cairn.run.proof import unproven
@@ -47,7 +47,6 @@ from cairn.run.stored_run import (
     STOPPED,
     DamagedFile,
     StoredRun,
-    cannot,
     encoded,
     other_version,
 )

@@ -26,11 +26,10 @@ import msgspec
 
 from cairn import units
 from cairn.allocators.discover import cache_folder
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, UsageError, cannot
 from cairn.matrix import places, recipes
 from cairn.matrix.plan import PlannedProgram
 from cairn.model import Settings
-from cairn.run.stored_run import cannot
 
 Tell = Callable[[str], None]
 KEPT = "inputs.json"

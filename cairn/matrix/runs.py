@@ -15,12 +15,11 @@ from cairn.allocators.contenders import (
     resolve,
     split_contenders,
 )
-from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
+from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError, cannot
 from cairn.matrix import inputs, programs
 from cairn.matrix.plan import MeasurementPlan, PlannedProgram, read
 from cairn.matrix.programs import Examination
 from cairn.model import Contender, StopRule
-from cairn.run.stored_run import cannot
 
 PLANS = Path(__file__).parent.parent / "bench" / "plans"
 """The folder of the plans that come with Cairn."""

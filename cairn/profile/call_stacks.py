@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, cannot
 
 SUFFIX = ".stacks"
 MAGIC = b"cairnstk"
@@ -157,7 +157,7 @@ def _content(path: Path) -> bytes:
                 raise _damaged(path, "it is not a regular file")
             return file.read(most)
     except OSError as error:
-        raise CairnError(f"cannot read {path}: {error.strerror or error}") from error
+        raise cannot("read", path, error) from error
 
 
 def _damaged(path: Path, why: str) -> CairnError:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, cannot
 
 NAME = "names.json"
 FORMAT, VERSION = "cairn names", 1
@@ -71,14 +71,14 @@ def read(folder: Path) -> KeptNames | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CairnError(f"cannot read {path}: {error.strerror or error}") from error
+        raise cannot("read", path, error) from error
     try:
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise _damaged(path, "it is not a regular file")
             content = file.read(_FILE_MOST + 1)
     except OSError as error:
-        raise CairnError(f"cannot read {path}: {error.strerror or error}") from error
+        raise cannot("read", path, error) from error
     if len(content) > _FILE_MOST:
         raise _damaged(path, "it is too large")
     try:
@@ -115,7 +115,7 @@ def write(folder: Path, files: Iterable[NamedFile]) -> None:
         new.replace(path)
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise CairnError(f"cannot write {path}: {error.strerror or error}") from error
+        raise cannot("write", path, error) from error
 
 
 def _printable(file: NamedFile) -> NamedFile:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cairn.errors import CairnError
+from cairn.errors import CairnError, cannot
 
 SUFFIX = ".layout"
 MAGIC = b"cairnlay"
@@ -228,7 +228,7 @@ def _record(path: Path) -> np.void | None:
                 raise _damaged(path, "it is not a regular file")
             content = file.read(_TYPES[0].itemsize)
     except OSError as error:
-        raise CairnError(f"cannot read {path}: {error.strerror or error}") from error
+        raise cannot("read", path, error) from error
     if not content[: len(MAGIC)].strip(b"\0"):
         return None
     if content[: len(MAGIC)] != MAGIC:

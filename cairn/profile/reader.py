@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, UsageError, cannot
 from cairn.profile import live, lock_records
 from cairn.profile.call_stacks import StacksFile, stacks_of
 from cairn.profile.layout import of as layout_of
@@ -331,7 +331,7 @@ def write_tree(folder: Path, tree: Tree) -> None:
     try:
         (folder / _TREE).write_bytes(msgspec.json.encode(plain) + b"\n")
     except OSError as error:
-        raise CairnError(f"cannot write {folder / _TREE}: {error.strerror or error}") from error
+        raise cannot("write", folder / _TREE, error) from error
 
 
 def _read_tree(folder: Path) -> Tree | None:
@@ -401,7 +401,7 @@ def names(folder: Path) -> list[str]:
 
 
 def _cannot_read(path: Path, error: OSError) -> CairnError:
-    return CairnError(f"cannot read {path}: {error.strerror or error}")
+    return cannot("read", path, error)
 
 
 def read_begun(path: Path) -> ProcessProfile | None:
@@ -437,7 +437,7 @@ def trim(path: Path) -> None:
             source = _Source(file.fileno(), 0, os.fstat(file.fileno()).st_size)
             os.ftruncate(file.fileno(), int(_head(source)[0]["file_bytes"]))
     except OSError as error:
-        raise CairnError(f"cannot shorten {path}: {error.strerror or error}") from error
+        raise cannot("shorten", path, error) from error
     except _Damaged:
         return  # the report will say that the file is damaged
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cairn.errors import CairnError
+from cairn.errors import cannot
 from cairn.profile import reader
 from cairn.profile.missing import Executed
 from cairn.profile.tally import Missing, ProcessProfile
@@ -122,7 +122,7 @@ class Spare:
                 path.write_bytes(reader.part_bytes(self.descriptor, *_span(name)))
             except OSError as error:
                 path.unlink(missing_ok=True)
-                raise CairnError(f"cannot write {path}: {error.strerror or error}") from error
+                raise cannot("write", path, error) from error
 
     def _windows(self) -> Iterator[tuple[int, np.void]]:
         """The place and the head of every window that was written to."""

@@ -20,14 +20,13 @@ import msgspec
 
 from cairn.binary import elf
 from cairn.compare.gate import MEASURES
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, UsageError, cannot
 from cairn.gate import InstructionCount
 from cairn.model import NO_INPUT, SCHEMA, Run, Sample, Settings
 from cairn.run import builds
 from cairn.run.stored_run import (
     LARGEST_FILE,
     DamagedFile,
-    cannot,
     checked,
     decoded,
     encoded,

@@ -7,7 +7,7 @@ import lzma
 import tarfile
 from pathlib import Path
 
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, UsageError, cannot
 from cairn.run.stored_run import (
     INSTRUCTIONS,
     LARGEST_FILE,
@@ -17,7 +17,6 @@ from cairn.run.stored_run import (
     SIMULATION,
     STOPPED,
     StoredRun,
-    cannot,
 )
 
 ENDING = ".tar.xz"

@@ -34,7 +34,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, UsageError, cannot
 from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import (
@@ -45,7 +45,6 @@ from cairn.run.stored_run import (
     STOPPED,
     Refusal,
     StoredRun,
-    cannot,
     encoded,
 )
 

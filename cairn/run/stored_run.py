@@ -38,11 +38,6 @@ _LATEST = 1e11
 T = TypeVar("T")
 
 
-def cannot(what: str, path: Path, error: OSError) -> CairnError:
-    """Returns the error for a file that cannot be used. `what` is a verb, such as "read"."""
-    return CairnError(f"cannot {what} {path}: {error.strerror or error}")
-
-
 class DamagedFile(CairnError):
     """A file holds something that no cairn wrote there."""
 

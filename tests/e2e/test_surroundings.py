@@ -72,6 +72,23 @@ def test_a_report_that_cannot_be_written_is_no_success(
     assert b"Traceback" not in done.stderr and b"No space left" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("--help", 1), ("report", 1), ("report --list", 1), ("report --csv", 1),
+     ("profile --json - -- /bin/sh -c :", 125)],
+)  # fmt: skip
+def test_a_full_standard_output_is_named(cairn, words: str, code: int) -> None:
+    """The message was "the system refused: No space left on device"."""
+    assert cairn("compare", "-r", 1, "-a", "system", "--", "true").code == 0
+    with open("/dev/full", "wb") as full:
+        done = in_bytes(cairn, *words.split(), stdout=full.fileno())
+    assert done.returncode == code
+    assert done.stderr.decode().splitlines()[-1] == (
+        "✘ cannot write standard output: No space left on device; free some space there, or write "
+        "to another disk"
+    )
+
+
 def test_a_metric_beyond_what_is_stored_is_refused_and_the_run_stays_readable(cairn) -> None:
     result = cairn(
         "compare",

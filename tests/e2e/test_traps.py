@@ -276,6 +276,9 @@ def test_an_output_is_never_written_through_a_link(cairn, churn: Path, tmp_path:
     assert not (tmp_path / "link.md").is_symlink()
 
 
+FULL = "No space left on device; free some space there, or write to another disk"
+
+
 @AS_ROOT
 def test_a_full_disk(cairn, churn: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
@@ -283,13 +286,13 @@ def test_a_full_disk(cairn, churn: Path, tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", small], check=True)
     try:
         result = cairn("compare", "-r", 500, "-a", "system", "--results", small, "--", churn, 10)
-        refused(result, 1, "No space left on device")
+        refused(result, 1, f"samples.jsonl: {FULL}")
         report = cairn("report", "--results", small, "last", "--json")
         assert report.code == 0, report.err
         assert len(report.json["samples"]) > 5, "the samples from before the full disk are readable"
         (small / "ballast").write_bytes(b"")
         out = cairn("report", "--results", small, "last", "--json", "-o", small / "out.json")
-        refused(out, 1, "No space left on device")
+        refused(out, 1, f"cannot write {small / 'out.json'}: {FULL}")
         assert not (small / "out.json").exists(), "no half-written file"
         assert not [name for name in os.listdir(small) if name.startswith(".out")]
     finally:
