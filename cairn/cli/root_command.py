@@ -38,7 +38,7 @@ click.rich_click.OPTION_GROUPS = {
         {"name": "The question", "options": [
             "--fail-if", "-p", "-a", "--against", "--trust-base", "--make-base"]},
         {"name": "When to stop",
-         "options": ["--min-rounds", "--max-rounds", "--budget", "-r"]},
+         "options": ["--min-rounds", "--max-rounds", "--budget", "-r", "--resume"]},
         {"name": "The program", "options": [
             "--shell", "--input", "--output", "--ok-exit", "--verify", "--timeout", "--cpus",
             "--wait-descendants", "--repeat", "--warmup", "--setup", "--prepare", "--conclude",
