@@ -431,15 +431,18 @@ def status(name: str, as_json: bool, results: Path | None, color: str) -> None:
         return
     screen = Screen(output_of("text", False, color, None, False).view)
     began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run_.created_at))
-    screen.line(f"{run_.id} · plan {printable(now.plan)} · begun {began} · {now.state}", "bold")
+    state = " · ".join(filter(None, (now.state, now.failed)))
+    screen.line(f"{run_.id} · plan {printable(now.plan)} · begun {began} · {state}", "bold")
     left = f" · about {units.duration(now.seconds_left)} left" if now.seconds_left else ""
     if now.trials:
         screen.line(
             f"{now.rounds} of {units.counted(now.planned, 'round')} complete · {now.done} of "
-            f"{now.trials} runs{left}"
+            f"{now.trials} runs{' of the other programs' if now.lost else ''}{left}"
         )
     for sentence in now.failures:
         screen.line(f"✘ {printable(sentence)}", "red", hanging=2)
+    if now.failures and stored.path.is_dir():
+        screen.line(f"Their last messages are in {printable(str(stored.path / 'failed'))}.")
     if now.resumable:
         screen.line(f"Next: cairn matrix run --resume {run_.id}")
     click.echo(screen.text(), nl=False, color=True)

@@ -70,14 +70,22 @@ def raise_failures(run: Run, comparisons: Sequence[Comparison]) -> None:
     """
     counting = run.settings.instructions
     several = len(comparisons) > 1
-    for workload, comparison in zip(run.settings.workloads, comparisons, strict=True):
-        where = f" on {shortened(workload.name)}" if several else ""
-        for row in comparison.rows:
-            if row.contender == run.baseline and (bad := _failures(row, counting)):
-                raise ProgramFailed(
-                    f"there is nothing to compare with{where}, since under {run.baseline} the "
-                    f"program {bad[0]}"
-                )
+    lost = {
+        shortened(workload.name): bad[0]
+        for workload, comparison in zip(run.settings.workloads, comparisons, strict=True)
+        for row in comparison.rows
+        if row.contender == run.baseline and (bad := _failures(row, counting))
+    }
+    if lost and several:
+        raise ProgramFailed(
+            f"there is nothing to compare with on {', '.join(lost)}, since the program fails under "
+            f"{run.baseline}; the lines above say why"
+        )
+    if lost:
+        (why,) = lost.values()
+        raise ProgramFailed(
+            f"there is nothing to compare with, since under {run.baseline} the program {why}"
+        )
     rows = [row for comparison in comparisons for row in comparison.rows]
     failed = dict.fromkeys(row.contender for row in rows if _failures(row, counting))
     if failed:

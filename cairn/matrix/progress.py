@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cairn import units
 from cairn.model import INTERRUPTED, SCHEMA, Run, Sample
 
 NOTHING_TO_COMPARE = "ended: no program can be compared"
@@ -23,7 +24,7 @@ class PlanProgress:
     ended."""
     rounds: int
     """The number of whole rounds. A round is whole if every program ran under every contender.
-    Pairs of program and contender that failed are not counted."""
+    Programs on which nothing is compared, and other pairs that failed, are not counted."""
     planned: int
     done: int
     """The number of runs so far, without the warm-up."""
@@ -33,8 +34,26 @@ class PlanProgress:
     seconds_left: float | None
     """The expected seconds until all planned runs are done; None if none is left, or if no run was
     timed."""
+    programs: int
+    """The number of programs in the run."""
+    lost: int
+    """The number of programs that failed under the baseline or under all others, so that nothing is
+    compared on them."""
+    partly: int
+    """The number of programs that failed under some contenders only."""
     failures: tuple[str, ...]
+    """A sentence for each failed pair of program and contender. A program that failed under the
+    baseline has one sentence."""
     resumable: bool
+
+    @property
+    def failed(self) -> str:
+        """How many programs failed, as a phrase; empty if none did."""
+        of = f"of {units.counted(self.programs, 'program')} failed"
+        found = [f"{self.lost} {of}"] if self.lost else []
+        if self.partly:
+            found.append(f"{self.partly} {of} under some contenders")
+        return ", ".join(found)
 
 
 def of(
@@ -57,11 +76,17 @@ def of(
             if sample.counts:
                 rounds.setdefault(cell, set()).add(sample.trial.round)
     lost = {workload for workload, name in failures if name == run.baseline}
+    others = [one.name for one in run.competing if one.name != run.baseline]
+    alone = {
+        workload
+        for workload in range(len(names))
+        if others and all((workload, name) in failures for name in others)
+    }
     cells = [
         (workload, contender.name)
         for workload in range(len(names))
         for contender in run.competing
-        if workload not in lost and (workload, contender.name) not in failures
+        if workload not in lost | alone and (workload, contender.name) not in failures
     ]
     planned = run.rule.max_rounds
     whole = set.intersection(*(rounds.get(cell, set()) for cell in cells)) if cells else set()
@@ -83,11 +108,23 @@ def of(
         done=sum(len(rounds.get(cell, ())) for cell in cells),
         trials=planned * len(cells),
         seconds_left=left if left and not ended and known else None,
+        programs=len(names),
+        lost=len(lost | alone),
+        partly=len({workload for workload, _ in failures} - lost - alone),
         failures=tuple(
-            f"{name} {why} on {names[workload]}" for (workload, name), why in failures.items()
+            _failure(names[workload], name, why)
+            for (workload, name), why in failures.items()
+            if workload not in lost or name == run.baseline
         ),
         resumable=not ended and not runs_now,
     )
+
+
+def _failure(program: str, contender: str, why: str) -> str:
+    """A sentence on a failed pair. `why` is the rest of a sentence, or whole sentences."""
+    if why[:1].islower():
+        return f"{program}: under {contender}, the program {why.removesuffix('.')}."
+    return f"{program}: under {contender}, the program failed: {why}"
 
 
 def _state(stopped: Sequence[str], *, runs_now: bool, compares: bool) -> str:
@@ -110,5 +147,5 @@ def document(run: Run, now: PlanProgress) -> dict[str, Any]:
         "schema": SCHEMA, "run": run.id, "plan": now.plan, "state": now.state,
         "rounds": now.rounds, "rounds_planned": now.planned, "runs": now.done,
         "runs_planned": now.trials, "seconds_left": now.seconds_left,
-        "failures": list(now.failures),
+        "programs": now.programs, "programs_lost": now.lost, "failures": list(now.failures),
     }  # fmt: skip

@@ -447,4 +447,4 @@ def _failures(report: MatrixReport) -> Iterator[str]:
         for name in found.contenders:
             failure = found.cells[program, name].failure
             if failure is not None:
-                yield formatting.printable(f"{name} {failure} on {program}")
+                yield formatting.printable(f"{program}: {name} {failure}")

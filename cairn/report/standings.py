@@ -310,7 +310,7 @@ def _standings_failures(found: Standings) -> Iterator[str]:
         for contest in found.contests:
             failure = found.cells[contest.workload, place.contender].failure
             if failure is not None:
-                yield formatting.printable(f"{place.contender} {failure} on {contest.name}")
+                yield formatting.printable(f"{contest.name}: {place.contender} {failure}")
     reasons: dict[str, list[str]] = {}
     for contest in found.contests:
         if contest.memory_missing is not None:

@@ -412,6 +412,8 @@ class Measurement:
             )
             if self._may_be_the_program(sample):
                 self._try_baseline_again(trial.workload)
+                if (trial.workload, self._run.baseline) in self._failed:
+                    return  # the program itself fails, which was told
             self._fail(sample, trace.stderr_tail)
 
     def _one_trial(self, trial: Trial, *, watch: bool) -> tuple[Sample, Trace]:
@@ -453,7 +455,7 @@ class Measurement:
         baseline = self._run.baseline
         took_s = self._trial_s.get((workload, baseline), 0.0)
         for _ in range(_AGAIN_SHORT if took_s < 1.0 else 1):
-            if self._budget.has_room(took_s):
+            if (workload, baseline) not in self._failed and self._budget.has_room(took_s):
                 self._take(Trial(plan.WARM_UP, 0, baseline, workload))
 
     def _repeats(self, trial: Trial) -> int:
@@ -542,6 +544,8 @@ class Measurement:
         if settings.reports:
             return replace(sample, failure=f"computed another checksum {other}")
         option = "" if settings.by_cell else " (--verify same-output)"
+        if settings.by_cell and sample.trial.contender == self._run.baseline:
+            option = " (a plan allows that with 'unchecked')"
         return replace(sample, failure=f"printed something else {other}{option}")
 
     def _judged_by_endings(self, sample: Sample) -> Sample:

@@ -104,7 +104,7 @@ class TestStandings:
 
     def test_a_failure_is_a_sign_a_sentence_and_no_mean(self) -> None:
         text = shown(*full())
-        assert "✘ scudo was killed by signal 11 (SIGSEGV) on fill-threads" in text
+        assert "✘ fill-threads: scudo was killed by signal 11 (SIGSEGV)" in text
         (line,) = [line for line in text.splitlines() if line.startswith("    scudo 1.0")]
         assert line.split(maxsplit=2)[2].strip() == "not measured: failed"
         assert "Not ranked, because a workload failed: scudo, hardened-light." in text

@@ -321,3 +321,68 @@ def test_a_run_whose_baseline_fails_everywhere_is_not_complete(
     now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
     assert (now.state, now.trials) == (progress.NOTHING_TO_COMPARE, 0)
     assert not now.resumable
+
+
+def checked(run: Run) -> Run:
+    """The run, in which all outputs of the first program must be the same."""
+    own = replace(run.settings.workloads[0].own, verify_output=True)
+    first = replace(run.settings.workloads[0], own=own)
+    workloads = first, *run.settings.workloads[1:]
+    return replace(run, settings=replace(run.settings, workloads=workloads))
+
+
+def test_a_program_that_prints_something_new_each_time_is_told_once(
+    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its failure was told three times for the baseline, and once more for the next contender.
+
+    No sentence named the key 'unchecked', and the status was "complete".
+    """
+    count = 0
+    told = []
+    monkeypatch.setattr(Quiet, "contender_failed", lambda _, name, why: told.append((name, why)))
+
+    def outcome(trial: Trial) -> Sample:
+        nonlocal count
+        count += 1
+        return replace(fine(trial), output_digest=str(count))
+
+    done = measured(checked(a_run()), outcome)
+    first = "a"
+    why = (
+        "printed something else than in its first run (a plan allows that with 'unchecked'); 1 run "
+        "before had succeeded"
+    )
+    assert told == [(f"system on {first}", why)]
+    now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
+    assert now.failures == (f"{first}: under system, the program {why}.",)
+    assert (now.state, now.failed) == ("complete", f"1 of {len(PROGRAMS)} programs failed")
+    assert (now.rounds, now.planned) == (4, 4)
+
+
+def test_a_program_that_fails_under_all_others_is_no_missing_round(
+    measured: Callable[..., Folder],
+) -> None:
+    """A complete run had "0 of 4 rounds complete"."""
+
+    def outcome(trial: Trial) -> Sample:
+        bad = trial.workload == 0 and trial.contender != "system"
+        return replace(fine(trial), failure="failed with exit code 1") if bad else fine(trial)
+
+    done = measured(a_run(), outcome)
+    now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
+    assert (now.state, now.rounds, now.lost, now.partly) == ("complete", 4, 1, 0)
+    assert len(now.failures) == len(CONTENDERS) - 1
+
+
+def test_a_program_that_fails_under_one_contender_is_in_the_headline(
+    measured: Callable[..., Folder],
+) -> None:
+    def outcome(trial: Trial) -> Sample:
+        bad = (trial.workload, trial.contender) == (0, "z")
+        return replace(fine(trial), failure="failed: It is broken.") if bad else fine(trial)
+
+    done = measured(a_run(), outcome)
+    now = progress.of(done.run(), done.samples(), done.stopped(), runs_now=False)
+    assert now.failed == f"1 of {len(PROGRAMS)} programs failed under some contenders"
+    assert now.failures == ("a: under z, the program failed: It is broken.",)
