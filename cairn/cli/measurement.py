@@ -33,7 +33,7 @@ from cairn.report.formatting import shortened
 from cairn.report.view import View
 from cairn.run import stop_request, store
 from cairn.run.run_archive import packed
-from cairn.run.stored_run import INSTRUCTIONS, SAMPLES, Refusal, StoredRun, encoded
+from cairn.run.stored_run import INSTRUCTIONS, SAMPLES, RunRefusal, StoredRun, encoded
 
 if TYPE_CHECKING:
     from cairn.report.run import Kind, Measured
@@ -402,7 +402,7 @@ def _keep(error: CairnError, folder: store.Folder, begun_bytes: int) -> None:
     begun_bytes: the size of the samples when measuring began. If a run could not continue, its
     samples have not grown. Then the error says nothing about the run and is not kept.
     """
-    refusal = Refusal.of(error)
+    refusal = RunRefusal.of(error)
     if refusal is None or 0 < begun_bytes == _bytes_of_samples(folder):
         return
     with contextlib.suppress(CairnError):  # the disk is full, and `error` is the one to print

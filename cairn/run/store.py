@@ -43,7 +43,7 @@ from cairn.run.stored_run import (
     RUN,
     SAMPLES,
     STOPPED,
-    Refusal,
+    RunRefusal,
     StoredRun,
     encoded,
 )
@@ -289,7 +289,7 @@ class Folder(StoredRun):
         """Records why measuring ended."""
         self.write(STOPPED, because.encode() + b"\n")
 
-    def mark_refused(self, because: Refusal) -> None:
+    def mark_refused(self, because: RunRefusal) -> None:
         """Records the error that ended measuring."""
         self.write(REFUSED, encoded(because) + b"\n")
 

@@ -84,7 +84,7 @@ def _no_number(text: str) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RunRefusal:
     """The error that ended measuring, because of the program, a contender or the options."""
 
     exit_code: int
@@ -93,10 +93,10 @@ class Refusal:
     """The sentence that this command printed."""
 
     @staticmethod
-    def of(error: CairnError) -> Refusal | None:
+    def of(error: CairnError) -> RunRefusal | None:
         """Returns the refusal to keep; None if another measurement may succeed as it is."""
         if isinstance(error, UsageError | ProgramFailed | ContenderFailed):
-            return Refusal(error.exit_code, str(error))
+            return RunRefusal(error.exit_code, str(error))
         return None
 
     @property
@@ -188,13 +188,13 @@ class StoredRun(ABC):
             raise DamagedFile(damaged.place, damaged.why, instead) from None
         return found
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> RunRefusal | None:
         """Returns the error that ended measuring; None if there was none.
 
         Raises CairnError if it is damaged.
         """
         content = self.content(REFUSED)
-        return None if content is None else _decode(Refusal, content, self.path / REFUSED)
+        return None if content is None else _decode(RunRefusal, content, self.path / REFUSED)
 
     def stopped(self) -> tuple[str, ...]:
         """Returns why measuring ended: one reason for each workload, or one for all.
