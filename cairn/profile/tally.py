@@ -656,10 +656,16 @@ class Profile:
 
     @property
     def wall_ns(self) -> int:
-        """From the first process's start to the probe's last look; for a window, its length."""
+        """From the program's start to its end; for a window, its length.
+
+        The launcher measures the start and the end. The probe alone would miss the time before it
+        is loaded, which the kernel counts as CPU time of the program. Without the launcher's times,
+        this is the time from the probe's start to its last look.
+        """
         if self.window is not None:
             return self.window.end_ns - self.window.begin_ns
-        return max(p.end_ns for p in self.processes) - self.processes[0].begin_ns
+        seen_ns = max(p.end_ns for p in self.processes) - self.processes[0].begin_ns
+        return max(seen_ns, (self.tree.wall_ns or 0) if self.tree is not None else 0)
 
     @property
     def operations(self) -> int:

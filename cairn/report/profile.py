@@ -135,12 +135,17 @@ def title_parts(profile: Profile, allocator: str | None = None) -> tuple[str, ..
         allocator_of(profile, allocator),
         units.counted(len(alive), "process", "processes"),
         units.counted(threads, "thread", "threads"),
-        f"wall {wall}"
+        f"{'recorded for' if _is_of_the_probe_alone(profile) else 'wall'} {wall}"
         if profile.window is None
         else f"counted for {wall}, beginning {units.time(profile.window.after_ns)} after the start",
         f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
     )
     return tuple(map(printable, parts))
+
+
+def _is_of_the_probe_alone(profile: Profile) -> bool:
+    """Whether the wall time is only that from the probe's start to its last look."""
+    return bool(profile.wall_ns) and (profile.tree is None or profile.tree.wall_ns is None)
 
 
 def _title(profile: Profile, allocator: str | None, width: int) -> str:

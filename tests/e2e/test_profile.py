@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import units
 from cairn.profile.tally import IDLE
 
 SHARE = "of the CPU time. No other allocator can save more than this"
@@ -168,6 +169,16 @@ def test_a_server_is_profiled_for_a_while_and_keeps_running(cairn, tmp_path: Pat
     assert 0 < found["cpu_ns"] < found["wall_ns"] * 1.5
     told = " ".join(err.split())
     assert told.count(SHARE) + told.count("share of CPU time is not known") == 1
+
+
+def test_the_wall_time_of_a_short_program_covers_its_cpu_time(cairn, tmp_path: Path) -> None:
+    """A program with one thread cannot use more CPU time than wall time."""
+    out = tmp_path / "out.json"
+    result = cairn("profile", "--json", out, "--", "sort", "/etc/passwd")
+    found = json.loads(out.read_text())
+    assert [process["threads"] for process in found["processes"]] == [1]
+    assert found["cpu_ns"] <= found["wall_ns"] == found["tree"]["wall_ns"]
+    assert f"wall {units.time(found['wall_ns'])}" in " ".join(result.err.split())
 
 
 def test_a_signal_starts_and_ends_the_counting(cairn, tmp_path: Path) -> None:

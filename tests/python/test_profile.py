@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 from support.probes import BEHIND_HEAD, Made, busy, documented
 
+from cairn import units
 from cairn.errors import CairnError, UsageError
 from cairn.model import Unreached
-from cairn.profile import live, reader
+from cairn.profile import estimates, live, reader
 from cairn.profile.missing import Executed, missing_processes
 from cairn.profile.tally import (
     ALLOCATING,
@@ -541,6 +542,33 @@ def test_the_facts_of_the_launcher_are_kept_next_to_the_probes_files(tmp_path: P
         "not available here:" in text
     )
     assert "cache-misses" in text
+
+
+def test_the_wall_time_is_that_of_the_program_and_not_of_the_probe_in_it(tmp_path: Path) -> None:
+    """The kernel counts the loading of the program as its CPU time, before the probe starts."""
+    busy().write(tmp_path)
+    alone = reader.gather(tmp_path)
+    assert alone.wall_ns < TREE.wall_ns == 2 * 10**9
+    assert f"recorded for {units.time(alone.wall_ns)}" in profile.render(alone, View())
+    reader.write_tree(tmp_path, TREE)
+    found = reader.gather(tmp_path)
+    assert found.wall_ns == TREE.wall_ns
+    assert "wall 2.00 s" in profile.render(found, View())
+
+
+def test_the_cpu_time_before_the_exec_does_not_exceed_the_wall_time(tmp_path: Path) -> None:
+    busy().write(tmp_path)
+    reader.write_tree(tmp_path, TREE)
+    found = reader.gather(tmp_path)
+    (process,) = found.processes
+
+    def used(cpu_ns: int) -> int | None:
+        changed = replace(process, cpu_ns=cpu_ns, threads=1)
+        return estimates.cpu_ns(replace(found, processes=(changed,)))
+
+    assert used(2 * 10**9 - 1) == 2 * 10**9 - 1
+    assert used(2 * 10**9 + 50_000) == 2 * 10**9
+    assert used(3 * 10**9) == 3 * 10**9, "a thread is not known"
 
 
 def test_a_description_that_is_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
