@@ -15,6 +15,8 @@ from cairn.binary import elf
 
 DEBUG_FOLDER = "/usr/lib/debug"
 """The folder of separate debug files, as all distributions have it."""
+NO_FILE_NS = 1 << 64
+"""A time in the far future."""
 _FORM = re.compile("[0-9a-f]{4,128}")
 _NOTE = ".note.gnu.build-id"
 _NOTE_HEAD = 16
@@ -46,7 +48,15 @@ class FilesByBuildId:
         found = self._of(path)
         if found is None or found != build_id:
             return False
-        return bool(build_id) or self._at_ns is None or _changed_ns(path) <= self._at_ns
+        return bool(build_id) or self._at_ns is None or changed_ns(path) <= self._at_ns
+
+    def is_other(self, path: str, build_id: str) -> bool:
+        """Whether the file at this path is another one, and none with this build ID is known."""
+        return (
+            self._of(path) is not None
+            and not self.is_same(path, build_id)
+            and next(self.others(build_id), None) is None
+        )
 
     def others(self, build_id: str) -> Iterator[str]:
         """Yields the paths of files with this build ID in the user's folders and DEBUG_FOLDER."""
@@ -101,11 +111,12 @@ def _of_section(image: elf.Image) -> str:
     return ""
 
 
-def _changed_ns(path: str) -> int:
+def changed_ns(path: str) -> int:
+    """The time of the last change of a file, as nanoseconds since 1970; NO_FILE_NS without one."""
     try:
         return os.stat(path).st_ctime_ns
     except OSError:
-        return 1 << 64
+        return NO_FILE_NS
 
 
 def _below(folders: Sequence[str]) -> Iterator[str]:

@@ -39,11 +39,13 @@ def report(
     from cairn.profile.callers_change import difference
     from cairn.profile.reader import gather
     from cairn.report import callers_change_table as table
+    from cairn.report import naming_table
 
     outs = [None if out in (None, "-") else Path(str(out)) for out in (as_json, as_csv)]
     for out in outs:
         check_out(out, force)
     both = []
+    changed: set[str] = set()
     for folder in (before, after):
         profile = gather(folder)
         if not any(file.samples for file in profile.stacks):
@@ -51,7 +53,9 @@ def report(
                 profile.stacks_problem
                 or f"there are no call stacks in {folder}; record it with --stacks"
             )
-        found_here = stacks(profile.stacks, names_of(profile, folder, debug_path).at)
+        names = names_of(profile, folder, debug_path)
+        found_here = stacks(profile.stacks, names.at)
+        changed |= names.changed
         both.append((profile.stacks, by_function(found_here)))
     found = difference(*both)
     first, last = str(before), str(after)
@@ -61,5 +65,5 @@ def report(
         emit(table.rows(found), outs[1], force)
     stream = sys.stderr if "-" in (as_json, as_csv) else sys.stdout
     view = View("text", False, wants_color(color, stream), width_of(stream))
-    text = table.render(found, first, last, view)
+    text = table.render(found, first, last, view, naming_table.changed(changed))
     click.echo(text, nl=False, err=stream is sys.stderr, color=True)

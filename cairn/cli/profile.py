@@ -478,7 +478,7 @@ class _Outs:
                 allocator=title,
                 others=others,
                 stacks=stacks,
-                stacks_note=callers.note,
+                stacks_notes=callers.notes,
                 made_by=made_by,
             )
             emit(text, self._page, self._force)
@@ -492,7 +492,7 @@ class _Outs:
             others=others,
             stacks=stacks,
             tree=self._forms.tree,
-            stacks_note=callers.note,
+            stacks_notes=callers.notes,
         )
         click.echo(text, nl=False, err=stream is sys.stderr, color=True)
 

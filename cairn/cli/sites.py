@@ -36,8 +36,9 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
 
     FILE holds what a program wrote to standard error under the allocator cairn with CAIRN_SITES=1
     and CAIRN_STATS=json. The default is standard input. Function names come from the program and
-    its libraries, which must still exist unchanged. A program that was started by a relative path
-    is looked up from the current folder. A forked child counts its parent's blocks again.
+    its libraries. The functions of a file that has changed since are not named. A program that was
+    started by a relative path is looked up from the current folder. A forked child counts its
+    parent's blocks again.
 
     \b
       cairn run -a 'cairn:CAIRN_SITES=1;CAIRN_STATS=json' -- ./prog 2>log
@@ -58,6 +59,7 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
         )
     if as_json:
         click.echo(json.dumps([_plain(document, files) for document in documents], indent=1))
+        _warn(files)
         return
     for place, document in enumerate(documents, 1):
         if document.count or document.others.blocks:
@@ -70,16 +72,33 @@ def sites(file: TextIO, most: int, as_json: bool) -> None:
             click.echo("\n".join(map(printable, text.splitlines())) + "\n" * (len(documents) > 1))
     if none := sum(not (one.count or one.others.blocks) for one in documents):
         click.echo(f"{none} {'process' if none == 1 else 'processes'} had no block above 32 KiB")
+    _warn(files)
+
+
+def _warn(files: Files) -> None:
+    """Says on standard error which files have changed, or may have changed, since the report."""
+    for path in sorted(files.changed):
+        click.echo(
+            f"▲ {printable(path)} has changed since the program ran, so its functions are not "
+            "named",
+            err=True,
+        )
+    if files.unchecked:
+        click.echo(
+            "▲ an older version wrote this report without build IDs, so the functions are wrong if "
+            "the program or its libraries have changed since",
+            err=True,
+        )
 
 
 def _where(files: Files, document: Document, site: Site) -> str:
-    return str(files.place(document.object_of(site), site.address))
+    return str(files.place(document.object_of(site), site.address, document.unix_ns))
 
 
 def _plain(document: Document, files: Files) -> dict[str, Any]:
     rows = []
     for site in document.sites:
-        place = files.place(document.object_of(site), site.address)
+        place = files.place(document.object_of(site), site.address, document.unix_ns)
         rows.append(
             asdict(site) | {"path": place.path, "function": place.function, "offset": place.offset}
         )

@@ -28,8 +28,8 @@ class FoundStacks:
     """The stacks with source lines, as far as the lines are known."""
     shown: tuple[Stack, ...]
     """The stacks as the report shows them: with source lines, or added up by function."""
-    note: str
-    """The sentence that says why lines are missing; "" if there is nothing to say."""
+    notes: tuple[str, ...]
+    """Sentences that say why names or lines are missing."""
 
 
 def install_line() -> str:
@@ -97,7 +97,7 @@ class StackOutputs:
         Raises CairnError if a form needs call stacks and the profile has none.
         """
         from cairn.profile.callers import by_function, has_lines, stacks
-        from cairn.report.naming_table import NO_LINES, lines_missing
+        from cairn.report.naming_table import NO_LINES, changed, lines_missing
 
         if self.wanted and not profile.stacks:
             raise CairnError(
@@ -105,7 +105,7 @@ class StackOutputs:
                 or "there are no call stacks in this profile; record it with --stacks"
             )
         if not profile.stacks:
-            return FoundStacks((), (), "")
+            return FoundStacks((), (), ())
         names = names_of(profile, folder, self.debug_path)
         finest = stacks(profile.stacks, names.at)
         note = ""
@@ -113,7 +113,8 @@ class StackOutputs:
             note = lines_missing(install_line())
         elif self.by_line and not has_lines(finest):
             note = NO_LINES
-        return FoundStacks(finest, finest if self.by_line else by_function(finest), note)
+        notes = tuple(one for one in (changed(names.changed), note) if one)
+        return FoundStacks(finest, finest if self.by_line else by_function(finest), notes)
 
     def write(self, found: FoundStacks, title: str, force: bool) -> None:
         """Writes all forms."""

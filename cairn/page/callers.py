@@ -22,11 +22,13 @@ _NAME_MOST, _FULL_MOST = 120, 300
 _COLORS = 6
 
 
-def topic(files: Sequence[StacksFile], found: Sequence[Stack], note: str = "") -> Topic | None:
+def topic(
+    files: Sequence[StacksFile], found: Sequence[Stack], unknown: Sequence[str] = ()
+) -> Topic | None:
     """Returns the section; None if no call stacks were recorded.
 
-    files: the recorded files. found: the stacks that they have. note: the sentence that says why
-    source lines are missing; "" if there is nothing to say.
+    files: the recorded files. found: the stacks that they have. unknown: sentences that say why
+    names or source lines are missing.
     """
     items: list[Item] = []
     if found:
@@ -37,9 +39,7 @@ def topic(files: Sequence[StacksFile], found: Sequence[Stack], note: str = "") -
         if answer := pinned_answer(files, found):
             items.append(Sentences((printable(answer),)))
             items.append(Sheet(pinned_table(files, found), "nearly empty memory"))
-    noted = [*callers_notes(files, found), *(pinned_notes(files) if found else ())]
-    if note:
-        noted.insert(0, note)
+    noted = [*unknown, *callers_notes(files, found), *(pinned_notes(files) if found else ())]
     told = list(map(printable, noted))
     warnings = tuple(one for one in told if one.startswith("▲"))
     if warnings:

@@ -59,7 +59,7 @@ def page(
     allocator: str | None,
     others: Sequence[Prediction] = (),
     stacks: Sequence[Stack] = (),
-    stacks_note: str = "",
+    stacks_notes: Sequence[str] = (),
     made_by: str = "",
 ) -> str:
     """Returns the page. The arguments are those of `report.profile.render`.
@@ -85,7 +85,7 @@ def page(
             title=title,
             origin=" · ".join(("cairn profile", *profile.title_parts(found, allocator))),
             answer=tuple(answer),
-            topics=(*_topics(found, stacks, stacks_note), *_sources(found, stacks, command_made)),
+            topics=(*_topics(found, stacks, stacks_notes), *_sources(found, stacks, command_made)),
         )
     )
 
@@ -94,7 +94,9 @@ def _notes(texts: Sequence[str]) -> list[Item]:
     return [Sentences(tuple(texts), "notes")] if texts else []
 
 
-def _topics(found: Profile, stacks: Sequence[Stack], stacks_note: str) -> Iterator[Topic]:
+def _topics(
+    found: Profile, stacks: Sequence[Stack], stacks_notes: Sequence[str]
+) -> Iterator[Topic]:
     drawn: dict[str, tuple[Item | None, ...]] = {
         "time": (_where(found), _functions(found)),
         "kernel": (_kernel(found), calls_over_time(found)),
@@ -114,7 +116,7 @@ def _topics(found: Profile, stacks: Sequence[Stack], stacks_note: str) -> Iterat
             yield Topic(key, heading, tuple(items))
         if key != "memory":
             continue
-        allocating = callers.topic(found.stacks, stacks, stacks_note)
+        allocating = callers.topic(found.stacks, stacks, stacks_notes)
         if allocating is not None:
             yield allocating
     rest = tuple(Sheet(table, title) for title, table in tables.items())

@@ -33,6 +33,8 @@ class Object:
     base: int
     begin: int
     end: int
+    build_id: str | None = None
+    """In hexadecimal; "" if the file had none. None in reports of versions without build IDs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Document:
     others: Counts
     """Blocks of sites that were new when the allocator's table was full."""
     objects: tuple[Object, ...]
+    unix_ns: int | None = None
+    """The time of the report, as nanoseconds since 1970. None in reports of versions without it."""
 
     def object_of(self, site: Site) -> Object | None:
         """The file of the site; None if it was unloaded before the process ended."""
@@ -125,6 +129,7 @@ def _document(report: dict[str, Any]) -> Document:
         count=int(report["site_count"]),
         others=Counts(**_counts(report["other_sites"])),
         objects=tuple(_object(row) for row in report["objects"]),
+        unix_ns=_number(report["unix_ns"]) if "unix_ns" in report else None,
     )
 
 
@@ -167,7 +172,9 @@ def _object(row: dict[str, Any]) -> Object:
     path = os.fsdecode(row["path"].encode("latin-1"))
     if "\0" in path:
         raise ValueError("no path")
-    return Object(path, *(_number(row[name]) for name in ("base", "begin", "end")))
+    base, begin, end = (_number(row[name]) for name in ("base", "begin", "end"))
+    build_id = str(row["build_id"] or "") if "build_id" in row else None
+    return Object(path, base, begin, end, build_id)
 
 
 def half_lived(lives: Sequence[int]) -> str:

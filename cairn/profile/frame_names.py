@@ -19,7 +19,9 @@ class FrameNames:
     """Finds the stack frames that belong to an address in a program or library."""
 
     def __init__(self, files: FilesByBuildId | None = None, kept: KeptNames | None = None) -> None:
-        files = files or FilesByBuildId()
+        self._files = files = files or FilesByBuildId()
+        self.changed: set[str] = set()
+        """The paths at which another file is now, so that some of its frames have no names."""
         self._names, self._lines = Names(files), SourceLines(files)
         self._kept = kept
 
@@ -38,9 +40,11 @@ class FrameNames:
                 Frame(function, path, file, line, place > 0)
                 for place, (function, file, line) in enumerate(kept)
             )
-        return self.found(path, address, build_id) or (
-            Frame(self._names.function_at(path, address, build_id), path),
-        )
+        if found := self.found(path, address, build_id):
+            return found
+        if self._files.is_other(path, build_id):
+            self.changed.add(path)
+        return (Frame(self._names.function_at(path, address, build_id), path),)
 
     def found(self, path: str, address: int, build_id: str) -> tuple[Frame, ...]:
         """The frames at an address by files of this machine alone, without kept names.

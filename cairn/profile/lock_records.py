@@ -14,6 +14,7 @@ import os
 
 import numpy as np
 
+from cairn.binary.build_ids import NO_FILE_NS, changed_ns
 from cairn.profile.function_names import Names
 from cairn.profile.symbols import VARIABLES
 from cairn.profile.tally import LOCKS, LockCount
@@ -42,8 +43,12 @@ def _names() -> Names:
     return Names(kinds=VARIABLES)
 
 
-def counted(found: Records, program: str) -> tuple[LockCount, ...]:
-    """The locks in one file of the probe. `program` is the path of the process's program."""
+def counted(found: Records, program: str, ended_unix_ns: int) -> tuple[LockCount, ...]:
+    """The locks in one file of the probe. `program` is the path of the process's program.
+
+    The records have no build IDs. A file that was changed after the process ended is taken for
+    another one, so that its variables name no lock.
+    """
     mapped = [
         (int(one["start"]), int(one["end"]), int(one["base"]), os.fsdecode(bytes(one["path"])))
         for one in found["objects"].reshape(-1)
@@ -53,12 +58,14 @@ def counted(found: Records, program: str) -> tuple[LockCount, ...]:
     for record in found["records"].reshape(-1):
         address, kind, *numbers = (int(record[name]) for name in _FIELDS)
         if address:
-            named = _named(address, mapped, program)
+            named = _named(address, mapped, program, ended_unix_ns)
             locks.append(LockCount(*named, KINDS.get(kind, "unknown"), *numbers))
     return tuple(locks)
 
 
-def _named(address: int, mapped: list[tuple[int, int, int, str]], program: str) -> tuple[str, str]:
+def _named(
+    address: int, mapped: list[tuple[int, int, int, str]], program: str, ended_unix_ns: int
+) -> tuple[str, str]:
     """The name of the lock at an address, and the file name of the library that contains it.
 
     The file name is "" for a lock in mapped memory. mapped: (start, end, base, path) of each
@@ -67,5 +74,8 @@ def _named(address: int, mapped: list[tuple[int, int, int, str]], program: str) 
     for start, end, base, path in mapped:
         if start <= address < end:
             file = path or program
-            return _names().variable(file, address - base), os.path.basename(file)
+            library = os.path.basename(file)
+            if ended_unix_ns and ended_unix_ns < changed_ns(file) < NO_FILE_NS:
+                return f"{library}+{address - base:#x} (file changed since)", library
+            return _names().variable(file, address - base), library
     return f"record at {address:#x}", ""

@@ -23,6 +23,8 @@ class Naming:
     """The number of these addresses whose function is known."""
     lines: int
     """The number of these addresses whose source line is known."""
+    is_changed: bool = False
+    """Whether another file is at the path now, and none with the build ID is known."""
 
 
 def named(
@@ -76,4 +78,5 @@ def _named(
         sources = sources or known.found
     file = NamedFile(build_id, path, sources, dict(sorted(frames.items())))
     here = [frames[one] for address in addresses if (one := f"{address:x}") in frames]
-    return Naming(file, len(addresses), len(here), sum(one[-1][2] > 0 for one in here))
+    lines = sum(one[-1][2] > 0 for one in here)
+    return Naming(file, len(addresses), len(here), lines, files.is_other(path, build_id))

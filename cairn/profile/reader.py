@@ -643,6 +643,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
     else:
         highest = (number[f"live_{name}"] for name in ("noted_bytes", "noted_error", "looks"))
         requested = estimated_peak(tally, moments, number["gap"], *highest)
+    ended_unix_ns = number["began_unix_ns"] + number["ns_last"] - number["ns_begin"]
     return Process(
         pid=number["process"],
         parent=number["parent"],
@@ -660,7 +661,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         timers_refused=number["timers_refused"],
         begin_ns=number["ns_begin"],
         end_ns=number["ns_last"],
-        ended_unix_ns=number["began_unix_ns"] + number["ns_last"] - number["ns_begin"],
+        ended_unix_ns=ended_unix_ns,
         threads=number["threads_started"],
         threads_most=number["threads_most"],
         threads_lost=number["threads_lost"],
@@ -672,7 +673,7 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,
-        locks=lock_records.counted(samples["locks"], _text(head["program"])),
+        locks=lock_records.counted(samples["locks"], _text(head["program"]), ended_unix_ns),
     )
 
 

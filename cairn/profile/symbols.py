@@ -125,31 +125,60 @@ class Functions:
         return (text, address - start) if text else None  # "": no name was read
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of this machine that may be the one that was mapped."""
+
+    path: str
+    functions: Functions | None
+    """None if the file cannot be read."""
+    build_id: str
+    """In hexadecimal; "" if the file has none."""
+    changed_ns: int
+    """The time of its last change, as nanoseconds since 1970."""
+
+    def is_other(self, mapped: Object, unix_ns: int | None) -> bool:
+        """Whether this is another file than the one that was mapped before `unix_ns`."""
+        if self.functions is None or mapped.build_id is None:
+            return False
+        if self.build_id or mapped.build_id:
+            return self.build_id != mapped.build_id
+        return unix_ns is not None and self.changed_ns > unix_ns
+
+
 class Files:
     """The functions of files by path. Each file is read once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, Functions | None]] = {}
+        self._known: dict[str, _File] = {}
+        self.changed: set[str] = set()
+        """The mapped paths at which another file is now. No function of such a file is named."""
+        self.unchecked: set[str] = set()
+        """The mapped paths whose functions are named although a change would not be noticed."""
 
-    def place(self, mapped: Object | None, address: int) -> Location:
+    def place(self, mapped: Object | None, address: int, unix_ns: int | None = None) -> Location:
         """The place of the call with the return address `address`.
 
-        `mapped` is the mapped file that contains the address; None if no file does.
+        `mapped` is the mapped file that contains the address; None if no file does. `unix_ns` is
+        the time of the report, by which a change of a file without a build ID is noticed.
         """
         if mapped is None:
             return Location(None, None, address)
         if mapped.path not in self._known:
             self._known[mapped.path] = _read(mapped.path)
-        path, functions = self._known[mapped.path]
+        file = self._known[mapped.path]
         within = address - mapped.base
+        if file.is_other(mapped, unix_ns):
+            self.changed.add(mapped.path)
+            return Location(mapped.path, None, within)
         # A call may be the last instruction of its function, so the byte before the return address
         # is looked up.
-        found = functions.at(within - 1) if functions is not None else None
-        return (
-            Location(path, None, within)
-            if found is None
-            else Location(path, found[0], found[1] + 1)
-        )
+        found = file.functions.at(within - 1) if file.functions is not None else None
+        if found is None:
+            return Location(file.path, None, within)
+        if mapped.build_id is None:
+            self.unchecked.add(mapped.path)
+        return Location(file.path, found[0], found[1] + 1)
 
 
 def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
@@ -180,20 +209,19 @@ def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
         os.close(descriptor)
 
 
-def _read(path: str) -> tuple[str, Functions | None]:
-    """The path of a program's file, and the functions in it; None if they cannot be read.
-
-    The file of a script is that of its interpreter.
-    """
+def _read(path: str) -> _File:
+    """The file of a mapped program or library. The file of a script is that of its interpreter."""
     try:
         path = inspect_program(path).file if _is_script(path) else path
         descriptor = elf.open_regular(path)
     except (CairnError, OSError):
-        return path, None
+        return _File(path, None, "", 0)
     try:
-        return path, Functions(elf.Image(descriptor))
+        image = elf.Image(descriptor)
+        changed_ns = os.fstat(descriptor).st_ctime_ns
+        return _File(path, Functions(image), image.build_id or "", changed_ns)
     except (elf.NotElf, elf.Damaged, OSError, struct.error):
-        return path, None
+        return _File(path, None, "", 0)
     finally:
         os.close(descriptor)
 

@@ -23,8 +23,8 @@ SHOWN = 10
 _FORMS: dict[str, Callable[[float], str]] = {"bytes": units.size, "blocks": units.count}
 
 
-def render(found: CallersChange, before: str, after: str, view: View) -> str:
-    """Returns the report. `before` and `after` name the two profiles."""
+def render(found: CallersChange, before: str, after: str, view: View, warning: str = "") -> str:
+    """Returns the report. `before` and `after` name the two profiles. `warning` is a sentence."""
     screen = Screen(view)
     screen.line(answer(found, printable(before), printable(after)), "bold")
     table = change_table(found)
@@ -32,6 +32,8 @@ def render(found: CallersChange, before: str, after: str, view: View) -> str:
         screen.line()
         screen.table(table)
     screen.line()
+    if warning:
+        screen.line(warning, "yellow", indent=2)
     for note in notes(found):
         screen.line(note, "dim", indent=2)
     return screen.text()

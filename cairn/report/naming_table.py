@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from cairn import units
 from cairn.profile.naming import Naming
@@ -24,6 +24,20 @@ def lines_missing(install: str) -> str:
     return (
         "▲ Source lines and inlined functions are left out, because the Python package symbolic "
         f"is missing. To install it: {install}"
+    )
+
+
+def changed(paths: Collection[str]) -> str:
+    """The sentence about files that have changed since the profile; "" if there are none."""
+    if not paths:
+        return ""
+    names = sorted(printable(os.path.basename(path)) for path in paths)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    has, its = ("has", "its") if len(names) == 1 else ("have", "their")
+    return (
+        f"▲ {', '.join(names[:3])}{more} {has} changed since the profile, so {its} functions are "
+        "not named, unless 'cairn symbolize' kept the names. --debug-path names a folder with the "
+        "file of that time."
     )
 
 
@@ -79,14 +93,19 @@ def naming_table(namings: Sequence[Naming]) -> Table:
 def notes(namings: Sequence[Naming], warning: str) -> list[str]:
     """The sentences below the table."""
     told = []
-    if gone := [one for one in namings if one.file.build_id and not one.functions]:
+    unnamed = [one for one in namings if one.is_changed and one.functions < one.addresses]
+    if sentence := changed([one.file.path for one in unnamed]):
+        told.append(sentence)
+    if gone := [
+        one for one in namings if one.file.build_id and not one.functions and one not in unnamed
+    ]:
         names = ", ".join(printable(os.path.basename(one.file.path)) for one in gone[:3])
         more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
         told.append(
             f"▲ No function of {names}{more} is known: no file with the same build ID and with "
             "symbols is here. --debug-path names a folder to search."
         )
-    if bare := sum(not one.file.build_id for one in namings):
+    if bare := sum(not one.file.build_id and one not in unnamed for one in namings):
         told.append(
             f"▲ {units.counted(bare, 'file')} {'has' if bare == 1 else 'have'} no build ID, so it "
             "is not known whether a file here is the same. Link with -Wl,--build-id."

@@ -34,13 +34,13 @@ def render(
     others: Sequence[Prediction] = (),
     stacks: Sequence[Stack] = (),
     tree: bool = False,
-    stacks_note: str = "",
+    stacks_notes: Sequence[str] = (),
 ) -> str:
     """Returns the report as text: the answer, the tables, and the rest of the sentences.
 
     `allocator` is the user's name of the allocator; None takes the name of its file. `others` are
     the predicted savings of other allocators. `stacks` are those that allocated, `tree` adds the
-    tree of their callers, and `stacks_note` says what is not known of them. Without `view.full`,
+    tree of their callers, and `stacks_notes` say what is not known of them. Without `view.full`,
     the notes are only warnings.
     """
     screen = Screen(view)
@@ -59,8 +59,8 @@ def render(
             screen.line()
         screen.table(table)
     _callers(screen, profile, stacks, view, tree)
-    if stacks_note:
-        screen.line(stacks_note, "yellow", indent=2)
+    for note in stacks_notes:
+        screen.line(note, "yellow", indent=2)
     if found.left:
         screen.line()
     for sentence in found.left:

@@ -1,6 +1,8 @@
 #include "alloc/stats_text.h"
 
 #include "alloc/site.h"
+#include "base/clock.h"
+#include "base/loaded.h"
 
 #include <elf.h>
 #include <link.h>
@@ -110,6 +112,23 @@ static const char *path_of(const struct dl_phdr_info *object)
     return program != NULL ? program : "";
 }
 
+/* Adds the build ID of an object in hexadecimal, or null. By it a reader recognizes the file. */
+static void add_build_id(struct text *text, const struct dl_phdr_info *object)
+{
+    struct loaded_build_id id = loaded_build_id_of(object);
+    if (id.bytes == NULL) {
+        text_add_json_null(text, "build_id");
+        return;
+    }
+    text_add_json_key(text, "build_id");
+    text_add_char(text, '"');
+    for (size_t i = 0; i < id.length; i++) {
+        text_add_char(text, "0123456789abcdef"[id.bytes[i] >> 4]);
+        text_add_char(text, "0123456789abcdef"[id.bytes[i] & 15]);
+    }
+    text_add_char(text, '"');
+}
+
 /* Returns true if the text added since `before` fits and leaves `behind` bytes free. Otherwise
  * removes it and returns false. */
 static bool fits(struct text *text, size_t before, size_t behind)
@@ -145,6 +164,7 @@ static int add_object(struct dl_phdr_info *object, size_t bytes, void *context)
     size_t before = objects->text->length;
     text_add(objects->text, objects->open);
     text_add_json_text(objects->text, "path", path_of(object));
+    add_build_id(objects->text, object);
     add_address(objects->text, "base", object->dlpi_addr);
     add_address(objects->text, "begin", begin);
     add_address(objects->text, "end", end);
@@ -192,6 +212,7 @@ static bool add_site(struct text *text, const char *open, const struct site *sit
 static void add_sites(struct text *text)
 {
     struct objects objects = {text, "{"};
+    text_add_json_unsigned(text, "unix_ns", clock_read_ns(CLOCK_REALTIME));
     text_add_json_key(text, "objects");
     text_add_char(text, '[');
     dl_iterate_phdr(add_object, &objects);

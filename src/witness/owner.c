@@ -13,33 +13,6 @@ struct search {
     struct owner owner;
 };
 
-/* Finds the build id in a PT_NOTE segment. A note is a header, a name and a description. The name
- * and the description are padded to the segment's alignment. */
-static void find_build_id(const ElfW(Phdr) * segment, uintptr_t base, struct owner *owner)
-{
-    uintptr_t start = base + segment->p_vaddr;
-    size_t padding = segment->p_align == 8 ? 7 : 3;
-    size_t offset = 0;
-    while (segment->p_memsz - offset >= sizeof(ElfW(Nhdr))) {
-        ElfW(Nhdr) note;
-        memcpy(&note, (const void *)(start + offset), sizeof note);
-        size_t name = offset + sizeof note;
-        size_t description = (name + note.n_namesz + padding) & ~padding;
-        size_t end = (description + note.n_descsz + padding) & ~padding;
-        if (end < offset || description + note.n_descsz > segment->p_memsz)
-            return;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof "GNU" &&
-            memcmp((const void *)(start + name), "GNU", sizeof "GNU") == 0) {
-            owner->build_id = (const unsigned char *)(start + description);
-            owner->build_id_bytes = note.n_descsz;
-            return;
-        }
-        if (end >= segment->p_memsz)
-            return;
-        offset = end;
-    }
-}
-
 static int look_at_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
     struct search *search = argument;
@@ -47,9 +20,9 @@ static int look_at_object(struct dl_phdr_info *object, size_t size, void *argume
     if (!loaded_contains(object, search->address))
         return 0;
     search->owner.path = object->dlpi_name;
-    for (size_t i = 0; i < object->dlpi_phnum && search->owner.build_id == NULL; i++)
-        if (object->dlpi_phdr[i].p_type == PT_NOTE)
-            find_build_id(&object->dlpi_phdr[i], object->dlpi_addr, &search->owner);
+    struct loaded_build_id id = loaded_build_id_of(object);
+    search->owner.build_id = id.bytes;
+    search->owner.build_id_bytes = id.length;
     return 1;
 }
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from support.probes import TICKS_PER_NS, Made, busy
 
-from cairn.profile import reader
+from cairn.profile import lock_records, reader
 from cairn.profile.lock_table import lock_table
 from cairn.profile.tally import Window
 from cairn.report import profile, profile_export
@@ -61,6 +64,27 @@ def test_each_lock_has_its_name_its_waits_and_its_held_time(tmp_path: Path) -> N
     assert named.held_ns.value == pytest.approx(64 * 100 + 1000 * 200)
     assert named.held_ns.interval.high == pytest.approx(named.held_ns.value, rel=1e-6)
     assert (record.name, record.library, record.taken) == ("record at 0x5000", "", 2)
+
+
+def test_a_library_that_has_changed_since_names_no_lock(
+    tmp_path: Path, compiled: Callable[..., Path]
+) -> None:
+    library = tmp_path / "lib.so"
+    shutil.copy(compiled("never_frees.c"), library)
+    with library.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".symtab")
+        lock = next(one for one in symbols.iter_symbols() if one["st_info"]["type"] == "STT_OBJECT")
+    written = made()
+    written.samples["locks"]["objects"][0, 0]["path"] = str(library).encode()
+    locked(written, 0, address=BASE + lock["st_value"])
+    written.samples["locks"]["objects"][0, 0]["start"] = BASE
+    changed_ns = library.stat().st_ctime_ns
+    for ended_ns, name in (
+        (changed_ns, lock.name),
+        (changed_ns - 1, f"lib.so+{lock['st_value']:#x} (file changed since)"),
+    ):
+        (first, *_) = lock_records.counted(written.samples["locks"], "", ended_ns)
+        assert first.name == name
 
 
 def test_the_report_and_the_csv_have_each_lock(tmp_path: Path) -> None:

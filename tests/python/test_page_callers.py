@@ -25,7 +25,9 @@ from cairn.report.naming_table import lines_missing
 def page_with(folder: Path, stacks: tuple[Stack, ...], note: str = "") -> Element:
     busy().write(folder)
     found = reader.gather(folder)
-    page = profile_pages.page(found, allocator="glibc", stacks=stacks, stacks_note=note)
+    page = profile_pages.page(
+        found, allocator="glibc", stacks=stacks, stacks_notes=(note,) if note else ()
+    )
     return parsed(page)
 
 

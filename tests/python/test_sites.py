@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cairn.binary import elf
+from cairn.binary.build_ids import build_id_of
 from cairn.errors import CairnError
 from cairn.profile import call_sites, symbols
 
@@ -136,6 +138,66 @@ def test_an_address_outside_any_known_function_is_shown_as_a_number(
         place = files.place(call_sites.Object(path, 0x1000, 0x1000, 0x2000), 0x1234)
         assert str(place) == f"0x234 in {path}"
     assert str(files.place(None, 0x1234)) == "0x1234"
+
+
+def placed(program: Path, build_id: str | None, unix_ns: int | None) -> tuple[str, symbols.Files]:
+    """The place of an address in main() that a report has for this program, and the files."""
+    with program.open("rb") as file:
+        main = ELFFile(file).get_section_by_name(".symtab").get_symbol_by_name("main")[0]
+    files = symbols.Files()
+    mapped = call_sites.Object(str(program), 0, 0, 1 << 40, build_id)
+    return str(files.place(mapped, main["st_value"] + 5, unix_ns)), files
+
+
+def test_a_file_with_another_build_id_names_no_function(compiled: Callable[..., Path]) -> None:
+    program = compiled("churn.c")
+    build_id = build_id_of(str(program))
+    assert build_id
+    name, files = placed(program, build_id, 0)
+    assert name == f"main+0x5 in {program}" and not files.changed and not files.unchecked
+    for other in ("0" * len(build_id), ""):
+        name, files = placed(program, other, 1 << 63)
+        assert name.startswith("0x") and files.changed == {str(program)}
+
+
+def test_a_file_without_a_build_id_is_trusted_until_it_changes(
+    compiled: Callable[..., Path],
+) -> None:
+    program = compiled("churn.c", "-Wl,--build-id=none")
+    changed_ns = program.stat().st_ctime_ns
+    name, files = placed(program, "", changed_ns)
+    assert name == f"main+0x5 in {program}" and not files.changed
+    name, files = placed(program, "", changed_ns - 1)
+    assert name.startswith("0x") and files.changed == {str(program)}
+    name, files = placed(program, "12345678", changed_ns)
+    assert name.startswith("0x") and files.changed == {str(program)}
+
+
+def test_an_old_report_without_build_ids_is_marked(compiled: Callable[..., Path]) -> None:
+    program = compiled("churn.c")
+    name, files = placed(program, None, None)
+    assert name == f"main+0x5 in {program}" and files.unchecked == {str(program)}
+
+
+def test_a_program_that_was_built_again_is_named_in_one_sentence(
+    cairn, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    program, told = tmp_path / "prog", tmp_path / "told"
+    for flags in ((), ("-Wl,--build-id=none",)):
+        shutil.copy(compiled("large_blocks.c", *flags), program)
+        ran = cairn("run", "-a", "cairn:CAIRN_SITES=1;CAIRN_STATS=json", "--", program)
+        assert ran.code == 0, ran.err
+        told.write_text(ran.err)
+        ended = cairn("sites", told)
+        assert f" in {program}" in ended.out and "make_block+" in ended.out and ended.err == ""
+        shutil.copy(compiled("large_blocks.c", "-DNAMED=another_name", *flags), program)
+        for form in ((), ("--json",)):
+            ended = cairn("sites", *form, told)
+            assert ended.code == 0
+            assert "make_block" not in ended.out and "another_name" not in ended.out
+            assert ended.err.strip() == (
+                f"▲ {program} has changed since the program ran, so its functions are not named"
+            )
 
 
 def test_the_functions_of_a_script_are_those_of_its_interpreter(

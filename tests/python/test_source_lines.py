@@ -35,6 +35,7 @@ from cairn.report.naming_table import NO_LINES
 Compiled = Callable[..., Path]
 FLAGS = ("-g", "-O2", "-fno-builtin")
 ROUNDS = 5
+CHANGED = "▲ prog has changed since the profile"
 
 
 @pytest.fixture
@@ -211,6 +212,9 @@ def test_a_program_that_was_built_again_gives_no_names(
     names = {frame.function for stack in found(probed) for frame in stack.frames}
     assert not names & {"several", "first", "main", "three"}
     assert any(one.startswith("prog+0x") for one in names)
+    outputs = StackOutputs(False, None, None, None, None, by_line=False)
+    told = outputs.stacks(probed.profile, None)
+    assert [one.partition(",")[0] for one in told.notes] == [CHANGED]
     # The build that was profiled is found where it lies now.
     check_lines(found(probed, compiled("known_lines.c", *FLAGS)))
 
@@ -226,6 +230,11 @@ def test_a_program_without_build_id_is_trusted_until_it_changes(
     shutil.copy(bare, program)
     names = {frame.function for stack in found(probed) for frame in stack.frames}
     assert "several" not in names
+    told = StackOutputs(False, None, None, None, None).stacks(probed.profile, None)
+    assert [one.partition(",")[0] for one in told.notes] == [CHANGED]
+    program.unlink()
+    told = StackOutputs(False, None, None, None, None).stacks(probed.profile, None)
+    assert not told.notes, "a file that is gone has not changed"
 
 
 # --- without the package `symbolic`, without lines, and with damaged files ------------------------
@@ -238,8 +247,9 @@ def test_without_the_package_there_are_function_names_and_one_sentence(
     monkeypatch.setattr(source_lines, "PACKAGE", "a_package_that_is_not_installed")
     outputs = StackOutputs(False, None, None, None, None, by_line=True)
     told = outputs.stacks(probed.profile, None)
-    assert told.note.startswith("▲ Source lines and inlined functions are left out")
-    assert told.note.endswith(f"{shlex.quote(sys.executable)} -m pip install symbolic")
+    (note,) = told.notes
+    assert note.startswith("▲ Source lines and inlined functions are left out")
+    assert note.endswith(f"{shlex.quote(sys.executable)} -m pip install symbolic")
     assert not any(frame.line for stack in told.shown for frame in stack.frames)
     by_name = {frame.function: sums for frame, sums in functions(told.shown)}
     assert by_name["first"].allocated.blocks == 4 * ROUNDS
@@ -251,9 +261,9 @@ def test_without_debug_information_a_sentence_says_so(
 ) -> None:
     probed(compiled("known_lines.c", "-O2", "-fno-builtin"), ROUNDS, CAIRN_PROBE_STACKS="exact")
     monkeypatch.setattr(source_lines, "_SECTIONS", ())
-    for by_line, note in ((True, NO_LINES), (False, "")):
+    for by_line, notes in ((True, (NO_LINES,)), (False, ())):
         outputs = StackOutputs(False, None, None, None, None, by_line=by_line)
-        assert outputs.stacks(probed.profile, None).note == note
+        assert outputs.stacks(probed.profile, None).notes == notes
 
 
 def test_the_package_leaves_the_environment_as_it_was(
