@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The errors that say that the folder of the clock samples is full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ checks. A check states a fact. A check whose state is not "fine" also says what 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from cairn import units
+from cairn.clock_samples import NO_ROOM
 from cairn.doctor.abilities import Abilities
 from cairn.doctor.machine import Conditions
 from cairn.model import Check, Host
@@ -360,6 +362,9 @@ def _kernels_clock(can: Abilities) -> Check:
             "available: 'cairn compare --why' splits the CPU time of runs without the probe",
         )
     says = f"{can.clock_problem}; --why splits the CPU time of runs with the probe instead"
+    if any(os.strerror(error) in can.clock_problem for error in NO_ROOM):
+        step = "Free space there, or set TMPDIR to another folder."
+        return Check(subject, "warning", says, step)
     # These letters are in "Operation not permitted" (EPERM) and in "Permission denied" (EACCES).
     if "ermi" in can.clock_problem:
         return Check(

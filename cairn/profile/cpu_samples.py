@@ -41,6 +41,7 @@ program of such a run may have the probe loaded. The probe's work is then a part
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import re
@@ -54,13 +55,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cairn.binary import elf
-from cairn.clock_samples import AtomicSamples, CpuSamples, FunctionSamples
+from cairn.clock_samples import NO_ROOM, AtomicSamples, CpuSamples, FunctionSamples
 from cairn.model import Contender
 from cairn.profile import kernel_entries, symbols
 from cairn.profile.atomic_code import atomic_at
 from cairn.profile.function_names import Names
 from cairn.profile.tally import ClockRun, FunctionTime, Scope
 
+TEMPORARY_PREFIX = "cairn-"
+"""The beginning of the name of a temporary folder of this command."""
 MAGIC = 0x0474626172656877
 MARK, PERIOD = 1 << 16, (1 << 16) + 1
 """The kinds of two records that the kernel does not write: a mark, and a change of the period. The
@@ -414,6 +417,15 @@ def run_of(found: SampleCounts, *, probed: bool) -> ClockRun:
     )
 
 
+def _not_written(file: BinaryIO, error: int) -> str:
+    """Why the launcher gave up writing the clock samples, as the end of a sentence."""
+    folder = os.path.dirname(str(getattr(file, "name", "")))
+    if os.path.basename(folder).startswith(TEMPORARY_PREFIX):
+        folder = os.path.dirname(folder)
+    place = f" in {folder}" if folder else ""
+    return f"the clock samples could not be written{place}: {os.strerror(error)}"
+
+
 def _counted(
     file: BinaryIO,
     allocator: AllocatorCode,
@@ -422,10 +434,12 @@ def _counted(
 ) -> tuple[SampleCounts | None, str]:
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
-        return None, "there was no disk space for clock samples"
+        return None, _not_written(file, errno.ENOSPC)
     magic, period_ns, pid, error, scope, _ = _HEAD.unpack(head)
     if magic != MAGIC:
         return None, "the clock samples have another version"
+    if error in (*NO_ROOM, errno.EFBIG, errno.EIO, errno.EROFS):
+        return None, _not_written(file, error)
     if error:
         return None, f"the kernel does not allow clock samples here: {os.strerror(error)}"
     if scope >= len(_SCOPES):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cairn import units
+from cairn.clock_samples import NO_ROOM
 from cairn.findings import find
 from cairn.findings.kernel import inclusion
 from cairn.findings.thresholds import is_likely
@@ -148,7 +149,7 @@ def shares(profile: Profile) -> Iterator[str]:
     found = cpu_share(profile)
     why_not = profile.clock.why_not if profile.clock is not None else ""
     if found.share is None:
-        more = f" {_permission(why_not)}"
+        more = f" {_next_step(why_not)}"
         if found.runs:
             runs = max(2, -(-SAMPLES_LEAST * found.runs // max(1, found.samples)))
             more = f" Use --runs {runs} or a longer run."
@@ -165,17 +166,22 @@ def shares(profile: Profile) -> Iterator[str]:
             else f"This share comes from only {units.counted(found.samples, 'sample')} of the "
             "probe's own timers"
         )
-        yield f"▲ {few}, because {why_not}. {_permission(why_not)}"
+        yield f"▲ {few}, because {why_not}. {_next_step(why_not)}"
 
 
-def _permission(why_not: str) -> str:
+def _next_step(why_not: str) -> str:
     """Returns a sentence that says how perf events can take the clock samples.
 
-    `why_not` is the reason why they could not.
+    `why_not` is the reason why they could not. If the folder of the samples is full, no right is
+    missing.
 
     The kernel refuses perf events with EACCES if the user lacks the right. EPERM and ENOSYS come
     from a filter of system calls.
     """
+    if any(os.strerror(error) in why_not for error in NO_ROOM):
+        return "Free space there, or set TMPDIR to another folder."
+    if os.strerror(errno.EFBIG) in why_not:
+        return "Profile a shorter run, or raise the limit of file sizes (ulimit -f)."
     if any(os.strerror(error) in why_not for error in (errno.EPERM, errno.ENOSYS)):
         return (
             "Outside this container, or with a seccomp filter that permits perf_event_open, the "

@@ -333,7 +333,8 @@ def test_code_outside_any_file_belongs_to_the_program(libc: str) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no disk space"),
+        (b"", "could not be written: No space left on device"),
+        (notes(LIBC, error=errno.ENOSPC), "could not be written: No space left on device"),
         (notes(LIBC, magic=1), "another version"),
         (notes(LIBC, error=errno.EACCES), "Permission denied"),
         (notes(LIBC, note(CODE))[:-1], "damaged"),
@@ -344,6 +345,17 @@ def test_code_outside_any_file_belongs_to_the_program(libc: str) -> None:
 def test_a_damaged_recording_gives_a_reason_and_no_counts(data: bytes, why: str) -> None:
     found, reason = split(data)
     assert found is None and why in reason
+
+
+def test_a_full_folder_is_named_and_is_no_missing_right(tmp_path: Path) -> None:
+    private = tmp_path / "cairn-abc"
+    private.mkdir()
+    (private / "cpu_samples").write_bytes(notes(LIBC, error=errno.ENOSPC))
+    found, reason = cpu_samples.read(private / "cpu_samples", OWN)
+    assert found is None
+    assert reason == (
+        f"the clock samples could not be written in {tmp_path}: No space left on device"
+    )
 
 
 def test_a_libc_in_which_malloc_cannot_be_found_gives_a_reason_and_no_counts(libc: str) -> None:

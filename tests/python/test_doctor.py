@@ -542,6 +542,7 @@ def test_each_sentence_about_a_machine_is_golden(golden: Callable[[str, str], No
         ("Permission denied", "paranoid=0"),
         ("Operation not permitted", "seccomp"),
         ("File too large", "x86-64"),
+        ("No space left on device", "set TMPDIR to another folder"),
     ],
 )
 def test_a_clock_that_sees_nothing_has_a_next_step(problem: str, step: str) -> None:

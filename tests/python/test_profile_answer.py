@@ -101,6 +101,14 @@ def no_clock(folder: Path) -> Profile:
     return gathered(folder, made, run=None, why_not=why)
 
 
+def full_folder(folder: Path) -> Profile:
+    """The clock samples found no room. The timers of each thread have a few."""
+    made = seen(busy())
+    made.sampled(300, 60)
+    why = "the clock samples could not be written in /tmp/full: No space left on device"
+    return gathered(folder, made, run=None, why_not=why)
+
+
 def estimated_live_bytes(folder: Path) -> Profile:
     made = busy()
     made.samples["moments"]["live_error_bytes"] = 400 << 10
@@ -157,7 +165,7 @@ def nothing_allocated(folder: Path) -> Profile:
 
 
 KINDS: tuple[Callable[[Path], Profile], ...] = (
-    healthy, one_finding, three_findings, too_few_samples, no_clock, estimated_live_bytes,
+    healthy, one_finding, three_findings, too_few_samples, no_clock, full_folder, estimated_live_bytes,
     missing_processes, many_processes, no_frees, threads_that_end, a_window, nothing_allocated,
 )  # fmt: skip
 
