@@ -228,9 +228,33 @@ def _read_entry(table: Any) -> Allocator:
     return Allocator(**values)
 
 
+PROBE = "+probe"
+"""The suffix of an allocator's name. It puts the probe of 'cairn profile' before the allocator."""
+RESERVED = {
+    "linked": "the library with which a program is linked",
+    "custom": "a library that is given by its path",
+}
+"""The names that have a meaning of their own, and this meaning."""
+
+
 def is_typable(name: str) -> bool:
     """Whether the text can be an allocator's name in `-a`, and the name of a folder."""
     return re.fullmatch(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*", name) is not None and name != "custom"
+
+
+def refuse_name(name: str) -> None:
+    """Raises UsageError if the user's own allocator cannot have this name."""
+    if name in RESERVED or name.endswith(PROBE):
+        meaning = RESERVED.get(name, "an allocator with the probe")
+        plain = name.removesuffix(PROBE) or "own"
+        raise UsageError(
+            f"'{name}' cannot be an allocator's name, because it means {meaning}; choose another "
+            f"name, such as my-{plain}."
+        )
+    if not is_typable(name):
+        raise UsageError(
+            f"'{name}' cannot be an allocator's name; use letters, digits and '_', '.', '+' or '-'."
+        )
 
 
 def is_version(version: str | None, wanted: str | None) -> bool:

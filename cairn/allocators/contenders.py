@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cairn.allocators.catalog import Catalog, Found, entry, first_duplicate, is_version
+from cairn.allocators.catalog import PROBE, Catalog, Found, entry, first_duplicate, is_version
 from cairn.allocators.discover import companion_folders, known_catalog
 from cairn.allocators.sources import sources_of
 from cairn.binary.library import carries, inspect_library, refuse_library
@@ -21,10 +21,6 @@ _COMMAS_MOST = 8
 
 
 _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-PROBE = "+probe"
-"""The suffix of an allocator's name. It puts the probe of 'cairn profile' before the allocator."""
 
 
 _OURS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_TRACE_LOADED_OBJECTS")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.allocators import archives, discover
-from cairn.allocators.catalog import Found, is_typable, load_catalog
+from cairn.allocators.catalog import Found, is_typable, load_catalog, refuse_name
 from cairn.allocators.discover import file_sha256
 from cairn.allocators.register import OWN, holding_lock
 from cairn.allocators.tool_runner import REPORT_EVERY_S, Failed, Progress, Task, run_tasks
@@ -90,11 +90,7 @@ def add_from_source(wanted: OwnSource, progress: Progress, cache: Path | None = 
 
 def _refuse(wanted: OwnSource, cache: Path) -> None:
     """Raises UsageError for a request that cannot be carried out."""
-    if not is_typable(wanted.name):
-        raise UsageError(
-            f"'{wanted.name}' cannot be an allocator's name; "
-            "use letters, digits and '_', '.', '+' or '-'."
-        )
+    refuse_name(wanted.name)
     entry = load_catalog().find(wanted.name)
     if entry is not None and (entry.name != wanted.name or entry.comes_along or entry.library_of):
         raise UsageError(

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cairn.allocators import discover
-from cairn.allocators.catalog import Allocator, Found, is_typable, is_version, load_catalog
+from cairn.allocators.catalog import Allocator, Found, is_version, load_catalog, refuse_name
 from cairn.allocators.tool_runner import Busy, Progress, locked
 from cairn.binary.library import inspect_library, refuse_library
 from cairn.errors import CairnError, UsageError
@@ -35,10 +35,7 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
     preloaded here, and CairnError when the cache cannot be written.
     """
     cache = cache or discover.cache_folder()
-    if not is_typable(name):
-        raise UsageError(
-            f"'{name}' cannot be an allocator's name; use letters, digits and '_', '.', '+' or '-'."
-        )
+    refuse_name(name)
     if load_catalog().find(name) is not None:
         raise UsageError(
             f"'{name}' is an allocator of the catalog; choose another name, such as my-{name}."

@@ -51,6 +51,11 @@ The loader that a file names is never executed: it may be hostile.
 """
 
 
+ESSENTIAL = ("malloc", "free", "calloc", "realloc")
+"""The functions that a replacement of malloc must define (glibc's manual, "Replacing malloc"). A
+block of one allocator would otherwise be given to another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """The facts of a shared library."""
@@ -71,7 +76,8 @@ class Library:
     soname: str | None
     needs: tuple[str, ...]
     defines_malloc: bool
-    defines_free: bool
+    missing: tuple[str, ...]
+    """The functions of ESSENTIAL that the library does not define."""
     truncated: bool
     """Whether the headers promise more bytes than the file has."""
     noexec: bool
@@ -158,7 +164,7 @@ def _describe_library(given: str, image: elf.Image, noexec: bool) -> Library:
         soname=image.soname if readable else None,
         needs=image.needs if readable else (),
         defines_malloc=readable and image.defines("malloc"),
-        defines_free=readable and image.defines("free"),
+        missing=tuple(one for one in ESSENTIAL if not (readable and image.defines(one))),
         truncated=image.truncated,
         noexec=noexec,
     )
@@ -208,10 +214,11 @@ def refuse_library(
         raise ContenderFailed(
             f"{name} defines no malloc: it is not an allocator. Name the library that defines it."
         )
-    if not library.defines_free:
+    if library.missing:
+        gone = " and no ".join(library.missing)
         raise ContenderFailed(
-            f"{name} defines malloc but no free: programs would crash. "
-            "Build it so that it exports both."
+            f"{name} defines malloc but no {gone}: programs would crash, because these come from "
+            f"the C library then. Build it so that it exports {', '.join(ESSENTIAL)}."
         )
     if problem := loader_problem(library, tuple(library_path)):
         raise ContenderFailed(f"{name} {problem}")

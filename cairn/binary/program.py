@@ -7,6 +7,7 @@ step.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shlex
@@ -19,6 +20,12 @@ from cairn.errors import ContenderFailed, ProgramMissing, ProgramNotExecutable
 
 _OPERATOR = re.compile(r"[;|&<>]")
 """The characters of operators of the shell."""
+
+_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+"""The control characters that no text has. A terminal's escape sequences begin with \\x1b."""
+
+_OTHER_FORMATS = "/proc/sys/fs/binfmt_misc"
+"""The folder in which the kernel has a file for each further executable format (binfmt_misc)."""
 
 _SANITIZERS = {
     "asan": "AddressSanitizer",
@@ -122,10 +129,14 @@ def _find_command(command: str, search: str) -> str:
         except OSError as error:
             if "/" not in command:
                 continue  # the search path may name folders that this user cannot read
-            refusal = refusal or (
-                f"{candidate} cannot be executed ({elf.reason(error)}). "
-                "Check its folder's permissions."
+            step = (
+                f"The link leads back to itself. Make a new one with ln -sfn PROGRAM {candidate}."
+                if error.errno == errno.ELOOP
+                else "Use a shorter path."
+                if error.errno == errno.ENAMETOOLONG
+                else "Check its folder's permissions."
             )
+            refusal = refusal or f"{candidate} cannot be executed ({elf.reason(error)}). {step}"
             continue
         if stat.S_ISDIR(mode):
             if "/" in command:
@@ -217,7 +228,7 @@ def _first_line_of_script(file: str) -> str | None:
     if head.startswith(b"#!"):
         # The kernel removes blanks at both ends. A carriage return belongs to the last word.
         return os.fsdecode(head[2:].split(b"\n")[0]).strip(" \t").replace("\0", "")
-    if head.startswith(b"\x7fELF") or b"\0" in head.split(b"\n")[0]:
+    if head.startswith(b"\x7fELF") or _CONTROL.search(head):
         return None
     return "/bin/sh"
 
@@ -362,7 +373,11 @@ def _describe_program(command: str, first: str, interpreter: str | None) -> Prog
             sanitizer=_sanitizer(image, needs), build_id=image.build_id,
         )  # fmt: skip
     except elf.NotElf:
-        return program  # another executable format: binfmt_misc may know it
+        if _has_other_formats():
+            return program
+        raise ProgramNotExecutable(
+            f"{file} is neither a program nor a script. Name a program."
+        ) from None
     except (elf.Damaged, OSError):
         raise ProgramNotExecutable(
             f"{command} is a damaged or truncated executable. "
@@ -370,6 +385,14 @@ def _describe_program(command: str, first: str, interpreter: str | None) -> Prog
         ) from None
     finally:
         os.close(descriptor)
+
+
+def _has_other_formats() -> bool:
+    """Whether the kernel can execute files that are neither ELF files nor scripts."""
+    try:
+        return bool(set(os.listdir(_OTHER_FORMATS)) - {"register", "status"})
+    except OSError:
+        return False
 
 
 def _sanitizer(image: elf.Image, needs: Iterable[str]) -> str | None:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cairn.binary import program as programs
 from cairn.binary.library import inspect_library, refuse_library
 from cairn.binary.program import (
     Program,
@@ -39,6 +40,8 @@ MALLOC = """
 static char area[4096]; static size_t used;
 void *malloc(size_t size) { used += size; return area + used - size; }
 void free(void *block) { (void)block; }
+void *calloc(size_t count, size_t each) { return malloc(count * each); }
+void *realloc(void *block, size_t size) { return block == 0 ? malloc(size) : block; }
 """
 ELSEWHERE = "int elsewhere(void) { return 1; }\n"
 
@@ -341,7 +344,7 @@ def test_the_facts_of_a_library_are_read(library: Path) -> None:
     known = inspect_library(str(library))
     assert (known.kind, known.soname, known.truncated) == ("library", "libown.so.1", False)
     assert known.defines_malloc
-    assert known.defines_free
+    assert known.missing == ()
     assert known.build_id is not None
     assert len(known.build_id) == 40
     refuse_library(known, inspect_program("/bin/sh"), given_by_path=True)
@@ -454,9 +457,17 @@ def test_a_library_without_malloc_is_refused(build: Build) -> None:
     assert "defines no malloc" in refusal(build("libelse.so", ELSEWHERE, "-shared", "-fPIC"))
 
 
-def test_a_library_with_malloc_and_no_free_is_refused(build: Build) -> None:
-    half = MALLOC.replace("void free", "static __attribute__((unused)) void release")
-    assert "no free" in refusal(build("libhalf.so", half, "-shared", "-fPIC"))
+@pytest.mark.parametrize(
+    "gone", [("free",), ("calloc",), ("realloc",), ("calloc", "realloc"), ("free", "calloc")]
+)
+def test_a_library_that_lacks_a_function_is_refused(build: Build, gone: tuple[str, ...]) -> None:
+    """The C library's function would take or give blocks of another allocator."""
+    half = MALLOC
+    for name in gone:
+        half = half.replace(f" {name}(", f" own_{name}(").replace(f"*{name}(", f"*own_{name}(")
+    library = build(f"lib{'-'.join(gone)}.so", half, "-shared", "-fPIC")
+    assert inspect_library(str(library)).missing == gone
+    assert f"defines malloc but no {' and no '.join(gone)}: programs would" in refusal(library)
 
 
 @pytest.mark.parametrize(
@@ -638,3 +649,50 @@ def test_tables_without_end_are_judged_at_once(library: Path, tmp_path: Path) ->
         path.chmod(0o755)
         os.truncate(path, 1 << 40)
         judge(path)
+
+
+def executable(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        random.Random(1).randbytes(4096),
+        b"\0\1",
+        b"text\n\0",
+        bytes(one for one in random.Random(2).randbytes(4096) if one not in b"\0\n"),
+    ],
+)
+def test_a_file_of_random_bytes_is_no_program(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell would execute the last one, and find no command in it."""
+    file = executable(tmp_path / "random", content)
+    monkeypatch.setattr(programs, "_OTHER_FORMATS", str(tmp_path / "none"))
+    with pytest.raises(ProgramNotExecutable, match="is neither a program nor a script"):
+        inspect_program(file)
+    # The kernel may know this format, if it knows any besides ELF and scripts.
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "status").touch()
+    with pytest.raises(ProgramNotExecutable):
+        inspect_program(file)
+    (tmp_path / "none" / "wine").touch()
+    assert inspect_program(file).kind == "unknown"
+
+
+@pytest.mark.parametrize("text", ["echo 1\n", "", "echo 'é'\n", "printf '\x1b[1m'\t\f\r\n"])
+def test_a_text_without_a_first_line_for_the_kernel_is_a_script(tmp_path: Path, text: str) -> None:
+    for encoding in ("utf-8", "latin-1"):
+        found = inspect_program(executable(tmp_path / "text", text.encode(encoding)))
+        assert found.interpreter == os.path.realpath("/bin/sh")
+
+
+def test_a_link_that_leads_back_to_itself_is_named_as_such(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(loop)
+    with pytest.raises(ProgramNotExecutable, match="The link leads back to itself"):
+        inspect_program(str(loop))

@@ -33,6 +33,8 @@ MALLOC = """
 static char area[4096]; static size_t used;
 void *malloc(size_t size) { used += size; return area + used - size; }
 void free(void *block) { (void)block; }
+void *calloc(size_t count, size_t each) { return malloc(count * each); }
+void *realloc(void *block, size_t size) { return block == 0 ? malloc(size) : block; }
 """
 
 Compile = Callable[..., Path]

@@ -22,6 +22,8 @@ MALLOC = """
 static char area[4096]; static size_t used;
 void *malloc(size_t size) { used += size; return area + used - size; }
 void free(void *block) { (void)block; }
+void *calloc(size_t count, size_t each) { return malloc(count * each); }
+void *realloc(void *block, size_t size) { return block == 0 ? malloc(size) : block; }
 """
 
 
@@ -88,6 +90,23 @@ def test_an_added_library_is_a_contender_by_its_name(cache: Path, tmp_path: Path
     assert contender.origin == f"file {library}"
     assert contender.caveats == ()
     assert "mine" in [spec.name for spec in contenders.default_contenders(discover.discover())]
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("linked", "the library with which a program is linked"),
+        ("custom", "a library that is given by its path"),
+        ("mine+probe", "an allocator with the probe"),
+    ],
+)
+def test_a_name_with_a_meaning_of_its_own_is_refused(
+    cache: Path, tmp_path: Path, name: str, meaning: str
+) -> None:
+    library = build(tmp_path / "libmine.so")
+    with pytest.raises(UsageError, match=f"because it means {meaning}; choose another"):
+        register.add(name, str(library), silent)
+    assert not (cache / name).exists()
 
 
 def test_a_library_that_changed_since_it_was_added_is_reported(cache: Path, tmp_path: Path) -> None:
