@@ -67,7 +67,9 @@ def parse_percent(text: str) -> float:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words, rounded to seconds: "2 min 10 s"."""
+    """A duration in words, rounded to seconds: "2 min 10 s". Below a second: "250 ms"."""
+    if 0 < seconds < 0.9995:
+        return time(seconds * 1e9)
     whole = max(0, round(seconds))
     hours, minutes, rest = whole // 3600, whole % 3600 // 60, whole % 60
     if hours:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @options.RESUME
 @options.SEED
 @options.NOT_N
-@options.output_options
+@options.output_options()
 def bench(
     names: tuple[str, ...], specs: tuple[str, ...], quick: bool, plan: bool, runs: int | None,
     instructions: bool, counters: bool, why: bool, resume: str | None, seed: int | None,

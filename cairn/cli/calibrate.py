@@ -18,7 +18,7 @@ from cairn.report.view import Form
     "not hardened."
 )
 @click.option("--quick", is_flag=True, help="Measure fewer allocators in fewer rounds.")
-@options.output_options
+@options.output_options()
 def calibrate(
     specs: tuple[str, ...], quick: bool, form: Form | None, full: bool, out: Path | None,
     force: bool, results: Path | None, color: str,

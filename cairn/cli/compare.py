@@ -134,7 +134,7 @@ soak' and 'cairn matrix' call it."""
 @WARM_MEMORY
 @options.SEED
 @options.NOT_N
-@options.output_options
+@options.output_options()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def compare(
     command: tuple[str, ...], lines: tuple[str, ...],

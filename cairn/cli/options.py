@@ -377,18 +377,23 @@ SEED = click.option(
 )  # fmt: skip
 
 
-def output_options(command: F) -> F:
-    """Adds the options that all reports share to a command."""
-    for option in reversed((
+def output_options(rows: str = "one row per run") -> Callable[[F], F]:
+    """Adds the options that all reports share to a command. `rows` says what the CSV has."""
+    made = (
         click.option(
             "--full", is_flag=True,
             help="Show all columns, and mean ± σ, range and number of runs of every metric."),
         form_option("--json", "json", "Print one JSON document with run, comparison and samples."),
-        form_option("--csv", "csv", "Print CSV, one row per run."),
+        form_option("--csv", "csv", f"Print CSV, {rows}."),
         MARKDOWN, OUT, FORCE, RESULTS, COLOR,
-    )):  # fmt: skip
-        command = option(command)
-    return command
+    )  # fmt: skip
+
+    def add(command: F) -> F:
+        for option in reversed(made):
+            command = option(command)
+        return command
+
+    return add
 
 
 def aim_options(command: F) -> F:

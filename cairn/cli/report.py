@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     help="List all runs instead, the newest first: date, command, contenders, verdict.",
 )
 @options.aim_options_of_a_report
-@options.output_options
+@options.output_options(
+    "one row per run; for a run of 'cairn soak', one row per reading of its memory"
+)
 def report(
     name: str,
     lists: bool,

@@ -54,7 +54,7 @@ _ROUNDS_MOST = 100
 @PREPARE
 @CONCLUDE
 @options.RESUME
-@options.output_options
+@options.output_options("one row per reading of the memory")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROG [ARG]…")
 def soak(
     command: tuple[str, ...], specs: tuple[str, ...], length: float, rounds: int,
@@ -91,7 +91,7 @@ def soak(
             raise UsageError("which program? For example: cairn soak --for 10min -- ./worker")
         if length < LEAST_S:
             raise UsageError(
-                f"--for {units.duration(length)} is too short to see memory over time; give at "
+                f"--for {units.about(length)} is too short to see memory over time; give at "
                 f"least {LEAST_S:g}s"
             )
         line = (" ".join(command),) if shell else command

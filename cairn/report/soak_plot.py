@@ -34,8 +34,9 @@ def drawn(series: Series, width: int) -> list[str]:
         cells = "".join(_cell(part, at_least) for part in parts)
         lines.append(f"  {marks.get(line, ''):>{margin}} │{cells}".rstrip())
     lines.append(f"  {'':>{margin}} └{'─' * columns}")
-    end = f"{units.duration((series.at_ms[-1] - series.at_ms[0]) / 1000)}"
-    legend = f"0 s   {_LIVE} live  {_HELD} held  {_RESIDENT} resident"
+    length_ms = series.at_ms[-1] - series.at_ms[0]
+    first, end = ("0 s", units.about(length_ms / 1000)) if length_ms else ("one moment", "")
+    legend = f"{first}   {_LIVE} live  {_HELD} held  {_RESIDENT} resident"
     gap = columns - len(legend) - len(end)
     lines.append(f"  {'':>{margin}}  {legend}{' ' * gap}{end}" if gap > 0 else f"  {legend}")
     return lines

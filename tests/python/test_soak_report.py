@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from rich.cells import cell_len
 from support.comparisons import EVIL
 from support.memory_series import KIB, MIB
@@ -231,6 +232,29 @@ def test_a_plot_shows_what_is_live_held_and_resident() -> None:
 
 
 @pytest.mark.parametrize(
+    ("at_ms", "first", "last"),
+    [
+        ((0, 250), "0 s", "250 ms"),
+        ((1_000, 2_500), "0 s", "1.50 s"),
+        ((0, 130_000), "0 s", "2 min 10 s"),
+        ((40,), "one moment", "resident"),
+    ],
+)
+def test_the_axis_of_a_plot_has_a_unit_that_shows_its_length(
+    at_ms: tuple[int, ...], first: str, last: str
+) -> None:
+    values = tuple(MIB for _ in at_ms)
+    series = Series(at_ms, values, values, values, counted=True, processes=1)
+    axis = soak_plot.drawn(series, 80)[-1].strip()
+    assert axis.startswith(f"{first}   █ live") and axis.endswith(last)
+
+
+def test_the_help_says_what_a_row_of_the_csv_is() -> None:
+    shown = CliRunner().invoke(cli, ["soak", "--help"], env={"COLUMNS": "200"}).output
+    assert "Print CSV, one row per reading of the memory." in shown
+
+
+@pytest.mark.parametrize(
     ("growth", "text"),
     [
         (Growth(1024**2, 1024**2 * 0.99, 1024**2 * 1.01), "60.0 MiB/min [59.4, 60.6]"),
@@ -247,7 +271,11 @@ def test_a_growth_is_as_precise_as_its_interval(growth: Growth, text: str) -> No
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--for", "1s", "--", "true"], "too short to see memory over time; give at least 5s"),
+        (
+            ["--for", "1s", "--", "true"],
+            "--for 1 s is too short to see memory over time; give at least",
+        ),
+        (["--for", "1ms", "--", "true"], "--for 1.00 ms is too short to see memory over time"),
         ([], "which program? For example: cairn soak --for 10min -- ./worker"),
         (["--ready", "true", "--", "true"], "--ready belongs to a server under load"),
         (["--while", "x", "--", "prog"], "nothing says when prog is ready"),

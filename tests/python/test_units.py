@@ -102,8 +102,11 @@ def test_every_number_has_at_most_three_digits_and_no_exponent(value: float) -> 
     [
         (-3, "0 s"),
         (0, "0 s"),
-        (0.4, "0 s"),
-        (0.6, "1 s"),
+        (0, "0 s"),
+        (0.001, "1.00 ms"),
+        (0.4, "400 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1 s"),
         (59, "59 s"),
         (59.6, "1 min"),
         (60, "1 min"),
