@@ -6,7 +6,8 @@ A table that is too wide is narrowed in steps until it fits:
 2. Without --full, optional parts are left out, in the table's order. `Fitted.missing` names them.
 3. The table is divided: parts stand side by side while they fit, and the others follow below with
    the row names repeated.
-4. Rows are stacked: the name of a row, and below it one line for each number.
+4. Rows are stacked: the name of a row, and below it one line for each number. If such a line is
+   too wide, the number is below its head, and both are wrapped at spaces.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _divided(table: Table, parts: Sequence[int], width: int) -> Iterator[tuple[s
             chosen = []
         chosen.append(part)
         if len(chosen) == 1 and _width(_narrowed(_of_parts(table, chosen))) > width:
-            yield from _stacked(_of_parts(table, chosen))
+            yield from _stacked(_of_parts(table, chosen), width)
             chosen = []
     if chosen:
         yield "", _narrowed(_of_parts(table, chosen))
@@ -125,11 +126,24 @@ def _width(table: Table) -> int:
     return sum(columns) + gap * (len(columns) - 1)
 
 
-def _stacked(table: Table) -> Iterator[tuple[str, Table]]:
+def _stacked(table: Table, width: int) -> Iterator[tuple[str, Table]]:
     for row in table.rows:
-        rows = tuple(
-            (Cell(_INDENT + head.replace("\n", " ")), cell)
+        pairs = [
+            (head.replace("\n", " "), cell)
             for head, cell in zip(table.heads[1:], row[1:], strict=True)
             if cell.text
-        )
-        yield row[0].text, Table("", ("", ""), rows, tight=True, texts=table.texts)
+        ]
+        rows = tuple((Cell(_INDENT + head), cell) for head, cell in pairs)
+        made = Table("", ("", ""), rows, tight=True, texts=table.texts)
+        if _width(made) > width:
+            lines = [line for head, cell in pairs for line in _below(head, cell, width)]
+            made = Table("", ("",), tuple((one,) for one in lines), tight=True, texts=table.texts)
+        yield row[0].text, made
+
+
+def _below(head: str, cell: Cell, width: int) -> Iterator[Cell]:
+    """Yields the lines of a head, and those of its number below it with a further indent."""
+    for line in wrapped(head, width - len(_INDENT)):
+        yield Cell(_INDENT + line)
+    for line in wrapped(cell.text, width - 2 * len(_INDENT)):
+        yield replace(cell, text=2 * _INDENT + line)

@@ -189,8 +189,8 @@ heads, which are the short texts that introduce it; and the indent of a paragrap
 _TRAILING = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
 """Spaces at the end of a line, with colour codes among them. Only the spaces are removed."""
 _UNBOUNDED = 100_000
-"""Columns that rich may use for a table. `fit` has already narrowed the table, so rich must not
-narrow it again."""
+"""Columns that rich may use. All lines and tables are already narrowed, so rich must not wrap or
+cut them again."""
 
 
 class Screen:
@@ -201,7 +201,7 @@ class Screen:
         self._file = StringIO()
         self._console = Console(
             file=self._file,
-            width=view.width,
+            width=_UNBOUNDED,
             force_terminal=view.color,
             color_system="standard" if view.color else None,
             no_color=not view.color,
@@ -259,7 +259,7 @@ class Screen:
                 self.line()
             if name:
                 self.line(name, hanging=2)
-            self._console.print(_grid(part), width=_UNBOUNDED, crop=False, no_wrap=True)
+            self._console.print(_grid(part), crop=False, no_wrap=True)
         if fitted.missing and table.names_missing:
             count = len(fitted.missing)
             names = ", ".join(head for head in fitted.missing if head)
