@@ -154,7 +154,12 @@ def _settings(found: Inspection) -> Iterator[str]:
 
 def _allocator(found: Inspection) -> Iterator[str]:
     serving = found.allocator
-    if found.process.is_replaced:
+    if found.process.is_deleted:
+        yield (
+            "Its program or its allocator was deleted since it started, and no other file is in "
+            "its place: it still runs the deleted one, and cannot be started anew without it."
+        )
+    elif found.process.is_replaced:
         yield (
             "Its program or its allocator was replaced on disk since it started: it still runs the "
             "old one until it is started anew."

@@ -371,7 +371,7 @@ def _dynamic(
         evidence = "No file of the process defines malloc, or none could be read."
         if any(one.is_deleted for one in loaded):
             evidence += (
-                " Some files were replaced on disk since it started, and only root may read the "
+                " Some files were deleted or replaced since it started, and only root may read the "
                 "old ones."
             )
     return Serving(

@@ -47,6 +47,8 @@ class ProcessFacts:
     """The process id in the PID namespace of the process; None if that namespace is ours."""
     is_replaced: bool
     """Whether its executable file or its allocator was deleted or replaced after the start."""
+    is_deleted: bool
+    """Whether one of these files was deleted and no other file is at its path now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from cairn.allocators.catalog import load_catalog
@@ -103,6 +104,8 @@ def _heap(
 
 def _facts(target: Target, program: ProgramFiles, threads: int) -> ProcessFacts:
     fields, ticks = stat_of(target), limits.ticks_per_s()
+    served_by = (program.loaded[0], program.owner)
+    old = [one for one in served_by if one is not None and one.is_deleted]
     started_s = target.started_ticks / ticks
     command = target.text("cmdline").split("\0")
     return ProcessFacts(
@@ -119,6 +122,6 @@ def _facts(target: Target, program: ProgramFiles, threads: int) -> ProcessFacts:
         system_s=int(fields[12]) / ticks,
         minor_faults=int(fields[7]),
         inner_pid=inner_pid(target),
-        is_replaced=program.loaded[0].is_deleted
-        or (program.owner is not None and program.owner.is_deleted),
+        is_replaced=bool(old),
+        is_deleted=any(not os.path.lexists(target.path(one.path)) for one in old),
     )

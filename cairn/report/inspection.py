@@ -54,7 +54,7 @@ def render(found: Inspection, view: View) -> str:
     for place, sentence in enumerate(answer(found)):
         screen.line(printable(sentence), "" if place else "bold")
     screen.line()
-    screen.table(_memory(found, full=view.full))
+    screen.table(memory_table(found, full=view.full))
     if (settings := _settings(found, full=view.full)).rows:
         screen.line()
         screen.table(settings)
@@ -155,17 +155,23 @@ def _rate(per_s: float, low: float, high: float) -> str:
     return f"{texts[0]} {unit}/{name} ({texts[1]} to {texts[2]})"
 
 
-def _memory(found: Inspection, *, full: bool) -> Table:
+def memory_table(found: Inspection, *, full: bool) -> Table:
+    """The mappings by kind. Without `full`, small kinds and the kernel's are added up as the rest.
+
+    The total is that of all mappings in both cases.
+    """
     shown = [
         one
         for one in found.mappings
         if full or (one.resident + one.swapped >= _SHOWN_LEAST and one.kind != "kernel")
     ]
-    whole = found.sum_of(*(one.kind for one in shown or found.mappings))
+    whole = found.sum_of(*(one.kind for one in found.mappings))
+    hidden = [one.kind for one in found.mappings if one not in shown]
     columns = [
         (head, name) for head, name in _COLUMNS if full or name not in _RARE or getattr(whole, name)
     ]
-    named = [*((_KINDS[one.kind], one) for one in shown), ("total", whole)]
+    rest = [("the rest", found.sum_of(*hidden))] if hidden else []
+    named = [*((_KINDS[one.kind], one) for one in shown), *rest, ("total", whole)]
     rows = tuple(
         (
             Cell(f"  {name}"),

@@ -24,6 +24,7 @@ from cairn.inspect.advice import advice
 from cairn.inspect.facts import Inspection
 from cairn.inspect.look import look
 from cairn.inspect.process import NotPermitted, ProcessEnded, find
+from cairn.report import inspection
 
 GLIBC = pytest.mark.skipif(elf.native()[2], reason="the C library here is musl")
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -130,7 +131,34 @@ def test_a_library_that_was_replaced_on_disk_is_still_read(
         found = look(one.pid)
     assert (found.allocator.name, found.allocator.how) == ("cairn", "preloaded")
     assert found.process.is_replaced
+    assert not found.process.is_deleted
     assert any("was replaced on disk" in sentence for sentence in advice(found))
+
+
+@AS_ROOT
+def test_a_library_that_was_deleted_is_not_called_replaced(program: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "libmine.so"
+    shutil.copy(native.allocator(), copy)
+    with started(program, "idle", LD_PRELOAD=str(copy)) as one:
+        copy.unlink()
+        found = look(one.pid)
+    assert found.allocator.name == "cairn"
+    assert found.process.is_replaced and found.process.is_deleted
+    told = " ".join(advice(found))
+    assert "was deleted since it started" in told and "replaced" not in told
+
+
+def test_the_rows_of_memory_add_up_to_the_same_total_in_short_and_in_full(program: Path) -> None:
+    with started(program, "idle") as one:
+        found = look(one.pid)
+    totals = []
+    for full in (False, True):
+        table = inspection.memory_table(found, full=full)
+        counts = [int(row[-1].text.replace(",", "")) for row in table.rows]
+        assert sum(counts[:-1]) == counts[-1]
+        resident = table.heads.index("resident")
+        totals.append((counts[-1], table.rows[-1][resident].text))
+    assert totals[0] == totals[1]
 
 
 def test_an_allocator_in_the_programs_file_is_known_as_such(

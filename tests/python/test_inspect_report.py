@@ -78,6 +78,9 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
             replace(one, resident=900 * MIB, huge=0) if one.kind == "anonymous" else one
             for one in quiet.mappings)),
         "replaced": replace(quiet, process=replace(process, is_replaced=True)),
+        "deleted": replace(
+            quiet, process=replace(process, is_replaced=True, is_deleted=True)
+        ),
         "beside": replace(quiet, allocator=replace(serving, beside="jemalloc")),
         **{name: replace(quiet, allocator=replace(serving, runtime=name))
            for name in ("CPython", "Java", "Node.js", "Go")},

@@ -28,7 +28,7 @@ SERVING = Serving(
 INSPECTION = Inspection(
     process=ProcessFacts(
         1276, "worker", ("./worker", "--all"), "/srv/worker", 64, False, "glibc 2.36", 9, 7860.0,
-        12.5, 0.5, 61_000, 7, False,
+        12.5, 0.5, 61_000, 7, False, False,
     ),
     allocator=SERVING,
     environment=(
