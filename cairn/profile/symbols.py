@@ -126,7 +126,7 @@ class Functions:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _FileNow:
     """A file of this machine that may be the one that was mapped."""
 
     path: str
@@ -150,7 +150,7 @@ class Files:
     """The functions of files by path. Each file is read once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _File] = {}
+        self._known: dict[str, _FileNow] = {}
         self.changed: set[str] = set()
         """The mapped paths at which another file is now. No function of such a file is named."""
         self.unchecked: set[str] = set()
@@ -209,19 +209,19 @@ def stretch(path: str, names: Collection[str]) -> tuple[int, int] | None:
         os.close(descriptor)
 
 
-def _read(path: str) -> _File:
+def _read(path: str) -> _FileNow:
     """The file of a mapped program or library. The file of a script is that of its interpreter."""
     try:
         path = inspect_program(path).file if _is_script(path) else path
         descriptor = elf.open_regular(path)
     except (CairnError, OSError):
-        return _File(path, None, "", 0)
+        return _FileNow(path, None, "", 0)
     try:
         image = elf.Image(descriptor)
         changed_ns = os.fstat(descriptor).st_ctime_ns
-        return _File(path, Functions(image), image.build_id or "", changed_ns)
+        return _FileNow(path, Functions(image), image.build_id or "", changed_ns)
     except (elf.NotElf, elf.Damaged, OSError, struct.error):
-        return _File(path, None, "", 0)
+        return _FileNow(path, None, "", 0)
     finally:
         os.close(descriptor)
 
