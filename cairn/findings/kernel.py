@@ -108,8 +108,8 @@ def _fault_ns(profile: Profile, faults: int) -> float:
     """Estimates the mean time of a page fault in ns; 0 if not known.
 
     The estimate assumes that page faults took the rest of the system time. The rest is the system
-    time without the allocator's system calls, the probe's detours, and the probe's reading of page
-    fault counts.
+    time without the allocator's system calls, the probe's interceptions, and the probe's reading of
+    page fault counts.
     """
     inside, ticking = kernel_cpu_ns(kernel_lines(profile)) or 0.0, clock(profile.tally)
     inside += profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
@@ -120,11 +120,12 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 def _on_processor(profile: Profile, ns: float) -> float:
     """Limits `ns`, the wall time of system calls, to the program's system time.
 
-    Wall time also contains waiting, which takes no CPU time. The probe's detours are system time,
-    too. If calls and detours together take more than the system time, both are reduced by the same
-    factor. The detours are not subtracted from the system time. If the allocator's calls are short,
-    the detours take nearly all of the system time. Their time is estimated as a constant for each
-    call, and the error of this estimate may be larger than the rest of the system time.
+    Wall time also contains waiting, which takes no CPU time. The probe's interceptions are system
+    time, too. If calls and interceptions together take more than the system time, both are reduced
+    by the same factor. The interceptions are not subtracted from the system time. If the
+    allocator's calls are short, the interceptions take nearly all of the system time. Their time is
+    estimated as a constant for each call, and the error of this estimate may be larger than the
+    rest of the system time.
     """
     if profile.tree is None or not ns:
         return ns

@@ -67,9 +67,10 @@ _CALLED = {
     "aligned": ("aligned_alloc", "posix_memalign", "memalign", "valloc", "pvalloc"),
 }
 WAY_OUT = 0.25
-"""The share of a detour's time that CPU timers count as time of the allocator and not of the probe.
+"""The share of an interception's time that CPU timers count as time of the allocator and not of the
+probe.
 
-The probe intercepts a system call by a signal. The detour through the signal handler takes CPU
+The probe intercepts a system call by a signal. The interception by the signal handler takes CPU
 time, and it ends with the return from the handler to the allocator. At that end, a CPU timer finds
 the thread in the allocator's code.
 
@@ -437,7 +438,7 @@ def probe_ns(profile: Profile) -> float | None:
 
 
 def way_out_ns(tally: Tally) -> float:
-    """The time of detours that CPU timers count as time of the allocator, in ns; see WAY_OUT."""
+    """The time of interceptions that CPU timers count as the allocator's, in ns; see WAY_OUT."""
     ticking = clock(tally)
     return tally.detour_ticks * ticking.ns_per_tick * WAY_OUT if ticking else 0.0
 
