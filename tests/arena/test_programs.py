@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.compilers import COMPILERS, ROOT, STANDARD, WARNINGS, run, succeed
@@ -13,11 +14,16 @@ EXAMPLES = sorted((ROOT / "examples" / "arena").glob("*.*"))
 HERE = Path(__file__).parent
 BY_COMPILER = [(source, compiler) for source in EXAMPLES for compiler in COMPILERS[source.suffix]]
 SANITIZERS = ["address", "thread", "undefined"]
-FIRST_IS_QUICK = [
-    pytest.param(compiler, marks=[pytest.mark.long] if place else [])
-    for place, compiler in enumerate(COMPILERS[".cpp"])
-]
-"""The compilers of C++ for tests that take seconds. All but the first run only in long tests."""
+
+
+def first_is_quick(suffix: str) -> list[Any]:
+    """Returns the compilers, for tests that take seconds. All but the first are for long tests."""
+    return [
+        pytest.param(compiler, marks=[pytest.mark.long] if place > 0 else [])
+        for place, compiler in enumerate(COMPILERS[suffix])
+    ]
+
+
 MISTAKES = {
     "read-after-reset": "use-after-poison",
     "write-after-rewind": "use-after-poison",
@@ -75,7 +81,7 @@ def test_every_example_is_in_the_document(source: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
+@pytest.mark.parametrize("compiler", first_is_quick(".cpp"))
 @pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
 @pytest.mark.parametrize("checked", ["", "1"], ids=["plain", "checked"])
 def test_containers_live_in_an_arena(
@@ -84,7 +90,7 @@ def test_containers_live_in_an_arena(
     succeed(program(HERE / "containers.cpp", compiler, static=static), CAIRN_ARENA_CHECKED=checked)
 
 
-@pytest.mark.parametrize("compiler", FIRST_IS_QUICK)
+@pytest.mark.parametrize("compiler", first_is_quick(".cpp"))
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_sanitizers_find_no_error_in_containers(
     program: Callable[..., Path], compiler: str, sanitizer: str
@@ -92,7 +98,7 @@ def test_sanitizers_find_no_error_in_containers(
     succeed(program(HERE / "containers.cpp", compiler, f"-fsanitize={sanitizer}"))
 
 
-@pytest.mark.parametrize("compiler", COMPILERS[".c"])
+@pytest.mark.parametrize("compiler", first_is_quick(".c"))
 @pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_address_sanitizer_of_a_program_sees_mistakes_through_a_library_built_without_it(
@@ -129,7 +135,7 @@ def test_a_checked_arena_finds_mistakes_without_a_sanitizer(
     )
 
 
-@pytest.mark.parametrize("compiler", COMPILERS[".c"])
+@pytest.mark.parametrize("compiler", first_is_quick(".c"))
 def test_the_thread_sanitizer_finds_no_error_in_threads_with_a_shared_pool(
     program: Callable[..., Path], compiler: str
 ) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import MODES, Program
+from .conftest import Program
 
 NOTHING = {"remote": 1}
 """By kind of operation: the number of instructions in the empty malloc and free. Others have 3.
@@ -51,7 +51,7 @@ def instructions(program: Program, what: str, of: str) -> float:
 
 @pytest.mark.plain("has these limits")
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["preloaded", pytest.param("archive", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("what", "most"),
     [

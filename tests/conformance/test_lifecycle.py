@@ -148,7 +148,7 @@ def test_a_fork_at_every_instruction_of_a_call_does_no_harm(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has this trap flag")
-@in_both
+@pytest.mark.parametrize("mode", ["preloaded", pytest.param("archive", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("way", "calls"), [("vfork", "realloc"), ("everything", "trim")])
 def test_a_child_at_any_instruction_may_allocate_and_ask(
     program: Callable[..., Program], mode: str, way: str, calls: str

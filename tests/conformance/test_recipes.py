@@ -245,6 +245,7 @@ class Follower:
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.long
 def test_the_steps_of_the_dockerfile_make_an_image_that_preloads_it(
     compiled_here: Callable[..., Path], tmp_path: Path
 ) -> None:

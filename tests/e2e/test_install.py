@@ -326,6 +326,7 @@ def test_a_second_install_replaces_the_first_and_uninstall_removes_it(
     assert "has installed nothing" in sentence(make(tree, "uninstall", prefix))
 
 
+@pytest.mark.long
 def test_destdir_collects_the_files_of_a_package(tree: Path, tmp_path: Path) -> None:
     prefix, destination = tmp_path / "usr", tmp_path / "put together"
     said = succeed(make(tree, "install", prefix, DESTDIR=str(destination)))

@@ -47,17 +47,17 @@ def misses(why: Any, name: str) -> tuple[float, float]:
 def test_scattered_blocks_miss_as_often_as_the_list_has_nodes(
     cairn: Any, compiled: Callable[..., Path], library: Callable[[str], Path]
 ) -> None:
-    """The list has 20,000 nodes and is made twice. Each node lies on a page of its own.
+    """The list has 6,000 nodes and is made twice. Each node lies on a page of its own.
 
     Each of the six walks reads each node, and so do making and freeing the list. That is more pages
     than a TLB has entries, and more lines than an L1 cache holds.
     """
-    why = measured(cairn, 1, library("scattered"), 104729, [compiled("walked_list.c"), 20000, 6])
+    why = measured(cairn, 1, library("scattered"), 104729, [compiled("walked_list.c"), 6000, 6])
     tlb, fast = misses(why, "L2 TLB")
-    assert 6 * 40_000 <= tlb <= 9 * 40_000
+    assert 6 * 12_000 <= tlb <= 9 * 12_000
     assert fast < 0.01 * tlb
     own, _ = misses(why, "L1 cache")
-    assert 6 * 40_000 <= own <= 12 * 40_000
+    assert 6 * 12_000 <= own <= 12 * 12_000
     text = " ".join(cairn("explain", "last").out.split())
     assert "In the simulation, the misses of caches and TLB take" in text
     assert "simulated by callgrind: L1 cache" in text

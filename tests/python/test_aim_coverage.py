@@ -28,7 +28,7 @@ LEAN = Aim(Measure.MEMORY)
 LEAN_WITHIN_5 = Aim(Measure.MEMORY, (Bound(Measure.TIME, 0.05),))
 FAST_WITHIN_5 = Aim(Measure.TIME, (Bound(Measure.MEMORY, 0.05),))
 FRONT = Aim(pareto=True)
-SHORT, LONG = 60, 400
+SHORT, LONG = 30, 400
 SEED = 4711
 BASE_NS, BASE_BYTES = 300e6, 50 << 20
 

@@ -156,7 +156,7 @@ def report(case: str, outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("kind", ["alike", "three best", "half steps", "two steps", "as in life"])
-@pytest.mark.parametrize("rounds", [2, 3, 4, 8])
+@pytest.mark.parametrize("rounds", [2, 8])
 @pytest.mark.parametrize(("workloads", "contenders"), [(12, 5), (26, 13)])
 def test_intervals_contain_the_truth(
     workloads: int, contenders: int, rounds: int, kind: str

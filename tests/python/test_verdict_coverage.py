@@ -92,10 +92,10 @@ def test_the_bound_of_200_comparisons_is_16() -> None:
     assert most_by_chance(200) == 16
 
 
-@pytest.mark.parametrize("program", ["gcc", "records", "redis", "sqlite"])
+@pytest.mark.parametrize("program", ["gcc", "redis"])
 def test_equal_contenders_seldom_differ_in_any_aim(program: str) -> None:
-    wrong = false_differences(program, 60, 1)
-    assert all(wrong[aim] <= most_by_chance(60) for aim in AIMS), wrong
+    wrong = false_differences(program, 40, 1)
+    assert all(wrong[aim] <= most_by_chance(40) for aim in AIMS), wrong
 
 
 @pytest.mark.long
@@ -146,11 +146,11 @@ def test_the_best_contender_is_seldom_left_out_of_the_best(contenders: int) -> N
     """The contenders are equally good, or nearly: the apparent best changes from run to run."""
     ratios = {f"c{place}": (0.8 + 0.001 * place,) * 3 for place in range(contenders)}
     left_out = 0
-    for verdict in verdicts("gcc", 100, ratios):  # type: ignore[arg-type]
+    for verdict in verdicts("gcc", 40, ratios):  # type: ignore[arg-type]
         time = next(one for one in verdict.recommendations if one.aim is Measure.TIME)
         assert time.best
         left_out += "c0" not in time.best
-    assert left_out <= most_by_chance(100)
+    assert left_out <= most_by_chance(40)
 
 
 def test_a_contender_that_is_clearly_worse_than_the_best_is_left_out_of_the_best() -> None:
