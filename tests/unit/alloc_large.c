@@ -195,7 +195,7 @@ TEST(a_block_whose_mapping_cannot_grow_leaves_no_hole_behind_it)
     CHECK(fake_os.behind_lost > 0);
     struct cairn_stats stats;
     stats_gather(&stats);
-    CHECK(stats.own_bytes > 5 * MIB); /* what was lost, of which one move is this much */
+    CHECK(stats.own_bytes >= MIB); /* at least what was lost behind one block */
     CHECK(stats.live_bytes + stats.cached_bytes + stats.free_bytes + stats.fresh_bytes +
               stats.slack_bytes + stats.own_bytes ==
           stats.used_bytes);
