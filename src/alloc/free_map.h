@@ -41,13 +41,13 @@ struct free_slices {
 };
 
 struct free_map {
+    size_t end; /* number of chunks */
+
     /* 512 KiB, of which one OS page is touched for every 2 GiB of the region. */
     struct free_slices chunks[FREE_MAP_CHUNKS];
 
     /* Upper bounds of the longest free runs of the groups. */
     uint16_t bounds[FREE_MAP_CHUNKS / FREE_MAP_GROUP];
-
-    size_t end; /* number of chunks */
 };
 extern struct free_map free_map __attribute__((visibility("hidden")));
 

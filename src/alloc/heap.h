@@ -219,7 +219,7 @@ void heap_post_batches(struct heap *heap);
 
 /* Returns a heap for a thread: one whose thread has ended, with its slabs, or a new heap. If
  * `empty` is true, the returned heap has no slabs. Returns NULL if there is no memory. */
-struct heap *heap_acquire(bool empty);
+struct heap *heap_acquire(bool empty) __attribute__((cold));
 
 /* Called when the heap's thread ends, or when a shared heap is given up. The heap becomes idle, and
  * its large blocks no longer have an owner. */
@@ -231,7 +231,7 @@ void heap_release(struct heap *heap);
 void heap_leave(struct heap *heap);
 
 /* (owner only) Frees all blocks of the heap, also those in use, and makes the heap idle. */
-void heap_destroy(struct heap *heap);
+void heap_destroy(struct heap *heap) __attribute__((cold));
 
 /* (owner only) Returns the blocks on the heap's lists to their slabs. The first blocks that are
  * freed from then on go to their slabs, too. */

@@ -36,7 +36,8 @@ size_t page_heap_allocate(size_t slices, size_t room, bool *zero);
 
 /* Like page_heap_allocate() without room; the address of the run is a multiple of `alignment`
  * bytes, a power of two above SLICE_BYTES. */
-size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero);
+size_t page_heap_allocate_aligned(size_t slices, size_t alignment, bool *zero)
+    __attribute__((cold));
 
 /* Memory in use, and memory that is free but resident, in slices. */
 struct page_heap_use {
@@ -166,6 +167,6 @@ void page_heap_unlock(void);
 bool page_heap_has_taken_lock(void);
 
 /* Asserts the contract. Takes the lock. */
-void page_heap_check(void);
+void page_heap_check(void) __attribute__((cold));
 
 #endif
