@@ -34,13 +34,16 @@ def library(tmp_path: Path) -> Callable[[str], Path]:
 def profiled(
     cairn: Command, compiled: Callable[..., Path], library: Callable[[str], Path]
 ) -> Profiled:
-    """Returns profiled(illness, strength, source, *arguments): the findings of `cairn profile`."""
+    """Returns profiled(illness, strength, source, *arguments): the findings of `cairn profile`.
+
+    One run may have too few clock samples for a finding, so there are three.
+    """
 
     def findings(
         illness: str, strength: int, source: str, *arguments: object
     ) -> list[dict[str, Any]]:
         done = cairn(
-            "profile", "--json", "-", "--runs", 1, "-a", library(illness),
+            "profile", "--json", "-", "--runs", 3, "-a", library(illness),
             "--", compiled(source), *arguments,
             ILL=str(strength),
         )  # fmt: skip
