@@ -90,7 +90,8 @@ def test_containers_live_in_an_arena(
     succeed(program(HERE / "containers.cpp", compiler, static=static), CAIRN_ARENA_CHECKED=checked)
 
 
-@pytest.mark.parametrize("compiler", first_is_quick(".cpp"))
+@pytest.mark.long
+@pytest.mark.parametrize("compiler", COMPILERS[".cpp"])
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_sanitizers_find_no_error_in_containers(
     program: Callable[..., Path], compiler: str, sanitizer: str

@@ -20,6 +20,10 @@ from support.compilers import ROOT
 
 HERE = Path(__file__).parent
 MODES = ("preloaded", "archive")
+archive_later = pytest.mark.parametrize(
+    "mode", ["preloaded", pytest.param("archive", marks=pytest.mark.long)]
+)
+"""For tests of behaviour that does not depend on how the library comes into the program."""
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wundef", "-Werror"]
 MISUSE_IS_MEANT = ["-Wno-use-after-free", "-Wno-alloc-size-larger-than", "-Wno-free-nonheap-object"]
 STANDARD = {".c": "-std=gnu11", ".cpp": "-std=c++17"}

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import MODES, Library, Program
+from .conftest import Library, Program, archive_later
 
-in_both = pytest.mark.parametrize("mode", MODES)
 MIB = 1 << 20
 LIMITS = [resource.RLIMIT_AS, resource.RLIMIT_DATA]
 KINDS = ["address space", "data"]
@@ -53,7 +52,7 @@ def calls(
 # --- filters for system calls ---
 
 
-@in_both
+@archive_later
 def test_a_filter_that_the_program_installs_may_kill_it_for_mremap(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -64,7 +63,7 @@ def test_a_filter_that_the_program_installs_may_kill_it_for_mremap(
     assert said == "confined"
 
 
-@in_both
+@archive_later
 def test_an_inherited_filter_may_kill_the_program_for_mremap(
     program: Callable[..., Program], compiled_here: Callable[..., Path], mode: str
 ) -> None:
@@ -75,7 +74,7 @@ def test_an_inherited_filter_may_kill_the_program_for_mremap(
     assert said == "grown"
 
 
-@in_both
+@archive_later
 def test_an_inherited_filter_may_kill_the_program_for_mincore(
     program: Callable[..., Program], compiled_here: Callable[..., Path], mode: str
 ) -> None:
@@ -87,7 +86,7 @@ def test_an_inherited_filter_may_kill_the_program_for_mincore(
     assert grown_kb <= 1.3 * written_kb + 2048
 
 
-@in_both
+@archive_later
 def test_without_a_filter_pages_are_moved_unless_the_option_forbids_it(
     program: Callable[..., Program], tmp_path: Path, mode: str
 ) -> None:
@@ -107,7 +106,7 @@ def test_a_process_that_cannot_read_its_status_is_taken_for_confined(
     assert not any("mremap(" in line for line in lines)
 
 
-@in_both
+@archive_later
 def test_a_small_program_whose_blocks_do_not_move_reads_no_file(
     program: Callable[..., Program], tmp_path: Path, mode: str
 ) -> None:
@@ -115,7 +114,7 @@ def test_a_small_program_whose_blocks_do_not_move_reads_no_file(
     assert not any("/proc" in line or "/sys" in line for line in read)
 
 
-@in_both
+@archive_later
 def test_the_setting_of_huge_pages_is_read_once_outside_a_sandbox(
     program: Callable[..., Program], compiled_here: Callable[..., Path], tmp_path: Path, mode: str
 ) -> None:
@@ -124,7 +123,7 @@ def test_the_setting_of_huge_pages_is_read_once_outside_a_sandbox(
     assert sum("transparent_hugepage" in line for line in read) == (mode == "preloaded")
 
 
-@in_both
+@archive_later
 def test_the_allocator_never_calls_prctl(
     program: Callable[..., Program], tmp_path: Path, mode: str
 ) -> None:
@@ -137,7 +136,7 @@ def test_the_allocator_never_calls_prctl(
 
 
 @pytest.mark.plain("has no bytes between blocks")
-@in_both
+@archive_later
 @pytest.mark.parametrize("size", [16, 1000, 40_000, 1_000_000])
 @pytest.mark.parametrize("kind", LIMITS, ids=KINDS)
 def test_in_64_mebibytes_most_of_the_memory_can_be_used(
@@ -155,7 +154,7 @@ def test_in_64_mebibytes_most_of_the_memory_can_be_used(
     assert second > 0.95 * first
 
 
-@in_both
+@archive_later
 @pytest.mark.parametrize("kind", LIMITS, ids=KINDS)
 def test_requests_that_no_limit_allows_take_nothing_from_those_that_follow(
     program: Callable[..., Program], mode: str, kind: int
@@ -164,7 +163,7 @@ def test_requests_that_no_limit_allows_take_nothing_from_those_that_follow(
     assert int(program("tight.c", mode).succeed(64, limits={kind: 64 * MIB})) >= 45
 
 
-@in_both
+@archive_later
 def test_sixty_thousand_mappings_leave_room_for_the_allocator(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -174,7 +173,7 @@ def test_sixty_thousand_mappings_leave_room_for_the_allocator(
     assert int(said) >= 60_000
 
 
-@in_both
+@archive_later
 def test_a_program_without_proc_allocates(program: Callable[..., Program], mode: str) -> None:
     """The program runs in a mount namespace in which /proc is empty."""
     hide = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
@@ -192,7 +191,7 @@ def test_a_program_without_proc_allocates(program: Callable[..., Program], mode:
 
 
 @pytest.mark.plain("has no map of blocks")
-@in_both
+@archive_later
 def test_a_large_alignment_takes_no_addresses_but_those_of_the_records(
     program: Callable[..., Program], tmp_path: Path, mode: str
 ) -> None:

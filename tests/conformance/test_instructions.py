@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import Program
+from .conftest import Program, archive_later
 
 NOTHING = {"remote": 1}
 """By kind of operation: the number of instructions in the empty malloc and free. Others have 3.
@@ -51,7 +51,7 @@ def instructions(program: Program, what: str, of: str) -> float:
 
 @pytest.mark.plain("has these limits")
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not here")
-@pytest.mark.parametrize("mode", ["preloaded", pytest.param("archive", marks=pytest.mark.long)])
+@archive_later
 @pytest.mark.parametrize(
     ("what", "most"),
     [
@@ -61,7 +61,7 @@ def instructions(program: Program, what: str, of: str) -> float:
         (str(300 << 10), 91),
         ("remote", 64),
         (str((1 << 63) - 1), 80),  # fails: no block has this size
-        ("far", 4000),
+        pytest.param("far", 4000, marks=pytest.mark.long),
     ],
 )
 def test_an_operation_takes_few_instructions(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import HERE, MODES, Library, Program
+from .conftest import HERE, MODES, Library, Program, archive_later
 
 in_both = pytest.mark.parametrize("mode", MODES)
 SHARED = ("-shared", "-fPIC")
@@ -19,7 +19,7 @@ SHARED = ("-shared", "-fPIC")
 # --- processes ---
 
 
-@in_both
+@archive_later
 @pytest.mark.parametrize("forkers", [1, 4], ids=["one thread forks", "four fork at once"])
 def test_children_of_a_process_with_busy_threads_end(
     program: Callable[..., Program], mode: str, forkers: int
@@ -109,7 +109,7 @@ def test_a_thread_that_gets_its_heap_at_its_end_leaves_it(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has this trap flag")
-@in_both
+@archive_later
 @pytest.mark.parametrize("call", ["malloc", "free"])
 def test_a_handler_may_give_a_thread_its_heap_at_any_instruction_of_its_first_calls(
     program: Callable[..., Program], mode: str, call: str

@@ -16,16 +16,15 @@ from pathlib import Path
 import pytest
 from support.compilers import ROOT
 
-from .conftest import HERE, MODES, Library, Program
+from .conftest import HERE, Library, Program, archive_later
 
-in_both = pytest.mark.parametrize("mode", MODES)
 MIB = 1 << 20
 GIB = 1 << 30
 OWN_CALLS_MAX = 4  # system calls: two for records, one for the block, one for small pages
 OWN_KB_MAX = 192
 
 
-@in_both
+@archive_later
 @pytest.mark.parametrize("limit", [256 * MIB, GIB, 4 * GIB], ids=["256 MiB", "1 GiB", "4 GiB"])
 def test_a_limit_on_addresses_does_no_harm_below_it(
     program: Callable[..., Program], mode: str, limit: int
@@ -36,7 +35,7 @@ def test_a_limit_on_addresses_does_no_harm_below_it(
 
 
 @pytest.mark.plain("has no bytes between blocks")
-@in_both
+@archive_later
 @pytest.mark.parametrize("size", [16, 100, 1000, 40_000, 1_000_000])
 @pytest.mark.parametrize(
     "kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA], ids=["address space", "data"]
@@ -52,7 +51,7 @@ def test_memory_ends_with_null_and_service_resumes(
     assert second > 0.98 * first
 
 
-@in_both
+@archive_later
 def test_locked_memory_stays_near_the_memory_in_use(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -75,7 +74,7 @@ def huge_page_setting() -> str:
         return "[never]"
 
 
-@in_both
+@archive_later
 def test_a_growing_program_gets_huge_pages_unless_they_are_turned_off(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -95,7 +94,7 @@ def test_a_growing_program_gets_huge_pages_unless_they_are_turned_off(
     assert left <= 1.02 * left_without + 2048, f"{huge_left} KB are left in huge pages"
 
 
-@in_both
+@archive_later
 def test_where_the_kernel_gives_huge_pages_unasked_small_programs_get_none(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -105,7 +104,7 @@ def test_where_the_kernel_gives_huge_pages_unasked_small_programs_get_none(
     assert grown_kb <= written_kb + 256
 
 
-@in_both
+@archive_later
 @pytest.mark.parametrize("size", [8_192, 20_000, 40_000, 131_072])
 def test_buffers_of_which_only_the_beginnings_are_written_take_little_memory(
     program: Callable[..., Program], mode: str, size: int
@@ -118,7 +117,7 @@ def test_buffers_of_which_only_the_beginnings_are_written_take_little_memory(
 
 
 @pytest.mark.plain("gives each thread a heap at once")
-@in_both
+@archive_later
 def test_a_thread_that_waits_after_its_first_blocks_takes_little_memory(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -126,7 +125,7 @@ def test_a_thread_that_waits_after_its_first_blocks_takes_little_memory(
     assert int(program("idle_threads.c", mode).succeed(300)) <= 300 * 14
 
 
-@in_both
+@archive_later
 @pytest.mark.parametrize(
     "refused",
     [(), ("madvise",), ("mremap",), ("madvise", "mremap")],
@@ -219,7 +218,7 @@ def test_the_table_of_options_has_every_variable_that_is_read() -> None:
     assert explained == set(re.findall(rf'"({names})=?"', (folder / "options.c").read_text()))
 
 
-@in_both
+@archive_later
 def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -229,7 +228,7 @@ def test_unused_memory_is_returned_while_the_program_uses_small_blocks(
 
 
 @pytest.mark.plain("keeps the canaries of its free blocks")
-@in_both
+@archive_later
 @pytest.mark.parametrize(
     ("block", "each", "doing"),
     [
@@ -254,7 +253,7 @@ def test_a_burst_is_returned_although_the_program_then_does_little(
 
 
 @pytest.mark.plain("keeps the canaries of its free blocks")
-@in_both
+@archive_later
 def test_a_half_freed_class_keeps_half(program: Callable[..., Program], mode: str) -> None:
     burst = program("burst_then_little.c", mode)
     before, after, needed = map(int, burst.succeed(4096, 2, "pairs").split())
@@ -263,7 +262,7 @@ def test_a_half_freed_class_keeps_half(program: Callable[..., Program], mode: st
 
 
 @pytest.mark.plain("has no guards, which prevent huge pages")
-@in_both
+@archive_later
 def test_lasting_memory_gets_huge_pages_without_growing(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -279,7 +278,7 @@ def test_lasting_memory_gets_huge_pages_without_growing(
 
 
 @pytest.mark.plain("has no map of blocks")
-@in_both
+@archive_later
 def test_the_background_thread_returns_memory_while_the_program_sleeps(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -297,7 +296,7 @@ def test_the_background_thread_returns_memory_while_the_program_sleeps(
     assert before > 60 << 10 and after > 60 << 10
 
 
-@in_both
+@archive_later
 def test_a_background_thread_that_cannot_start_is_reported_and_harmless(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -311,7 +310,7 @@ def test_a_background_thread_that_cannot_start_is_reported_and_harmless(
 
 
 @pytest.mark.plain("gives a block that is freed to the next call")
-@in_both
+@archive_later
 def test_a_look_at_parked_slabs_keeps_the_empty_one(
     program: Callable[..., Program], mode: str
 ) -> None:
@@ -319,7 +318,7 @@ def test_a_look_at_parked_slabs_keeps_the_empty_one(
 
 
 @pytest.mark.plain("keeps the contents of freed blocks")
-@in_both
+@archive_later
 def test_memory_can_be_freed_lazily(program: Callable[..., Program], mode: str) -> None:
     lazily, wrong = map(int, program("lazily_freed.c", mode).succeed(CAIRN_PURGE="free").split())
     assert lazily >= 60 << 10 and wrong == 0

@@ -55,8 +55,8 @@ def test_random_calls_do_what_the_shadow_says_with_the_archive(
     program: Callable[..., Program], flags: tuple[str, ...]
 ) -> None:
     run = program("random_calls.c", "archive", "-O2", *flags)
-    hold(run, 50, 1_000_000, 1, ("fork", "limit"))
-    hold(run, 51, 1_000_000, 4, ("fork", "limit"))
+    hold(run, 50, 300_000, 1, ("fork", "limit"))
+    hold(run, 51, 300_000, 4, ("fork", "limit"))
 
 
 @pytest.mark.parametrize(

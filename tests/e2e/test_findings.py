@@ -52,7 +52,7 @@ THREADED = [
     ("spinning_lock", 2000, "queues", ("larson", "mixed", "thread_birth")),
     ("global_lock", 2000, "queues", ("larson", "mixed", "thread_birth")),
 ]
-QUICK = [("remote_kept", "producer_consumer"), ("global_lock", "thread_birth")]
+QUICK = [("remote_kept", "producer_consumer")]
 
 
 @pytest.fixture

@@ -302,6 +302,7 @@ def test_fish_completes_commands(prefix: Path, tmp_path: Path) -> None:
 # --- installing again, and uninstalling ---
 
 
+@pytest.mark.long
 def test_a_second_install_replaces_the_first_and_uninstall_removes_it(
     tree: Path, tmp_path: Path
 ) -> None:

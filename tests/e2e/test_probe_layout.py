@@ -77,7 +77,7 @@ def holds(value: float, figure: Figure | None, near: float) -> bool:
     return figure is not None and figure.low - near <= value <= figure.high + near
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 4])
 @pytest.mark.parametrize("toy", TOYS, ids=lambda toy: f"{toy.place}-{toy.size}-{toy.waiting}")
 def test_exact_figures_have_the_value_of_the_formula(toy: Toy, threads: int, run: Run) -> None:
     found = run(toy, threads, "exact")

@@ -46,7 +46,9 @@ def mallocs(found: dict[str, Any]) -> int:
     return sum(by["calls"] for by in one["by"]) + one["late_calls"]
 
 
-@pytest.mark.parametrize("sweep", [(), ("sweep",)], ids=["", "sweep"])
+@pytest.mark.parametrize(
+    "sweep", [(), pytest.param(("sweep",), marks=pytest.mark.long)], ids=["", "sweep"]
+)
 @pytest.mark.parametrize(
     "right",
     [

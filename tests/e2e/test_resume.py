@@ -143,11 +143,16 @@ def test_a_resume_names_the_program_or_library_that_was_rebuilt(
     "command",
     [
         ("--", "./script.sh"),
-        ("--", "sh", "script.sh"),
-        ("--", "python3", "-I", "script.sh"),
-        ("--", "env", "A=1", "./script.sh"),
         ("--shell", "--", "./script.sh | cat"),
-        ("-c", "true", "-c", "./script.sh"),
+        *(
+            pytest.param(command, marks=pytest.mark.long)
+            for command in (
+                ("--", "sh", "script.sh"),
+                ("--", "python3", "-I", "script.sh"),
+                ("--", "env", "A=1", "./script.sh"),
+                ("-c", "true", "-c", "./script.sh"),
+            )
+        ),
     ],
     ids=" ".join,
 )

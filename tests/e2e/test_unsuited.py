@@ -35,7 +35,9 @@ def test_a_program_that_waits_is_told_first(cairn, forward: Path) -> None:
     assert told < result.err.index("results"), "before the end of the measurement"
 
 
-@pytest.mark.parametrize("way", ["twice", "daemon", "child"])
+@pytest.mark.parametrize(
+    "way", ["twice", *(pytest.param(way, marks=pytest.mark.long) for way in ("daemon", "child"))]
+)
 def test_a_daemon_is_refused_and_measured_to_its_end_on_request(
     cairn, forward: Path, daemonize: Path, way: str
 ) -> None:
@@ -118,7 +120,7 @@ def test_a_program_that_needs_a_terminal_gets_advice(cairn) -> None:
     assert "script -qec" in result.sentence
 
 
-@pytest.mark.parametrize("kind", ["inet", "unix"])
+@pytest.mark.parametrize("kind", ["inet", pytest.param("unix", marks=pytest.mark.long)])
 def test_a_server_that_waits_for_clients_is_ended(
     cairn, forward: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_server_that_waits_for_clients_is_ended(
     assert "does not end by itself" in result.sentence
 
 
+@pytest.mark.long
 def test_a_script_that_starts_a_server_and_a_client_is_measured(cairn, tmp_path: Path) -> None:
     """The script waits for longer than it takes to recognise a server."""
     server = (

@@ -309,6 +309,7 @@ def test_a_fault_that_changes_nothing_survives_until_it_is_explained(tmp_path: P
     )
 
 
+@pytest.mark.long
 def test_a_tree_that_fails_without_faults_is_refused_and_its_processes_are_ended(
     tmp_path: Path,
 ) -> None:
@@ -327,6 +328,7 @@ def test_a_tree_that_fails_without_faults_is_refused_and_its_processes_are_ended
     assert not Path("/proc", (tmp_path / "left").read_text()).exists()
 
 
+@pytest.mark.long
 def test_a_test_that_also_fails_without_faults_has_noticed_none(tmp_path: Path) -> None:
     """The tool's processes once ignored SIGHUP, so a test of SIGHUP failed with every fault."""
     folder = python_tree(tmp_path / "tree")

@@ -85,6 +85,7 @@ def test_gcc_optimises_while_it_links(both: Callable[..., str]) -> None:
     both(session, "cc1", "lto1", "lto-wrapper", "long")
 
 
+@pytest.mark.long
 def test_gplusplus_compiles_templates(both: Callable[..., str]) -> None:
     compiles_templates(both, path_of("g++"), "cc1plus")
 

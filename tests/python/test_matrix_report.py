@@ -128,7 +128,10 @@ def test_the_document_has_the_rows_of_the_csv_and_the_scores(
 
 
 @pytest.mark.parametrize("chart", matrix_charts.CHARTS)
-@pytest.mark.parametrize(("form", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+@pytest.mark.parametrize(
+    ("form", "head"),
+    [("svg", b"<?xml"), pytest.param("png", b"\x89PNG", marks=pytest.mark.long)],
+)
 def test_every_picture_is_made_in_either_form(chart: str, form: str, head: bytes) -> None:
     made = matrix_charts.CHARTS[chart](report(), "plan invented", form)
     assert made.startswith(head) and len(made) > 5_000

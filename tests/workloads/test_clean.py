@@ -22,7 +22,14 @@ def test_every_workload_runs_at_its_smallest_without_output_on_stderr(
     assert done.err == ""
 
 
-@pytest.mark.parametrize("name", names())
+QUICKLY = ("larson", "producer-consumer", "document", "realloc-growth")
+"""The workloads that also run quickly under valgrind. They use threads and every function."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICKLY else pytest.mark.long) for name in names()],
+)
 def test_valgrind_finds_no_error_and_no_leak(work: Work, name: str) -> None:
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not here")
