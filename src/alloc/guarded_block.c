@@ -89,7 +89,9 @@ static void say_stack(const char *what, const struct stack *stack)
     }
     if (stack->count == 0)
         text_add(&text, " an unknown place, because no stack could be read then");
-    text.truncated = false; /* the line ends here, even if frames did not fit */
+    /* The last byte is for the end of the line, even if frames did not fit. */
+    text.truncated = false;
+    text.capacity = sizeof line;
     say(&text);
 }
 
@@ -98,7 +100,7 @@ static void say_stack(const char *what, const struct stack *stack)
 static void report(const char *what, const void *p, const struct slot *slot)
 {
     char line[256];
-    struct text text = text_over(line, sizeof line - 1);
+    struct text text = text_over(line, sizeof line);
     text_add(&text, "cairn: ");
     text_add(&text, what);
     text_add(&text, ": ");

@@ -168,6 +168,23 @@ def test_stacks_are_not_known_before_libc_is_initialised(
     )
 
 
+@BUILDS
+def test_a_stack_that_is_too_long_for_its_line_is_cut(
+    shared: Path, compiled_here: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Such a line once had no end, so the next one followed on it."""
+    deep = compiled_here("guarded_deep.c", "-shared", "-fPIC")
+    named = tmp_path / f"{'a' * 200}.so"
+    named.symlink_to(deep)
+    run = Program(Path("/bin/true"), None)
+    ended = run(under=["env", f"LD_PRELOAD={shared} {named}"], CAIRN_GUARDED="1")
+    assert ended.code == -signal.SIGABRT
+    _, *stacks = ended.err.splitlines(keepends=True)
+    assert [line[:18] for line in stacks] == ["cairn:   allocated", "cairn:   freed at "]
+    assert [len(line) for line in stacks] == [1023, 1023]
+    assert all(line.count(f"{named.name}+0x") == 4 and line.endswith("\n") for line in stacks)
+
+
 @pytest.mark.parametrize("build", ["program", "hardened"])
 @pytest.mark.parametrize("mode", MODES)
 def test_random_calls_do_what_the_shadow_says_while_blocks_are_guarded(
