@@ -5,6 +5,8 @@ The last tests are about the call stacks that the probe records.
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +99,22 @@ def stacks_of(probed: Probed, function: str) -> list[Stack]:
     """Returns the recorded stacks whose innermost frame is the function."""
     found = stacks(probed.profile.stacks, Names().function_at)
     return [stack for stack in found if stack.function.function == function]
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not here")
+def test_the_tables_of_loaded_code_are_read_without_system_calls(
+    probed: Probed, compiled: Compiled, tmp_path: Path
+) -> None:
+    """The kernel copies the head of the program's file, to recognise it, and no table."""
+    trace = tmp_path / "trace"
+    strace = ("strace", "-f", "-e", "trace=process_vm_readv", "-o", trace)
+    if subprocess.run([*map(str, strace), "true"], check=False).returncode:
+        pytest.skip("strace is not permitted")
+    probed(*strace, compiled("failed_reallocs.c"), 5, 3, CAIRN_PROBE_STACKS="exact")
+    assert stacks_of(probed, "takes_blocks")
+    copied = re.findall(r"1, \[\{iov_base=0x(\w+), iov_len=1024\}\]", trace.read_text())
+    of_program = {address for address in copied if re.fullmatch("5[56].{10}", address)}
+    assert len(of_program) == 1 and all(address.endswith("000") for address in of_program)
 
 
 def test_a_block_lives_on_after_a_realloc_that_fails(probed: Probed, compiled: Compiled) -> None:

@@ -3,9 +3,11 @@
 
 #include "test.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static char *command[] = {"true", NULL};
@@ -41,6 +43,43 @@ TEST(a_program_without_a_cgroup_to_join_runs)
     int status = started(&child, "");
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CHECK(child.state->failed == CHILD_OK && child.state->started_ns != 0);
+}
+
+TEST(a_launcher_without_descriptors_starts_nothing)
+{
+    struct child child;
+    struct options options = {.command = command};
+    struct signals signals;
+    struct rlimit before;
+    CHECK(signals_take(&signals) && getrlimit(RLIMIT_NOFILE, &before) == 0);
+    struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(!child_start(&child, &options, &signals) && errno == EMFILE);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+}
+
+static bool fork_fails;
+
+/* Takes the place of libc's fork(). */
+pid_t fork(void)
+{
+    pid_t (*real)(void) = (pid_t (*)(void))dlsym(RTLD_NEXT, "fork");
+    if (!fork_fails)
+        return real();
+    errno = EAGAIN;
+    return -1;
+}
+
+TEST(a_launcher_that_cannot_fork_starts_nothing)
+{
+    struct child child;
+    struct options options = {.command = command};
+    struct signals signals;
+    CHECK(signals_take(&signals));
+    fork_fails = true;
+    CHECK(!child_start(&child, &options, &signals) && errno == EAGAIN);
+    fork_fails = false;
 }
 
 int main(int argc, char **argv)
