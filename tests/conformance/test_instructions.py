@@ -57,8 +57,8 @@ def instructions(program: Program, what: str, of: str) -> float:
     [
         ("32", 53),
         ("mixed", 53),
-        ("2000", 57),
-        (str(300 << 10), 91),
+        pytest.param("2000", 57, marks=pytest.mark.long),
+        pytest.param(str(300 << 10), 91, marks=pytest.mark.long),
         ("remote", 64),
         (str((1 << 63) - 1), 80),  # fails: no block has this size
         pytest.param("far", 4000, marks=pytest.mark.long),

@@ -57,7 +57,8 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The allocator, installed by `cmake --install`."""
     folder = tmp_path_factory.mktemp("installed")
     build = folder / "build"
-    call("cmake", "-S", ROOT, "-B", build)
+    # Which files there are does not depend on optimisation, which takes most of the time.
+    call("cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=None")
     call("cmake", "--build", build, "--target", "cairn-malloc", "cairn-malloc-static")
     call("cmake", "--install", build, "--component", "malloc", "--prefix", folder / "prefix")
     return folder / "prefix"

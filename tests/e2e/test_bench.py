@@ -247,6 +247,7 @@ def test_a_report_that_cannot_be_printed_is_a_failure(cairn) -> None:
     assert done.returncode == 1 and "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 @WITH_VALGRIND
 def test_instructions_are_counted_and_shown_again(cairn, forward: Path) -> None:
     result = cairn(

@@ -122,7 +122,9 @@ def test_cairn_has_no_finding(findings: Callable[..., list[str]], program: str) 
     assert findings(program, over=native.allocator()) == []
 
 
-@pytest.mark.parametrize("program", ALONE)
+@pytest.mark.parametrize(
+    "program", [ALONE[0], *(pytest.param(one, marks=pytest.mark.long) for one in ALONE[1:])]
+)
 @pytest.mark.parametrize(("illness", "strength", "name"), ILLNESSES)
 def test_an_illness_is_found_and_nothing_else(
     findings: Callable[..., list[str]], program: str, illness: str, strength: int, name: str

@@ -44,6 +44,7 @@ def misses(why: Any, name: str) -> tuple[float, float]:
     return tuple(level[one]["reads"] + level[one]["writes"] for one in ("own", "other"))
 
 
+@pytest.mark.long
 def test_scattered_blocks_miss_as_often_as_the_list_has_nodes(
     cairn: Any, compiled: Callable[..., Path], library: Callable[[str], Path]
 ) -> None:

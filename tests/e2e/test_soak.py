@@ -80,6 +80,7 @@ def test_a_program_that_leaves_its_work_in_the_background_has_failed(cairn) -> N
     assert "put itself into the background" in result.err
 
 
+@pytest.mark.long
 def test_memory_that_comes_back_is_retention(cairn, program: Path) -> None:
     """The system's allocator holds freed memory until a trim makes it return the memory.
 

@@ -43,14 +43,13 @@ UNNOTICED = {
 }
 
 
-def pairs() -> list[object]:
-    """Every workload with every illness.
+QUICKLY = ("larson", "mixed", "syntax-tree", "hash-table", "realloc-growth", "aligned")
 
-    The workload `server` notices a lost write only with the input of the suite. That takes 20 s.
-    """
-    slow = ("server", "lost")
+
+def pairs() -> list[object]:
+    """Every workload with every illness. Most of them run in the long tests only."""
     return [
-        pytest.param(name, illness, marks=[pytest.mark.long] if (name, illness) == slow else [])
+        pytest.param(name, illness, marks=[] if name in QUICKLY else pytest.mark.long)
         for name in names()
         for illness in ("overlap", "lost", "misaligned")
     ]

@@ -76,7 +76,13 @@ def test_a_workload_can_run_for_a_fixed_time(work: Work, name: str) -> None:
     assert done.line["operations"] > 0
 
 
-@pytest.mark.parametrize("allocator", peers.NAMED)
+@pytest.mark.parametrize(
+    "allocator",
+    [
+        pytest.param(name, marks=[] if name == peers.NAMED[0] else pytest.mark.long)
+        for name in peers.NAMED
+    ],
+)
 @pytest.mark.parametrize("name", names())
 def test_the_checksum_is_the_same_under_another_allocator(
     work: Work, name: str, allocator: str
