@@ -56,6 +56,7 @@ def test_pkg_config_finds_it(moved: Path, tmp_path: Path) -> None:
     assert "998001" in call(program, LD_LIBRARY_PATH=str(moved / "lib"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["arena", "arena-static"])
 def test_find_package_finds_it(moved: Path, tmp_path: Path, target: str) -> None:
     build = built_by_cmake(

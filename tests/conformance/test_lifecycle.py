@@ -148,8 +148,11 @@ def test_a_fork_at_every_instruction_of_a_call_does_no_harm(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has this trap flag")
-@pytest.mark.parametrize("mode", ["preloaded", pytest.param("archive", marks=pytest.mark.long)])
-@pytest.mark.parametrize(("way", "calls"), [("vfork", "realloc"), ("everything", "trim")])
+@archive_later
+@pytest.mark.parametrize(
+    ("way", "calls"),
+    [("everything", "trim"), pytest.param("vfork", "realloc", marks=pytest.mark.long)],
+)
 def test_a_child_at_any_instruction_may_allocate_and_ask(
     program: Callable[..., Program], mode: str, way: str, calls: str
 ) -> None:

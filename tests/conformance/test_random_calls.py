@@ -18,7 +18,7 @@ KINDS = list(product((1, 4), ((), ("fork",), ("limit",), ("fork", "limit"))))
 """Pairs of a number of threads and further arguments of random_calls.c. With "fork", children use
 inherited blocks. With "limit", the address space is limited for some time."""
 
-QUICK = [(seed, 550_000, *KINDS[seed % len(KINDS)]) for seed in range(16)]
+QUICK = [(seed, 550_000, *KINDS[seed % len(KINDS)]) for seed in range(8)]
 LONG = [
     (seed, 20_000_000, MODES[seed // len(KINDS) % 2], *KINDS[seed % len(KINDS)])
     for seed in range(100, 150)
@@ -47,7 +47,7 @@ def hold(
 
 def test_random_calls_do_what_the_shadow_says(program: Callable[..., Program]) -> None:
     run = program("random_calls.c", "preloaded", "-O2")
-    assert sum(hold(run, *arguments) for arguments in QUICK) >= 8_300_000
+    assert sum(hold(run, *arguments) for arguments in QUICK) >= 4_150_000
 
 
 @pytest.mark.parametrize("flags", [(), ("-static",)], ids=["dynamic", "static"])

@@ -86,7 +86,14 @@ def test_page_faults_can_be_in_a_group_with_events_of_the_processor(profiled) ->
     assert each(found) == pytest.approx(COUNTED | {"page-faults": 2})
 
 
-@pytest.mark.parametrize("options", [("--lost=3",), ("--fail=4",), ("--fail=2",), ("--fail=3",)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--lost=3",),
+        ("--fail=4",),
+        *(pytest.param((option,), marks=pytest.mark.long) for option in ("--fail=2", "--fail=3")),
+    ],
+)
 def test_operations_whose_events_are_incomplete_do_not_count(profiled, options) -> None:
     """If a group of events shares its counters with others for some time, it counts too little.
 

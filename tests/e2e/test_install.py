@@ -227,7 +227,10 @@ def test_programs_are_linked_by_pkg_config(prefix: Path, tmp_path: Path, package
 
 
 @needs_cmake
-@pytest.mark.parametrize(("package", "target"), TARGETS)
+@pytest.mark.parametrize(
+    ("package", "target"),
+    [TARGETS[0], *(pytest.param(*one, marks=pytest.mark.long) for one in TARGETS[1:])],
+)
 def test_programs_are_linked_by_cmake(
     prefix: Path, tmp_path: Path, package: str, target: str
 ) -> None:

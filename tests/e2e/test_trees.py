@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import trees
 
-FEW = 20
+FEW = 12
 MANY = 200
 """The numbers of sick trees in the usual and in the long test. The numbers of healthy trees are one
 and a half times as large."""

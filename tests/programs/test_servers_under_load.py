@@ -27,11 +27,12 @@ def compared(example: str, cairn: Any) -> Any:
     return json.loads(document)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("example", "programs"),
     [
         ("redis", ("redis-server", "redis-benchmark")),
-        pytest.param("nginx", ("nginx", "wrk"), marks=pytest.mark.long),
+        ("nginx", ("nginx", "wrk")),
     ],
 )
 def test_an_example_compares_a_server_under_load(

@@ -56,7 +56,14 @@ def test_texts_name_only_results_that_exist() -> None:
             )
 
 
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[] if place % 4 == 0 else pytest.mark.long)
+        for place, path in enumerate(RUNS)
+    ],
+    ids=lambda path: path.name,
+)
 def test_a_run_is_reported(path: Path) -> None:
     found = measured(RunArchive(path))
     assert rendered(found, comparisons(found), View())

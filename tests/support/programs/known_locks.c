@@ -3,9 +3,9 @@
  * A malloc takes `front_lock`, burns LOCK_ROUNDS rounds of arithmetic, and releases the lock. Each
  * fourth malloc of a thread also takes one of three locks in mapped memory, in turn. A free takes
  * `back_lock`, and burns nothing. At its end, the process writes to the file LOCK_FILE, for each of
- * front_lock and back_lock: how often the lock was taken, how often it was not free, how many ns
- * threads waited for it, and how many ns it was held. A critical section of more than 100 us does
- * not count for the time held, because the thread lost its processor in it.
+ * front_lock and back_lock: how often the lock was taken, at most and at least how often it was not
+ * free, how many ns threads waited for it, and how many ns it was held. A critical section of more
+ * than 100 us does not count for the time held, because the thread lost its processor in it.
  *
  * Blocks of up to 1 KiB come from one list; larger blocks are mapped.
  */
@@ -30,7 +30,7 @@ static pthread_mutex_t back_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t *records;
 
 struct known {
-    uint64_t taken, waits, wait_ns, held_ns, since_ns;
+    uint64_t taken, waits, long_waits, wait_ns, held_ns, since_ns;
 };
 
 static struct known front, back, kept;
@@ -47,8 +47,9 @@ static uint64_t now_ns(void)
 }
 
 /* Takes the lock and counts it. The counts are exact, because the thread holds the lock when it
- * changes them. If taking the lock lasts more than a microsecond, the thread has waited for it.
- * trylock would tell this, too, but the probe would count the trylock. */
+ * changes them. If taking the lock lasts more than a microsecond, the thread has waited for it, or
+ * was interrupted. If it lasts more than 30, the kernel has woken the thread, or another program
+ * has run. trylock would tell more, but the probe would count the trylock. */
 static void take(pthread_mutex_t *lock, struct known *known)
 {
     uint64_t before_ns = now_ns();
@@ -57,6 +58,7 @@ static void take(pthread_mutex_t *lock, struct known *known)
     known->taken++;
     if (after_ns - before_ns > 1000) {
         known->waits++;
+        known->long_waits += after_ns - before_ns > 30 * 1000;
         known->wait_ns += after_ns - before_ns;
     }
     known->since_ns = after_ns;
@@ -171,8 +173,8 @@ __attribute__((destructor)) static void tell(void)
         return;
     const struct known *all[] = {&front, &back};
     for (int i = 0; i < 2; i++)
-        dprintf(file, "%llu %llu %llu %llu\n", (unsigned long long)all[i]->taken,
-                (unsigned long long)all[i]->waits, (unsigned long long)all[i]->wait_ns,
-                (unsigned long long)all[i]->held_ns);
+        dprintf(file, "%llu %llu %llu %llu %llu\n", (unsigned long long)all[i]->taken,
+                (unsigned long long)all[i]->waits, (unsigned long long)all[i]->long_waits,
+                (unsigned long long)all[i]->wait_ns, (unsigned long long)all[i]->held_ns);
     close(file);
 }
