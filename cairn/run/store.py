@@ -49,9 +49,9 @@ from cairn.run.stored_run import (
 )
 
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+"""A name that new_id() gives."""
 _NAMED = 5
 """The most runs that an error names."""
-"""A name that new_id() gives."""
 _SECOND = len("20260101-000000")
 FLEET = "fleet.json"
 """The file of a run on several machines, in whose folder many runs lie: see `matrix.fleet`."""
@@ -106,10 +106,11 @@ def make_root(results: Path) -> None:
 def new_id(now: float) -> str:
     """Returns a new name for a run. Names sort by time.
 
-    The time is UTC, since an hour of local time can occur twice. Random digits distinguish two runs
-    of the same second.
+    The time is UTC, since an hour of local time can occur twice. The last four digits are the
+    fraction of the second, in 1/4096, and a random one, for runs that begin at the same time.
     """
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + "-" + secrets.token_hex(2)
+    fraction = int(now % 1 * 4096) * 16 + secrets.randbelow(16)
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{fraction:04x}"
 
 
 _Signature = tuple[int, int, int]

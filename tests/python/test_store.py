@@ -250,6 +250,12 @@ def test_the_name_of_a_run_is_its_second_and_four_digits() -> None:
     assert len(names) > 1
 
 
+def test_the_names_of_runs_of_one_second_sort_by_time() -> None:
+    """Random digits once made `last` name the older run."""
+    names = [store.new_id(1_767_225_600 + place / 1000) for place in range(1000)]
+    assert names == sorted(names)
+
+
 def test_the_folders_above_a_run_are_made(tmp_path: Path) -> None:
     made = store.Folder.create(tmp_path / "new" / "results", a_run())
     assert made.run() == a_run()
