@@ -17,56 +17,13 @@ from collections.abc import Iterator
 import rich_click as click
 from click.exceptions import NoArgsIsHelpError
 
-from cairn.cli import (
-    allocators,
-    bench,
-    calibrate,
-    check,
-    clean,
-    compare,
-    completion,
-    doctor,
-    explain,
-    inspect,
-    judge,
-    matrix,
-    matrix_ranges,
-    profile,
-    report,
-    run,
-    sites,
-    soak,
-    symbolize,
-    usage_errors,
-)
+from cairn.cli import usage_errors
 from cairn.cli.console import NOTHING_YET, fail, refused
 from cairn.cli.root_command import cli
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.run import stop_request
 
-__all__ = [
-    "allocators",
-    "bench",
-    "calibrate",
-    "check",
-    "clean",
-    "cli",
-    "compare",
-    "completion",
-    "doctor",
-    "explain",
-    "inspect",
-    "judge",
-    "main",
-    "matrix",
-    "matrix_ranges",
-    "profile",
-    "report",
-    "run",
-    "sites",
-    "soak",
-    "symbolize",
-]
+__all__ = ["cli", "main"]
 
 _MEASURING = {"compare", "bench", "calibrate", "check", "judge", "matrix", "soak"}
 """The commands that measure a run."""

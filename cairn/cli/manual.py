@@ -18,7 +18,7 @@ import click
 
 import cairn
 from cairn import native
-from cairn.cli import cli
+from cairn.cli.root_command import every_command
 from cairn.run import workloads
 
 _EXITS = (
@@ -97,6 +97,7 @@ _ENVIRONMENT = (
 
 def page() -> str:
     """Returns the man page in the markup of man(7)."""
+    cli = every_command()
     lines = [
         f'.TH CAIRN 1 "" "cairn {cairn.__version__}" "User commands"',
         ".SH NAME",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
@@ -72,7 +73,47 @@ _AS_ENV = frozenset({"run", "profile"})
 """The commands with the exit codes of env(1), which returns 125 if it fails itself."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_MODULES = {
+    **{
+        name: (name,)
+        for name in (
+            "allocators", "bench", "calibrate", "check", "clean", "compare", "completion", "doctor",
+            "explain", "inspect", "judge", "profile", "report", "run", "sites", "soak", "symbolize",
+        )
+    },
+    "matrix": ("matrix", "matrix_ranges"),
+}  # fmt: skip
+"""The modules of cairn.cli that define each subcommand."""
+
+
+class Subcommands(click.RichGroup):
+    """The subcommands. The modules of one are imported when it is wanted.
+
+    The modules of all together take longer to import than most commands take otherwise.
+    """
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns the subcommand of this name, or None."""
+        for module in _MODULES.get(cmd_name, ()):
+            importlib.import_module(f"cairn.cli.{module}")
+        return super().get_command(ctx, cmd_name)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        """Returns the names of all subcommands, in alphabetical order."""
+        return sorted(_MODULES)
+
+
+def every_command() -> click.Group:
+    """Returns the command `cairn` with all its subcommands in `commands`."""
+    for name in _MODULES:
+        cli.get_command(click.Context(cli), name)
+    return cli
+
+
+@click.group(
+    cls=Subcommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(cairn.__version__, "-V", "--version", message="cairn %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -14,12 +15,14 @@ from rich.text import Text
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import Standings
 from cairn.model import PEAK, Comparison, Metric, Run
-from cairn.report import formatting, interval_picture, plane, tables, verdict, why
+from cairn.report import formatting, interval_picture, plane, tables, verdict
 from cairn.report import standings as boards
 from cairn.report.fit import fit
 from cairn.report.standings import Board
 from cairn.report.view import View
-from cairn.why.gap import Why
+
+if TYPE_CHECKING:
+    from cairn.why.gap import Why
 
 
 def render(run: Run, comparisons: Sequence[Comparison], view: View) -> str:
@@ -99,6 +102,8 @@ def scenarios(
 
 def whys(run: Run, found: Sequence[Why], view: View) -> str:
     """Returns the explained gaps between contenders, for each workload."""
+    from cairn.report import why
+
     shown = [
         (board.title, drawn(board, view, answer_first=True)) for board in why.boards(run, found)
     ]

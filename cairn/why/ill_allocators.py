@@ -9,11 +9,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from cairn.model import Sample
-from cairn.why.causes import Cause, Of, causes
-from cairn.why.gap import Why
 from cairn.why.parts import PROGRAM, UNEXPLAINED
+
+if TYPE_CHECKING:
+    from cairn.why.causes import Cause, Of
+    from cairn.why.gap import Why
 
 GAINED_LEAST = 0.5
 """A finding predicts what the program saves without the cause: its effect. If an allocator without
@@ -142,7 +145,7 @@ def _one_for_each_program(whys: Sequence[Why]) -> Iterator[Why]:
             yield why
 
 
-Costs = Mapping[tuple[int, str], Mapping[Of, float]]
+Costs: TypeAlias = "Mapping[tuple[int, str], Mapping[Of, float]]"
 """By workload and contender: the means of CPU time and wall time in ns, and of the memory peak in
 bytes. Wall time is stored as "thread time"."""
 
@@ -165,6 +168,8 @@ def _costs(samples: Sequence[Sample]) -> Costs:
 def _told(
     why: Why, allocator: str, ill: Mapping[str, Ill], costs: Costs, programs: Sequence[str]
 ) -> Told:
+    from cairn.why.causes import causes
+
     described = ill.get(allocator)
     right = described.right if described is not None else ()
     others = (

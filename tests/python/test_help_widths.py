@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 from support.widths import WIDTHS
 
-from cairn.cli import cli
+from cairn.cli.root_command import every_command
 
 
 def commands(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
@@ -24,12 +24,14 @@ def commands(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
 
 
 def helped(words: tuple[str, ...], width: int) -> str:
-    told = CliRunner().invoke(cli, [*words, "--help"], env={"COLUMNS": str(width)})
+    told = CliRunner().invoke(every_command(), [*words, "--help"], env={"COLUMNS": str(width)})
     assert told.exit_code == 0, told.output
     return re.sub(r"[╭╮╰╯─│]", " ", told.output)
 
 
-@pytest.mark.parametrize("words", commands(cli), ids=lambda words: "-".join(words) or "cairn")
+@pytest.mark.parametrize(
+    "words", commands(every_command()), ids=lambda words: "-".join(words) or "cairn"
+)
 def test_no_word_of_a_help_text_is_broken(words: tuple[str, ...]) -> None:
     whole = set(helped(words, WIDTHS[-1]).split())
     for width in WIDTHS:

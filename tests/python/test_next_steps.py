@@ -20,6 +20,7 @@ from support.fleets import a_fleet
 
 from cairn.bench import kept_ranges
 from cairn.cli import cli, options, progress, window
+from cairn.cli.root_command import every_command
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import fleet, runs
 from cairn.model import Contender, Sample, Trial
@@ -185,7 +186,7 @@ def helped(*words: str) -> str:
     return told.output
 
 
-@pytest.mark.parametrize("words", list(commands(cli)), ids="-".join)
+@pytest.mark.parametrize("words", list(commands(every_command())), ids="-".join)
 def test_the_help_of_every_command_names_its_exit_codes_and_shows_no_choice_in_brackets(
     words: tuple[str, ...],
 ) -> None:
@@ -198,7 +199,7 @@ def test_the_help_of_every_command_names_its_exit_codes_and_shows_no_choice_in_b
 
 @pytest.mark.parametrize("name", list(rich_click.rich_click.OPTION_GROUPS))
 def test_every_option_of_a_command_with_groups_is_in_one_of_them(name: str) -> None:
-    command = cli.commands[name.removeprefix("cairn ")]
+    command = every_command().commands[name.removeprefix("cairn ")]
     grouped = [
         option for group in rich_click.rich_click.OPTION_GROUPS[name] for option in group["options"]
     ]

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from cairn.cli import cli
 from cairn.cli.manual import page, with_catalog, with_size_classes
+from cairn.cli.root_command import every_command
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -65,6 +65,7 @@ def test_commands_exist(document: Path) -> None:
 
 
 def check_cairn(words: list[str], where: str) -> None:
+    cli = every_command()
     command: click.Command = cli
     while words and isinstance(command, click.Group) and not words[0].startswith("-"):
         name = words.pop(0)
