@@ -27,7 +27,6 @@ from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
 from cairn.matrix.runs import EXPERIMENT
 from cairn.model import Comparison, Run, Settings, StopRule, Workload
-from cairn.report import matrix_board, matrix_charts, standings_charts
 from cairn.report import pictures as drawing
 from cairn.run import workloads
 from cairn.run.store import Folder
@@ -414,6 +413,9 @@ def pictures(run: Run, comparisons: Sequence[Comparison], folder: Folder) -> lis
     """
     if run.settings.instructions or not any(comparison.rounds for comparison in comparisons):
         return []
+
+    from cairn.report import matrix_board, matrix_charts, standings_charts
+
     experiment = experiments.find(run.experiment or "")
     title = (
         experiment.title

@@ -392,11 +392,17 @@ def own_matrices(measured: Measured) -> list[Matrix]:
     return [ranks.matrix(measured.run, measured.samples, name) for name in ours]
 
 
+_ABOUT_CAIRN = frozenset({"calibration", "founding", "findings", "predictions"})
+
+
 def special_board(measured: Measured, whys: Sequence[Why]) -> Board | None:
     """Returns the board of a run that answers a question about cairn itself; else None.
 
     These runs measure the costs of allocators, or judge findings and predictions by known cases.
     """
+    if measured.kind not in _ABOUT_CAIRN:
+        return None
+
     from cairn.report import findings_score, founding_cases, prediction, prediction_score
     from cairn.why import founding_cases as cases
     from cairn.why import ill_allocators
