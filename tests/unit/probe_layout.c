@@ -72,7 +72,7 @@ TEST(blocks_of_a_region_that_is_forgotten_take_the_quick_path_again)
 /* Only a slow path can notice that the address of a freed block is handed out again. */
 TEST(freed_blocks_of_the_sample_stay_hidden_when_their_region_is_forgotten)
 {
-    unsigned sampled = 0, forgotten = 0;
+    unsigned sampled = 0, tracked = 0, forgotten = 0;
     bool is_sampled[REGIONS], was_tracked[REGIONS];
     for (size_t i = 0; i < REGIONS; i++) {
         char *freed = (char *)block_in(i) + 4096;
@@ -82,16 +82,19 @@ TEST(freed_blocks_of_the_sample_stay_hidden_when_their_region_is_forgotten)
         layout_freed(&me, freed);
         sampled += is_sampled[i];
     }
-    for (size_t i = 0; i < REGIONS; i++)
+    for (size_t i = 0; i < REGIONS; i++) {
         was_tracked[i] = !handed_out_is_noted(block_in(i));
-    for (size_t i = REGIONS; i < 4 * REGIONS; i++) /* others take their place */
+        tracked += was_tracked[i] && is_sampled[i];
+    }
+    for (size_t i = REGIONS; i < 40 * REGIONS; i++) /* others take their place */
         hand_out(block_in(i), BYTES);
     for (size_t i = 0; i < REGIONS; i++) {
         /* Blocks that were not freed show whether the region was forgotten. */
         forgotten += was_tracked[i] && is_sampled[i] && handed_out_is_noted(block_in(i));
         CHECK(!is_sampled[i] || !handed_out_is_noted((char *)block_in(i) + 4096));
     }
-    CHECK(sampled > 10 && forgotten > 0);
+    /* On a busy machine, all regions may be forgotten before the others come. */
+    CHECK(sampled > 10 && (forgotten > 0 || tracked == 0));
 }
 
 int main(int argc, char **argv)
