@@ -26,6 +26,7 @@ from cairn.allocators.sources import Source
 from cairn.allocators.tool_runner import Progress, build_environment, find_tool, packages_of
 from cairn.errors import CairnError
 from cairn.model import Settings, StopRule, Workload
+from cairn.why import CALIBRATING
 from cairn.why.ill_allocators import HEALTHY, ILL
 
 _LIBGIT2 = Source(
@@ -392,8 +393,6 @@ def _findings(*, quick: bool = False) -> tuple[Variant, ...]:
 
 def _predictions() -> tuple[Variant, ...]:
     """The workloads of a calibration, with names by which `prediction_score` knows them."""
-    from cairn.why.prediction_score import CALIBRATING
-
     return tuple(replace(one, name=CALIBRATING + one.name) for one in _calibration())
 
 

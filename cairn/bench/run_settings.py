@@ -25,7 +25,7 @@ from cairn.bench.experiments import EXPERIMENTS, SUITE, Experiment, Report, Size
 from cairn.compare import ranking, rounds_needed, standings
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, UsageError
-from cairn.matrix.runs import EXPERIMENT
+from cairn.matrix import EXPERIMENT
 from cairn.model import Comparison, Run, Settings, StopRule, Workload
 from cairn.report import pictures as drawing
 from cairn.run import workloads

@@ -89,7 +89,7 @@ def judge(
 def _measured(console: Console, where: Path, library: str) -> Measured:
     """Runs the plan once with the library and the system's allocator."""
     from cairn.allocators.contenders import parse_contender, split_contenders
-    from cairn.matrix import programs, runs
+    from cairn.matrix import EXPERIMENT, programs, runs
 
     specs = split_contenders(library)
     if len(specs) != 1:
@@ -109,7 +109,7 @@ def _measured(console: Console, where: Path, library: str) -> Measured:
     contenders = competing.contenders + making.twins_of(competing.contenders, "cairn judge")
     run = making.described(
         settings, contenders, competing.baseline, runs.rule(named.plan, 1, None), None, (),
-        experiment=f"{runs.EXPERIMENT} {named.name}",
+        experiment=f"{EXPERIMENT} {named.name}",
     )  # fmt: skip
     folder = store.Folder.create(where, run)
     end_like_ctrl_c()

@@ -189,7 +189,7 @@ def run(
     baseline, 4 one fails under another contender only, 130 interrupted (continue with --resume).
     """
     from cairn.cli import fleet as fleet_run
-    from cairn.matrix import fleet, inputs, programs, runs
+    from cairn.matrix import EXPERIMENT, fleet, inputs, programs, runs
 
     console = stderr(color)
     output = output_of("text", full, color, None, False)
@@ -248,7 +248,7 @@ def run(
     of = making.described(
         settings, contenders, competing.baseline,
         runs.rule(named.plan, rounds, budget), named.plan.seed if seed is None else seed,
-        tuple(notes), experiment=f"{runs.EXPERIMENT} {named.name}",
+        tuple(notes), experiment=f"{EXPERIMENT} {named.name}",
     )  # fmt: skip
     folder = store.Folder.create(where, of)
     folder.write(inputs.KEPT, inputs.as_kept(sums))
@@ -297,7 +297,7 @@ def not_of_a_plan(name: str) -> UsageError:
 
 
 def _is_plan(experiment: str | None) -> bool:
-    from cairn.matrix.runs import EXPERIMENT
+    from cairn.matrix import EXPERIMENT
 
     return (experiment or "").partition(" ")[0] == EXPERIMENT
 

@@ -453,7 +453,6 @@ def measured(
     simulated: whether the simulated misses are read, if there are any.
     """
     from cairn.bench import experiments, run_settings
-    from cairn.matrix.runs import groups_of
     from cairn.report.run import Measured
 
     run, samples = stored.run(), stored.samples()
@@ -471,8 +470,8 @@ def measured(
         kind=kind,
         pairs=experiment.compared if experiment is not None else (),
         bench=" ".join(_named(run)) or None,
-        predicts=_predicts(stored) if predicts is None else predicts,
-        groups=groups_of(run.competing) if kind == "matrix" else {},
+        predicts=kind == "calibration" and _predicts(stored) if predicts is None else predicts,
+        groups=_groups(run) if kind == "matrix" else {},
         counts=stored.instructions(),
         simulation=stored.simulation() if simulated else None,
         refused=refusal.says
@@ -481,8 +480,14 @@ def measured(
     )
 
 
+def _groups(run: Run) -> dict[str, tuple[str, ...]]:
+    from cairn.matrix.runs import groups_of
+
+    return groups_of(run.competing)
+
+
 def _predicts(stored: StoredRun) -> bool:
-    """Returns whether this run is the calibration that 'cairn profile' uses for predictions."""
+    """Returns whether this calibration is the one that 'cairn profile' uses for predictions."""
     from cairn.why import prediction
 
     try:

@@ -20,7 +20,7 @@ import cairn
 from cairn.allocators.contenders import parse_contender
 from cairn.doctor import machine
 from cairn.errors import CairnError, Interrupted
-from cairn.matrix import inputs, programs, runs
+from cairn.matrix import EXPERIMENT, inputs, programs, runs
 from cairn.matrix.fleet import Fleet, Node, Refusal
 from cairn.matrix.plan import read
 from cairn.matrix.runs import Competing
@@ -143,7 +143,7 @@ def _one_round(fleet: Fleet, number: int, attempt: Path) -> tuple[Path, Sequence
         settings=settings, contenders=competing.contenders, baseline=competing.baseline,
         rule=replace(runs.rule(named.plan, 1, None), budget_s=None), seed=plan.seed,
         host=machine.host(), notes=programs.notes_of(named.plan, here),
-        experiment=f"{runs.EXPERIMENT} {plan.plan}",
+        experiment=f"{EXPERIMENT} {plan.plan}",
     )  # fmt: skip
     folder = store.Folder.create(attempt, run)
     folder.write(inputs.KEPT, inputs.as_kept(sums))

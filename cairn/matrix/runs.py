@@ -23,8 +23,6 @@ from cairn.model import Contender, StopRule
 
 PLANS = Path(__file__).parent.parent / "bench" / "plans"
 """The folder of the plans that come with Cairn."""
-EXPERIMENT = "matrix"
-"""The beginning of `Run.experiment` of a run of a plan; the name of the plan follows."""
 _LARGEST = 4 << 20
 
 

@@ -311,18 +311,24 @@ def counted(measured: Measured, view: View) -> str:
 
 def whys_rendered(run: Run, whys: Sequence[Why], view: View) -> str:
     """Returns the result of `explained` as Markdown or text."""
-    from cairn.report import markdown, terminal
-
     if view.form == "md":
+        from cairn.report import markdown
+
         return markdown.whys(run, whys)
+
+    from cairn.report import terminal
+
     return terminal.whys(run, whys, view)
 
 
 def _by_workload(run: Run, found: Sequence[Comparison], view: View) -> str:
-    from cairn.report import markdown, terminal
-
     if view.form == "md":
+        from cairn.report import markdown
+
         return markdown.render(run, found, full=view.full)
+
+    from cairn.report import terminal
+
     return terminal.render(run, found, view)
 
 

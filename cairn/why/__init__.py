@@ -2,3 +2,6 @@
 
 All functions are pure.
 """
+
+CALIBRATING = "calibration: "
+"""The names of the calibration's workloads begin with this."""

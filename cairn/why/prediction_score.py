@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cairn.model import Run, Sample
-from cairn.why import prediction
+from cairn.why import CALIBRATING, prediction
 from cairn.why.prediction import Prediction
 from cairn.why.prediction_error import AllocatorChange, changes, ends
 
-CALIBRATING = "calibration: "
-"""The names of the calibration's workloads begin with this."""
 PROGRAMS = "programs"
 """The group of the programs that are not workloads of the suite."""
 TOLD_FROM = 0.05
