@@ -23,7 +23,7 @@ unused ends of the areas in which the allocator places blocks."""
 EARLY = 0.05
 """The largest relative error long before the peak. The areas are small then, so the unused part of
 the last page of each area weighs more."""
-REPEATED = [(1, 0.16), pytest.param(5, 0.08, marks=pytest.mark.long)]
+REPEATED = [(1, 0.16), (5, 0.08)]
 """How often each placement (Toy) runs, and the largest share of intervals that may miss the truth.
 A 95 % interval misses in one of 20 tries. If one figure of a run misses, its other figures often
 miss, too, so a test of few runs allows a larger share."""
@@ -109,6 +109,7 @@ def sampled_misses(run: Run, times: int) -> tuple[Missed, Missed]:
     return misses, tries
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("times", "misses_most"), REPEATED)
 def test_sampled_intervals_hold_the_value_of_the_formula(
     run: Run, times: int, misses_most: float
