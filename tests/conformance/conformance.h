@@ -120,6 +120,17 @@ static inline bool is_guarded(const void *p, const void *other)
     return distance > (uintptr_t)1 << 36;
 }
 
+/* Frees a guarded block of 100 bytes twice (CAIRN_GUARDED). */
+static inline void free_guarded_twice(void)
+{
+    void *large = malloc(1 << 20);
+    void *volatile block = malloc(100);
+    while (!is_guarded(block, large))
+        block = malloc(100);
+    free(block);
+    free(block);
+}
+
 /* Returns the next random number (xorshift64*), the same on every machine. */
 static inline uint64_t draw(uint64_t *state)
 {

@@ -6,16 +6,10 @@
 static __attribute__((noinline)) int misuse(int calls)
 {
     volatile int deeper = 0;
-    if (calls > 0) {
+    if (calls > 0)
         deeper = misuse(calls - 1) + 1;
-    } else {
-        void *large = malloc(1 << 20);
-        void *volatile block = malloc(100);
-        while (!is_guarded(block, large))
-            block = malloc(100);
-        free(block);
-        free(block);
-    }
+    else
+        free_guarded_twice();
     return deeper;
 }
 

@@ -3,10 +3,5 @@
 
 __attribute__((constructor)) static void misuse(void)
 {
-    void *large = malloc(1 << 20);
-    void *volatile block = malloc(100);
-    while (!is_guarded(block, large))
-        block = malloc(100);
-    free(block);
-    free(block);
+    free_guarded_twice();
 }
