@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """The errors that say that the folder of the clock samples is full."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSamples:
+class FunctionSamples(Struct, frozen=True):
     """The clock samples in one function of the allocator, or of a library that it called."""
 
     name: str
@@ -20,8 +20,7 @@ class FunctionSamples:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class AtomicSamples:
+class AtomicSamples(Struct, frozen=True):
     """The clock samples at atomic instructions and pauses in one function of the allocator."""
 
     function: str
@@ -34,8 +33,7 @@ class AtomicSamples:
     """Samples at instructions `pause`, as the loops of spin locks have them."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuSamples:
+class CpuSamples(Struct, frozen=True):
     """The clock samples of a run without the probe, counted by place.
 
     The kernel takes one sample after each period of CPU time.

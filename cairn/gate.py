@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 INSTRUCTIONS = "instructions"
 """The measure that valgrind counts. All other measures come from the rounds of a run."""
 
 
-@dataclass(frozen=True, slots=True)
-class GateBound:
+class GateBound(Struct, frozen=True):
     """The most that one measure may rise between two contenders."""
 
     measure: str
@@ -18,8 +17,7 @@ class GateBound:
     """The largest rise, as a share of the number of the base: 0.03 is 3 % more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """The bounds that the second contender of a run must keep against the first."""
 
     bounds: tuple[GateBound, ...]
@@ -30,8 +28,7 @@ class Gate:
         return tuple(one for one in self.bounds if one.measure != INSTRUCTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionCount:
+class InstructionCount(Struct, frozen=True):
     """The instructions of one contender on one workload, as callgrind counts them.
 
     All processes count, in user mode only. Instructions of Cairn's own libraries are left out.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryDivision:
+class MemoryDivision(Struct, frozen=True):
     """The memory of a process tree, divided among its processes.
 
     The launcher divides the memory several times during a trial. These are the numbers of the time
@@ -29,8 +28,7 @@ class MemoryDivision:
     from page faults."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trim:
+class Trim(Struct, frozen=True):
     """The memory of a program before and after its allocator was asked to give memory back."""
 
     live_bytes: int
@@ -47,8 +45,7 @@ AFTER_ITS_END = "could not be asked after its end"
 over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """The memory of a program over time, as the probe saw it: sums over its processes.
 
     All tuples are equally long.
@@ -78,8 +75,7 @@ class Series:
         return self.no_trim == AFTER_ITS_END
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """The memory of the whole process tree: anonymous and shared pages.
 
     Page cache and kernel memory are left out.

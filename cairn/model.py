@@ -8,10 +8,11 @@ bytes, ratios are plain numbers (0.94 is 6 % less). A number that was not measur
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from signal import Signals
 from typing import Literal
+
+from msgspec import Struct, field
 
 from cairn import memory
 from cairn.build import Build
@@ -51,8 +52,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
+class Contender(Struct, frozen=True):
     """One allocator as it is used in a run: its library, and the environment that it runs with.
 
     The same library with other knobs is another contender.
@@ -85,8 +85,7 @@ class Contender:
     """The words of -p that take the place of the first word of each command; () without -p."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One planned execution of one workload under one contender."""
 
     round: int
@@ -98,8 +97,7 @@ class Trial:
     """The index of the workload in the settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreached:
+class Unreached(Struct, frozen=True):
     """An executed program that a preloaded library cannot reach."""
 
     reason: str
@@ -107,8 +105,7 @@ class Unreached:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """The proof of load of one trial: which object owned malloc in each process.
 
     The witness inside each process reports it.
@@ -130,8 +127,7 @@ class Proof:
     """Why this trial does not count, as a sentence; None when the proof is complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Struct, frozen=True):
     """The report of a built-in workload, its last line of output (docs/workloads.md)."""
 
     operations: int
@@ -160,8 +156,7 @@ class Reported:
     """Numbers of this workload alone, such as the resident set a second after it went idle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(Struct, frozen=True):
     """One kind of operation on blocks, over all processes. None means not measured."""
 
     count: float
@@ -174,8 +169,7 @@ class Operations:
     median_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """The system calls of one kind within the allocator. None for times means not measured."""
 
     count: int
@@ -186,8 +180,7 @@ class Calls:
     """The part of `total_ns` spent on a processor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A rule that was met: what the allocator does, its cost, the evidence, and the advice."""
 
     name: str
@@ -206,8 +199,7 @@ class Finding:
     """False if a part of `effect` is inferred; the upper end of `interval` is then a guess."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockSummary:
+class LockSummary(Struct, frozen=True):
     """One lock of the allocator in a probed run. None means not measured."""
 
     name: str
@@ -217,8 +209,7 @@ class LockSummary:
     held_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeSummary:
+class ProbeSummary(Struct, frozen=True):
     """The results of the probe in one trial, for all processes unless a field says otherwise.
 
     None means not measured.
@@ -275,8 +266,7 @@ class ProbeSummary:
     """The value of each metric and the ends of its interval, by key of `profile.metrics`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """The results of one trial: one execution of the command under one contender."""
 
     trial: Trial
@@ -354,8 +344,7 @@ class Direction(Enum):
     """For a user's own number. Changes are shown, and only the user knows which are good."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A column of a table: its key, its title, its unit and its good direction."""
 
     key: str
@@ -464,8 +453,7 @@ def value(sample: Sample, key: str) -> float | None:
     raise KeyError(key)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """A confidence interval; `level` is its nominal level after adjustment."""
 
     low: float
@@ -473,8 +461,7 @@ class Interval:
     level: float
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """One metric of one contender over its counted runs."""
 
     median: float
@@ -495,8 +482,7 @@ class Shown(Enum):
     NOT_SHOWN = "no difference shown"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A contender's relative change against the baseline, paired by round; −0.05 means 5 % less."""
 
     estimate: float
@@ -509,8 +495,7 @@ class Change:
     """The interval of the test of equivalence. Its error may be twice that of `interval`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """The results of one contender, by metric key. A key that is absent was not measured."""
 
     contender: str
@@ -530,8 +515,7 @@ ROUNDS_MOST = 2_000
 BENCH_ROUNDS_MOST = 300
 
 
-@dataclass(frozen=True, slots=True)
-class StopRule:
+class StopRule(Struct, frozen=True):
     """The rule that decides when enough rounds have been run."""
 
     precision: float | None = 0.01
@@ -552,8 +536,7 @@ class StopRule:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """A user's number in the program's output, found by the last match of a pattern.
 
     The number is the first group of the match, or the whole match if the pattern has no group.
@@ -563,8 +546,7 @@ class Pattern:
     regex: str
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """One command of a run. Contenders are compared within a workload, never across workloads."""
 
     name: str
@@ -582,8 +564,7 @@ class Workload:
     own: OwnSettings = field(default_factory=OwnSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The conditions of every trial of a run, the same for all contenders."""
 
     workloads: tuple[Workload, ...]
@@ -650,8 +631,7 @@ class Settings:
     """The indexes of the workloads of each contender. A contender that is not here runs on all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """The machine and its state when a run began. None means that it could not be read."""
 
     system: str
@@ -675,8 +655,7 @@ State = Literal["fine", "warning", "obstacle", "unknown"]
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One check of the program or the machine before measuring."""
 
     subject: str
@@ -687,8 +666,7 @@ class Check:
     """The next step, as a sentence; None only if the state is "fine"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """The checks of one thing: the program, the machine, or what can be measured."""
 
     key: str
@@ -696,8 +674,7 @@ class Examined:
     checks: tuple[Check, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """The request of a run: settings, contenders, rule and machine.
 
     It is written once, before the first trial.
@@ -731,8 +708,7 @@ class Run:
         return tuple(one for one in self.contenders if not (self.settings.why and one.probed))
 
 
-@dataclass(frozen=True, slots=True)
-class Against:
+class Against(Struct, frozen=True):
     """A contender's CPU time compared with that of `other`, paired within rounds.
 
     `other` need not be the baseline. The interval is not adjusted for other comparisons.
@@ -743,8 +719,7 @@ class Against:
     change: Change
 
 
-@dataclass(frozen=True, slots=True)
-class Prospect:
+class Prospect(Struct, frozen=True):
     """The result of more rounds, as predicted from the noise of the rounds so far."""
 
     rounds: int
@@ -757,8 +732,7 @@ class Prospect:
     """The time that the missing rounds take, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Everything a report needs, made from stored samples alone."""
 
     baseline: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class OwnSettings:
+class OwnSettings(Struct, frozen=True):
     """Conditions of the trials of one program. None means that the run's setting holds.
 
     The fields up to `timeout_s` have the names and meanings of the fields of `Settings`.

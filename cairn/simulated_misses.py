@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLevel:
+class CacheLevel(Struct, frozen=True):
     """A cache or a TLB as it is simulated. A TLB is a cache whose lines are pages of 4 KiB."""
 
     name: str
@@ -35,8 +34,7 @@ class CacheLevel:
     contained in those of the caches."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedMisses:
+class SimulatedMisses(Struct, frozen=True):
     """The misses of one contender on one workload, without those within the allocator.
 
     All processes count, in user mode only.
@@ -54,8 +52,7 @@ class SimulatedMisses:
     """Why there are no numbers, as the rest of a sentence that begins with the contender."""
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
+class Simulation(Struct, frozen=True):
     """What `cairn explain --simulate` counted in a run."""
 
     levels: tuple[CacheLevel, ...]

@@ -9,8 +9,9 @@ known is None, never 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Measure(Enum):
@@ -28,8 +29,7 @@ AIMS = (Measure.TIME, Measure.CPU_TIME, Measure.MEMORY)
 """The measures by which a contender can be recommended. Page faults are a cause, not an aim."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """The most that a recommended contender may cost in one measure."""
 
     measure: Measure
@@ -37,8 +37,7 @@ class Bound:
     """As a share of the baseline: 0.05 is 5 % more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aim:
+class Aim(Struct, frozen=True):
     """The question that the verdict answers first. Without a goal it is every aim of `AIMS`.
 
     The question decides which contenders are recommended and when measuring stops. It changes no
@@ -91,8 +90,7 @@ class Outcome(Enum):
     """There is no interval: not measured, too few rounds, or a number of 0 in some run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """One measure of one contender, compared with the baseline."""
 
     measure: Measure
@@ -111,8 +109,7 @@ class Effect:
         return self.ratio is not None and abs(self.ratio - 1) > margin
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """All measures of one contender that did not fail."""
 
     contender: str
@@ -146,8 +143,7 @@ A larger saving is a reason to change the allocator, so a wider interval is not 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Recommendation:
+class Recommendation(Struct, frozen=True):
     """The advice for one aim."""
 
     aim: Measure
@@ -179,8 +175,7 @@ class Recommendation:
         return tuple(sorted(self.best, key=lambda name: name != self.leanest))
 
 
-@dataclass(frozen=True, slots=True)
-class Beaten:
+class Beaten(Struct, frozen=True):
     """A contender that is not on the front."""
 
     contender: str
@@ -191,8 +186,7 @@ class Beaten:
     """The effects of `by` on time and memory, compared with `contender`. They have no `amount`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
+class Front(Struct, frozen=True):
     """The contenders that no other is shown to beat in time and memory together.
 
     All pairs of contenders in both measures are one family for Holm's adjustment.
@@ -230,8 +224,7 @@ class State(Enum):
     ALONE = "no other contender"
 
 
-@dataclass(frozen=True, slots=True)
-class FailedContender:
+class FailedContender(Struct, frozen=True):
     """A contender that failed. It has no numbers and no rank."""
 
     contender: str
@@ -240,8 +233,7 @@ class FailedContender:
     sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What is proven about all contenders of one workload, and what to do."""
 
     state: State

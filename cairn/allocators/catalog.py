@@ -8,16 +8,16 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from cairn.allocators.toml_table import values_of
 from cairn.errors import CairnError, UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Allocator:
+class Allocator(Struct, frozen=True):
     """An entry of the catalog. The comment at the top of `allocators.toml` explains the fields.
 
     None and () mean "unknown".
@@ -72,8 +72,7 @@ class Allocator:
         return variable in self.knobs or variable.startswith(self.knob_prefixes)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(Struct, frozen=True):
     """All entries, in the order of the file. Every printed table has the same order."""
 
     allocators: tuple[Allocator, ...]
@@ -91,8 +90,7 @@ class Catalog:
         return tuple(name for entry in self.allocators for name in (entry.name, *entry.aliases))
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """One copy of a catalog allocator on this machine."""
 
     allocator: Allocator

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.allocators.catalog import PROBE, Catalog, Found, entry, first_duplicate, is_version
 from cairn.allocators.discover import companion_folders, known_catalog
@@ -29,8 +30,7 @@ _OURS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_TRACE_LOADED_OBJECTS")
 _OUR_PREFIXES = ("CAIRN_WITNESS", "CAIRN_LAUNCH", "CAIRN_PROBE")
 
 
-@dataclass(frozen=True, slots=True)
-class ContenderSpec:
+class ContenderSpec(Struct, frozen=True):
     """The parsed argument of -a. It does not say whether the library is on this machine."""
 
     name: str

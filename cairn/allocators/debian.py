@@ -19,9 +19,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from cairn.allocators import discover
 from cairn.allocators.catalog import Allocator, Catalog, Found, is_version, load_catalog
@@ -35,8 +36,7 @@ UNPACKED = ", unpacked"
 """The end of `Found.origin` for a library from a package that was unpacked but not installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Apt:
+class Apt(Struct, frozen=True):
     """How apt is called. By default it uses the system's own sources and keys."""
 
     options: tuple[str, ...] = ()
@@ -47,8 +47,7 @@ class Apt:
     """A tool counts as stalled if it prints and writes nothing for this time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Package:
+class _Package(Struct, frozen=True):
     """A package as apt's signed index describes it."""
 
     name: str
@@ -268,8 +267,7 @@ def _find_in(entry: Allocator, cache: Path, final: Path) -> Found | None:
 # --- apt ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Lists:
+class _Lists(Struct, frozen=True):
     """A folder with package lists."""
 
     folder: str

@@ -20,8 +20,9 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 import cairn
 from cairn import native
@@ -228,7 +229,8 @@ def _library_folders() -> list[str]:
 
 
 def _find_installed(entry: Allocator, listed: Sequence[str]) -> list[Found]:
-    candidates = [path for path in listed if _matches(os.path.basename(path), entry)]
+    wanted = _names(entry)
+    candidates = [path for path in listed if wanted.match(os.path.basename(path))]
     for folder in _library_folders():
         for pattern in entry.libraries:
             candidates += sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
@@ -242,8 +244,9 @@ def _find_installed(entry: Allocator, listed: Sequence[str]) -> list[Found]:
     return list(found.values())
 
 
-def _matches(name: str, entry: Allocator) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in entry.libraries)
+def _names(entry: Allocator) -> re.Pattern[str]:
+    """Matches the file names of the allocator's libraries."""
+    return re.compile("|".join(map(fnmatch.translate, entry.libraries)) or "(?!)")
 
 
 def _inspect(entry: Allocator, path: str) -> Found | None:

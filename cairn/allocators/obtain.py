@@ -17,8 +17,9 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cairn.allocators import debian, discover, download, outdated, recipes, sources
 from cairn.allocators.catalog import Allocator, Catalog, Found, is_version, load_catalog

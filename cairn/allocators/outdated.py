@@ -15,9 +15,11 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.allocators import debian, discover, download, sources
 from cairn.allocators.catalog import Allocator, is_version, load_catalog
@@ -30,8 +32,7 @@ from cairn.errors import CairnError
 _UNREADABLE = "could not read the registry"
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """The newest release of a package in its registry."""
 
     number: str
@@ -41,8 +42,7 @@ class Release:
     """The file name of a wheel; empty for a crate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """One pinned source and the newest versions that the registry and the distribution offer.
 
     An allocator that has no pinned source has a Standing with the distribution's version alone.
@@ -76,8 +76,7 @@ class Standing:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """The standings of all pinned packages, and what could not be read."""
 
     standings: tuple[Standing, ...]

@@ -18,8 +18,9 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cairn.allocators import archives, discover
 from cairn.allocators.catalog import Found, is_typable, load_catalog, refuse_name
@@ -33,8 +34,7 @@ _NAMED_MOST = 4
 """The most libraries that an error message names."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnSource:
+class OwnSource(Struct, frozen=True):
     """What the user wants to build."""
 
     name: str

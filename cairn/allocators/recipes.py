@@ -14,8 +14,9 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 OBJECTS = "objects"
 """The folder for object files. They are kept when a build is interrupted."""
@@ -27,8 +28,7 @@ When the command has succeeded, the file is renamed to the command's `makes`.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One command, run in `folder` of the source.
 
     makes: the path of the file that the command makes, or None. If the file exists, the command is
@@ -40,16 +40,14 @@ class Command:
     makes: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """Commands that may run at the same time. `says` describes them to the user."""
 
     says: str
     commands: tuple[Command, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The stages of a build, in order, and the files that they make."""
 
     stages: tuple[Stage, ...]
@@ -61,8 +59,7 @@ class Plan:
     """The paths of further files of the source that must lie beside the library in the cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workshop:
+class Workshop(Struct, frozen=True):
     """The input of a recipe."""
 
     source: Path

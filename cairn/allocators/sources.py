@@ -11,9 +11,10 @@ import hashlib
 import os
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from cairn.allocators.toml_table import values_of
 from cairn.errors import CairnError
@@ -25,8 +26,7 @@ _LISTS = ("tools", "stand_ins", "machines")
 _TEXTS = ("allocator", "version", "kind", "package", "release", "sha256", "recipe")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """An entry of `sources.toml`. The comment at the top of that file explains the fields."""
 
     allocator: str

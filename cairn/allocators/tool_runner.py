@@ -19,9 +19,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 Progress = Callable[[str], None]
 """A function that shows the user a step, called before each step that takes time."""
@@ -268,8 +269,7 @@ def bytes_below(folder: Path) -> int:
 # --- many compilers at once ---
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A command. If it has a `draft` and succeeds, the file `draft` is renamed to `makes`."""
 
     command: tuple[str, ...]

@@ -16,9 +16,11 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.allocators.discover import cache_folder
 from cairn.allocators.download import NotObtained, obtain_archive, unpack
@@ -71,8 +73,7 @@ Report = Literal[
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A built-in workload at the size of an experiment."""
 
     name: str
@@ -86,8 +87,7 @@ class Variant:
     """High estimate of the peak memory of one run, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """The full or the quick form of an experiment."""
 
     rule: StopRule
@@ -102,8 +102,7 @@ class Size:
     """The workloads. The tuple is empty if the catalog or `Experiment.prepare` provides them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
+class Experiment(Struct, frozen=True):
     """A built-in experiment."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cairn.allocators.discover import cache_folder
 from cairn.allocators.tool_runner import Progress, find_tool
@@ -17,8 +18,7 @@ from cairn.errors import CairnError
 from cairn.model import Workload
 
 
-@dataclass(frozen=True, slots=True)
-class RealProgram:
+class RealProgram(Struct, frozen=True):
     """One program. `{file}` in its arguments stands for a file with the text `text`."""
 
     name: str

@@ -13,8 +13,10 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import native, units
 from cairn.allocators import discover
@@ -67,8 +69,7 @@ _COUNT_S = 0.4
 """Expected seconds of one workload at a small size under callgrind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """One run that was asked for: an experiment, its size, and its workloads."""
 
     experiment: Experiment

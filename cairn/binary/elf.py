@@ -14,7 +14,8 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 READ_MAX = 64 * 1024
 """The most bytes of a segment that are read."""
@@ -83,16 +84,14 @@ class Damaged(Exception):
     """A header points outside the file, or a table is invalid."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(Struct, frozen=True):
     type: int
     offset: int
     address: int
     file_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A part of the file with a name, for linkers and debuggers. The loader needs no sections."""
 
     name: str

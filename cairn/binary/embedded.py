@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.binary import elf
 
@@ -97,8 +98,7 @@ _IMPORTS = (
 _SANITIZER_LIBRARIES = ("libasan.", "libhwasan.", "libtsan.", "libmsan.", "liblsan.")
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(Struct, frozen=True):
     """The facts about the inside of one executable."""
 
     allocator: str | None = None

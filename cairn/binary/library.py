@@ -13,7 +13,8 @@ import os
 import stat
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.binary import elf
 from cairn.binary.program import Program
@@ -56,8 +57,7 @@ ESSENTIAL = ("malloc", "free", "calloc", "realloc")
 block of one allocator would otherwise be given to another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """The facts of a shared library."""
 
     given: str

@@ -13,7 +13,8 @@ import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.binary import elf
 from cairn.errors import ContenderFailed, ProgramMissing, ProgramNotExecutable
@@ -36,8 +37,7 @@ _SANITIZERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A command as the kernel will execute it.
 
     For a script, the ELF facts are those of its last interpreter.

@@ -8,12 +8,12 @@ import shlex
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click as plain
 import rich_click as click
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.allocators.contenders import split_contenders

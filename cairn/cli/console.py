@@ -11,12 +11,12 @@ import stat
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import rich_click as click
 from click.core import ParameterSource
+from msgspec import Struct
 from rich.console import Console
 
 from cairn.errors import CairnError, UsageError, cannot
@@ -105,8 +105,7 @@ def given(beside: Collection[str]) -> Iterator[str]:
             yield parameter.opts[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """The form and the destination of a command's result."""
 
     view: View

@@ -141,7 +141,7 @@ def _complete(definition: dict[str, Any], described: dict[str, str]) -> None:
 
 
 def _descriptions(names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Returns the texts below the fields of these dataclasses, by class and field."""
+    """Returns the texts below the fields of these records, by class and field."""
     found: dict[str, dict[str, str]] = {}
     for module_name, module in sorted(sys.modules.items()):
         own = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
+from msgspec.structs import replace
 
 from cairn.cli import measurement as making
 from cairn.cli import options

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cairn.cli import share_runs
 from cairn.errors import CairnError
@@ -18,8 +20,7 @@ from cairn.profile.spare import Spare
 from cairn.report.live_screen import Seen
 
 
-@dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(Struct, frozen=True):
     """The sources of the counts of one run."""
 
     contender: Contender

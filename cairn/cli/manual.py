@@ -11,10 +11,10 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 import cairn
 from cairn import native
@@ -196,8 +196,7 @@ def catalog() -> str:
     return "\n".join(lines) + "\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class SizeClass:
+class SizeClass(Struct, frozen=True):
     """A size class of the allocator: small blocks of one size."""
 
     block_bytes: int

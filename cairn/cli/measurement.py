@@ -7,11 +7,11 @@ import secrets
 import shlex
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from rich.console import Console
 
 import cairn

@@ -9,12 +9,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import rich_click as click
+from msgspec.structs import replace
 
 import cairn
 from cairn.cli import attach, callers_change, options

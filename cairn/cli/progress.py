@@ -7,8 +7,8 @@ in one thread.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
@@ -52,8 +52,7 @@ def _rounds(now: Standing) -> str:
     return "–".join(dict.fromkeys(map(str, now.rounds_range)))
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTrials:
+class PlannedTrials(Struct, frozen=True):
     """How many trials the rounds of a run have.
 
     With `cairn matrix run --profile N`, the first N rounds also have trials with the probe.

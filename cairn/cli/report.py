@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
+from msgspec.structs import replace
 
 from cairn.cli import options
 from cairn.cli.console import PICTURE, Output, output_of, was_given

@@ -6,9 +6,11 @@ import os
 import stat
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.cli.console import say, stderr
 from cairn.errors import UsageError
@@ -35,8 +37,7 @@ profiled run (see `_program_ns`). Otherwise the program did other work, such as 
 everything built."""
 
 
-@dataclass(frozen=True, slots=True)
-class GivenInput:
+class GivenInput(Struct, frozen=True):
     """The program's standard input, and whether a further run can read the same input again."""
 
     offset: int | None
@@ -90,8 +91,7 @@ def sampled(
     return KernelClock((run,) if run is not None else (), why)
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """Further runs of a program after its profiled run."""
 
     contender: Contender

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import rich_click as click
+from msgspec.structs import asdict
 
 from cairn.cli.root_command import cli
 from cairn.report.formatting import printable

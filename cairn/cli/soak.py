@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import rich_click as click
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.cli import load as loads

@@ -6,9 +6,10 @@ import importlib.util
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cairn.cli.console import check_out, emit, refuse_one_file
 from cairn.errors import CairnError, UsageError
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from cairn.profile.tally import Profile
 
 
-@dataclass(frozen=True, slots=True)
-class FoundStacks:
+class FoundStacks(Struct, frozen=True):
     """The stacks of a profile."""
 
     finest: tuple[Stack, ...]
@@ -54,8 +54,7 @@ def names_of(profile: Profile, folder: Path | None, debug_path: Sequence[str] = 
     return FrameNames(FilesByBuildId(debug_path, ended or None), kept)
 
 
-@dataclass(frozen=True, slots=True)
-class StackOutputs:
+class StackOutputs(Struct, frozen=True):
     """The forms that the user asked for, with their files; "-" is standard output."""
 
     tree: bool

@@ -12,9 +12,9 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from rich.console import Console
 
 from cairn import units
@@ -30,8 +30,7 @@ Shells, services and other programs may start commands with a pipe that stays op
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """The standard input of all runs."""
 
     stdin: str

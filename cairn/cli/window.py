@@ -7,10 +7,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.cli.console import say, stderr
@@ -27,8 +28,7 @@ _EXEC_S = 0.1
 """A program that was executed needs at most this long until the witness reports it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """The part of the program's life that is counted. By default, it is the whole life."""
 
     delay: float | None = None

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cairn.compare import ratios
 
@@ -36,8 +37,7 @@ DRAWS = 999
 _SEED = 20150501
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """The rounds of one run, which are compared with each other alone.
 
     A layer is one machine at one time. Ratios are formed within it, and then combined.

@@ -21,7 +21,9 @@ import math
 import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare import endings, judge, rounds_needed, stats, suitability
@@ -226,8 +228,7 @@ def medians(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RoundNumbers:
+class RoundNumbers(Struct, frozen=True):
     """The numbers of complete rounds, for drawings of single runs."""
 
     rounds: tuple[int, ...]
@@ -251,8 +252,7 @@ def round_numbers(
     return RoundNumbers(table.rounds, table.cells)
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
+class _Numbers(Struct, frozen=True):
     """All numbers that were measured in complete rounds."""
 
     survivors: tuple[str, ...]

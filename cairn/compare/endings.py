@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn.model import NOT_SEEN, Contender, Run, Sample, signal_name
 
@@ -49,8 +50,7 @@ Counts = Mapping[str, Mapping[str, int]]
 """By program and ending: the number of processes that ended so; see Sample.endings."""
 
 
-@dataclass(slots=True)
-class Trials:
+class Trials(Struct):
     """The endings in the trials of one contender on one workload, the warm-up included."""
 
     runs: int = 0
@@ -111,8 +111,7 @@ def together(all_trials: Sequence[Trials]) -> Trials:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
+class _Ending(Struct, frozen=True):
     """An ending of one program that speaks against a contender."""
 
     program: str

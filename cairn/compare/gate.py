@@ -21,9 +21,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import NormalDist
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare import comparison, rounds_needed, stats
@@ -65,8 +67,7 @@ _POWER = 0.8416
 standard errors from the bound, the interval misses the bound in 4 of 5 checks."""
 
 
-@dataclass(frozen=True, slots=True)
-class GateMeasure:
+class GateMeasure(Struct, frozen=True):
     """A number that a bound may limit."""
 
     name: str
@@ -105,8 +106,7 @@ class GateState(Enum):
     """The change has no meaning: not measured, or a run measured 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """One bound and what the data say about it. Changes are relative: 0.05 is 5 % more."""
 
     measure: str

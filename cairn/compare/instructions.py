@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import Run, Sample
 
@@ -29,8 +30,7 @@ Counts differ in programs whose threads wait for each other a different number o
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """The instructions per operation of one workload under one contender."""
 
     workload: str

@@ -24,8 +24,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import IntEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.compare import stats
 from cairn.compare.load_output import REQUEST_TIME
@@ -151,8 +153,7 @@ def _state(
     return State.JUDGED
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
+class _Judge(Struct, frozen=True):
     rows: Mapping[str, Row]
     baseline: str
     rule: StopRule

@@ -32,8 +32,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare import bootstrap, ratios, stats
@@ -58,8 +60,7 @@ Outcome = Literal["less", "more", "same", "open"]
 """Proven to be less or more than the baseline; proven to be within the margin; none of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairedRatio:
+class PairedRatio(Struct, frozen=True):
     """A contender's number divided by the baseline's, on one program; 0.9 is a tenth less."""
 
     estimate: float
@@ -70,8 +71,7 @@ class PairedRatio:
     """The number of complete rounds, over all runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramRatios:
+class ProgramRatios(Struct, frozen=True):
     """One contender on one program. None means not measured."""
 
     time: PairedRatio | None
@@ -88,8 +88,7 @@ class ProgramRatios:
         return self.time if measure == "time" else self.memory
 
 
-@dataclass(frozen=True, slots=True)
-class GeometricMean:
+class GeometricMean(Struct, frozen=True):
     """The geometric mean of ratios over programs, with its bootstrap interval."""
 
     estimate: float
@@ -97,8 +96,7 @@ class GeometricMean:
     """None with fewer than ROUNDS_FOR_INTERVALS whole rounds."""
 
 
-@dataclass(frozen=True, slots=True)
-class WinsAndLosses:
+class WinsAndLosses(Struct, frozen=True):
     """On how many programs a contender is better or worse than the baseline, or equal to it."""
 
     wins: int
@@ -109,8 +107,7 @@ class WinsAndLosses:
     """Nothing of this is proven."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanResult:
+class PlanResult(Struct, frozen=True):
     """Everything that a report of a plan needs, made from stored samples alone."""
 
     baseline: str
@@ -154,8 +151,7 @@ class PlanResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _ProgramRounds:
+class _ProgramRounds(Struct, frozen=True):
     """One program in one run."""
 
     rounds: Rounds

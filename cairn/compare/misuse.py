@@ -8,7 +8,8 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import signal_name
 
@@ -26,8 +27,7 @@ BLOCKS = (24, 100, 1000, 5000, 40_000, 300_000)
 _STOOD_STILL, _KILLED = "SIGALRM", "SIGKILL"
 
 
-@dataclass(frozen=True, slots=True)
-class MisuseScenario:
+class MisuseScenario(Struct, frozen=True):
     """One kind of misuse."""
 
     name: str
@@ -37,8 +37,7 @@ class MisuseScenario:
     """The misuse that the program commits, as a clause."""
 
 
-@dataclass(frozen=True, slots=True)
-class MisuseCell:
+class MisuseCell(Struct, frozen=True):
     """What happened under one contender in one scenario with blocks of one size."""
 
     contender: str
@@ -52,8 +51,7 @@ class MisuseCell:
     """The damage, or how the process ended; empty if the process went on without damage."""
 
 
-@dataclass(frozen=True, slots=True)
-class MisuseTable:
+class MisuseTable(Struct, frozen=True):
     """All cells, ordered by contender, scenario and size."""
 
     contenders: tuple[str, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+
+from msgspec.structs import replace
 
 from cairn.model import Run, Settings, Trial
 from cairn.own_settings import OwnSettings
@@ -22,7 +23,7 @@ _ALL: Only = {}
 
 
 _SHARED = tuple(
-    each.name for each in fields(OwnSettings) if each.name in Settings.__dataclass_fields__
+    name for name in OwnSettings.__struct_fields__ if name in Settings.__struct_fields__
 )
 
 

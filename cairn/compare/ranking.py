@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.compare import ratios, stats
 from cairn.compare.ratios import Column, Difference, Ratio, Rounds
@@ -40,8 +41,7 @@ from cairn.model import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One contender in one scenario.
 
     Times are nanoseconds per operation, each a median over runs. None means not measured.
@@ -72,8 +72,7 @@ class Entry:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """One workload, all contenders."""
 
     workload: int
@@ -84,8 +83,7 @@ class Scenario:
     """By median, best first; contenders without a median come last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
+class Rank(Struct, frozen=True):
     """One contender over all scenarios."""
 
     contender: str
@@ -100,8 +98,7 @@ class Rank:
     failed_on: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """Everything a report needs, made from stored samples alone."""
 
     scenarios: tuple[Scenario, ...]
@@ -112,8 +109,7 @@ class Ranking:
     """The nominal level of the intervals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(Struct, frozen=True):
     """One contender's median times per operation, divided by those of the other contenders."""
 
     contender: str
@@ -199,8 +195,7 @@ def _total(scenarios: Sequence[Scenario], name: str) -> float | None:
     return sum(points) if points and len(points) == len(held) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _ScenarioTable:
+class _ScenarioTable(Struct, frozen=True):
     """One scenario: its complete rounds, and a column for each metric."""
 
     index: int

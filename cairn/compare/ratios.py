@@ -39,9 +39,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cairn.compare import stats
 from cairn.model import LAZY, PEAK, PEAK_LESS_LAZY, Interval, Sample, value
@@ -53,8 +54,7 @@ if TYPE_CHECKING:
 MEMORY_KEYS = frozenset(metric.key for metric in (PEAK, PEAK_LESS_LAZY, LAZY))
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """A contender's number divided by the best contender's. A ratio of 1.5 means 50 % more."""
 
     estimate: float
@@ -65,8 +65,7 @@ class Ratio:
     """Whether this contender is the apparent best of the workload; always False for a mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One contender's number divided by another's, paired within rounds; 1.05 means 5 % more."""
 
     estimate: float
@@ -83,8 +82,7 @@ class Difference:
         return self.interval is not None and self.interval.high < 1
 
 
-@dataclass(frozen=True, slots=True)
-class Rounds:
+class Rounds(Struct, frozen=True):
     """The complete rounds of one workload."""
 
     contenders: tuple[str, ...]
@@ -149,8 +147,7 @@ def complete(samples: Sequence[Sample], names: Sequence[str], workload: int) -> 
     return Rounds(contenders=survivors, rounds=rounds, runs=runs, failures=failures)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One metric of one workload: logarithms, and the distance of each contender to the best."""
 
     contenders: tuple[str, ...]
@@ -227,8 +224,7 @@ class Column:
         return None if self.error is None else _Spread(float(self.error[place]), len(self.logs) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
+class _Spread(Struct, frozen=True):
     """A standard error and its degrees of freedom."""
 
     error: float

@@ -22,10 +22,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cairn.compare import stats
 from cairn.model import StopRule
@@ -74,8 +75,7 @@ PSEUDO_MEDIAN = math.sqrt(math.pi / 3)
 noise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The predicted number of rounds at which the rule stops, including those that are done."""
 
     low: int
@@ -118,8 +118,7 @@ def forecast(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Forecast 
     return Forecast(low, likely, high)
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(Struct, frozen=True):
     """The differences and the noise of some rounds, from which the widths of intervals follow."""
 
     centres: tuple[float, ...]

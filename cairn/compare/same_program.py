@@ -9,7 +9,8 @@ All functions are pure.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cairn.model import Workload
 from cairn.own_settings import OwnSettings

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.compare import ratios, stats
 from cairn.compare.ratios import Column, Difference, Ratio, Rounds
@@ -40,8 +41,7 @@ than on how it packs the program's blocks.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadResult:
+class WorkloadResult(Struct, frozen=True):
     """One contender on one workload."""
 
     workload: int
@@ -60,8 +60,7 @@ class WorkloadResult:
     """The contender's failure on this workload, as a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contest:
+class Contest(Struct, frozen=True):
     """One workload, over all contenders."""
 
     workload: int
@@ -92,8 +91,7 @@ class Contest:
         return None if self.leanest_bytes is None else self.leanest_bytes >= LARGE_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """One contender over all workloads: geometric means of its ratios to each workload's best."""
 
     contender: str
@@ -116,8 +114,7 @@ class Place:
     workload has no means."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standings:
+class Standings(Struct, frozen=True):
     """Everything a report needs, made from stored samples alone."""
 
     contests: tuple[Contest, ...]
@@ -227,8 +224,7 @@ def _rank(mean: Ratio | None, columns: Sequence[Column], name: str) -> tuple[boo
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _WorkloadTable:
+class _WorkloadTable(Struct, frozen=True):
     """One workload: its complete rounds, columns and numbers."""
 
     index: int

@@ -23,9 +23,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.model import Change, Interval, Shown, StopRule, Summary
@@ -149,8 +150,7 @@ def log_ratios(values: Sequence[float], base: Sequence[float]) -> tuple[float, .
     return tuple(math.log(x) - math.log(b) for x, b in zip(values, base, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class SignedRank:
+class SignedRank(Struct, frozen=True):
     """The signed-rank method on paired differences: all Walsh averages (d_i + d_j) / 2 for i <= j.
 
     The rank sum of the positive differences is the number of positive Walsh averages (Tukey 1949;
@@ -372,8 +372,7 @@ def look_rounds(rule: StopRule) -> tuple[int, ...]:
     return (*rounds, rule.max_rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """The answer of the stopping rule after some rounds."""
 
     stop: bool

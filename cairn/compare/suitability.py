@@ -11,7 +11,8 @@ import os
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.model import Sample, Settings
@@ -55,8 +56,7 @@ _NO_TERMINAL = re.compile(
 """Messages of programs that miss a terminal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unsuited:
+class Unsuited(Struct, frozen=True):
     """Why a program cannot tell much."""
 
     says: str

@@ -10,10 +10,10 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, field
 
 from cairn import native
 from cairn.errors import CairnError
@@ -26,8 +26,7 @@ counts as broken."""
 _PR_SET_SYSCALL_USER_DISPATCH, _DISPATCH_OFF, _DISPATCH_ON = 59, 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """The things that this user can measure on this machine. None means that a fact is unknown."""
 
     memory_method: str | None = None

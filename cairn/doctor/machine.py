@@ -7,8 +7,10 @@ import platform
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.model import Host
 
@@ -77,8 +79,7 @@ second."""
 LAUNCHER = "cairn-launch"
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """Properties of the machine that make runs differ.
 
     None means that the property cannot be read, or was not checked.

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cairn.binary.embedded import NOTHING, Inside, look_inside, owner_of_malloc
 from cairn.binary.library import loaded_with
@@ -46,8 +48,7 @@ _KNOWN = {
 file. These programs are stripped, and nothing in their files names the allocator."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramFacts:
+class ProgramFacts(Struct, frozen=True):
     """Everything that the judgement of a program depends on."""
 
     program: Program
@@ -75,8 +76,7 @@ class ProgramFacts:
         return os.path.basename(self.program.file)
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """Everything that a comparison must know about its program."""
 
     checks: tuple[Check, ...]
@@ -330,8 +330,7 @@ OTHERWISE_BYTES = 8 << 20
 pages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """The probe's counts of a whole run. None means not known."""
 
     operations: int

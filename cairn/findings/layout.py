@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.findings.thresholds import (
@@ -41,8 +42,7 @@ _ITSELF = "The program itself runs slower because "
 """How the findings of a comparison begin. A clause follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """The figures of one contender's layout, by key of `ProbeSummary.metrics`, in each round."""
 
     rounds: Sequence[ProbeSummary]
@@ -66,8 +66,7 @@ class Figures:
         return statistics.median(one.live_bytes or 0 for one in self.rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Two:
+class _Two(Struct, frozen=True):
     """The layouts of the slower and of the faster contender, of the same rounds."""
 
     slow: Figures
@@ -104,8 +103,7 @@ class _Two:
         return (slow.value, fast.value) if is_often else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Reason:
+class _Reason(Struct, frozen=True):
     """A figure by which the slower contender's layout is worse."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.model import Finding, Interval
@@ -69,8 +70,7 @@ def _unevenness(tally: Tally) -> float:
     return float(weights.sum() * (weights * middles**2).sum()) / mean**2 if mean else 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Unasked:
+class _Unasked(Struct, frozen=True):
     """Resident memory of the allocator, between blocks, that never belonged to a block.
 
     The numbers are those of the examined moment with the largest resident set.

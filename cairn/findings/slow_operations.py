@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare import stats
@@ -47,8 +49,7 @@ AGAIN = ("reused",)
 FREEING = ("free, local", "free, remote")
 
 
-@dataclass(frozen=True, slots=True)
-class _Kinds:
+class _Kinds(Struct, frozen=True):
     """Number and total time of some kinds of operations, in one trial or as a mean over trials."""
 
     count: float
@@ -96,8 +97,7 @@ def _without_waiting(of: Operations) -> float:
     return min(of.total_ns or 0.0, of.count * (of.median_ns or 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Two:
+class Two(Struct, frozen=True):
     """The judged allocator and the other: their trials of the same rounds, in the same order."""
 
     mine: Sequence[ProbeSummary]
@@ -129,8 +129,7 @@ class Two:
         return ns * min(SCALED_MOST, most_ns / self.longer_ns) if self.longer_ns > 0 else ns
 
 
-@dataclass(frozen=True, slots=True)
-class _Longer:
+class _Longer(Struct, frozen=True):
     """Operations that take longer than the other allocator's: by how much, and both means."""
 
     effect: Estimate

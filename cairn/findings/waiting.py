@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.clock_samples import AtomicSamples
@@ -55,8 +56,7 @@ PARALLEL_LEAST = 1.2
 time of the program."""
 
 
-@dataclass(frozen=True, slots=True)
-class AtomicCosts:
+class AtomicCosts(Struct, frozen=True):
     """The time at atomic instructions and pauses under one allocator, compared with another."""
 
     effect: Estimate

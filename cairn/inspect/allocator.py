@@ -18,7 +18,8 @@ import os
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.allocators.catalog import Allocator
 from cairn.allocators.discover import discover, known_catalog
@@ -48,8 +49,7 @@ _RUNTIMES = (("libpython3", "CPython"), ("libjvm.so", "Java"), ("libnode.so", "N
 _TITLES = {"malloc": "an allocator of the program"}
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedFile:
+class LoadedFile(Struct, frozen=True):
     """A file of the process: the program or a library."""
 
     path: str
@@ -61,8 +61,7 @@ class LoadedFile:
     is_deleted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramFiles:
+class ProgramFiles(Struct, frozen=True):
     """The facts about a process that follow from its files."""
 
     loaded: tuple[LoadedFile, ...]

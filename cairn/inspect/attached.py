@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.inspect.facts import Serving
 from cairn.inspect.sampled import Sampled
@@ -36,8 +37,7 @@ NOT_KNOWN = ""
 """Stands in place of the name of the caller if the stacks of the samples show no caller."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampledCaller:
+class SampledCaller(Struct, frozen=True):
     """A function of the program that called the allocator."""
 
     name: str
@@ -47,8 +47,7 @@ class SampledCaller:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class SampledStack:
+class SampledStack(Struct, frozen=True):
     """A call stack that led to the allocator."""
 
     functions: tuple[str, ...]
@@ -56,8 +55,7 @@ class SampledStack:
     samples: int
 
 
-@dataclass(frozen=True, slots=True)
-class AttachedShare:
+class AttachedShare(Struct, frozen=True):
     """The result of 'cairn profile --pid'. None means not known."""
 
     pid: int

@@ -29,7 +29,8 @@ import random
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn.inspect.process import ProcessEnded, Target, stat_of, threads
 from cairn.profile.cpu_samples import PERIOD
@@ -88,8 +89,7 @@ class NoClock(Exception):
     """The kernel gives no clock samples; the text is the end of a sentence that says why."""
 
 
-@dataclass(slots=True)
-class _Ring:
+class _Ring(Struct):
     descriptor: int
     area: mmap.mmap
     size: int
@@ -99,8 +99,7 @@ class _Ring:
         os.close(self.descriptor)
 
 
-@dataclass(slots=True)
-class SampleClock:
+class SampleClock(Struct):
     """The clocks that sample one process. Each clock is a perf event with a ring of records."""
 
     target: Target

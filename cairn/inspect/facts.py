@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 SCHEMA = 1
 """The version of the document of 'cairn inspect --json'."""
@@ -16,8 +17,7 @@ Kind = Literal["heap", "anonymous", "stacks", "files", "shared memory", "huge pa
 memory without a file, which most allocators use; "stacks" are those of all threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(Struct, frozen=True):
     """The process itself."""
 
     pid: int
@@ -51,8 +51,7 @@ class ProcessFacts:
     """Whether one of these files was deleted and no other file is at its path now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     """The allocator that serves malloc in the process."""
 
     name: str
@@ -73,8 +72,7 @@ class Serving:
     """A language runtime that has an allocator or a heap of its own in front of malloc."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentVariable:
+class EnvironmentVariable(Struct, frozen=True):
     """A variable of the environment with which the process started."""
 
     name: str
@@ -83,16 +81,14 @@ class EnvironmentVariable:
     """Whether the allocator reads it; None if that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class InUse:
+class InUse(Struct, frozen=True):
     """A setting that the allocator uses now, read from its memory."""
 
     name: str
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class MappingSum:
+class MappingSum(Struct, frozen=True):
     """All mappings of one kind, added up. The numbers are bytes, except `mappings`."""
 
     kind: Kind
@@ -112,8 +108,7 @@ class MappingSum:
     """Bytes of `resident` in transparent huge pages, and in reserved ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heap:
+class Heap(Struct, frozen=True):
     """Live and held memory in bytes, from the allocator's own statistics."""
 
     held: int
@@ -138,8 +133,7 @@ class Heap:
     in the data of the C library by their form."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthOf:
+class GrowthOf(Struct, frozen=True):
     """The growth of private memory, in bytes. It is resident and swapped memory without files."""
 
     seconds: float
@@ -156,8 +150,7 @@ class GrowthOf:
     """Page faults per second while the process was watched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of the kernel that the process may reach."""
 
     cgroup_bytes: int | None
@@ -171,8 +164,7 @@ class Limits:
     """RLIMIT_AS."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Struct, frozen=True):
     """Everything that 'cairn inspect' knows about a process."""
 
     process: ProcessFacts

@@ -28,9 +28,9 @@ import os
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from cairn.binary import elf
 from cairn.binary.build_ids import DEBUG_FOLDER
@@ -77,8 +77,7 @@ class NotFound(Exception):
     """The statistics cannot be read; the text is a whole sentence that says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class MallocPar:
+class MallocPar(Struct, frozen=True):
     """The fields of `mp_` that are needed here."""
 
     trim_threshold: int
@@ -118,8 +117,7 @@ top_pad, mmap_threshold, arena_test, arena_max, hp_pagesize, n_mmaps, n_mmaps_ma
 max_mmapped_mem, sbrk_base, tcache_count."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaPlace:
+class ArenaPlace(Struct, frozen=True):
     """The place of the main arena in the process."""
 
     arena: int

@@ -6,7 +6,6 @@ import os
 import re
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
 
 from cairn.binary import elf
 from cairn.profile.cpu_samples import AllocatorCode, Owner
@@ -38,8 +37,7 @@ _PATTERNS = {
 begin alike, so a file of another project may add a few of its own functions to an allocator."""
 
 
-@dataclass(frozen=True, slots=True)
-class InProgram(AllocatorCode):
+class InProgram(AllocatorCode, frozen=True):
     """An allocator inside the program's file."""
 
     path: str = ""

@@ -13,7 +13,8 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping as Map
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.inspect.facts import Kind, MappingSum
 from cairn.inspect.process import Target, threads
@@ -34,8 +35,7 @@ _SHARED_FILES = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "/i915", "/dmabuf
 """The beginnings of the paths of memory that has a name and is no file of a disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(Struct, frozen=True):
     """One mapping of a process."""
 
     start: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.inspect.process import Target, stat_of
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessMoment:
+class ProcessMoment(Struct, frozen=True):
     """The kernel's numbers of a process. CPU time and page faults count from its start."""
 
     at_ns: int

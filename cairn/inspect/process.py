@@ -12,7 +12,8 @@ import os
 import pwd
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.errors import CairnError, ProgramFailed, UsageError
 
@@ -34,8 +35,7 @@ class NotPermitted(CairnError):
     """The kernel does not let this user read the process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A process that exists and has memory."""
 
     pid: int

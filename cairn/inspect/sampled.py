@@ -14,7 +14,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn.binary import elf
 from cairn.inspect import clock, mappings
@@ -66,8 +67,7 @@ _KEPT_BYTES = 512 << 20
 their stacks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """The clock samples of a process over some time."""
 
     target: Target
@@ -94,7 +94,6 @@ class Sampled:
     after the first 200,000, or after 512 MiB of samples."""
 
 
-@dataclass(slots=True)
 class _StackCounts(SampleCounts):
     """Counts that also keep the call stacks of the samples in the allocator."""
 
@@ -224,8 +223,7 @@ def _follows_call(path: str, offset: int) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Onlooker:
+class Onlooker(Struct, frozen=True):
     """Two functions that `sample` calls while it samples."""
 
     look: Callable[[Sampled], None]

@@ -16,9 +16,10 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.binary import elf
 from cairn.profile.cpu_samples import Space
@@ -43,8 +44,7 @@ class NoTable(Exception):
     """There is no table for an address, or the table has an unknown form."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrameRow:
+class FrameRow(Struct, frozen=True):
     """The places of the caller's registers while the program is at one address.
 
     The *frame* is the address that the caller's stack pointer has (CFA in DWARF).
@@ -247,8 +247,7 @@ class _Table:
         return _General(code, data, form, bool(augmentation), behind, end)
 
 
-@dataclass(frozen=True, slots=True)
-class _General:
+class _General(Struct, frozen=True):
     code: int
     """The instructions give distances between addresses in multiples of this number."""
     data: int

@@ -30,10 +30,11 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.errors import CairnError, cannot
@@ -59,8 +60,7 @@ COMPLETE = "complete"
 """The content of `ended` if every round was delivered."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetPlan:
+class FleetPlan(Struct, frozen=True):
     """Everything that a fleet measures. It never changes after the first job was submitted."""
 
     schema: int
@@ -99,8 +99,7 @@ class FleetPlan:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """The content of the file NODE of a round: where the round was measured."""
 
     name: str
@@ -112,8 +111,7 @@ class Node:
     """Why contenders or programs of the plan were not measured there, as sentences."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A round that a node could not measure."""
 
     round: int
@@ -121,16 +119,14 @@ class Refusal:
     says: str
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A job of the scheduler, which measures one round."""
 
     id: str
     round: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveredRound:
+class DeliveredRound(Struct, frozen=True):
     """A round as a node delivered it."""
 
     number: int

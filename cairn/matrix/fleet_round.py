@@ -13,8 +13,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 import cairn
 from cairn.allocators.contenders import parse_contender

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn import units
 from cairn.errors import CairnError
@@ -27,8 +28,7 @@ Tell = Callable[[str, str], None]
 """Shows a line to the user: its subject and a sentence."""
 
 
-@dataclass
-class _State:
+class _State(Struct):
     """What is known about a round that was not delivered."""
 
     failures: int = 0

@@ -11,8 +11,9 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from cairn import units
 from cairn.allocators.contenders import parse_contender
@@ -44,8 +45,7 @@ _OURS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "CAIRN_WITNESS", "CAIRN_PR
 """Variables that Cairn sets for its own work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """A mistake in a plan."""
 
     line: int
@@ -53,8 +53,7 @@ class Mistake:
     """A sentence without a full stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedProgram:
+class PlannedProgram(Struct, frozen=True):
     """A program of a plan, with one number of threads."""
 
     name: str
@@ -102,8 +101,7 @@ class PlannedProgram:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class MeasurementPlan:
+class MeasurementPlan(Struct, frozen=True):
     """A plan without mistakes."""
 
     title: str
@@ -555,7 +553,7 @@ class _Reader:
     def _with_threads(
         self, path: KeyPath, made: PlannedProgram, values: Mapping[str, Any]
     ) -> Sequence[PlannedProgram]:
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         if "threads" not in values:
             return (made,)

@@ -7,8 +7,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cairn.binary.program import behind_env
 from cairn.doctor.program_checks import diagnose
@@ -28,8 +29,7 @@ UNKNOWN_S = 1.0
 """The duration that is assumed for a program whose plan names none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(Struct, frozen=True):
     """A program of the plan on this machine."""
 
     program: PlannedProgram

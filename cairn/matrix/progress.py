@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.model import INTERRUPTED, SCHEMA, Run, Sample
@@ -14,8 +15,7 @@ NOTHING_TO_COMPARE = "ended: no program can be compared"
 """The state of a run in which each program failed under the baseline or under all others."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanProgress:
+class PlanProgress(Struct, frozen=True):
     """The state of a run of a plan."""
 
     plan: str

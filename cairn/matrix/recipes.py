@@ -11,7 +11,8 @@ import random
 import re
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn import units
 
@@ -21,8 +22,7 @@ LARGEST = 4 << 30
 _SMALLEST = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """A parsed recipe: a kind with its size and seed, or a line for /bin/sh."""
 
     kind: str = ""

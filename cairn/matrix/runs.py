@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.allocators import discover
 from cairn.allocators.contenders import (
@@ -26,8 +28,7 @@ PLANS = Path(__file__).parent.parent / "bench" / "plans"
 _LARGEST = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPlan:
+class NamedPlan(Struct, frozen=True):
     """A plan with its name and the folder in which its programs run."""
 
     name: str
@@ -98,8 +99,7 @@ def chosen(named: NamedPlan, specs: Sequence[str]) -> tuple[tuple[str, ...], str
     return tuple(specs), baseline
 
 
-@dataclass(frozen=True, slots=True)
-class Competing:
+class Competing(Struct, frozen=True):
     """The contenders that take part, and those that do not."""
 
     contenders: tuple[Contender, ...]

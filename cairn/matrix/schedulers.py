@@ -13,9 +13,10 @@ import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct
 
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import fleet_round
@@ -38,8 +39,7 @@ Ending = Literal["lost", "failed", "cancelled", "unknown"]
 example, its node failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
+class Fate(Struct, frozen=True):
     """How a job ended."""
 
     ending: Ending

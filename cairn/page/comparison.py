@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cairn.compare.comparison import RoundNumbers, round_numbers
 from cairn.model import PEAK, Comparison, Metric, Run, Sample

@@ -7,14 +7,14 @@ it as `data-value`, `data-low` and `data-high`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal
+
+from msgspec import Struct, field
 
 from cairn.report.tables import Table
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """A labelled place on an axis."""
 
     at: float
@@ -23,8 +23,7 @@ class Tick:
     """Whether a narrow screen may leave out the label."""
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """The ticks of an axis, its title, and the place of the reference line if there is one."""
 
     ticks: tuple[Tick, ...]
@@ -32,8 +31,7 @@ class Axis:
     reference: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
+class Dot(Struct, frozen=True):
     """A number as a dot."""
 
     at: float
@@ -45,8 +43,7 @@ class Dot:
     """Whether the number lies beyond the end of the axis. The dot is then at this end."""
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalLine:
+class IntervalLine(Struct, frozen=True):
     """An interval as a line."""
 
     at_low: float
@@ -55,8 +52,7 @@ class IntervalLine:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Rectangle:
+class Rectangle(Struct, frozen=True):
     """A number as a bar from one place to another."""
 
     at: float
@@ -67,8 +63,7 @@ class Rectangle:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(Struct, frozen=True):
     """One row of a drawing: a name, marks on an axis, and the number as text."""
 
     name: str
@@ -81,8 +76,7 @@ class Track:
     bars: tuple[Rectangle, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class Drawing(Struct, frozen=True, kw_only=True):
     """The texts of each kind of drawing."""
 
     title: str
@@ -90,8 +84,7 @@ class Drawing:
     """The sentences below the title: how to read the drawing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tracks(Drawing):
+class Tracks(Drawing, frozen=True, kw_only=True):
     """A drawing with a row for each contender, program or part."""
 
     kind: ClassVar[str] = "tracks"
@@ -109,8 +102,7 @@ class Tracks(Drawing):
 Side = Literal["right", "left", "above", "below"]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanePoint:
+class PlanePoint(Struct, frozen=True):
     """A contender in the plane of time and memory."""
 
     key: str
@@ -129,8 +121,7 @@ class PlanePoint:
     """The side on which the name stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area(Drawing):
+class Area(Drawing, frozen=True, kw_only=True):
     """A drawing with two axes."""
 
     across: Axis
@@ -140,8 +131,7 @@ class Area(Drawing):
     """The numbers of the drawing as a table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeMemoryPlane(Area):
+class TimeMemoryPlane(Area, frozen=True, kw_only=True):
     """The plane of time and memory. The best corner is at the lower left."""
 
     kind: ClassVar[str] = "plane"
@@ -151,8 +141,7 @@ class TimeMemoryPlane(Area):
     workload: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """A line through numbers over time, as points of a polyline."""
 
     name: str
@@ -162,8 +151,7 @@ class Curve:
     """The polygon of its interval; may be empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curves(Area):
+class Curves(Area, frozen=True, kw_only=True):
     """Numbers over time."""
 
     kind: ClassVar[str] = "curves"
@@ -172,8 +160,7 @@ class Curves(Area):
     """The kind of drawing: "curves" is memory over time, and "rates" are system calls over time."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlameBox:
+class FlameBox(Struct, frozen=True):
     """A function in a flame graph, with all that it called."""
 
     left: float
@@ -188,8 +175,7 @@ class FlameBox:
     color: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlameGraph(Drawing):
+class FlameGraph(Drawing, frozen=True, kw_only=True):
     """Call stacks as boxes: each function lies below its caller."""
 
     kind: ClassVar[str] = "flame"
@@ -199,8 +185,7 @@ class FlameGraph(Drawing):
     table: Table
 
 
-@dataclass(frozen=True, slots=True)
-class Sentences:
+class Sentences(Struct, frozen=True):
     """Sentences: as paragraphs, as a list, or as warnings."""
 
     kind: ClassVar[str] = "sentences"
@@ -208,8 +193,7 @@ class Sentences:
     style: Literal["lead", "plain", "list", "notes"] = "plain"
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """A table, with a caption for readers who cannot see where it stands."""
 
     kind: ClassVar[str] = "sheet"
@@ -217,8 +201,7 @@ class Sheet:
     caption: str
 
 
-@dataclass(frozen=True, slots=True)
-class Download:
+class Download(Struct, frozen=True):
     """Raw data inside the page, as a link that saves it as a file."""
 
     kind: ClassVar[str] = "download"
@@ -227,24 +210,21 @@ class Download:
     says: str
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Struct, frozen=True):
     """A command to copy."""
 
     kind: ClassVar[str] = "code"
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SideBySide:
+class SideBySide(Struct, frozen=True):
     """Drawings that stand side by side where there is room."""
 
     kind: ClassVar[str] = "beside"
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Struct, frozen=True):
     """Items behind a title that opens them."""
 
     kind: ClassVar[str] = "fold"
@@ -267,8 +247,7 @@ Item = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """A section of a page with a heading."""
 
     key: str
@@ -277,8 +256,7 @@ class Topic:
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A whole page. Its first screen has the answer, and the topics follow."""
 
     title: str

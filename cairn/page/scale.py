@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.page.parts import Axis, IntervalLine, Tick
 from cairn.report import plane
@@ -31,8 +32,7 @@ _RATIOS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """An axis from `low` to `high`."""
 
     low: float

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.binary import elf
 
@@ -33,8 +34,7 @@ _WIDE = frozenset((0xAB, 0xB0, 0xB1, 0xB3, 0xBA, 0xBB, 0xC0, 0xC1, 0xC7))
 _XCHG = (0x86, 0x87)
 
 
-@dataclass(frozen=True, slots=True)
-class Atomic:
+class Atomic(Struct, frozen=True):
     """An atomic instruction, or a pause."""
 
     is_pause: bool
@@ -42,8 +42,7 @@ class Atomic:
     """The address of its memory operand in the file; None if the address depends on a register."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Decoded:
+class _Decoded(Struct, frozen=True):
     length: int
     displacement: int | None
     """The distance of the operand from the end of the instruction; None if the address of the

@@ -9,8 +9,9 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.errors import CairnError
@@ -25,8 +26,7 @@ LIVES = ("1 µs", "16 µs", "262 µs", "4.2 ms", "67 ms", "1.1 s", "17 s")
 (src/alloc/site.h)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(Struct, frozen=True):
     """A file that was mapped from `begin` to `end`. Addresses in the file count from `base`."""
 
     path: str
@@ -37,8 +37,7 @@ class Object:
     """In hexadecimal; "" if the file had none. None in reports of versions without build IDs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """The number, bytes and fate of large blocks over the life of a process.
 
     A thread with many blocks counts only a random sample of them, and each counted block stands for
@@ -67,8 +66,7 @@ class Counts:
         return 2 * math.sqrt(self.blocks_variance) / self.blocks if self.blocks else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Site(Counts):
+class Site(Counts, frozen=True):
     """A call site and the size of its blocks; `depth` distinguishes callers of the same wrapper."""
 
     address: int
@@ -77,8 +75,7 @@ class Site(Counts):
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """The report of one process."""
 
     sites: tuple[Site, ...]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from cairn.errors import CairnError, cannot
@@ -45,8 +45,7 @@ that the squares of damaged sums are finite, too."""
 Records = NDArray[np.void]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StacksFile:
+class StacksFile(Struct, frozen=True, eq=False):
     """The content of one file. Tables are those of src/record/call_stacks.h."""
 
     pid: int

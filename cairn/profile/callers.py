@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cairn.profile.call_stacks import (
     DEEPER,
@@ -29,8 +30,7 @@ from cairn.profile.call_stacks import (
 from cairn.profile.library_code import is_library_code
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Frame:
+class Frame(Struct, frozen=True, order=True):
     """A function on a stack."""
 
     function: str
@@ -67,8 +67,7 @@ Z_95 = 1.959963984540054
 """The quantile of the normal distribution at the upper end of a 95 % interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """An estimated number of blocks, and of their bytes, with variances."""
 
     blocks: float = 0.0
@@ -108,8 +107,7 @@ class Sum:
         return interval(self.blocks, self.blocks_variance, self.heaviest / each, z)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """The sparse spans that some blocks hold. A span is a page or a chunk."""
 
     blocks: float = 0.0
@@ -122,8 +120,7 @@ class Held:
         return Held(self.blocks + other.blocks, self.bytes + other.bytes, self.held + other.held)
 
 
-@dataclass(slots=True)
-class Sums:
+class Sums(Struct):
     """The sums of a stack or of a function."""
 
     samples: int = 0
@@ -156,8 +153,7 @@ class Sums:
         self.lives = [one + more for one, more in zip(self.lives, other.lives, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """A stack that allocated; the outermost frame comes first."""
 
     frames: tuple[Frame, ...]
@@ -253,8 +249,7 @@ def total(found: Iterable[Stack]) -> Sums:
     return whole
 
 
-@dataclass(slots=True)
-class Branch:
+class Branch(Struct):
     """A function in the tree of callers, with the sums of all stacks that pass it."""
 
     frame: Frame

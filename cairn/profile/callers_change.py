@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
+
+from msgspec import Struct
 
 from cairn.profile.call_stacks import StacksFile
 from cairn.profile.callers import Frame, Stack, Sum, Sums, functions, total
@@ -22,8 +23,7 @@ PARTS = (("allocated", "bytes"), ("allocated", "blocks"), ("live", "bytes"), ("l
 _LEVEL = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class SumChange:
+class SumChange(Struct, frozen=True):
     """One number in both profiles.
 
     `low` and `high` are the ends of the interval of the difference.
@@ -45,8 +45,7 @@ class SumChange:
         return self.low > 0 or self.high < 0
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionChange:
+class FunctionChange(Struct, frozen=True):
     """The changes of a function, in the order of PARTS."""
 
     frame: Frame
@@ -59,8 +58,7 @@ class FunctionChange:
         return any(one.is_shown for one in self.changes)
 
 
-@dataclass(frozen=True, slots=True)
-class CallersChange:
+class CallersChange(Struct, frozen=True):
     """The changes of all functions, and those of the sums over all functions.
 
     Functions with a shown change come first, and among them those with the largest difference.

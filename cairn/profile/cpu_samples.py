@@ -49,10 +49,11 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct, field
 
 from cairn.binary import elf
 from cairn.clock_samples import NO_ROOM, AtomicSamples, CpuSamples, FunctionSamples
@@ -145,8 +146,7 @@ class Spot(Enum):
     UNKNOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatorCode:
+class AllocatorCode(Struct, frozen=True):
     """The allocator's code: whole files by their real paths, and malloc's part of any C library.
 
     For the system's allocator, `files` is empty. With any other allocator, only the allocator's
@@ -259,8 +259,7 @@ def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
                 yield os.path.realpath(path)
 
 
-@dataclass(slots=True)
-class Space:
+class Space(Struct):
     """The mappings of one process: sorted starts, and (end, file offset, file) for each start."""
 
     starts: list[int] = field(default_factory=list)
@@ -455,8 +454,7 @@ def _counted(
     return found, ""
 
 
-@dataclass(slots=True)
-class SampleCounts:
+class SampleCounts(Struct):
     """Counts the samples while the records are read in order of their times."""
 
     allocator: AllocatorCode

@@ -29,7 +29,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.model import Interval
 from cairn.profile.estimates import LEVEL, Estimate, cpu_ns, way_out_ns, wilson
@@ -62,8 +64,7 @@ _T = (2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.14
 all larger numbers of runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuShare:
+class CpuShare(Struct, frozen=True):
     """The allocator's share of CPU time, without the probe's own time."""
 
     share: Estimate | None

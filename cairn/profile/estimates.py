@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cairn.model import Interval
 from cairn.profile.tally import (
@@ -85,8 +86,7 @@ FREED = ("free, local", "free, remote")
 TOTAL = "TOTAL"
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """An estimated number and its interval."""
 
     value: float
@@ -98,8 +98,7 @@ class Estimate:
         return Estimate(min(most, self.value / whole), Interval(low, high, self.interval.level))
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The length of a tick, and the shortest time that can be distinguished from 0."""
 
     ns_per_tick: float
@@ -111,8 +110,7 @@ class Clock:
         return self.resolution_ticks * self.ns_per_tick
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """The number of some operations and their times in ns. None means not measured."""
 
     name: str
@@ -139,8 +137,7 @@ class Line:
     """Total time of the operations, as the program runs them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stratum:
+class Stratum(Struct, frozen=True):
     """Operations that are equally likely to be timed: their number, and their places in PATHS.
 
     The operations of a stratum without paths are never timed. Only the line of all paths contains
@@ -259,8 +256,7 @@ def clock(tally: Tally) -> Clock | None:
     return Clock(tally.span_ns / tally.span_ticks, float(edges[place] - edges[place - 1]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _Part(Struct, frozen=True, eq=False):
     """The contribution of one stratum to a line. Times are in ticks."""
 
     operations: float

@@ -23,7 +23,8 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn.binary import elf
 from cairn.binary.build_ids import FilesByBuildId
@@ -40,8 +41,7 @@ _CLONE = re.compile(r"(\.(isra|constprop|part|cold|lto_priv|llvm|clone)(\.\d+)*)
 _SIZED = re.compile(r"[1-9][0-9]{0,3}")
 
 
-@dataclass(slots=True)
-class _Library:
+class _Library(Struct):
     """The functions of one program or library. All fields are empty if no file can be read."""
 
     image: elf.Image | None = None

@@ -12,7 +12,8 @@ the time of a function's last instructions may count for the function to which i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.profile.cpu_share import counted_runs, cpu_share, sampled, used
 from cairn.profile.estimates import Estimate
@@ -22,8 +23,7 @@ SHOWN = 5
 """The most functions that reports show."""
 
 
-@dataclass(frozen=True, slots=True)
-class HotFunction:
+class HotFunction(Struct, frozen=True):
     """One function of the allocator, or of a library that it called."""
 
     name: str

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, field
 
 from cairn.errors import CairnError, cannot
 
@@ -27,8 +27,7 @@ Kept = tuple[str, str, int]
 """A function, its source file, and the line; "" and 0 if the line is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFile:
+class NamedFile(Struct, frozen=True):
     """The names of one program or library."""
 
     build_id: str
@@ -40,15 +39,13 @@ class NamedFile:
     """By address in hexadecimal: the frames at this address, the outermost first."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
+class _Document(Struct, frozen=True):
     format: str
     version: int
     files: tuple[NamedFile, ...]
 
 
-@dataclass(slots=True)
-class KeptNames:
+class KeptNames(Struct):
     """The names of the programs and libraries in a profile."""
 
     files: dict[str, NamedFile] = field(default_factory=dict)

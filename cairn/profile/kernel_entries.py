@@ -33,6 +33,16 @@ _INTERRUPT = re.compile(
 _OTHER = re.compile(
     r"entry_SYS\w+|do_syscall_64|(asm_)?exc_(?!nmi$)\w+|ret_from_fork\w*|asm_fred_entrypoint_\w+"
 )
+_BEGINNINGS = tuple(
+    f" {name}"
+    for name in (
+        "asm_", "common_interrupt", "do_syscall_64", "entry_SYS", "exc_", "fred_", "ret_from_fork",
+        "spurious_interrupt", "sysvec_",
+    )
+)  # fmt: skip
+"""The beginnings of the names above. The kernel has more than 100,000 symbols, and searching for
+fixed strings takes a third of the time of matching each line."""
+_SYMBOL = re.compile(r"^(?P<address>[0-9a-f]+) \S (?P<name>\S+)", re.MULTILINE)
 _SYMBOLS = Path("/proc/kallsyms")
 
 
@@ -43,10 +53,10 @@ def known(symbols: Path = _SYMBOLS) -> tuple[tuple[Range, ...], str]:
     If they are not known, the result is () and the reason, as the end of a sentence.
     """
     try:
-        with symbols.open(encoding="ascii", errors="replace") as lines:
-            found = tuple(sorted(_ranges(lines), key=lambda one: one[0]))
+        text = symbols.read_text(encoding="ascii", errors="replace")
     except OSError as error:
         return (), f"{symbols} cannot be read: {error.strerror}"
+    found = tuple(sorted(_ranges(text), key=lambda one: one[0]))
     if found and found[-1][0] == 0:
         return (), "the kernel hides the addresses of its functions (kernel.kptr_restrict)"
     if not {way for _, _, way in found} >= set(Way):
@@ -54,23 +64,29 @@ def known(symbols: Path = _SYMBOLS) -> tuple[tuple[Range, ...], str]:
     return found, ""
 
 
-def _ranges(lines: Iterable[str]) -> Iterable[Range]:
-    """Yields the functions that show a way, from the lines of /proc/kallsyms sorted by address.
+def _ranges(symbols: str) -> Iterable[Range]:
+    """Yields the functions that show a way, from the text of /proc/kallsyms, sorted by address.
 
     A line has the address, the kind and the name of a symbol. A function ends where the next symbol
-    begins.
+    with another address begins.
     """
-    opened: list[tuple[int, Way]] = []
-    for line in lines:
-        address_text, _, name = line.split()[:3]
-        address = int(address_text, 16)
-        if opened and (address != opened[0][0] or not address):
-            yield from ((start, address, way) for start, way in opened)
-            opened = []
-        if _INTERRUPT.fullmatch(name):
-            opened.append((address, Way.INTERRUPT))
-        elif _OTHER.fullmatch(name):
-            opened.append((address, Way.OTHER))
+    for at in (found.start() for one in _BEGINNINGS for found in re.finditer(one, symbols)):
+        lines = _SYMBOL.finditer(symbols, symbols.rfind("\n", 0, at) + 1)
+        first = next(lines, None)
+        if first is None or not (way := _way_of(first["name"])):
+            continue
+        start = int(first["address"], 16)
+        ends = (int(line["address"], 16) for line in lines)
+        end = next((end for end in ends if end != start or not start), None)
+        if end is not None:
+            yield start, end, way
+
+
+def _way_of(name: str) -> Way | None:
+    """The way that a function of this name shows; None if it shows none."""
+    if _INTERRUPT.fullmatch(name):
+        return Way.INTERRUPT
+    return Way.OTHER if _OTHER.fullmatch(name) else None
 
 
 def way(chain: Iterable[int], at: Callable[[int], Way | None] | None = None) -> Way | None:

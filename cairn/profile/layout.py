@@ -13,10 +13,10 @@ import math
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from cairn.errors import CairnError, cannot
@@ -45,8 +45,7 @@ Records = NDArray[np.void]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """An estimate with the ends of its 95 % interval."""
 
     value: float
@@ -54,8 +53,7 @@ class Figure:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbours(Struct, frozen=True):
     """Distances between a block and the next block that the same thread got, in one size group.
 
     A figure is None if there were too few allocations.
@@ -87,8 +85,7 @@ class Neighbours:
     bytes between them are probably the allocator's header."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watches:
+class Watches(Struct, frozen=True):
     """Cache lines with live blocks of several threads that hardware breakpoints watched."""
 
     lines: int
@@ -107,8 +104,7 @@ class Watches:
     """The errno value with which the kernel refused breakpoints; 0 if it did not refuse them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Where the blocks of one process lie.
 
     The figures of pages and cache lines are those of a snapshot, which the probe takes when many

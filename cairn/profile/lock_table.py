@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import Interval
 from cairn.profile.estimates import LEVEL, Estimate, clock
@@ -29,8 +30,7 @@ _SAMPLED_LEAST = 2
 """Fewer timed sections than this give no interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockUse:
+class LockUse(Struct, frozen=True):
     """One lock of the allocator, summed over processes in which it has the same name.
 
     None means not measured.
@@ -53,8 +53,7 @@ class LockUse:
     futex_wait_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LockTable:
+class LockTable(Struct, frozen=True):
     """All locks, the one with the longest waits first."""
 
     uses: tuple[LockUse, ...]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cairn.profile.estimates import TOTAL, Z, lines, remote_share
 from cairn.profile.layout import Figure
@@ -28,8 +29,7 @@ Number = tuple[float, float, float]
 """A value, and the lower and the upper end of its interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileMetric:
+class ProfileMetric(Struct, frozen=True):
     """One metric of a profile."""
 
     key: str

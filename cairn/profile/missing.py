@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import Unreached
 from cairn.profile.tally import Missing, Process
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(Struct, frozen=True):
     """A program that was executed by a process which could not write the witness's file.
 
     The process had given up its rights. So the probe noted the program in the spare memory.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.binary.build_ids import FilesByBuildId
 from cairn.profile.call_stacks import FIRST_OBJECT, StacksFile
@@ -11,8 +12,7 @@ from cairn.profile.frame_names import FrameNames
 from cairn.profile.kept_names import KeptNames, NamedFile
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
+class Naming(Struct, frozen=True):
     """The names that were found for one program or library, and their number."""
 
     file: NamedFile

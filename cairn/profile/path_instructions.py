@@ -10,7 +10,8 @@ cairn_path_new_small are exactly those of the allocator in user mode for this pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn.profile.callgrind_files import OWN, PATH_PREFIX, costs
 
@@ -23,8 +24,7 @@ SIZES = ("small", "medium", "large")
 ALLOCATIONS = ("new", "reused", "untold")
 
 
-@dataclass(frozen=True, slots=True)
-class PathCount:
+class PathCount(Struct, frozen=True):
     """The number of operations of one path and one size group, and their instructions."""
 
     operations: int = 0
@@ -40,8 +40,7 @@ class PathCount:
         return PathCount(self.operations + other.operations, self.instructions + other.instructions)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """The account of one process, which the library of `src/instructions` wrote in the second run.
 
     It is struct history_account of src/instructions/history.h.
@@ -59,8 +58,7 @@ class Account:
     functions."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathInstructions:
+class PathInstructions(Struct, frozen=True):
     """The instructions of a program and of its allocator."""
 
     paths: Mapping[tuple[str, str], PathCount] = field(default_factory=dict)

@@ -12,13 +12,14 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from cairn.errors import CairnError, UsageError, cannot
@@ -94,8 +95,7 @@ _COUNTS = (
 Records = NDArray[np.void]
 
 
-@dataclass(frozen=True, slots=True)
-class Layouts:
+class Layouts(Struct, frozen=True):
     """The structs of profile.h as numpy types, for one byte order."""
 
     head: np.dtype[np.void]
@@ -461,8 +461,7 @@ def part_bytes(descriptor: int, place: int, size: int) -> bytes:
     return source.read(int(_head(source)[0]["file_bytes"]), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """The bytes of one process's record, which is a whole file or a part of one."""
 
     descriptor: int

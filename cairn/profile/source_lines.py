@@ -11,8 +11,9 @@ import importlib
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cairn.binary import elf
 from cairn.binary.build_ids import FilesByBuildId
@@ -25,8 +26,7 @@ _PT_LOAD = 1
 _LINE_MOST = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePlace:
+class SourcePlace(Struct, frozen=True):
     """A place in the source: a function by its symbol, a file, and a line in it."""
 
     symbol: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from cairn.errors import cannot
 from cairn.profile import reader
@@ -50,8 +50,7 @@ WINDOW = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spare:
+class Spare(Struct, frozen=True):
     """The spare memory of one run, as a file descriptor."""
 
     descriptor: int

@@ -10,7 +10,8 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.binary import elf
 from cairn.binary.program import inspect_program
@@ -43,8 +44,7 @@ _UNSIZED_BYTES = 4096
 _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """The place of an address: a file, a function, and the offset in the function.
 
     If the function is not known, `offset` is the offset in the file. If the file is not known
@@ -125,8 +125,7 @@ class Functions:
         return (text, address - start) if text else None  # "": no name was read
 
 
-@dataclass(frozen=True, slots=True)
-class _FileNow:
+class _FileNow(Struct, frozen=True):
     """A file of this machine that may be the one that was mapped."""
 
     path: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cairn.model import Interval
 from cairn.profile.estimates import (
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
     from cairn.profile.tally import Floats
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLine:
+class KernelLine(Struct, frozen=True):
     """One kind of system calls within the allocator. `bytes` is None for calls without a size."""
 
     name: str
@@ -126,8 +126,7 @@ def new_share(tally: Tally) -> float | None:
     return min(1.0, int(tally.fresh.sum()) / calls) if calls else None
 
 
-@dataclass(slots=True)
-class _Inferred:
+class _Inferred(Struct):
     """Estimates the number of page faults or events in all operations, from the examined ones.
 
     The squared deviation of each stratum's sample is increased by 1. Otherwise the interval would
@@ -187,8 +186,7 @@ def faults_inside(profile: Profile) -> Estimate | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EventLine:
+class EventLine(Struct, frozen=True):
     """The events of processor and kernel during the operations of one kind: see `tally.EVENTS`.
 
     Examples are instructions, cache misses and page faults. Events in the kernel do not count.
@@ -262,8 +260,7 @@ def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
     return {event: tuple(sorted(errors)) for event, errors in reasons.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class LockLine:
+class LockLine(Struct, frozen=True):
     """One kind of the allocator's locks. None means not measured."""
 
     name: str

@@ -11,12 +11,13 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     import numpy as np
-    from _typeshed import DataclassInstance
     from numpy.typing import NDArray
 
     from cairn.profile.call_stacks import StacksFile
@@ -78,8 +79,7 @@ ABOUT_MEMORY = CALLS[: CALLS.index("futex wait")]
 """System calls with a number of bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(Struct, frozen=True):
     """A class of operations with its own times: kind, size group and phase."""
 
     kind: str
@@ -112,17 +112,19 @@ State = Literal["running", "ended", "alive"]
 Seen = Literal["dispatch", "interpose", "unseen"]
 """The system calls of a process that the probe saw: all of them, by syscall user dispatch; only
 those through libc's functions, which the probe interposes; or none."""
-T = TypeVar("T", bound="DataclassInstance")
+T = TypeVar("T", bound=Struct)
 
 
 def _added(first: T, second: T) -> T:
     """Adds field by field. Fields named `most_…` get the larger of the two values."""
     import numpy as np
 
-    names = [field.name for field in fields(first)]
-    adding = {name: np.maximum if name.startswith("most_") else operator.add for name in names}
+    adding = {
+        name: np.maximum if name.startswith("most_") else operator.add
+        for name in first.__struct_fields__
+    }
     return type(first)(
-        **{name: adding[name](getattr(first, name), getattr(second, name)) for name in names}
+        **{name: adding[name](getattr(first, name), getattr(second, name)) for name in adding}
     )
 
 
@@ -134,11 +136,10 @@ def _less(later: T, earlier: T) -> T:
         after, before = getattr(later, name), getattr(earlier, name)
         return np.where(after > before, after, 0) if name.startswith("most_") else after - before
 
-    return type(later)(**{field.name: between(field.name) for field in fields(later)})
+    return type(later)(**{name: between(name) for name in later.__struct_fields__})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Timed:
+class Timed(Struct, frozen=True, eq=False):
     """The timed operations. Every field has one element for each of PATHS."""
 
     count: Exact
@@ -187,8 +188,7 @@ class Timed:
         return _less(self, other)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class Kernel(Struct, frozen=True, eq=False):
     """System calls within the allocator. Every field has one element for each of CALLS."""
 
     count: Exact
@@ -207,8 +207,7 @@ class Kernel:
         return _less(self, other)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Locks:
+class Locks(Struct, frozen=True, eq=False):
     """The allocator's pthread locks. Every field has one element for each of LOCKS."""
 
     taken: Exact
@@ -233,8 +232,7 @@ class Locks:
         return _less(self, other)
 
 
-@dataclass(frozen=True, slots=True)
-class LockCount:
+class LockCount(Struct, frozen=True):
     """One lock of the allocator in one process.
 
     The fields from `taken` on are those of src/record/lock_record.h.
@@ -260,8 +258,7 @@ class LockCount:
     futex_wakes: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tally:
+class Tally(Struct, frozen=True, eq=False):
     """Everything that can be summed over threads and processes."""
 
     span_ticks: int
@@ -339,8 +336,7 @@ class Tally:
         return replace(_less(self, other), span_ticks=self.span_ticks, span_ns=self.span_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class MomentCalls:
+class MomentCalls(Struct, frozen=True):
     """How many system calls the allocator made until a moment, by what they are for."""
 
     memory: int
@@ -350,8 +346,7 @@ class MomentCalls:
     other: int
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """The memory of a process at one time. None means not known."""
 
     ns: int
@@ -388,8 +383,7 @@ class Moment:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
+class Peak(Struct, frozen=True):
     """The highest number of bytes that were live at once, and the ends of its interval."""
 
     bytes: int
@@ -397,8 +391,7 @@ class Peak:
     high: int
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One program image of a process. Each exec begins a new image."""
 
     pid: int
@@ -459,8 +452,7 @@ class Process:
         return self.peak_requested.bytes if self.peak_requested is not None else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """The part of a program's life that a profile covers.
 
     `begin_ns` and `end_ns` are times of the same clock as `Process.begin_ns`.
@@ -485,8 +477,7 @@ Scope = Literal["processors", "threads", "threads in user mode", "timers"]
 """
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionTime:
+class FunctionTime(Struct, frozen=True):
     """The CPU time of one function of the allocator, or of a library that it called."""
 
     name: str
@@ -501,8 +492,7 @@ class FunctionTime:
     """The sum of the squared periods of these samples, for the error of `ns`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockRun:
+class ClockRun(Struct, frozen=True):
     """The CPU time of one run by its clock samples, divided by the place of each sample.
 
     A sample counts for its period, which is the CPU time since the sample before.
@@ -552,8 +542,7 @@ class ClockRun:
         return self.inside_ns + self.program_ns + self.unknown_ns
 
 
-@dataclass(frozen=True, slots=True)
-class KernelClock:
+class KernelClock(Struct, frozen=True):
     """The runs of a program for which perf events took clock samples, the profiled run first."""
 
     runs: tuple[ClockRun, ...] = ()
@@ -564,8 +553,7 @@ class KernelClock:
     CPU time, or ended in another way. `runs` then has only the profiled run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """A process that could not be recorded."""
 
     pid: int
@@ -576,8 +564,7 @@ class Missing:
     such as "EFBIG", or a reason of model.Unreached if the probe was not in the process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """The whole process tree of a run, as 'cairn profile' saw it from outside."""
 
     command: tuple[str, ...]
@@ -605,8 +592,7 @@ class Tree:
     """The runs with clock samples; None if no clock samples were wanted."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ProcessProfile:
+class ProcessProfile(Struct, frozen=True, eq=False):
     """The content of one of the probe's files."""
 
     process: Process
@@ -614,8 +600,7 @@ class ProcessProfile:
     moments: tuple[Moment, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Profile:
+class Profile(Struct, frozen=True, eq=False):
     """All of the probe's files of one run of a program, added up."""
 
     processes: tuple[Process, ...]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.errors import CairnError
 from cairn.model import Unreached
@@ -34,8 +36,7 @@ _TRIES = 5
 read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """The kernel's counts of a process, which are newer than those in the process's file."""
 
     cpu_ns: int = 0
@@ -50,8 +51,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The counts of all processes at one time."""
 
     at_ns: int

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
+from msgspec import Struct
 
 from cairn import units
 from cairn.compare import gate
@@ -34,8 +34,7 @@ from cairn.report.view import View
 BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(Struct, frozen=True):
     """A check with all data of its report."""
 
     run: Run

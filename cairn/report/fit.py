@@ -13,8 +13,9 @@ A table that is too wide is narrowed in steps until it fits:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from cairn.report.formatting import pieces, wrapped
@@ -26,8 +27,7 @@ _INDENT = "    "
 """The indent of the numbers below the name of a stacked row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """A table that fits a width."""
 
     parts: tuple[tuple[str, Table], ...]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.model import Interval
@@ -24,8 +25,7 @@ _PEAK_LEAST = 0.9
 """A snapshot is said to be "at the peak" if it has at least this share of the peak's live bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutRow:
+class LayoutRow(Struct, frozen=True):
     """One figure. If `is_first` is False, only the full report shows it."""
 
     key: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from msgspec import Struct
 from rich.cells import set_cell_size
 
 from cairn import units
@@ -29,8 +29,7 @@ _NOTHING_YET = "Nothing is counted yet: the program has not allocated anything."
 LEAVE = "Ctrl-C ends the program, and the report follows."
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """Everything that was counted of a program until the time `at_ns`."""
 
     at_ns: int
@@ -40,8 +39,7 @@ class Seen:
     """The call stacks that allocated, if they are recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Totals:
+class _Totals(Struct, frozen=True):
     """Numbers that only grow."""
 
     operations: int

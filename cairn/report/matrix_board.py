@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn import units
 from cairn.compare import matrix, same_program
@@ -29,8 +30,7 @@ _GROUPS: Mapping[str, str] = {
 _SIGNS = {"less": "▼", "more": "▲", "same": "≈", "open": ""}
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixReport:
+class MatrixReport(Struct, frozen=True):
     """The result of a plan with everything that its report needs."""
 
     result: PlanResult

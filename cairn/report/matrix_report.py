@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from cairn.report.matrix_board import MatrixReport, board
 from cairn.report.standings import with_notes

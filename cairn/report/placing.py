@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from io import StringIO
 
 import msgspec
+from msgspec import Struct
 
 from cairn import units
 from cairn.model import SCHEMA
@@ -21,8 +21,7 @@ from cairn.why.placing import VERDICTS, WIDENED, Placed
 _NAMED_MOST = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RangeJudgement:
+class RangeJudgement(Struct, frozen=True):
     """The judgement of one allocator: where its metrics lie in the ranges of healthy allocators.
 
     The ranges come from earlier runs, which are kept with cairn.

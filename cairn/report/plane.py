@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import PEAK, Change, Comparison, Interval, Run
 from cairn.report import formatting
@@ -24,8 +25,7 @@ that a difference of 1 % does not fill the plane."""
 _FRONT, _BEATEN, _GRID = "#332288", "#999999", "#dddddd"
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One contender in the plane."""
 
     contender: str
@@ -128,8 +128,7 @@ def label(ratio: float) -> str:
     return "0 %" if not float(text) else f"{'+' if percent > 0 else '−'}{text} %"
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
+class _Axis(Struct, frozen=True):
     low: float
     high: float
 

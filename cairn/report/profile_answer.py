@@ -10,7 +10,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.clock_samples import NO_ROOM
@@ -46,8 +48,7 @@ _WHOLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True):
     """Some sentences of the answer."""
 
     text: str
@@ -60,8 +61,7 @@ class Paragraph:
         return sum(len(wrapped(part, width - self.hanging)) for part in self.text.split("\n"))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The paragraphs of the first screen, and the sentences that belong below the tables."""
 
     groups: tuple[tuple[Paragraph, ...], ...]
@@ -192,8 +192,7 @@ def _next_step(why_not: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPeaks:
+class MemoryPeaks(Struct, frozen=True):
     """The peaks of memory in the process with the most live bytes. None means not measured."""
 
     program: str

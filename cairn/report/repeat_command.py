@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cairn.model import COPY, NO_INPUT, Run, Settings, StopRule
 from cairn.verdict import Measure

@@ -6,8 +6,9 @@ The report after measuring and that of `cairn report` are the same, because both
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from cairn.compare import load_output, plan, standings, suitability
 from cairn.compare import ranking as ranks
@@ -48,8 +49,7 @@ _OURS = "cairn"
 of their own, which compares them with all other contenders."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A stored run with all data of its report."""
 
     run: Run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cairn.compare.ranking import Matrix, Ranking
 from cairn.compare.standings import LARGE_BYTES, Standings
@@ -67,12 +67,9 @@ def explanation(run: Run, whys: Sequence[Why]) -> str:
     )
 
 
-def _plain(record: object) -> dict[str, Any]:
+def _plain(record: Struct) -> dict[str, Any]:
     """Returns the record's fields by name. Callers turn mappings with pairs as keys into lists."""
-    return {
-        field.name: getattr(record, field.name)
-        for field in fields(record)  # type: ignore[arg-type]
-    }
+    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def _comparison(found: Comparison) -> dict[str, Any]:

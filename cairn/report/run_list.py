@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from cairn import units
 from cairn.compare import ranking, standings
@@ -22,8 +24,7 @@ _HEAD = 12
 """The width of the heads of an entry, in columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A run in the list."""
 
     id: str

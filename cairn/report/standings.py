@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare.ranking import Entry, Matrix, Ranking, Scenario
@@ -25,8 +27,7 @@ FROZEN = "-frozen"
 """The end of the name of Cairn's contender without learning (cairn/bench/experiments.py)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """A report in parts: conclusions, tables, how they were measured, and failures.
 
     All texts are printable.

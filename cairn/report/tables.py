@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len
 
 from cairn import model, units
@@ -14,16 +14,14 @@ from cairn.report import formatting
 from cairn.verdict import Measure
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """The text of a cell, and whether it is good news (True), bad news (False), or neither."""
 
     text: str
     good: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of cells under heads. The first column names the rows; the others hold numbers."""
 
     title: str

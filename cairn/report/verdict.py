@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare import suitability
@@ -36,8 +38,7 @@ that are not recommended share a sentence if the same differences are proven of 
 _SHOWN = (Outcome.BETTER, Outcome.WORSE)
 
 
-@dataclass(frozen=True, slots=True)
-class Says:
+class Says(Struct, frozen=True):
     """The sentences of a verdict, in the order in which a report prints them."""
 
     advice: tuple[str, ...]
@@ -550,8 +551,7 @@ def _sentence(group: Sequence[Judgement], base: str, margin: float) -> str:
     return f"{text}."
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
+class _Share(Struct, frozen=True):
     """One proven difference in words."""
 
     how: str

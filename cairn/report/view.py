@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Form = Literal["text", "md", "json", "csv", "tex", "svg", "html"]
 
@@ -11,8 +12,7 @@ WIDTH = 100
 """Columns of a text that is not written to a terminal."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """How a report is shown."""
 
     form: Form = "text"

@@ -6,7 +6,8 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cairn.compare.suitability import SHORT_NS
 from cairn.memory import Memory

@@ -6,8 +6,10 @@ import math
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import native
 from cairn.errors import CairnError
@@ -27,8 +29,7 @@ _WAYS_MOST = 512
 """More ways would make the simulation much slower."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Cache:
+class _Cache(Struct, frozen=True):
     level: int
     bytes: int
     ways: int
@@ -36,8 +37,7 @@ class _Cache:
     is_shared: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LoadTimes:
+class LoadTimes(Struct, frozen=True):
     """The time of a load in ns: if the next load waits for it, and if several overlap."""
 
     waiting: float

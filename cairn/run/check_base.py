@@ -13,10 +13,10 @@ import os
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from cairn.binary import elf
 from cairn.compare.gate import MEASURES
@@ -39,8 +39,7 @@ _GIT_S = 20.0
 _MAKE_AGAIN = "make it again with --make-base"
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """The measurements that a check compares with."""
 
     schema: int

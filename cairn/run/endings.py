@@ -18,7 +18,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn.model import NOT_SEEN, signal_name
 from cairn.run.records import Record, read, shown
@@ -33,8 +34,7 @@ _SHELL = "sh"
 """The name of a process of system() or popen() that was killed before it wrote a record."""
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """A process that is not known to have ended."""
 
     program: str

@@ -11,10 +11,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from cairn import native
 from cairn.compare.endings import Trials, crashes_of
@@ -42,8 +42,7 @@ _PASSED_ON = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The end of a program that was run in the foreground."""
 
     exit_code: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 _PROC = Path("/proc")
 _EVERY_S = 1.0
@@ -27,8 +28,7 @@ _ACCEPTS = 0x10000
 """The flag of a listening socket in /proc/net/unix."""
 
 
-@dataclass(slots=True)
-class IdleServer:
+class IdleServer(Struct):
     """Finds out whether one run is that of an idle server. Its caller calls found() repeatedly."""
 
     launcher: int

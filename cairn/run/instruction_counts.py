@@ -7,8 +7,9 @@ every trial. Each contender runs TIMES times, because a program need not do the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare import plan

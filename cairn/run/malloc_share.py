@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from cairn.allocators.contenders import behind_probe
 from cairn.doctor.program_checks import Reached

@@ -8,8 +8,10 @@ interpolated. All times are those of `time.monotonic_ns`, in nanoseconds.
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.memory import Memory
 from cairn.run.server import Session
@@ -18,8 +20,7 @@ _NS_PER_US = 1000
 _BYTES_PER_KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySeries:
+class MemorySeries(Struct, frozen=True):
     """The memory of one trial at some moments."""
 
     at_ns: tuple[int, ...]

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import native, units
 from cairn.compare import plan
@@ -34,8 +36,7 @@ _FIRST = (_EVENTS.index("D1mr"), _EVENTS.index("D1mw"))
 _LAST = (_EVENTS.index("DLmr"), _EVENTS.index("DLmw"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
+class _Pass(Struct, frozen=True):
     """One run of callgrind: two levels that it simulates, by their index.
 
     told: which of the two levels this run counts.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found
@@ -30,8 +32,7 @@ The terminal shows these notes before all other notes. Reports show them like ot
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """The result of the preparation."""
 
     contenders: tuple[Contender, ...]

@@ -10,14 +10,14 @@ import contextlib
 import os
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class TreeUsage:
+class TreeUsage(Struct, frozen=True):
     """Resources of a tree of processes, in nanoseconds and counts."""
 
     cpu_ns: int
@@ -53,8 +53,7 @@ class TreeUsage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stat:
+class _Stat(Struct, frozen=True):
     """Numbers of /proc/PID/stat: of the process, and of the children that it waited for."""
 
     parent: int

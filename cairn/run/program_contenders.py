@@ -11,7 +11,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.allocators.contenders import parse_contender, split_contenders
 from cairn.doctor.program_checks import diagnose
@@ -22,8 +24,7 @@ from cairn.run import preflight
 _NAMED = re.compile(r"([A-Za-z0-9_][\w.+-]{0,39})=(.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedProgram:
+class NamedProgram(Struct, frozen=True):
     """An argument of -p: a program with a name."""
 
     name: str

@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn import units
 from cairn.compare.endings import CRASHES
@@ -38,8 +39,7 @@ knobs of any other allocator.
 """
 
 
-@dataclass(slots=True)
-class _Tree:
+class _Tree(Struct):
     """The events of all processes of a trial, in the order of their records."""
 
     starts: list[Record] = field(default_factory=list)

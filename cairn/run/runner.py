@@ -12,11 +12,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import native, units
 from cairn.allocators.contenders import carryable, is_another_build
@@ -113,8 +114,7 @@ class Launched(msgspec.Struct):
     """The time in which the threads that `ran_ns` covers were ready to run and had no CPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """The raw output of a trial, for the results directory."""
 
     witness: bytes

@@ -17,8 +17,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.errors import CairnError
@@ -83,8 +84,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A load that ended with success."""
 
     wall_ns: int

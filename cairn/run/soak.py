@@ -14,9 +14,11 @@ import signal
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.errors import CairnError
 from cairn.memory import AFTER_ITS_END, Series, Trim
@@ -61,8 +63,7 @@ _BACKGROUND = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The request to give memory back, at the end of a run."""
 
     at_ns: int

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from cairn.errors import CairnError, ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
@@ -83,8 +83,7 @@ def _no_number(text: str) -> object:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-@dataclass(frozen=True, slots=True)
-class RunRefusal:
+class RunRefusal(Struct, frozen=True):
     """The error that ended measuring, because of the program, a contender or the options."""
 
     exit_code: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn import units
 
 
-@dataclass(slots=True)
-class TimeBudget:
+class TimeBudget(Struct):
     """A budget that counts from a moment on the monotonic clock."""
 
     seconds: float | None

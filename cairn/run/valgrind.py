@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from cairn.errors import CairnError
 from cairn.profile.callgrind_files import CutOff
@@ -15,8 +16,7 @@ SLOWER = 200
 there, so the factor leaves a margin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Under:
+class Under(Struct, frozen=True):
     """How a trial runs the program under another program."""
 
     command: tuple[str, ...] = ()

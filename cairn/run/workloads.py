@@ -14,11 +14,11 @@ import math
 import shlex
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cairn import native, units
 from cairn.errors import CairnError, UsageError
@@ -47,8 +47,7 @@ GROUP_TITLES = {
 GROUPS = tuple(GROUP_TITLES)
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
+class BuiltIn(Struct, frozen=True):
     """An entry of the catalog. The comment at the top of `workloads.toml` explains the fields."""
 
     name: str
@@ -113,7 +112,7 @@ def read(text: str) -> tuple[BuiltIn, ...]:
 
 def _entry(table: Mapping[str, Any]) -> BuiltIn:
     entry = msgspec.convert(dict(table), BuiltIn)
-    unknown = set(table) - set(BuiltIn.__dataclass_fields__)
+    unknown = set(table) - set(BuiltIn.__struct_fields__)
     if unknown:
         raise ValueError(f"{entry.name} has a field {min(unknown)} that is unknown")
     if entry.group not in GROUPS:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.memory import Series, Trim
 from cairn.soak import trend
@@ -82,8 +83,7 @@ class Reason(Enum):
     ROUNDS = "the rounds contradict each other"
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRun:
+class JudgedRun(Struct, frozen=True):
     """One run with its verdict and the numbers behind it."""
 
     kind: Kind
@@ -120,8 +120,7 @@ class JudgedRun:
     is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Live:
+class _Live(Struct, frozen=True):
     """The answer about live memory: a leak, level (STABLE), or not known."""
 
     kind: Kind

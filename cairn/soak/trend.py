@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
@@ -38,8 +38,7 @@ _STUDENT = {
 """Student's quantiles by degrees of freedom and level, two-sided."""
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """The growth of memory in bytes per second, with an interval."""
 
     per_s: float
@@ -47,8 +46,7 @@ class Growth:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """The course of one quantity, such as live memory, in BINS equal parts of a stretch of time."""
 
     seconds: float
@@ -121,8 +119,7 @@ def growth(found: Stretch, level: float = 0.95) -> Growth:
     return Growth(slope * per_s, (slope - half) * per_s, (slope + half) * per_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """The lower edge of a quantity: the least value of each of some equal blocks of time."""
 
     least: Numbers

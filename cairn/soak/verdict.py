@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
+
+from msgspec import Struct
 
 from cairn.model import Run, Sample
 from cairn.soak.judge import JudgedRun, Kind, Reason, judge
@@ -15,8 +16,7 @@ LEANER = 0.9
 the other."""
 
 
-@dataclass(frozen=True, slots=True)
-class SoakVerdict:
+class SoakVerdict(Struct, frozen=True):
     """The answer for one contender. A number is the mean over its runs, or None without a run."""
 
     contender: str
@@ -56,8 +56,7 @@ class SoakVerdict:
         return max((one for one in of if one is not None), default=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """A contender that holds less memory than another one, in every run."""
 
     contender: str

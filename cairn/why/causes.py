@@ -10,8 +10,10 @@ part for which there is no reason. All functions are pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.findings.thresholds import LEAST_CPU, LEAST_MEMORY
 from cairn.model import Finding
@@ -21,8 +23,7 @@ from cairn.why.parts import PROGRAM, UNEXPLAINED
 Of = Literal["CPU", "thread time", "memory"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One cause: a finding, or a part of the gap for which no reason is known."""
 
     name: str

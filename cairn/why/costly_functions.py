@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import Interval
 from cairn.why.parts import Side, interval
@@ -16,8 +17,7 @@ COSTLIEST = 5
 """The number of functions that are named for each contender."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCost:
+class FunctionCost(Struct, frozen=True):
     """The CPU time of one function of a contender, or of a library that it called."""
 
     name: str

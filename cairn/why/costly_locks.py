@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import LockSummary
 from cairn.profile.lock_table import SHOWN, LockTable, LockUse
@@ -17,8 +18,7 @@ RECORDS = "records in mapped memory"
 """The name for all locks outside libraries together. Their addresses differ from run to run."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockCosts:
+class LockCosts(Struct, frozen=True):
     """The locks of one contender, as means over its probed runs. None means not measured."""
 
     uses: tuple[LockSummary, ...]

@@ -9,8 +9,9 @@ cause are still the same. All functions are pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cairn.why.gap import GAP_LEAST, Why
 from cairn.why.parts import FAULTS, KERNEL, OWN, PROGRAM, Gap, Part
@@ -21,8 +22,7 @@ MOSTLY = 0.5
 """The cause is as recorded if the expected parts make up more than this share of the gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One recorded observation."""
 
     application: str
@@ -57,8 +57,7 @@ CASES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A case, and the result of the run."""
 
     case: Case

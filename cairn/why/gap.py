@@ -67,7 +67,9 @@ import functools
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.clock_samples import CpuSamples
@@ -136,8 +138,7 @@ _MOSTLY = 0.5
 """A finding is kept if it was made in more than this share of the trials."""
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(Struct, frozen=True):
     """Why two contenders differ on one workload."""
 
     contender: str

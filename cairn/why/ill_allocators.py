@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from cairn.model import Sample
 from cairn.why.parts import PROGRAM, UNEXPLAINED
@@ -23,8 +24,7 @@ GAINED_LEAST = 0.5
 the illness saves less than this share of the effect, the finding is false."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ill:
+class Ill(Struct, frozen=True):
     """An allocator with one illness."""
 
     name: str
@@ -94,8 +94,7 @@ ILL = (
 HEALTHY = ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What Cairn says of one allocator on one program."""
 
     allocator: str

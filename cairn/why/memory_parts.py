@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cairn.memory import MemoryDivision
 from cairn.why.parts import (

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cairn import units
 from cairn.compare import stats
@@ -32,8 +33,7 @@ Of = Literal["time", "memory"]
 By = Literal["clock", "probe"]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of the gap, in ns or bytes. None means not measured."""
 
     name: str
@@ -64,8 +64,7 @@ class Part:
         return self.own / self.other if self.own is not None and self.other else None
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """The difference between a contender and its baseline, and the parts of it."""
 
     of: Of
@@ -145,8 +144,7 @@ class Gap:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """One contender in one round: its plain run, its probed run, and what the probe counted."""
 
     plain: Sample

@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cairn.profile.metrics import METRICS, Kind, Number, ProfileMetric
 from cairn.why import ranges
@@ -40,8 +41,7 @@ Verdict = Literal["inside", "edge", "outside"]
 VERDICTS: tuple[Verdict, ...] = ("inside", "edge", "outside")
 
 
-@dataclass(frozen=True, slots=True)
-class Outlier:
+class Outlier(Struct, frozen=True):
     """A contender of the stored runs that is outside, too, in this metric and on this program."""
 
     contender: str
@@ -49,8 +49,7 @@ class Outlier:
     cost: Cost
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """One metric of an allocator, on the program on which its value is worst."""
 
     metric: ProfileMetric
@@ -122,8 +121,7 @@ def placed(
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     program: str
     verdict: Verdict
     value: float

@@ -24,7 +24,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cairn.model import Operations, ProbeSummary, Run, Sample
 from cairn.profile.estimates import SAMPLES_ENOUGH, WAY_OUT
@@ -54,8 +55,7 @@ KNOWN_LEAST = 0.9
 time in the allocator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
+class Costs(Struct, frozen=True):
     """The costs of one allocator, by the number of the workload. A workload may lack some kinds."""
 
     title: str
@@ -75,8 +75,7 @@ class Costs:
     all kinds of operations of their number times `_each_ns`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """The expected saving, in shares of the program's CPU time."""
 
     allocator: str
@@ -116,8 +115,7 @@ def costs(run: Run, samples: Sequence[Sample]) -> dict[str, Costs]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
+class _Trial(Struct, frozen=True):
     plain: Sample
     probed: Sample
     summary: ProbeSummary

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.model import Operations, ProbeSummary, Run, Sample
 from cairn.profile.estimates import SAMPLES_ENOUGH
@@ -16,8 +18,7 @@ TAIL = 0.05
 """The share of the errors that may lie beyond each end of an interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatorChange:
+class AllocatorChange(Struct, frozen=True):
     """The change from one allocator to another on one workload."""
 
     workload: int

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cairn.model import Run, Sample
 from cairn.why import CALIBRATING, prediction
@@ -31,8 +32,7 @@ TOLD_FROM = 0.05
 Claim = Literal["saves", "saves nothing", "not known"]
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedChange:
+class JudgedChange(Struct, frozen=True):
     """A prediction from or to the allocator `left_out`, and the interval that it is judged by."""
 
     change: AllocatorChange
@@ -50,8 +50,7 @@ class JudgedChange:
         return self.low <= self.change.saved <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Struct, frozen=True):
     """The sentence that a user reads about one program under one allocator."""
 
     claim: Claim
@@ -63,8 +62,7 @@ class Claimed:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """How often predictions were right."""
 
     judged: tuple[JudgedChange, ...]

@@ -6,7 +6,9 @@ All functions are pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.profile.estimates import WAY_OUT
 from cairn.why.parts import (
@@ -45,8 +47,7 @@ def fault_ns(side: Side) -> float | None:
     return None if kernel is None else side.plain.system_ns - kernel
 
 
-@dataclass(frozen=True, slots=True)
-class _Shares:
+class _Shares(Struct, frozen=True):
     """How the CPU time of one contender's probed processes divides, by the probe's CPU timers."""
 
     inside: float

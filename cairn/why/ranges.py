@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cairn.model import Run, Sample
 from cairn.profile.metrics import BY_KEY, METRICS, Number, ProfileMetric
@@ -31,16 +33,14 @@ Values = Mapping[str, Number]
 """The numbers of one contender on one program, by the key of the metric."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """CPU time and memory of a contender on a program, as multiples of the baseline's."""
 
     cpu: float | None
     memory: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileTable:
+class ProfileTable(Struct, frozen=True):
     """The metrics of each contender on each program."""
 
     baseline: str
@@ -266,8 +266,7 @@ def median_of_others(metric: ProfileMetric, values: Mapping[str, Number], name: 
     return math.exp(-middle if metric.worse == "less" else middle)
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """The mean, the least and the greatest value of a metric over some contenders."""
 
     mean: float
@@ -288,8 +287,7 @@ def spread(values: Mapping[str, Number]) -> Spread | None:
     return Spread(mean, values[least][0], least, values[most][0], most, len(values))
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """One metric over all contenders."""
 
     metric: ProfileMetric

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cairn.model import Interval
 from cairn.profile.estimates import Estimate
@@ -31,8 +32,7 @@ BEARS_OUT_LEAST = 1 / 3
 """Misses are the reason for a difference if the estimate is at least this share of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class MissCount:
+class MissCount(Struct, frozen=True):
     """The loads and stores of one contender that miss one cache or TLB.
 
     Misses of a TLB count only for memory that does not lie in huge pages.
@@ -51,8 +51,7 @@ class MissCount:
         return self.reads * read_ns + self.writes * write_ns
 
 
-@dataclass(frozen=True, slots=True)
-class LevelGap:
+class LevelGap(Struct, frozen=True):
     """The misses of one cache or TLB under both contenders."""
 
     level: CacheLevel
@@ -88,8 +87,7 @@ class LevelGap:
         return _estimate(self.least_ns, self.waiting_ns, self.most_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedGap:
+class SimulatedGap(Struct, frozen=True):
     """The difference in the time of misses, and its share of the difference in CPU time."""
 
     levels: tuple[LevelGap, ...]

@@ -9,10 +9,10 @@ import json
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cairn.bench import experiments
 from cairn.doctor import machine

@@ -9,10 +9,10 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.places import ILL, PROGRAMS
 from support.preloadable_path import carried
 

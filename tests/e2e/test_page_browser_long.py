@@ -56,7 +56,7 @@ def a_profile(folder: Path) -> str:
         cpu_ns=1.2e9, interrupts_ns=10e6,
         functions=(FunctionTime("_int_malloc", "libc.so.6", 1_400, 140e6, 49e12),),
     )  # fmt: skip
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     found = replace(reader.gather(folder), clock=KernelClock((clock,)))
     stacks = random_stacks(1, 300, 4, 5)

@@ -6,10 +6,10 @@ import math
 import random
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 from support.widths import at_all_widths
 

@@ -11,9 +11,9 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import EVIL, a_run, a_sample
 from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact, lively, reported
 from support.widths import at_all_widths

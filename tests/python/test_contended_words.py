@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cairn.clock_samples import AtomicSamples
 from cairn.findings.waiting import (

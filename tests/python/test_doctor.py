@@ -10,11 +10,11 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 from support.widths import at_all_widths
 
 from cairn.allocators.catalog import Found

@@ -6,10 +6,10 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.fleets import PLAN, Invented, a_fleet, a_round, deliver
 
 from cairn.cli import fleet as fleet_commands

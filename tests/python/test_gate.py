@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import junitparser
 import pytest
+from msgspec.structs import replace
 from support.comparisons import a_run, a_sample, compared
 from support.widths import at_all_widths
 

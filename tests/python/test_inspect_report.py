@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from io import StringIO
 
+from msgspec.structs import replace
 from support.documents import keys
 from support.invented_process import INSPECTION, SAMPLED, attached_share
 from support.widths import at_all_widths

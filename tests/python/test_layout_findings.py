@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.gaps import MIB, MS, why_run
 from support.layouts import HEALTHY, ILL, compared, rounds
 from support.probes import Made

@@ -9,9 +9,9 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 
 from cairn.compare import suitability

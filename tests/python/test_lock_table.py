@@ -6,11 +6,11 @@ import csv
 import io
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from msgspec.structs import replace
 from support.probes import TICKS_PER_NS, Made, busy
 
 from cairn.profile import lock_records, reader

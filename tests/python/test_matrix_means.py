@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support.plans import MIB, a_plan_run, a_trial, noisy
 
 from cairn.compare import bootstrap, matrix

@@ -8,9 +8,9 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 from support.comparisons import EVIL
 from support.documents import keys

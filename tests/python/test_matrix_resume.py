@@ -6,11 +6,11 @@ import io
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 from support.plans import MIB, a_plan_run, a_trial
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from support.gaps import MIB, gap, part, trials, why_run
 
 from cairn.memory import MemoryDivision

@@ -7,13 +7,13 @@ import lzma
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 import rich_click
 from click.testing import CliRunner
+from msgspec.structs import replace
 from rich.console import Console
 from support.comparisons import a_run, a_sample
 from support.fleets import a_fleet

@@ -10,11 +10,11 @@ import json
 import re
 import tarfile
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cairn.cli.measurement import measured
 from cairn.report.run import comparisons, rendered

@@ -9,10 +9,11 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.widths import at_all_widths
 
 from cairn.allocators import catalog, debian, discover, obtain, outdated, sources

@@ -14,13 +14,13 @@ import re
 import runpy
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from support import pages, suites
 from support.comparisons import a_sample
 from support.pages import Element, page_of, parsed

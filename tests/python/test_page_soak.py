@@ -6,11 +6,11 @@ import base64
 import gzip
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from support import soaks
 from support.comparisons import EVIL
 from support.pages import Element, page_of, parsed

@@ -8,10 +8,10 @@ import json
 import os
 import resource
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.documents import keys
 
 from cairn.errors import CairnError

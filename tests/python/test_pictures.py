@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import EVIL, a_run, compared, samples
 
 from cairn.model import Contender

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 
 from cairn.model import Contender, Operations, ProbeSummary, Run, Sample, Workload

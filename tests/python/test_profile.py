@@ -12,12 +12,12 @@ import struct
 import time
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support.probes import BEHIND_HEAD, Made, busy, documented
 
 from cairn import units
@@ -369,7 +369,7 @@ def test_a_folder_without_profiles_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def image(pid: int, begin_ns: int, state: str) -> Process:
-    about = dict.fromkeys(Process.__dataclass_fields__, 0) | {
+    about = dict.fromkeys(Process.__struct_fields__, 0) | {
         "pid": pid,
         "begin_ns": begin_ns,
         "state": state,

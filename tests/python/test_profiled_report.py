@@ -10,12 +10,12 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from support.comparisons import EVIL
 from support.probes import Made, busy, locking, refused
 from support.widths import at_all_widths

@@ -6,9 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.documents import keys
 from support.plans import a_plan_run, a_trial
 from support.widths import at_all_widths

@@ -18,11 +18,12 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cairn.allocators import catalog, debian, discover, download, obtain, recipes, sources
 from cairn.allocators.catalog import Allocator

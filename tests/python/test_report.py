@@ -7,9 +7,9 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import EVIL, a_run, a_sample, compared, samples
 from support.widths import at_all_widths
 

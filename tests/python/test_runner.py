@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cairn.compare.plan import settings_of
 from cairn.errors import CairnError, UsageError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.suites import a_run_of, a_suite, reported
 
 from cairn.compare.ranking import Entry, Rank, Ranking, Scenario, matrix, ranking

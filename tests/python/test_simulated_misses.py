@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.gaps import why_run
 from support.layouts import HEALTHY, ILL, compared, rounds
 from support.widths import at_all_widths

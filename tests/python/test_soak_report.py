@@ -7,11 +7,11 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from rich.cells import cell_len
 from support.comparisons import EVIL
 from support.memory_series import KIB, MIB

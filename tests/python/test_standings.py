@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
+from msgspec.structs import replace
 from support.suites import ALLOCATORS, MIB, WORKLOADS, a_run_of, a_suite, exact, lively
 
 from cairn.compare import ratios

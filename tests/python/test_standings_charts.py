@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import EVIL
 from support.suites import ALLOCATORS, WORKLOADS, a_suite, exact, lively
 

@@ -6,10 +6,10 @@ import os
 import random
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cairn.compare import comparison
 from cairn.doctor import machine

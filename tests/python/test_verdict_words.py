@@ -8,11 +8,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct, field
+from msgspec.structs import replace
 from rich.cells import cell_len
 from support.comparisons import a_run, a_sample
 
@@ -54,8 +55,7 @@ TITLES = {
 BASE_MS, BASE_BYTES, BASE_FAULTS = 2000.0, 100 << 20, 24_000
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(Struct, frozen=True):
     """The true ratios of a contender to the baseline."""
 
     time: float = 1.0
@@ -68,8 +68,7 @@ class Truth:
     failure: str | None = None
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """An invented run on which a test wants a verdict."""
 
     contenders: Mapping[str, Truth]

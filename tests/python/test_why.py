@@ -6,9 +6,9 @@ The trials are invented, so that every part is known.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.comparisons import EVIL, a_run, a_sample
 from support.gaps import MIB, MS, an_account, gap, looked_at, part, trials, why_run
 from support.widths import at_all_widths

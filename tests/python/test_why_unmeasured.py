@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from support.gaps import looked_at, trials, why_run
 
 from cairn.report.why import boards, sentences

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from msgspec.structs import replace
 from support.gaps import MIB, MS, looked_at, trials, why_run
 
 from cairn.model import Memory, Sample

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 
 from cairn.clock_samples import CpuSamples, FunctionSamples

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
+from msgspec.structs import replace
 from support.comparisons import EVIL, a_run, a_sample
 from support.gaps import MIB, looked_at, trials, why_run
 from support.plans import a_plan_run, noisy

@@ -8,7 +8,8 @@ a second.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cairn.run import workloads
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 from support.memory_series import KIB, MIB, Simulated
 
