@@ -44,8 +44,9 @@ PIP := flock build/tools $(PY) -m pip install --quiet --disable-pip-version-chec
 	@command -v ninja >/dev/null || $(PIP) ninja
 	@touch $@
 
+# Most modules of these packages are never imported, so they are not compiled in advance.
 .venv/tested: tests/requirements.txt .venv/ready
-	@$(PIP) -r tests/requirements.txt
+	@$(PIP) --no-compile -r tests/requirements.txt
 	@touch $@
 
 .venv/tested-long: tests/requirements-long.txt .venv/tested
