@@ -12,7 +12,6 @@ from support.compilers import COMPILERS, ROOT, STANDARD, WARNINGS, run, succeed
 
 EXAMPLES = sorted((ROOT / "examples" / "arena").glob("*.*"))
 HERE = Path(__file__).parent
-BY_COMPILER = [(source, compiler) for source in EXAMPLES for compiler in COMPILERS[source.suffix]]
 SANITIZERS = ["address", "thread", "undefined"]
 
 
@@ -24,6 +23,11 @@ def first_is_quick(suffix: str) -> list[Any]:
     ]
 
 
+BY_COMPILER = [
+    pytest.param(source, *compiler.values, marks=compiler.marks)
+    for source in EXAMPLES
+    for compiler in first_is_quick(source.suffix)
+]
 MISTAKES = {
     "read-after-reset": "use-after-poison",
     "write-after-rewind": "use-after-poison",
@@ -82,7 +86,9 @@ def test_every_example_is_in_the_document(source: Path) -> None:
 
 
 @pytest.mark.parametrize("compiler", first_is_quick(".cpp"))
-@pytest.mark.parametrize("static", [False, True], ids=["shared", "static"])
+@pytest.mark.parametrize(
+    "static", [False, pytest.param(True, marks=pytest.mark.long)], ids=["shared", "static"]
+)
 @pytest.mark.parametrize("checked", ["", "1"], ids=["plain", "checked"])
 def test_containers_live_in_an_arena(
     program: Callable[..., Path], compiler: str, static: bool, checked: str

@@ -110,7 +110,7 @@ def test_a_thread_that_gets_its_heap_at_its_end_leaves_it(
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86-64 has this trap flag")
 @archive_later
-@pytest.mark.parametrize("call", ["malloc", "free"])
+@pytest.mark.parametrize("call", ["malloc", pytest.param("free", marks=pytest.mark.long)])
 def test_a_handler_may_give_a_thread_its_heap_at_any_instruction_of_its_first_calls(
     program: Callable[..., Program], mode: str, call: str
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import MODES, Program
+from .conftest import Program
 
 PLACES = (
     *("16", "48", "256", "1024", "4096", "10000", "32768", "100000", "1000000"),
@@ -76,7 +76,9 @@ def expected() -> dict[tuple[str, str], set[str]]:
     }
 
 
-@pytest.fixture(scope="module", params=MODES)
+@pytest.fixture(
+    scope="module", params=["preloaded", pytest.param("archive", marks=pytest.mark.long)]
+)
 def verdicts(
     request: pytest.FixtureRequest, program: Callable[..., Program]
 ) -> dict[tuple[str, str], str]:

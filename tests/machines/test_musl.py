@@ -32,10 +32,9 @@ LONGER: list[tuple[str, tuple[object, ...], str]] = [
     ("fork.c", (2_000, 4), r"0 children failed\n"),
     ("purge_while_busy.c", (), r"\d+ \d+\n"),
 ]
-in_both = pytest.mark.parametrize("mode", ["preloaded", "archive"])
 
 
-@in_both
+@pytest.mark.parametrize("mode", ["preloaded", pytest.param("archive", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("source", "arguments", "expected"),
     [*PROGRAMS, *(pytest.param(*one, marks=pytest.mark.long) for one in LONGER)],

@@ -315,7 +315,9 @@ def test_counters_of_more_operations_than_there_were_stand_for_themselves(tmp_pa
     assert (one.operations, one.per_operation("instructions").value) == (100, 60)
 
 
-@pytest.mark.parametrize(("one_in", "each"), [(10, 1), (40, 10)])
+@pytest.mark.parametrize(
+    ("one_in", "each"), [pytest.param(10, 1, marks=pytest.mark.long), (40, 10)]
+)
 def test_intervals_of_page_faults_hold_the_truth(tmp_path: Path, one_in: int, each: int) -> None:
     """One operation in 512 is examined.
 

@@ -57,7 +57,7 @@ def test_a_picture_is_made_in_either_form(draw: Draw, form: str, head: bytes) ->
     assert len(made) > 5_000
 
 
-@pytest.mark.parametrize("draw", [times, both])
+@pytest.mark.parametrize("draw", [times, pytest.param(both, marks=pytest.mark.long)])
 def test_a_whole_suite_can_be_drawn(draw: Draw) -> None:
     run = a_suite(WORKLOADS, ALLOCATORS)
     assert len(draw(run, lively(run), "svg")) > 20_000

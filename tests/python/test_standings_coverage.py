@@ -157,7 +157,9 @@ def report(case: str, outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("kind", ["alike", "three best", "half steps", "two steps", "as in life"])
 @pytest.mark.parametrize("rounds", [2, 8])
-@pytest.mark.parametrize(("workloads", "contenders"), [(12, 5), (26, 13)])
+@pytest.mark.parametrize(
+    ("workloads", "contenders"), [(12, 5), pytest.param(26, 13, marks=pytest.mark.long)]
+)
 def test_intervals_contain_the_truth(
     workloads: int, contenders: int, rounds: int, kind: str
 ) -> None:

@@ -1,5 +1,6 @@
 /* probe_sizes.c THREADS [SIZE COUNT]... - for each pair, each thread allocates and frees SIZE bytes
  * COUNT times. If SIZE is 0, the thread computes for about COUNT milliseconds of CPU time instead.
+ * The threads wait until all of them run before they begin with the first pair.
  *
  * The program measures once, before the threads start, how many turns of a loop take a millisecond.
  * The threads do not read a clock, because that would disturb the timers of their CPU time: under
@@ -14,6 +15,7 @@ static void *(*volatile do_malloc)(size_t) = malloc;
 static void (*volatile do_free)(void *) = free;
 
 static uint64_t turns_of_ms;
+static pthread_barrier_t all_run;
 
 static uint64_t cpu_ns(void)
 {
@@ -43,6 +45,7 @@ static void measure_turns(void)
 
 static void *work(void *arguments)
 {
+    pthread_barrier_wait(&all_run);
     for (char **pair = arguments; pair[0] != NULL && pair[1] != NULL; pair += 2) {
         size_t bytes = (size_t)atol(pair[0]);
         for (long count = atol(pair[1]); count > 0 && bytes != 0; count--)
@@ -60,6 +63,7 @@ int main(int argc, char **argv)
     if (count < 1 || count > 64)
         return 64;
     measure_turns();
+    pthread_barrier_init(&all_run, NULL, (unsigned)count);
     for (int i = 1; i < count; i++)
         if (pthread_create(&threads[i], NULL, work, argv + 2) != 0)
             return 1;
