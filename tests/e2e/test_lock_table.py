@@ -6,11 +6,11 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 TRIES = 3
 """The allocator known_locks.c measures its own numbers and times, which a busy machine disturbs. So
