@@ -46,11 +46,11 @@ def interrupted(cairn, moment_s: float, *arguments: object) -> tuple[int, str]:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     # SIGINT may kill the process before Python handles signals. A shell then reports 130, too. Or
-    # SIGINT may interrupt Python's own start. Then the message is "init_import_site", or there is
-    # no line of code that a traceback could name.
+    # SIGINT may interrupt Python's own start. Then the message names the function of this start, or
+    # there is no line of code that a traceback could name.
     early = (
         process.returncode == -signal.SIGINT
-        or b"init_import_site" in errors
+        or b"Fatal Python error: init_" in errors
         or errors.strip() == b"KeyboardInterrupt"
     )
     return (130 if early else process.returncode), errors.decode()

@@ -61,15 +61,20 @@ OPERATORS: list[tuple[type, str, Operator]] = [
 class Changes(cst.CSTVisitor):
     """Collects the possible changes, as (node, kind of fault, new node).
 
-    It skips annotations, decorators, imports, docstrings and `__all__`.
+    It skips annotations, decorators, options of classes, imports, docstrings and `__all__`.
     """
 
     def __init__(self) -> None:
         self.found: list[tuple[cst.CSTNode, str, cst.CSTNode]] = []
+        self.skipped: set[cst.CSTNode] = set()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Visits a node. Returns whether to visit its children."""
         if isinstance(node, (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom)):
+            return False
+        if isinstance(node, cst.ClassDef):
+            self.skipped.update(node.keywords)
+        if node in self.skipped:
             return False
         if isinstance(node, cst.Expr) and isinstance(node.value, (cst.BaseString, cst.Ellipsis)):
             return False

@@ -162,11 +162,12 @@ def test_a_statement_in_c_is_dropped_and_a_declaration_is_not() -> None:
     assert dropped == {2, 3, 5}
 
 
-def test_faults_in_python_leave_types_docstrings_imports_and_decorators_alone() -> None:
+def test_faults_in_python_leave_declarations_alone() -> None:
     text = (
         '"""Doc 1."""\nfrom a import b\n__all__ = ["b"]\n\n\n'
         '@b(1)\ndef f(x: "list[int]" = 3) -> "int":\n'
-        '    """Doc 2."""\n    y: "int" = x\n    return y + 1\n'
+        '    """Doc 2."""\n    y: "int" = x\n    return y + 1\n\n\n'
+        'class C(D, frozen=True):\n    """Doc 3."""\n    z: int = 5\n'
     )
     texts = found(in_python.candidates, text)
     changed = {line for other in texts for line in set(other.splitlines()) - set(text.splitlines())}
@@ -175,6 +176,8 @@ def test_faults_in_python_leave_types_docstrings_imports_and_decorators_alone() 
         '    y: "int" = None',
         "    return y - 1",
         "    return y + 2",
+        "    z: int = 6",
+        "    z: int = None",
     }
 
 
