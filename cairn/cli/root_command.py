@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from itertools import chain
 
 import rich_click as click
 
@@ -93,8 +94,12 @@ class Subcommands(click.RichGroup):
     """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Returns the subcommand of this name, or None."""
-        for module in _MODULES.get(cmd_name, ()):
+        """Returns the subcommand of this name, or None.
+
+        All modules are imported for an unknown name, because click then suggests similar names
+        among the imported commands.
+        """
+        for module in _MODULES.get(cmd_name) or chain(*_MODULES.values()):
             importlib.import_module(f"cairn.cli.{module}")
         return super().get_command(ctx, cmd_name)
 

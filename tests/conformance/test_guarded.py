@@ -182,7 +182,8 @@ def test_a_stack_that_is_too_long_for_its_line_is_cut(
     _, *stacks = ended.err.splitlines(keepends=True)
     assert [line[:18] for line in stacks] == ["cairn:   allocated", "cairn:   freed at "]
     assert [len(line) for line in stacks] == [1023, 1023]
-    assert all(line.count(f"{named.name}+0x") == 4 and line.endswith("\n") for line in stacks)
+    # A line has room for three or four frames, by the length of the paths.
+    assert all(line.count(f"{named.name}+0x") >= 3 and line.endswith("\n") for line in stacks)
 
 
 @pytest.mark.parametrize("build", ["program", "hardened"])

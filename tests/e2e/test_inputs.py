@@ -381,3 +381,12 @@ def test_a_noun_agrees_with_the_number_one(cairn, command) -> None:
     shown = result.out + result.err + cairn("report", "--full").out if command[0] != "run" else ""
     shown += result.err
     assert not _SINGULAR.search(" ".join(shown.split())), _SINGULAR.search(shown)
+
+
+def test_similar_names_are_suggested_for_an_unknown_command(cairn) -> None:
+    """Once, no name was suggested: a command is imported only when it is wanted."""
+    result = cairn("comparr")
+    assert result.code == 2
+    assert result.err == (
+        "✘ there is no command comparr; did you mean compare? 'cairn --help' lists the commands\n"
+    )
