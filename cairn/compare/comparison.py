@@ -589,6 +589,9 @@ def _notes(
         notes.append(f"{some}{what} still running when the command ended; cairn ended {them}.")
     if baseline in table.survivors:
         notes += crash_notes(samples, baseline)
+        notes += rare_ending_notes(
+            [one for one in samples if one.trial.contender in table.survivors], baseline
+        )
     repeats = max((sample.repeats for sample in samples if sample.counts), default=1)
     if repeats > 1:
         notes.append(f"Each number is the mean of {repeats} runs in a row (--repeat).")
@@ -618,6 +621,21 @@ def crash_notes(samples: Iterable[Sample], baseline: str) -> list[str]:
         if crashed is None
         else [f"Under {baseline}, {crashed}; the program succeeded all the same."]
     )
+
+
+def rare_ending_notes(samples: Iterable[Sample], baseline: str) -> list[str]:
+    """A sentence for each contender with endings that the baseline never has, but not often."""
+    of: dict[str, list[Sample]] = {}
+    for sample in samples:
+        if sample.failure is None:
+            of.setdefault(sample.trial.contender, []).append(sample)
+    base = endings.of_samples(of.pop(baseline, ()))
+    notes = []
+    for name, theirs in of.items():
+        own = endings.of_samples(theirs)
+        if found := endings.rare(own, base):
+            notes.append(f"Under {name}, {endings.says(found, own, base, baseline)}.")
+    return notes
 
 
 def knob_notes(samples: Iterable[Sample]) -> list[str]:

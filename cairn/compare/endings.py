@@ -157,6 +157,35 @@ def differences(own: Trials, base: Trials) -> list[_Ending]:
     )
 
 
+def crashes_alone(own: Trials, other: Trials) -> list[_Ending]:
+    """The crashes that speak against the baseline, ordered as in `crashes`.
+
+    own: the trials of the baseline. other: those of one contender. A crash counts if it is in most
+    runs of the baseline and in none of the contender's, and if this is hardly by chance. The
+    baseline then does less work than the contender, so the two cannot be compared.
+    """
+    return [one for one in crashes(own, other) if _new(own, other, one.program, one.ending)]
+
+
+def rare(own: Trials, base: Trials) -> list[_Ending]:
+    """The endings that do not fail a contender, but that hardly come by chance; ordered so, too.
+
+    Such an ending is in at least ROUNDS_LEAST rounds and in no run of the baseline. As it is not in
+    most runs, it is told and nothing more.
+    """
+    if base.runs < ROUNDS_LEAST:
+        return []
+    return _sorted(
+        found
+        for program in own.programs()
+        for found in _endings(own, program)
+        if found.ending not in (SUCCESS, NOT_SEEN)
+        and not _is_signal(found.ending)
+        and not _runs_with(base, program, found.ending)
+        and _is_beyond_chance(_having(own, program, found.ending), own, base)
+    )
+
+
 def _is_signal(ending: str) -> bool:
     """Whether another process may have caused this ending."""
     return ending.startswith("SIG") and ending not in CRASHES
@@ -187,8 +216,12 @@ def _new(own: Trials, base: Trials, program: str, ending: str) -> bool:
         return False
     if ending == NOT_SEEN and not any(counts for counts, _, _ in base.of(program)):
         return False
-    having = [(runs, rounds) for counts, runs, rounds in own.of(program) if counts.get(ending)]
-    return _is_most(having, own, base)
+    return _is_most(_having(own, program, ending), own, base)
+
+
+def _having(own: Trials, program: str, ending: str) -> list[tuple[int, int]]:
+    """(runs, rounds) for each group of trials in which the program has this ending."""
+    return [(runs, rounds) for counts, runs, rounds in own.of(program) if counts.get(ending)]
 
 
 def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
@@ -211,7 +244,13 @@ def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
 
 
 def _is_most(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bool:
-    """Whether the runs in `having` are most runs of the contender, and hardly by chance.
+    """Whether the runs in `having` are most runs of the contender, and hardly by chance."""
+    runs = sum(number for number, _ in having)
+    return 2 * runs > own.runs and _is_beyond_chance(having, own, base)
+
+
+def _is_beyond_chance(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bool:
+    """Whether the runs in `having` are in enough rounds, and hardly all the contender's by chance.
 
     having: (runs, rounds) for each group of the contender's trials that has the ending, or has it
     more often than the baseline. No run of the baseline has as much. So Fisher's exact test gives
@@ -219,11 +258,9 @@ def _is_most(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bo
     C(own, n) / C(own + base, n).
     """
     runs = sum(number for number, _ in having)
-    return (
-        sum(rounds for _, rounds in having) >= ROUNDS_LEAST
-        and 2 * runs > own.runs
-        and math.comb(own.runs, runs) <= CHANCE * math.comb(own.runs + base.runs, runs)
-    )
+    return sum(rounds for _, rounds in having) >= ROUNDS_LEAST and math.comb(
+        own.runs, runs
+    ) <= CHANCE * math.comb(own.runs + base.runs, runs)
 
 
 def _runs_with(trials: Trials, program: str, ending: str) -> int:

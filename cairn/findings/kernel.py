@@ -6,6 +6,7 @@ import os
 
 from cairn import units
 from cairn.model import Finding, Interval
+from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import WAITING, WAKING, Profile, call_name, lasting
@@ -117,6 +118,17 @@ def _fault_ns(profile: Profile, faults: int) -> float:
     return max(0.0, profile.tree.system_ns - inside) / faults if profile.tree and faults else 0.0
 
 
+def _seen_by_clock(profile: Profile, share: float) -> float:
+    """Limits a share of CPU time in system calls to that of the clock samples, if there are any.
+
+    The samples come from runs without the probe, as a rule. The probe makes each call longer, and a
+    thread that waits for a processor within a call makes the call longer, too.
+    """
+    found = cpu_share(profile)
+    sampled = found.share is not None and found.scope in ("processors", "threads")
+    return min(1.0, share, found.calls) if sampled else min(1.0, share)
+
+
 def _on_processor(profile: Profile, ns: float) -> float:
     """Limits `ns`, the wall time of system calls, to the program's system time.
 
@@ -209,7 +221,7 @@ def asks_too_often(profile: Profile) -> Finding | None:
         or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
     ):
         return None
-    share = min(1.0, _on_processor(profile, ns) / busy)
+    share = _seen_by_clock(profile, _on_processor(profile, ns) / busy)
     if share < SHARE_LEAST or returns_what_it_needs(profile) is not None:
         return None
     return Finding(
@@ -283,7 +295,7 @@ def waits_alone(profile: Profile) -> Finding | None:
     whole = profile.tally.threads_ticks * ticking.ns_per_tick
     total = sum(one.total_ns or 0.0 for one in lines if one.name != YIELDING)
     cpu = sum(one.cpu_ns or 0.0 for one in lines)
-    of_cpu = min(1.0, _on_processor(profile, cpu) / busy)
+    of_cpu = _seen_by_clock(profile, _on_processor(profile, cpu) / busy)
     of_time = min(1.0, total / whole) if whole else 0.0
     share, sleeps = max(of_cpu, of_time), of_time > of_cpu
     if share < SHARE_LEAST:
@@ -308,12 +320,13 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator often makes system calls that no other rule covers.
 
     These are calls that neither get, return nor protect memory, and that do not wait. Calls that
-    wake a thread count only beyond the number of waits.
+    wake a thread count only beyond the number of waits, and only if they are twice as many. Fewer
+    may come from waits that ended before they reached the kernel.
     """
     busy = busy_ns(profile)
     ours = [one for one in kernel_lines(profile) if one.name in (OTHER, *ADVISING)]
     waits = sum(one.count for one in kernel_lines(profile) if one.name in WAITING)
-    wakes = [one for one in kernel_lines(profile) if one.name == WAKING and one.count > waits]
+    wakes = [one for one in kernel_lines(profile) if one.name == WAKING and one.count > 2 * waits]
     calls, _, ns = _sum(ours)
     calls += sum(one.count - waits for one in wakes)
     ns += sum((one.total_ns or 0.0) * (one.count - waits) / one.count for one in wakes)
@@ -323,14 +336,15 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
         or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
     ):
         return None
-    ns = _on_processor(profile, ns)
-    share = min(1.0, ns / busy)
+    share = _seen_by_clock(profile, _on_processor(profile, ns) / busy)
+    ns = share * busy
     if share < SHARE_LEAST:
         return None
     known = profile.tally.other_calls.most_common(_NAMED)
     names = [
         *(f"{units.count(count)} {call_name(number, profile.machine)}" for number, count in known),
-        *(f"{units.count(one.count)} {one.name}" for one in (*ours, *wakes) if one.name != OTHER),
+        *(f"{units.count(one.count)} {one.name}" for one in ours if one.name != OTHER),
+        *(f"{units.count(one.count - waits)} {one.name} more than waits" for one in wakes),
     ]
     return Finding(
         name="calls-the-kernel",
@@ -356,4 +370,6 @@ def _per_operation(calls: int, profile: Profile) -> str:
     each = calls / profile.operations
     if each >= 0.1:
         return f"{each:.2g} per operation"
-    return f"{each * 1000:.2g} per 1,000 operations"
+    if each >= 1e-5:
+        return f"{each * 1000:.2g} per 1,000 operations"
+    return f"{each * 1e6:.2g} per million operations"

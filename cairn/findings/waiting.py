@@ -20,6 +20,7 @@ QUEUES_SAYS = "Threads wait for each other in the allocator"
 ONE_LOCK_SAYS = "Threads wait for one lock of the allocator"
 """Said instead of QUEUES_SAYS if one lock has ONE_LOCK_LEAST of the waiting."""
 ONE_LOCK_LEAST = 0.8
+SLEEPING = "sleep"
 QUEUES_ADVICE = "use an allocator with a heap for each thread, or let fewer threads allocate"
 PER_THOUSAND_LEAST = 0.5
 """The least number of waits per 1,000 operations, for effects below SHARE_LARGE."""
@@ -142,6 +143,22 @@ def queues(profile: Profile) -> Finding | None:
     share = min(1.0, (waited + waking) / whole)
     if not is_queueing(share, waits / profile.operations):
         return None
+    only_sleep = not woken and all(one.name == SLEEPING for one in slept)
+    if only_sleep and not any(one.contended for one in locks):
+        return Finding(
+            name=QUEUES,
+            says="Threads sleep in the allocator",
+            of="thread time",
+            effect=share,
+            interval=Interval(share, share, LEVEL),
+            measured=True,
+            evidence=(
+                f"{units.counted(waits, 'sleep')}, {waits / profile.operations * 1000:.3g} per "
+                f"1,000 operations, {units.time(waited)} in all; no lock was seen for which the "
+                "threads could wait",
+            ),
+            advice="use an allocator that does not sleep in its operations",
+        )
     different = profile.tally.contended_locks
     where = {0: "locks that are only visible as system calls", 1: "one lock"}.get(
         different, f"{different} locks"

@@ -81,6 +81,9 @@ Measured with a library whose malloc makes twenty system calls for nothing: 0.23
 ASKED_NS = 250.0
 """Time of one getrusage(2), with which the probe reads page fault counts. On one machine, 525,800
 such calls took 131 ms."""
+OTHERS_LEAST, OTHERS_LEAST_NS = 1.2, 20_000_000
+"""Processes that were not recorded used CPU time if the whole program used more than OTHERS_LEAST
+times the CPU time of those recorded, and OTHERS_LEAST_NS more for each of them."""
 FREED = ("free, local", "free, remote")
 """Kinds of frees, in the order of WHOSE."""
 TOTAL = "TOTAL"
@@ -445,6 +448,19 @@ def asked_ns(tally: Tally) -> float:
     The probe makes one system call before and one after each operation whose page faults it counts.
     """
     return 2 * ASKED_NS * float(tally.timed.fault_operations.sum())
+
+
+def whole_cpu_ns(profile: Profile) -> int | None:
+    """CPU time of all processes, if the recorded ones used clearly less; None if they did not.
+
+    A process that never allocates is not recorded. The start of a process before its first
+    allocation is not recorded either, so a difference of OTHERS_LEAST_NS shows nothing.
+    """
+    cpu, tree = cpu_ns(profile), profile.tree
+    if cpu is None or tree is None or profile.window is not None or not profile.operations:
+        return None
+    whole = tree.user_ns + tree.system_ns
+    return whole if whole > OTHERS_LEAST * cpu + OTHERS_LEAST_NS * len(profile.processes) else None
 
 
 def busy_ns(profile: Profile) -> float | None:

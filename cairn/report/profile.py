@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from cairn import units
 from cairn.profile.callers import Stack
-from cairn.profile.estimates import cpu_ns
+from cairn.profile.estimates import cpu_ns, whole_cpu_ns
 from cairn.profile.tally import Profile, lasting, one_or_more
 from cairn.report import sparkline
 from cairn.report.callers_table import callers_notes, callers_table, callers_tree
@@ -128,17 +128,19 @@ def title_parts(profile: Profile, allocator: str | None = None) -> tuple[str, ..
     """
     alive = lasting(profile.processes)
     threads = sum(process.threads for process in alive)
-    cpu = cpu_ns(profile)
+    cpu, whole = cpu_ns(profile), whole_cpu_ns(profile)
     wall = units.time(profile.wall_ns) if profile.wall_ns else NOT_MEASURED
     parts = (
         shortened(program_of(profile), _COMMAND_MAX),
         allocator_of(profile, allocator),
-        units.counted(len(alive), "process", "processes"),
+        units.counted(len(alive), "process", "processes")
+        + (f" that {'allocates' if len(alive) == 1 else 'allocate'}" if whole else ""),
         units.counted(threads, "thread", "threads"),
         f"{'recorded for' if _is_of_the_probe_alone(profile) else 'wall'} {wall}"
         if profile.window is None
         else f"counted for {wall}, beginning {units.time(profile.window.after_ns)} after the start",
-        f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}",
+        f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}"
+        + (f" of {units.time(whole)} in the whole program" if whole else ""),
     )
     return tuple(map(printable, parts))
 

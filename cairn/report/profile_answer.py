@@ -234,7 +234,7 @@ def memory(profile: Profile) -> Iterator[str]:
     elif profile.missing:
         where = "In the only process that was recorded, "
     else:
-        where = "In the program's only process, "
+        where = "In the only process that allocates, "
     live, told, not_measured = found.live_requested, [], []
     if live is not None:
         told.append(f"the requested bytes of live blocks peaked at {size_about(live)}")

@@ -123,8 +123,8 @@ def notes(profile: Profile) -> Iterator[str]:
     if switched and ticking:
         time = units.time(float(tally.timed.switched_ticks.sum()) * ticking.ns_per_tick)
         yield (
-            f"times: {units.count(switched)} timed operations were preempted ({time} in total) and "
-            "are left out"
+            f"times: {units.counted(switched, 'timed operation was', 'timed operations were')} "
+            f"preempted ({time} in total) and {'is' if switched == 1 else 'are'} left out"
         )
     yield from _untimed(profile, total)
 

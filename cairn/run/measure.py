@@ -560,7 +560,7 @@ class Measurement:
             return sample
         if name == self._run.baseline:
             self._tell_crashes(sample)
-            return sample
+            return self._crashing_alone(sample)
         own = endings.together([*self._trials_of(workload, [name]), endings.of_samples([sample])])
         base = endings.together(self._trials_of(workload, self._bases[name]))
         found = endings.crashes(own, base)
@@ -574,6 +574,18 @@ class Measurement:
         if endings.is_only(found, sample.signal):
             return sample
         return replace(sample, failure=f"{sample.failure}; {says}")
+
+    def _crashing_alone(self, sample: Sample) -> Sample:
+        """A sample of the baseline, marked as failed if only the baseline's processes crash."""
+        workload, name = _cell(sample)
+        own = endings.together([*self._trials_of(workload, [name]), endings.of_samples([sample])])
+        for other in self._competing(workload) if sample.failure is None else ():
+            base = endings.together(self._trials_of(workload, [other]))
+            found = endings.crashes_alone(own, base)
+            if found and (workload, other) not in self._failed:
+                says = endings.says(found, own, base, other)
+                return replace(sample, failure=f"failed: {says}")
+        return sample
 
     def _trials_of(self, workload: int, names: Iterable[str]) -> list[endings.Trials]:
         cells = [(workload, name) for name in names]

@@ -381,7 +381,8 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
         f"with the allocator's own code it is {most}",
     )
     says = before.says if before is not None else QUEUES_SAYS
-    now = Finding(QUEUES, says, "CPU", share, QUEUES_ADVICE, evidence=evidence)
+    advice = before.advice if before is not None else QUEUES_ADVICE
+    now = Finding(QUEUES, says, "CPU", share, advice, evidence=evidence)
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 

@@ -226,8 +226,8 @@ def means(pairs: Pairs, number: Callable[[Side], float]) -> tuple[float, float]:
 
 def against(what: str, counts: tuple[float, float]) -> tuple[str, ...]:
     """Two counts of one thing as evidence; nothing if both are 0."""
-    return (
-        (f"{units.count(round(counts[0]))} {what} against {units.count(round(counts[1]))}",)
-        if any(counts)
-        else ()
-    )
+    if not any(counts):
+        return ()
+    first, second = (round(one) for one in counts)
+    noun = what.removesuffix("s") if first == 1 else what
+    return (f"{units.count(first)} {noun} against {units.count(second)}",)

@@ -152,6 +152,25 @@ def test_crashes_under_the_baseline_are_told_and_no_failure(cairn, forward: Path
     assert "the program succeeded all the same" in " ".join(result.out.split())
 
 
+def test_a_baseline_that_crashes_alone_is_no_baseline(cairn, folder: Path, crash_at: Path) -> None:
+    """Such a baseline once won: "Keep crash: system takes 4 times the time"."""
+    contenders = crashing(crash_at, "11")
+    result = cairn(
+        "compare", "-r", 8, *contenders, "--baseline", "crash", "--", "./tolerant.sh", cwd=folder
+    )
+    assert result.code == 3
+    assert "keep crash" not in result.out.lower()
+    assert (
+        "under crash the program failed: worker (3 of 3 processes) was killed by SIGSEGV in every "
+        "run; under system all exited 0"
+    ) in result.sentence
+    result = cairn(
+        "check", "-r", 8, "--fail-if", "time>5%", *contenders[2:], *contenders[:2], "--",
+        "./tolerant.sh", cwd=folder,
+    )  # fmt: skip
+    assert (result.code, result.out[:7]) == (3, "Broken:")
+
+
 def test_a_parent_that_kills_its_children_is_no_failure(cairn, forward: Path) -> None:
     # The last sleep gives the process that `timeout` killed the time to end.
     line = "sleep 60 & sleep 61 & kill %1; kill -9 %2; wait; timeout -s KILL .2 sleep 62; sleep .1"

@@ -12,9 +12,11 @@ from cairn.compare.endings import (
     CRASHES,
     Trials,
     crashes,
+    crashes_alone,
     crashes_of,
     differences,
     is_only,
+    rare,
     says,
     together,
 )
@@ -345,6 +347,34 @@ def test_crashes_of_the_baseline_are_told() -> None:
     assert crashes_of(trials(GOOD, sick("SIGSEGV", 2))) == (
         "worker (2 of 3 processes) was killed by SIGSEGV"
     )
+
+
+def test_a_crash_in_most_runs_of_the_baseline_alone_speaks_against_the_baseline() -> None:
+    """A baseline whose workers crashed once won, because it did less work."""
+    crashing, healthy = [sick("SIGSEGV")] * 5, [GOOD] * 5
+    own, other = trials(*crashing), trials(*healthy)
+    (found,) = crashes_alone(own, other)
+    assert says([found], own, other, "x") == (
+        "worker (3 of 3 processes) was killed by SIGSEGV in every run; under x all exited 0"
+    )
+    assert crashes_alone(trials(*crashing[:3]), other) == [], "two rounds and the warm-up"
+    assert crashes_alone(trials(*crashing[:4], *healthy), other) == [], (
+        "fewer than half of the runs"
+    )
+    assert crashes_alone(own, trials(*healthy, *crashing[:1])) == [], "it may crash everywhere"
+
+
+def test_an_ending_in_fewer_than_half_of_the_runs_is_told_if_it_is_hardly_chance() -> None:
+    base = trials(*[GOOD] * 31)
+    own = trials(*[sick("exit 9", 1)] * 13, *[GOOD] * 18)
+    assert differences(own, base) == []
+    assert says(rare(own, base), own, base, "system") == (
+        "worker (1 of 3 processes) exited 9 in 13 of 31 runs; under system all exited 0"
+    )
+    assert rare(trials(*[sick("exit 9", 1)] * 3, *[GOOD] * 28), base) == []
+    assert rare(own, trials(*[GOOD] * 30, sick("exit 9", 1))) == []
+    for ending in ("SIGTERM", NOT_SEEN, "exit 0"):
+        assert rare(trials(*[sick(ending, 1)] * 13, *[GOOD] * 18), base) == []
 
 
 def test_trials_of_several_contenders_are_taken_together() -> None:

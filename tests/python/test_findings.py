@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.probes import Made, busy
 
 from cairn.findings import find
@@ -13,7 +14,7 @@ from cairn.findings.waiting import one_lock
 from cairn.model import Finding
 from cairn.profile import reader
 from cairn.profile.lock_table import LockTable, LockUse
-from cairn.profile.tally import CALLS, Profile, Tree
+from cairn.profile.tally import CALLS, ClockRun, KernelClock, Profile, Tree
 from cairn.report.profile_answer import because
 
 MIB = 1 << 20
@@ -180,6 +181,35 @@ def test_a_lone_thread_waits_alone_and_never_queues(tmp_path: Path) -> None:
     assert names(find(gathered(tmp_path / "two", made))) == ["queues"]
 
 
+def test_threads_that_only_sleep_wait_for_no_lock_that_was_seen(tmp_path: Path) -> None:
+    """Sleeps were once called waits "on locks", with the advice to have a heap for each thread."""
+    made = busy()
+    made.threads["since_ticks"][0] = 7
+    made.start["threads_most"] = 2
+    made.kernel("sleep", 1, 500_000_000)
+    (found,) = find(gathered(tmp_path, made))
+    assert (found.name, found.says) == ("queues", "Threads sleep in the allocator")
+    assert found.evidence[0].startswith("1 sleep, ")
+    assert "per million operations" in found.evidence[0] or "per 1,000" in found.evidence[0]
+    assert "heap" not in found.advice
+
+
+def test_calls_take_no_more_than_the_clock_samples_saw_without_the_probe(tmp_path: Path) -> None:
+    """The probe makes each system call longer: a share of 43 % was once reported as 100 %."""
+    made = busy()
+    made.kernel("other", 141_000, 5_000)
+    alone = gathered(tmp_path, made)
+    (found,) = find(alone)
+    assert found.effect == pytest.approx(0.705 / 0.9, rel=0.03)
+    run = ClockRun(
+        probed=False, scope="processors", samples=4_000, own_ns=300e6, calls_ns=430e6,
+        program_ns=270e6, inside_squares=180e12, squares=250e12, cpu_ns=1e9,
+    )  # fmt: skip
+    (found,) = find(replace(alone, clock=KernelClock((run,))))
+    assert found.effect == pytest.approx(0.43)
+    assert "387 ms in all" in found.evidence[0]
+
+
 def test_sleeping_takes_time_and_no_cpu_time(tmp_path: Path) -> None:
     made = busy()
     made.threads["since_ticks"][0] = 7
@@ -253,11 +283,15 @@ def test_threads_that_wait_are_found_by_the_share_of_their_time(tmp_path: Path) 
     (found,) = find(gathered(tmp_path / "woken", made))
     assert found.effect == pytest.approx(0.15, rel=0.01)
     assert "100 ms to wake waiting threads" in found.evidence[0]
+    # Some waits end before they reach the kernel, so a few more wakes than waits are no finding.
+    made.kernel("futex wake", 100, 500_000)
+    assert names(find(gathered(tmp_path / "more", made))) == ["queues"]
     # Four of five wakes are for the allocator's own threads.
-    made.kernel("futex wake", 800, 500_000)
+    made.kernel("futex wake", 700, 500_000)
     found, wakes = sorted(find(gathered(tmp_path / "others", made)), key=lambda one: one.effect)
     assert found.effect == pytest.approx(0.15, rel=0.01)
     assert wakes.name == "calls-the-kernel"
+    assert "800 futex wake more than waits, " in wakes.evidence[0]
 
 
 def test_waits_without_wakes_are_no_waits_for_a_lock(tmp_path: Path) -> None:
