@@ -362,6 +362,10 @@ def _describe_program(command: str, first: str, interpreter: str | None) -> Prog
         image = elf.Image(descriptor)
         if image.truncated or image.type not in (elf.ET_EXEC, elf.ET_DYN):
             raise elf.Damaged
+        if image.loader is None and image.needs and not image.is_pie:
+            raise ProgramNotExecutable(
+                f"{file} is a shared library, not a program. Name a program."
+            )
         kind = "dynamic" if image.loader is not None else "static"
         if interpreter is not None:
             kind = "script" if kind == "dynamic" else "static script"

@@ -138,9 +138,9 @@ def not_reused(profile: Profile) -> Finding | None:
     """
     most = max(profile.moments, key=_kept, default=None)
     asked = max((moment.live_bytes for moment in profile.moments), default=0)
-    live = max(
-        (moment.live_usable_bytes or moment.live_bytes for moment in profile.moments), default=0
-    )
+    seen = [moment.live_usable_bytes or moment.live_bytes for moment in profile.moments]
+    # The peak between two moments is known, too, but only in requested bytes.
+    live = max((*seen, *(process.peak_live_bytes for process in profile.processes)), default=0)
     if most is None or not live or not most.resident_bytes:
         return None
     kept = _kept(most)
@@ -159,8 +159,9 @@ def not_reused(profile: Profile) -> Finding | None:
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
-            f"{units.size(kept)} of blocks and former blocks are resident, {kept / live:.3g} times "
-            f"as much as live blocks ever took ({units.size(live)})",
+            f"When {units.size(most.resident_bytes)} were resident, {units.size(kept)} of them "
+            f"were blocks and former blocks, {kept / live:.3g} times as much as live blocks ever "
+            f"took ({units.size(live)})",
             *(
                 [f"{remote.value * 100:.3g} % of the frees came from another thread"]
                 if by_others and remote

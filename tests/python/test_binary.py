@@ -119,6 +119,13 @@ def test_a_dynamic_program_is_recognized(program: Path) -> None:
     refuse_program(known)
 
 
+def test_a_shared_library_is_no_program(build: Build) -> None:
+    """It was once called "statically linked", since it names no loader."""
+    library = build("library.so", "#include <stdlib.h>\nvoid f(void) { abort(); }\n", "-shared")
+    with pytest.raises(ProgramNotExecutable, match="is a shared library, not a program"):
+        inspect_program(str(library))
+
+
 @pytest.mark.parametrize("flag", ["-static", "-static-pie"])
 def test_a_static_program_is_refused(build: Build, flag: str) -> None:
     static = build("program" + flag, MAIN, flag)
