@@ -135,26 +135,24 @@ def crashes(own: Trials, base: Trials) -> list[_Ending]:
     """
     if base.runs == 0:
         return []
-    return _sorted(
-        found
-        for program in own.programs()
-        for found in _endings(own, program)
-        if found.ending in CRASHES and not _runs_with(base, program, found.ending)
-    )
+    return [
+        one
+        for one in _endings(own)
+        if one.ending in CRASHES and not _runs_with(base, one.program, one.ending)
+    ]
 
 
 def differences(own: Trials, base: Trials) -> list[_Ending]:
     """The endings other than crashes that speak against a contender, ordered as in `crashes`."""
     if base.runs < ROUNDS_LEAST:
         return []
-    return _sorted(
-        found
-        for program in own.programs()
-        for found in _endings(own, program)
-        if found.ending != SUCCESS
-        and (_new(own, base, program, found.ending) or _more(own, base, program, found.ending))
-        and (not _is_signal(found.ending) or _more_in_all(own, base, found.ending))
-    )
+    return [
+        one
+        for one in _endings(own)
+        if one.ending != SUCCESS
+        and (_new(own, base, one.program, one.ending) or _more(own, base, one.program, one.ending))
+        and (not _is_signal(one.ending) or _more_in_all(own, base, one.ending))
+    ]
 
 
 def crashes_alone(own: Trials, other: Trials) -> list[_Ending]:
@@ -168,22 +166,21 @@ def crashes_alone(own: Trials, other: Trials) -> list[_Ending]:
 
 
 def rare(own: Trials, base: Trials) -> list[_Ending]:
-    """The endings that do not fail a contender, but that hardly come by chance; ordered so, too.
+    """The endings that the report names although they may not fail a contender.
 
-    Such an ending is in at least ROUNDS_LEAST rounds and in no run of the baseline. As it is not in
-    most runs, it is told and nothing more.
+    Such an ending is in at least ROUNDS_LEAST rounds and in no run of the baseline, and this is
+    hardly by chance. It need not be in most runs. The order is that of `crashes`.
     """
     if base.runs < ROUNDS_LEAST:
         return []
-    return _sorted(
-        found
-        for program in own.programs()
-        for found in _endings(own, program)
-        if found.ending not in (SUCCESS, NOT_SEEN)
-        and not _is_signal(found.ending)
-        and not _runs_with(base, program, found.ending)
-        and _is_beyond_chance(_having(own, program, found.ending), own, base)
-    )
+    return [
+        one
+        for one in _endings(own)
+        if one.ending not in (SUCCESS, NOT_SEEN)
+        and not _is_signal(one.ending)
+        and not _runs_with(base, one.program, one.ending)
+        and _is_beyond_chance(_having(own, one.program, one.ending), own, base)
+    ]
 
 
 def _is_signal(ending: str) -> bool:
@@ -267,21 +264,22 @@ def _runs_with(trials: Trials, program: str, ending: str) -> int:
     return sum(runs for counts, runs, _ in trials.of(program) if counts.get(ending))
 
 
-def _endings(trials: Trials, program: str) -> Iterator[_Ending]:
-    """Yields each ending of a program in these trials."""
-    of = trials.of(program)
-    for ending in dict.fromkeys(ending for counts, _, _ in of for ending in counts):
-        most = max((counts for counts, _, _ in of), key=lambda counts: counts.get(ending, 0))
-        yield _Ending(
-            program=program,
-            ending=ending,
-            number=most[ending],
-            processes=sum(most.values()),
-            runs=_runs_with(trials, program, ending),
-        )
-
-
-def _sorted(found: Iterator[_Ending]) -> list[_Ending]:
+def _endings(trials: Trials) -> list[_Ending]:
+    """Each ending of each program in these trials. That of the most processes comes first."""
+    found = []
+    for program in trials.programs():
+        of = trials.of(program)
+        for ending in dict.fromkeys(ending for counts, _, _ in of for ending in counts):
+            most = max((counts for counts, _, _ in of), key=lambda counts: counts.get(ending, 0))
+            found.append(
+                _Ending(
+                    program=program,
+                    ending=ending,
+                    number=most[ending],
+                    processes=sum(most.values()),
+                    runs=_runs_with(trials, program, ending),
+                )
+            )
     return sorted(found, key=lambda one: (-one.number, one.program, one.ending))
 
 
@@ -337,12 +335,7 @@ def is_only(found: Sequence[_Ending], signal: int | None) -> bool:
 
 def crashes_of(trials: Trials) -> str | None:
     """Says which processes of the baseline crash, as a clause; None if none does."""
-    found = _sorted(
-        one
-        for program in trials.programs()
-        for one in _endings(trials, program)
-        if one.ending in CRASHES
-    )
+    found = [one for one in _endings(trials) if one.ending in CRASHES]
     if not found:
         return None
     named = [one.says() for one in found[:_NAMED_MOST]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn import units
 from cairn.clock_samples import AtomicSamples
@@ -143,28 +144,12 @@ def queues(profile: Profile) -> Finding | None:
     share = min(1.0, (waited + waking) / whole)
     if not is_queueing(share, waits / profile.operations):
         return None
-    only_sleep = not woken and all(one.name == SLEEPING for one in slept)
-    if only_sleep and not any(one.contended for one in locks):
-        return Finding(
-            name=QUEUES,
-            says="Threads sleep in the allocator",
-            of="thread time",
-            effect=share,
-            interval=Interval(share, share, LEVEL),
-            measured=True,
-            evidence=(
-                f"{units.counted(waits, 'sleep')}, {waits / profile.operations * 1000:.3g} per "
-                f"1,000 operations, {units.time(waited)} in all; no lock was seen for which the "
-                "threads could wait",
-            ),
-            advice="use an allocator that does not sleep in its operations",
-        )
     different = profile.tally.contended_locks
     where = {0: "locks that are only visible as system calls", 1: "one lock"}.get(
         different, f"{different} locks"
     )
     lock = one_lock(lock_table(profile))
-    return Finding(
+    found = Finding(
         name=QUEUES,
         says=ONE_LOCK_SAYS if lock else QUEUES_SAYS,
         of="thread time",
@@ -180,4 +165,17 @@ def queues(profile: Profile) -> Finding | None:
             *(f"{units.count(one.count)} {one.name}" for one in (*slept, *woken)),
         ),
         advice=QUEUES_ADVICE,
+    )
+    only_sleep = not woken and all(one.name == SLEEPING for one in slept)
+    if not only_sleep or any(one.contended for one in locks):
+        return found
+    return replace(
+        found,
+        says="Threads sleep in the allocator",
+        evidence=(
+            f"{units.counted(waits, 'sleep')}, {waits / profile.operations * 1000:.3g} per 1,000 "
+            f"operations, {units.time(waited)} in all; no lock was seen for which the threads "
+            "could wait",
+        ),
+        advice="use an allocator that does not sleep in its operations",
     )
