@@ -15,6 +15,7 @@ from cairn.model import Finding
 from cairn.profile import reader
 from cairn.profile.lock_table import LockTable, LockUse
 from cairn.profile.tally import CALLS, ClockRun, KernelClock, Profile, Tree
+from cairn.report.profile import title_parts
 from cairn.report.profile_answer import because
 
 MIB = 1 << 20
@@ -67,6 +68,19 @@ def test_memory_that_is_returned_and_needed_again_is_found_with_its_share_of_cpu
     assert found.evidence[0].startswith(
         "1,000 calls of madvise(DONTNEED) and 10 of munmap took 100 ms and returned 72.5 MiB, while "
     )
+
+
+def test_processes_that_never_allocate_are_in_the_cpu_time_of_the_whole_program(
+    tmp_path: Path,
+) -> None:
+    """The recorded process used 900 ms. The title once gave this as the program's CPU time."""
+    found = gathered(tmp_path, busy(), system_ns=3_000_000_000)
+    parts = title_parts(found)
+    assert "1 process that allocates" in parts
+    assert parts[-1] == "CPU 900 ms of 3.00 s in the whole program"
+    alone = gathered(tmp_path / "alone", busy(), system_ns=950_000_000)
+    assert "1 process" in title_parts(alone)
+    assert title_parts(alone)[-1] == "CPU 900 ms"
 
 
 def test_the_time_of_page_faults_is_inferred_and_widens_the_interval(tmp_path: Path) -> None:
