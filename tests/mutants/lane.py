@@ -254,7 +254,8 @@ class CLane(Lane):
     def prepare(self, faults: Sequence[Fault]) -> None:
         """Compiles everything, and runs the tests that belong to the faults."""
         self.copy.make()
-        flags = ["-DCAIRN_TESTS=ON", "-DCAIRN_WERROR=ON", "-DCMAKE_C_COMPILER=gcc"]
+        options = ("CAIRN_TESTS", "CAIRN_WERROR", "CAIRN_AS_SHIPPED")
+        flags = [*(f"-D{option}=ON" for option in options), "-DCMAKE_C_COMPILER=gcc"]
         configured = self.copy.run(
             "cmake", "-S", self.copy.tree, "-B", self.build, "-G", "Ninja", *flags, limit=120
         )
