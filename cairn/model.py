@@ -167,6 +167,23 @@ class Operations(Struct, frozen=True):
     total_ns: float | None
     """The estimated time of all operations of this kind."""
     median_ns: float | None
+    kernel_ns: float | None = None
+    """The part of `total_ns` in the allocator's system calls. Also None for runs of versions that
+    did not store it."""
+    detours_ns: float = 0.0
+    """The estimated time by which the probe's interception made these system calls longer. It is
+    not part of `total_ns`. The error of the estimate may be as large as the estimate."""
+
+    @property
+    def own_ns(self) -> float | None:
+        """The estimated time of all operations of this kind, without their system calls.
+
+        None if it is not measured: the probe's interception of the system calls took longer.
+        """
+        if self.total_ns is None:
+            return None
+        own = max(0.0, self.total_ns - (self.kernel_ns or 0.0))
+        return own if self.detours_ns <= own else None
 
 
 class Calls(Struct, frozen=True):

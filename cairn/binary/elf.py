@@ -49,6 +49,18 @@ _PT_GNU_EH_FRAME = 0x6474E550
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SONAME = 1, 4, 5, 6, 10, 14
 
 
+_DT_PLTRELSZ, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 2, 7, 8, 23
+
+
+_RELOCATION = struct.Struct("<QIIq")
+"""A relocation of x86-64: the address of the slot, the kind, the index of a symbol, a number."""
+_RELOCATIONS_READ = 1 << 22
+"""The most bytes of a table of relocations that are read."""
+_SLOT_KINDS = (6, 7)
+"""The kinds R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT: the loader puts the address of the symbol
+into the slot."""
+
+
 _DT_GNU_HASH, _DT_FLAGS_1 = 0x6FFFFEF5, 0x6FFFFFFB
 
 
@@ -317,16 +329,26 @@ class Image:
             index = entry(2 + buckets + index)
 
     def _is_definition(self, index: int, name: str) -> bool:
+        if self._tag(_DT_SYMTAB) is None:
+            return False
+        name_at, section = self._symbol(index)
+        return section != 0 and self._string(name_at) == name
+
+    def _symbol_name(self, index: int) -> str:
+        return self._string(self._symbol(index)[0])
+
+    def _symbol(self, index: int) -> tuple[int, int]:
+        """A symbol for the loader: the place of its name, and the section that defines it or 0."""
         table = self._tag(_DT_SYMTAB)
         if table is None:
-            return False
+            raise Damaged
         if self.bits == 32:
             raw = self._read(self.offset_of(table + index * 16), 16)
             name_at, _, _, _, _, section = struct.unpack(self._order + "IIIBBH", raw)
         else:
             raw = self._read(self.offset_of(table + index * 24), 24)
             name_at, _, _, section, _, _ = struct.unpack(self._order + "IBBHQQ", raw)
-        return section != 0 and self._string(name_at) == name
+        return name_at, section
 
     def _string(self, at: int) -> str:
         table, size = self._tag(_DT_STRTAB), self._tag(_DT_STRSZ)
@@ -355,6 +377,27 @@ class Image:
             if segment.offset <= offset < segment.offset + segment.file_bytes:
                 return segment.address + offset - segment.offset
         raise Damaged
+
+    def bytes_at(self, offset: int, most: int) -> bytes:
+        """At most `most` bytes from an offset of the file; fewer if the file ends before."""
+        return os.pread(self._descriptor, most, offset)
+
+    def slots(self) -> Iterator[tuple[int, str]]:
+        """Yields the slots that the loader fills with an address: each slot's address and symbol.
+
+        Yields nothing for other machines than x86-64.
+        """
+        if self.machine != "x86-64" or self.bits != 64:
+            return
+        for table, size in ((_DT_JMPREL, _DT_PLTRELSZ), (_DT_RELA, _DT_RELASZ)):
+            address, size_bytes = self._tag(table), self._tag(size)
+            if address is None or size_bytes is None:
+                continue
+            count = min(size_bytes, _RELOCATIONS_READ) // _RELOCATION.size
+            entries = self._read(self.offset_of(address), count * _RELOCATION.size)
+            for slot, kind, symbol, _ in _RELOCATION.iter_unpack(entries):
+                if kind in _SLOT_KINDS and symbol:
+                    yield slot, self._symbol_name(symbol)
 
     def function_starts(self, most: int) -> list[int]:
         """The addresses at which functions begin, in order, as the unwinder knows them.

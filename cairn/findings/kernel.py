@@ -8,8 +8,9 @@ from cairn import units
 from cairn.model import Finding, Interval
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import LEVEL, Estimate, asked_ns, busy_ns, clock, probe_ns
+from cairn.profile.system_calls import call_name
 from cairn.profile.tables import KernelLine, kernel_cpu_ns, kernel_lines
-from cairn.profile.tally import WAITING, WAKING, Profile, call_name, lasting
+from cairn.profile.tally import WAITING, WAKING, Profile, lasting
 
 RETURNING = ("munmap", "madvise(DONTNEED)", "madvise(FREE)")
 """System calls that return memory to the kernel. `brk` also does so when it shrinks the heap."""
@@ -190,8 +191,7 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         interval=effect.interval,
         measured=not faults_ns,
         evidence=(
-            f"{_calls([*returning, *moving])} took {units.time(ns)} and returned "
-            f"{units.size(given)}"
+            f"{_calls([*returning, *moving])} returned {units.size(given)}"
             f"{f', while at most {units.size(held)} were held at a time' if held else ''}",
             f"{units.count(again)} of {units.count(faults)} page faults come in addition to one "
             "for each page of the largest resident set",
@@ -232,7 +232,7 @@ def asks_too_often(profile: Profile) -> Finding | None:
         interval=Interval(share, share, LEVEL),
         measured=True,
         evidence=(
-            f"{_list(asking)}: {units.size(got / calls)} each on average, {units.time(ns)} in all",
+            f"{_list(asking)}: {units.size(got / calls)} each on average",
             f"{calls / profile.operations * 1000:.3g} system calls per 1,000 operations",
         ),
         advice="let it grow in larger steps (glibc: MALLOC_TOP_PAD_), or use an allocator that "
@@ -273,8 +273,7 @@ def changes_protection(profile: Profile) -> Finding | None:
         measured=not faults_ns,
         evidence=(
             f"{units.count(calls)} mprotect, {_per_operation(calls, profile)}: "
-            f"{units.size(changed)} changed in {units.time(ns)}, while at most {units.size(held)} "
-            "were held at a time",
+            f"{units.size(changed)} changed, while at most {units.size(held)} were held at a time",
         ),
         advice="use an allocator without guard pages, or turn them off, unless you want them to "
         "find errors",
@@ -337,7 +336,6 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
     ):
         return None
     share = _seen_by_clock(profile, _on_processor(profile, ns) / busy)
-    ns = share * busy
     if share < SHARE_LEAST:
         return None
     known = profile.tally.other_calls.most_common(_NAMED)
@@ -353,9 +351,7 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
         effect=share,
         interval=Interval(share, share, LEVEL),
         measured=True,
-        evidence=(
-            f"{', '.join(names)}, {_per_operation(calls, profile)}: {units.time(ns)} in all",
-        ),
+        evidence=(f"{', '.join(names)}, {_per_operation(calls, profile)}",),
         advice="use an allocator that keeps what it asks the kernel for",
     )
 

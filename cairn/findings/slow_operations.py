@@ -62,13 +62,15 @@ class _Kinds(Struct, frozen=True):
 
 
 def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds | None:
-    """The number and the total time of the timed operations of a trial, without waiting.
+    """The number and the total time of the timed operations of a trial.
+
+    Waiting and system calls are left out: other findings are about them.
 
     If `names` is given, only these kinds of operations count. Returns None if more than UNTIMED_MAX
     of the operations are of untimed kinds.
     """
     found = [one for name, one in summary.kinds.items() if names is None or name in names]
-    timed = [one for one in found if one.total_ns is not None]
+    timed = [one for one in found if one.own_ns is not None]
     count, known = (sum(one.count for one in of) for of in (found, timed))
     if known < (1 - UNTIMED_MAX) * count:
         return None
@@ -76,7 +78,7 @@ def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds 
         one.total_ns or 0.0 for one in summary.kinds.values()
     )
     return _Kinds(
-        known, sum(_without_waiting(one) if waits else one.total_ns or 0 for one in timed)
+        known, sum(_without_waiting(one) if waits else one.own_ns or 0.0 for one in timed)
     )
 
 
@@ -94,7 +96,7 @@ def _without_waiting(of: Operations) -> float:
     as thousands of others. A sample of operations has too few of them or too many, so their time
     cannot be subtracted from its sum. The median is that of an operation that does not wait.
     """
-    return min(of.total_ns or 0.0, of.count * (of.median_ns or 0.0))
+    return min(of.own_ns or 0.0, of.count * (of.median_ns or 0.0))
 
 
 class Two(Struct, frozen=True):
@@ -107,8 +109,8 @@ class Two(Struct, frozen=True):
     most_ns: Estimate
     """How much longer the judged allocator's code takes than the other's, by clock samples or CPU
     timers, and without waiting for spin locks. The probe's times only show which operations are
-    slow. They cannot show by how much, because they contain system calls and page faults, and
-    because they do not contain the time by which an operation slows down the code around it."""
+    slow. They cannot show by how much, because they contain page faults, and because they do not
+    contain the time by which an operation slows down the code around it."""
 
     @property
     def longer_ns(self) -> float:

@@ -6,9 +6,11 @@ also says which files are mapped where. `read` and `split` count the samples of 
 
     own        in the allocator's file, or in a library that the allocator called (such as memset or
                a lock in libc)
-    calls      in a system call that the allocator made, itself or through such a library
+    calls      in a system call that the allocator made, itself or through such a library. While
+               the kernel enters or leaves a system call, interrupts are turned off. A sample has to
+               wait until the call is over, so one at the instruction after the call counts here
     faults     in the kernel outside any system call: page faults and interrupts
-    others     in the kernel otherwise: the program's system calls, and its exit
+    others     like `calls`, for the program's system calls; and its exit
     program    all other samples in user mode
     interrupts in the kernel, in an interrupt. Interrupts may come at any place. If the kernel's
                chains of calls do not show them, their samples count for the places at which they
@@ -19,7 +21,9 @@ also says which files are mapped where. `read` and `split` count the samples of 
                cannot be read or the program is a 32-bit one
 
 The caller of a library is the nearest return address on the stack that lies outside these
-libraries. Frames are not unwound: only the words at the top of the stack are examined, and one of
+libraries. An allocator may jump to a library as its last action, so that its own address is not on
+the stack: free() often ends so with munmap(), and calloc() with memset(). The return address is
+then that of the call of free(), and the allocator is the caller, too. Frames are not unwound: only the words at the top of the stack are examined, and one of
 them may be the return address of an earlier call.
 
 The system's allocator is a part of libc: everything from the first to the last function of malloc's
@@ -60,6 +64,7 @@ from cairn.clock_samples import NO_ROOM, AtomicSamples, CpuSamples, FunctionSamp
 from cairn.model import Contender
 from cairn.profile import kernel_entries, symbols
 from cairn.profile.atomic_code import atomic_at
+from cairn.profile.called_functions import called_before
 from cairn.profile.function_names import Names
 from cairn.profile.tally import ClockRun, FunctionTime, Scope
 
@@ -113,6 +118,7 @@ LIBRARIES = re.compile(
     r"|libc\.musl|\[vdso\]"
 )
 """Libraries that allocators call themselves, by the beginning of their file names."""
+_VDSO = "[vdso]"
 _LOADER = re.compile(r"ld-")
 _LIBC = re.compile(r"libc[-.](so\.6|2\.)|libc\.so$|libc\.musl|ld-musl")
 _SHARED = re.compile(r"/(usr/)?(local/)?lib(32|64|x32)?(/[^/]*-linux-[^/]*)?$")
@@ -226,7 +232,7 @@ def _is_call(path: str, offset: int) -> bool | None:
     kernel, it was by a system call. So the answer for such code is True.
     """
     if path.startswith(("//anon", "[")):
-        return path == "[vdso]"
+        return path == _VDSO
     try:
         descriptor = elf.open_regular(path)
     except OSError:
@@ -305,21 +311,48 @@ class Space(Struct):
         place = self.place(address)
         return False if place is None else _is_call(*place)
 
+    def is_vdso(self, address: int) -> bool:
+        """Whether the code at an address is that of the vDSO, whose calls cannot be recognised."""
+        place = self.place(address)
+        return place is not None and place[0] == _VDSO
+
     def caller(
         self, address: int, words: tuple[int, ...], allocator: AllocatorCode
     ) -> Owner | None:
         """The owner of the nearest return address outside LIBRARIES; None if there is none.
 
+        A call of one of the allocator's functions belongs to the allocator, wherever it is: that
+        function has jumped to the library as its last action, and left no return address.
+
         The probe is skipped: it passes the calls of other functions on to libc, and calls few for
         itself. But the loader works for the probe if the probe called it.
         """
-        owners = (self.owner(word, allocator) for word in words)
+        owners = (self._calling(word, allocator) for word in words)
         outside = [owner for owner in owners if owner not in (None, Owner.LIBRARY)]
         if outside and outside[0] is Owner.PROBE:
             place = self.place(address)
             if place is not None and _LOADER.match(os.path.basename(place[0])):
                 return Owner.PROBE
         return next((owner for owner in outside if owner is not Owner.PROBE), None)
+
+    def _calling(self, address: int, allocator: AllocatorCode) -> Owner | None:
+        """The owner of the function that was called at the instruction before an address.
+
+        It is the allocator if the call is to the allocator; otherwise it is the owner of the call.
+        """
+        place = self.place(address)
+        if place is None:
+            return None
+        owner = allocator.owner(*place)
+        if owner not in (Owner.PROGRAM, Owner.LIBRARY):
+            return owner
+        called = called_before(*place)
+        if called is None:
+            return owner
+        within = called.offset is not None and (
+            allocator.owner(place[0], called.offset) is Owner.ALLOCATOR
+        )
+        return Owner.ALLOCATOR if called.allocates or within else owner
 
     def calls_for_allocator(self, address: int) -> bool:
         """Whether the probe makes the allocator's system calls at this address."""
@@ -608,14 +641,15 @@ class SampleCounts(Struct):
         at += _REST.size
         here = 0
         called: bool | None = True  # without registers, a thread exits
+        returned = False  # from a system call
         words: tuple[int, ...] = ()
         if width == _WIDE:
             _, here, size = _REGISTERS.unpack_from(body, at)
-            words = _words(
-                body, at + _REGISTERS.size, size, _WORDS_CALLING if in_kernel else _WORDS
-            )
             called = space.called(here)
-        if not in_kernel:
+            returned = not in_kernel and called is True and not space.is_vdso(here)
+            most = _WORDS_CALLING if in_kernel or returned else _WORDS
+            words = _words(body, at + _REGISTERS.size, size, most)
+        if not in_kernel and not returned:
             return _IN_USER_MODE[self._owner(space, address, words)]
         if called is None or width not in (0, _WIDE):
             return Spot.UNKNOWN

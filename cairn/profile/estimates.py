@@ -138,6 +138,10 @@ class Line(Struct, frozen=True):
     max_ns: float | None
     total_ns: Estimate | None
     """Total time of the operations, as the program runs them."""
+    calling: float = 0.0
+    """The estimated number of operations that make a system call."""
+    kernel_ns: float | None = None
+    """The part of `total_ns` in these system calls."""
 
 
 class Stratum(Struct, frozen=True):
@@ -270,6 +274,10 @@ class _Part(Struct, frozen=True, eq=False):
     """The measured time of the timed operations, which is a lower limit of `total`."""
     variance: float
     """The variance of `total`."""
+    calling: float
+    """The estimated number of operations that make a system call."""
+    kernel: float
+    """The part of `total` in these system calls."""
     blur: float
     """The amount by which `total` would grow if each operation took the clock's resolution; 0 if
     `total` would not grow."""
@@ -302,6 +310,8 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
         total=scale * taken,
         least=taken,
         variance=(1 - n / operations) * operations * operations / n * spread,
+        calling=scale * int(timed.kernel[mine].sum()),
+        kernel=scale * min(taken, float(timed.kernel_ticks[mine].sum())),
         blur=scale * max(0.0, k * clock.resolution_ticks - taken) if clock else 0.0,
         buckets=scale * buckets,
         alone_known=scale * k if alone else 0.0,
@@ -349,6 +359,8 @@ def line(
         if (most := float(max(tally.timed.most_ticks[places])))
         else None,
         Estimate(total * tick, Interval(low * tick, high * tick, LEVEL)),
+        sum(part.calling for part in parts),
+        sum(part.kernel for part in parts) * tick,
     )
 
 

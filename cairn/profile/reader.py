@@ -756,6 +756,7 @@ def _timed(times: Records, pair: int, alone_pair: int, nothing: Exact) -> Timed:
         switched=as_counts(times["switched"]),
         switched_ticks=as_counts(times["switched_ticks"]),
         kernel=as_counts(times["kernel"]),
+        kernel_ticks=as_counts(times["kernel_ticks"]),
         fault_operations=as_counts(times["fault_operations"]),
         faults=as_counts(times["faults"]),
         faults_squared=as_counts(times["faults_squared"]),

@@ -164,6 +164,8 @@ class Timed(Struct, frozen=True, eq=False):
     """Total time of the operations in `switched`."""
     kernel: Exact
     """Number of operations in `count` that made a system call."""
+    kernel_ticks: Exact
+    """The part of `ticks` in these system calls."""
     fault_operations: Exact
     """Number of operations whose page faults were counted. `count` contains only those of them that
     are on large blocks."""
@@ -699,35 +701,6 @@ def one_or_more(values: Sequence[str]) -> str:
     """The first value, and the number of other distinct values: "glibc and 2 others"."""
     others = len(dict.fromkeys(values)) - 1
     return values[0] + (f" and {others} other{'s' if others > 1 else ''}" if others else "")
-
-
-_NAMES: dict[str, dict[int, str]] = {
-    "x86_64": {
-        0: "read", 1: "write", 3: "close", 4: "stat", 5: "fstat", 8: "lseek", 13: "rt_sigaction",
-        14: "rt_sigprocmask", 16: "ioctl", 17: "pread64", 21: "access", 27: "mincore", 39: "getpid",
-        56: "clone", 57: "fork", 60: "exit", 63: "uname", 79: "getcwd", 89: "readlink",
-        96: "gettimeofday", 97: "getrlimit", 98: "getrusage", 99: "sysinfo", 131: "sigaltstack",
-        137: "statfs", 157: "prctl", 158: "arch_prctl", 186: "gettid", 201: "time",
-        203: "sched_setaffinity", 204: "sched_getaffinity", 228: "clock_gettime", 231: "exit_group",
-        234: "tgkill", 237: "mbind", 238: "set_mempolicy", 239: "get_mempolicy", 257: "openat",
-        262: "newfstatat", 267: "readlinkat", 302: "prlimit64", 309: "getcpu", 318: "getrandom",
-        324: "membarrier", 329: "pkey_mprotect", 332: "statx", 334: "rseq", 435: "clone3",
-        440: "process_madvise",
-    },
-    "aarch64": {
-        56: "openat", 57: "close", 63: "read", 64: "write", 113: "clock_gettime",
-        122: "sched_setaffinity", 123: "sched_getaffinity", 134: "rt_sigaction",
-        135: "rt_sigprocmask", 160: "uname", 165: "getrusage", 167: "prctl", 168: "getcpu",
-        172: "getpid", 178: "gettid", 179: "sysinfo", 220: "clone", 232: "mincore", 235: "mbind",
-        236: "get_mempolicy", 261: "prlimit64", 278: "getrandom", 283: "membarrier", 293: "rseq",
-        435: "clone3", 440: "process_madvise",
-    },
-}  # fmt: skip
-
-
-def call_name(number: int, machine: str) -> str:
-    """The name of a system call by its number; "syscall N" if _NAMES lacks the number."""
-    return _NAMES.get(machine, {}).get(number, f"syscall {number}")
 
 
 def as_counts(values: Any) -> Exact:

@@ -29,6 +29,7 @@ from cairn.profile.estimates import (
 )
 from cairn.profile.hot_functions import hot_functions
 from cairn.profile.lock_table import lock_table
+from cairn.profile.system_calls import call_name
 from cairn.profile.tables import (
     KernelLine,
     LockLine,
@@ -47,7 +48,6 @@ from cairn.profile.tally import (
     PHASES,
     SIZE_BUCKETS,
     Profile,
-    call_name,
     cut_short,
     lasting,
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from cairn import units
 from cairn.profile.cpu_share import CpuShare, cpu_share
 from cairn.profile.estimates import Line, clock, cpu_ns, lines, probe_ns
+from cairn.profile.system_calls import call_name
 from cairn.profile.tables import (
     event_lines,
     events_refused,
@@ -26,7 +27,6 @@ from cairn.profile.tally import (
     Profile,
     Scope,
     Tree,
-    call_name,
     one_or_more,
 )
 from cairn.report.formatting import NOT_MEASURED, printable

@@ -25,7 +25,7 @@ from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
 from cairn.why.causes import causes
 from cairn.why.costly_functions import FunctionCost
-from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted
+from cairn.why.gap import GAP_LEAST, LEFT_MOST, Why, accounted, without_faults
 from cairn.why.parts import CALLING, INTERRUPTS, PROGRAM, PROGRAMS, UNEXPLAINED, Gap, Part
 
 _NOT_DIVIDED = "not divided"
@@ -121,6 +121,8 @@ def _board(found: Sequence[Why], title: str) -> Board:
         for way, names in ways.items()
         if way
     ]
+    if any(why.raised for why in known):
+        how.append("a finding about one contender alone quotes its run with the median effect")
     noun = "round" if rounds == [1] else "rounds"
     footer = (
         f"{' or '.join(map(str, rounds))} {noun}, each contender with and without the probe · "
@@ -492,8 +494,11 @@ def _times(part: Part) -> str:
 
 def _reason(why: Why, gap: Gap) -> str:
     """Returns why the program's own code takes longer or shorter, as a clause."""
-    if why.layout is None or gap.of != "time":
+    if gap.of != "time":
         return _NOT_KNOWN
+    if why.layout is None:
+        part = next(one for one in gap.parts if one.name == PROGRAM)
+        return _NOT_KNOWN if without_faults(gap, part).shown or not part.shown else _OF_FAULTS
     name, finding = why.layout
     # Cache lines that threads share are not simulated.
     shown = finding.name != SHARED and why.simulated is not None and why.simulated.bears_out
@@ -532,7 +537,7 @@ def _lead(gap: Gap, whole: str, reason: str) -> str:
         return f"{much} is unexplained ({amount(gap, largest, whole)}){because}"
     if largest.name in PROGRAMS:
         why = reason if largest.name == PROGRAM else _NOT_KNOWN
-        joint = "; " if why == _NOT_KNOWN else ", "
+        joint = "; " if why in (_NOT_KNOWN, _OF_FAULTS) else ", "
         return f"{_itself(largest)} ({amount(gap, largest, whole)}){joint}{why}"
     first, *others = _leading(gap)
     return "; ".join(
@@ -583,6 +588,8 @@ def _cancelling(much: str) -> str:
 
 
 _NOT_KNOWN = "the reason is not known"
+_OF_FAULTS = "page faults may be the reason: a part of their time counts here"
+"""The reason for a difference in the program's own time that the page faults can have caused."""
 
 
 def _itself(part: Part) -> str:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cairn.findings.thresholds import LEAST_CPU, LEAST_MEMORY
 from cairn.model import Finding
-from cairn.why.gap import Why
+from cairn.why.gap import Why, without_faults
 from cairn.why.parts import PROGRAM, UNEXPLAINED
 
 Of = Literal["CPU", "thread time", "memory"]
@@ -105,6 +105,7 @@ def _without_reason(why: Why, contender: str) -> Iterator[Cause]:
     for part in why.time.parts:
         if part.name == PROGRAM and has_reason:
             continue
-        if part.name in (PROGRAM, UNEXPLAINED) and part.shown and whole:
-            share = (part.change or 0.0) * _sign(why, contender) / whole
+        rest = without_faults(why.time, part) if part.name == PROGRAM else part
+        if part.name in (PROGRAM, UNEXPLAINED) and rest.shown and whole:
+            share = (rest.change or 0.0) * _sign(why, contender) / whole
             yield Cause(part.name, "CPU", min(1.0, share))

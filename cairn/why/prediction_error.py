@@ -138,6 +138,8 @@ def _mean_of_kind(of: Sequence[Operations], runs: int) -> Operations:
         sum(one.timed for one in of),
         sum(totals) / runs if len(totals) == len(of) else None,
         statistics.median(medians) if medians else None,
+        sum(one.kernel_ns or 0.0 for one in of) / runs,
+        sum(one.detours_ns for one in of) / runs,
     )
 
 

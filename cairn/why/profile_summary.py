@@ -27,6 +27,8 @@ def summarized(profile: Profile) -> ProbeSummary:
     samples_inside = min(int(tally.cpu_samples_inside.sum()), tally.cpu_samples)
     live, slack = _live(profile)
     ticking = clock(tally)
+    detours_ns = tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
+    detour_ns = detours_ns / max(1, int(tally.kernel.count.sum()))
     table = lock_table(profile)
     return ProbeSummary(
         locks=costly_locks.summarized(table),
@@ -43,6 +45,8 @@ def summarized(profile: Profile) -> ProbeSummary:
                 line.timed,
                 line.total_ns.value if line.total_ns is not None else None,
                 line.quantiles[0],
+                line.kernel_ns,
+                line.calling * detour_ns,
             )
             for line in lines(profile)
             if line.name != TOTAL
@@ -69,7 +73,7 @@ def summarized(profile: Profile) -> ProbeSummary:
         threads_ns=thread_ns(profile),
         spun_ns=sum(one.wait_ns or 0.0 for one in locks if one.name == SPINNING),
         findings=find(profile),
-        detours_ns=tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0,
+        detours_ns=detours_ns,
         metrics=metrics.measured(profile),
     )
 

@@ -73,6 +73,34 @@ def test_each_place_gets_the_time_that_was_spent_there(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_the_time_in_which_the_kernel_enters_and_leaves_short_calls_is_time_in_these_calls(
+    launch: Launch, library: Path, program: str, tmp_path: Path
+) -> None:
+    """Interrupts are off in that time, so its samples come at the instruction after the call.
+
+    It is about half of a call that does nothing else.
+    """
+    file = tmp_path / "notes"
+    outcome = launch("--cpu-samples", str(file), "--", program, "200", "calls")
+    found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
+    assert found.calls * found.period_ns == pytest.approx(int(outcome.out), rel=0.2)
+    assert found.own <= 0.15 * found.calls
+
+
+def test_work_of_libc_belongs_to_the_allocator_that_jumped_to_it(
+    launch: Launch, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The stack then has only the program's address, after its call of the allocator."""
+    library = compiled("calls_at_end.c", "-shared", "-DLIBRARY_ONLY")
+    program = compiled("calls_at_end.c", "-Wl,--no-as-needed", str(library))
+    file = tmp_path / "notes"
+    outcome = launch("--cpu-samples", str(file), "--", str(program), "200")
+    found = noted(file, cpu_samples.AllocatorCode(frozenset({str(library.resolve())})))
+    own, others = map(int, outcome.out.split())
+    assert found.own * found.period_ns == pytest.approx(own, rel=0.2)
+    assert found.program * found.period_ns == pytest.approx(others, rel=0.25, abs=10e6)
+
+
 def test_time_in_a_library_of_the_program_does_not_count_for_the_allocator(
     launch: Launch, program: str, tmp_path: Path
 ) -> None:

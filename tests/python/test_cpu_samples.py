@@ -137,6 +137,11 @@ IN_KERNEL = 1 << 63
         (note(IN_KERNEL, MINE + 9, user=C + CALLED), "calls"),  # munmap by the allocator
         (note(IN_KERNEL, *[12] * 30, MINE + 9, user=C + CALLED), "calls"),  # the allocator's usleep
         (note(IN_KERNEL, CODE + 9, user=C + CALLED), "others"),  # read(2) by the program
+        # The kernel leaves a system call; the sample had to wait until it turned interrupts on.
+        (note(C + CALLED, MINE + 9), "calls"),
+        (note(C + CALLED, *[12] * 30, MINE + 9), "calls"),
+        (note(C + CALLED, CODE + 9), "others"),
+        (note(C + CALLED + 1, MINE + 9), "own"),
         (note(IN_KERNEL, MINE + 9, user=C + CALLED - 1), "faults"),  # a page fault in memset
         (note(IN_KERNEL, user=MINE + 5), "faults"),
         (note(IN_KERNEL, user=0x10), "faults"),
@@ -234,6 +239,11 @@ def test_kernel_time_is_assigned_by_the_name_of_code_that_cannot_be_read(
     """
     found = counts(libc, mapped(path, 0x5000000, when=2), note(IN_KERNEL, CODE + 5, user=0x5000005))
     assert getattr(found, place) == 1
+
+
+def test_time_in_code_of_the_vdso_is_no_system_call(libc: str) -> None:
+    found = counts(libc, mapped("[vdso]", 0x5000000, when=2), note(0x5000005, CODE + 9))
+    assert found.program == 1
 
 
 def test_kernel_time_of_32_bit_code_is_unknown_and_that_of_an_exiting_program_is_its_own(
@@ -428,6 +438,8 @@ def call_for_allocator() -> int:
         # If calls are dispatched, the kernel sends the probe a signal in place of this system call.
         (note(IN_KERNEL, MINE + 9, user=C + CALLED), "probe", True),
         (note(IN_KERNEL, MINE + 9, user=C + CALLED), "calls", False),
+        (note(C + CALLED, MINE + 9), "probe", True),
+        (note(C + CALLED, MINE + 9), "calls", False),
         (note(IN_KERNEL, user=MINE + 5), "faults", True),
         (note(IN_KERNEL, CODE + 9, user=C + CALLED - 1), "program", True),
         (note(IN_KERNEL, CODE + 9, user=C + CALLED), "program", True),  # the program's own call

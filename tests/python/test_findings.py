@@ -66,7 +66,7 @@ def test_memory_that_is_returned_and_needed_again_is_found_with_its_share_of_cpu
     assert found.effect == pytest.approx(0.1 / 0.9, rel=0.02)
     assert found.measured
     assert found.evidence[0].startswith(
-        "1,000 calls of madvise(DONTNEED) and 10 of munmap took 100 ms and returned 72.5 MiB, while "
+        "1,000 calls of madvise(DONTNEED) and 10 of munmap returned 72.5 MiB, while "
     )
 
 
@@ -221,7 +221,6 @@ def test_calls_take_no_more_than_the_clock_samples_saw_without_the_probe(tmp_pat
     )  # fmt: skip
     (found,) = find(replace(alone, clock=KernelClock((run,))))
     assert found.effect == pytest.approx(0.43)
-    assert "387 ms in all" in found.evidence[0]
 
 
 def test_sleeping_takes_time_and_no_cpu_time(tmp_path: Path) -> None:

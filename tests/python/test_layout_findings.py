@@ -59,6 +59,25 @@ def test_an_equal_layout_leaves_the_reason_unknown() -> None:
         assert next(iter(sentences(why))).endswith("; the reason is not known.")
 
 
+@pytest.mark.parametrize("faults", [22, 572, 1122, 3000])
+def test_time_that_may_belong_to_page_faults_is_no_effect_of_the_layout(faults: int) -> None:
+    """The program takes 165 ms instead of 55, and page faults take 11 ms or more instead of 11.
+
+    The beginning and the end of a page fault count for the program's code. An allocator that
+    returned each block to the kernel was once said to collide in a few cache sets.
+    """
+    why = compared(HEALTHY | ILL["blocks-scattered"], faults=faults)
+    assert why.time is not None
+    part = next(one for one in why.time.parts if one.name == PROGRAM)
+    assert part.change == pytest.approx(110 * MS)
+    left = max(0.0, 110 * MS - 0.2 * (faults - 22) * MS / 2)
+    found = [one.effect for one in causes(why, "fast") if one.name == "blocks-scattered"]
+    assert found == ([pytest.approx(left / (why.time.whole.own or 1.0))] if left else [])
+    if not left:
+        assert PROGRAM not in [one.name for one in causes(why, "fast")]
+        assert "page faults may be the reason" in " ".join(sentences(why))
+
+
 def test_figures_whose_intervals_overlap_are_no_reason() -> None:
     why = compared(HEALTHY | {"conflicts": 0.06}, healthy=HEALTHY | {"conflicts": 0.055})
     assert why.layout is None

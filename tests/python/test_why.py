@@ -13,18 +13,13 @@ from support.comparisons import EVIL, a_run, a_sample
 from support.gaps import MIB, MS, an_account, gap, looked_at, part, trials, why_run
 from support.widths import at_all_widths
 
-from cairn.findings.slow_operations import Two, find
 from cairn.model import (
     Calls,
     Finding,
-    Interval,
     LockSummary,
     Operations,
-    ProbeSummary,
     Sample,
 )
-from cairn.profile.estimates import Estimate
-from cairn.profile.tally import WAKING
 from cairn.report import markdown, run_json, terminal
 from cairn.report.view import View
 from cairn.report.why import boards, sentences, summary
@@ -638,153 +633,3 @@ def test_a_hostile_name_is_harmless_in_every_form() -> None:
         assert "\x1b" not in text and "\u202e" not in text
     assert "<script>" not in markdown.whys(run, [found])
     assert '"whys"' in run_json.explanation(run, [found])
-
-
-def slow(**times: float) -> list[ProbeSummary]:
-    """Returns eight summaries in which kinds of operations take multiples of their usual times."""
-    kinds = {
-        name: replace(one, total_ns=(one.total_ns or 0) * times.get(name.partition(",")[0], 1))
-        for name, one in an_account().kinds.items()
-    }
-    return [an_account(kinds=kinds)] * 8
-
-
-def longer(ms: float, half: float = 0.0) -> Estimate:
-    """Returns the additional time of the allocator's own code, with an interval of ± `half` ms."""
-    return Estimate(ms * MS, Interval((ms - half) * MS, (ms + half) * MS, 0.95))
-
-
-@pytest.mark.parametrize(
-    ("times", "names"),
-    [
-        ({"free": 2.0}, ["slow-free"]),
-        ({"free": 1.4}, []),
-        ({"new": 3.0}, ["slow-new"]),
-        ({"new": 1.9}, []),
-        ({"reused": 2.0, "free": 2.0}, ["slow-path"]),
-        ({"reused": 2.0, "free": 2.0, "new": 5.0}, ["slow-path"]),
-        # In the next two cases, either reuse or free makes up nearly all of the difference. So the
-        # cause is this operation, and not the whole path.
-        ({"reused": 3.0, "free": 1.55}, ["slow-reuse"]),
-        ({"reused": 1.55, "free": 3.0}, ["slow-free"]),
-        ({"reused": 2.0}, ["slow-reuse"]),
-        ({"reused": 1.4}, []),
-        ({"free": 0.5, "reused": 0.5}, []),
-    ],
-)
-def test_a_slower_kind_of_operation_is_a_finding(times: dict[str, float], names: list[str]) -> None:
-    mine, theirs = (
-        [one.total_ns or 0.0 for one in of[0].kinds.values()] for of in (slow(**times), slow())
-    )
-    more_ms = sum(max(0.0, one - other) for one, other in zip(mine, theirs, strict=True)) / MS
-    found = find(Two(slow(**times), slow(), 100.0 * MS, longer(more_ms)))
-    assert [one.name for one in found] == names
-    twice = find(Two(slow(**times), slow(), 100.0 * MS, longer(2 * more_ms)))
-    assert [one.effect for one in twice] == pytest.approx([2 * one.effect for one in found])
-    mostly_else = find(Two(slow(**times), slow(), 100.0 * MS, longer(6.8 * more_ms)))
-    assert mostly_else == ()
-
-
-def test_only_the_larger_of_two_causes_is_named() -> None:
-    """By the timed operations, freeing takes 60 ms longer and new memory takes 20 ms longer."""
-    found = find(Two(slow(free=5.0, new=6.0), slow(), 100.0 * MS, longer(40.0)))
-    assert [one.name for one in found] == ["slow-free"]
-    assert found[0].effect == pytest.approx(0.3)
-
-
-def test_an_effect_below_one_percent_is_no_finding() -> None:
-    assert find(Two(slow(free=2.0), slow(), 100_000.0 * MS, longer(50.0))) == ()
-
-
-def test_the_effect_is_at_most_the_additional_time_of_the_allocators_own_code() -> None:
-    (found,) = find(Two(slow(free=9.0), slow(), 100.0 * MS, longer(5.0)))
-    assert found.effect == found.interval.high == pytest.approx(0.05)
-
-
-def test_the_effects_are_as_uncertain_as_the_time_of_the_allocators_own_code() -> None:
-    """The timed operations take 180 ms longer: a third in freeing, two thirds in new memory.
-
-    But the allocator's own code takes only 6 ms longer, with an interval from 2 to 10 ms. The
-    effects are parts of this time and have the same relative error.
-    """
-    mine, theirs = slow(free=5.0, new=31.0), slow()
-    assert sum(one.total_ns or 0 for one in mine[0].kinds.values()) - 33.0 * MS == pytest.approx(
-        180.0 * MS
-    )
-    found = find(Two(mine, theirs, 100.0 * MS, longer(6.0, 4.0)))
-    assert [one.name for one in found] == ["slow-new", "slow-free"]
-    assert [one.effect for one in found] == pytest.approx([0.04, 0.02])
-    assert [one.interval.low for one in found] == pytest.approx([0.04 / 3, 0.02 / 3])
-    assert [one.interval.high for one in found] == pytest.approx([0.2 / 3, 0.1 / 3])
-
-
-def test_a_kind_that_is_faster_does_not_increase_the_effect_of_the_others() -> None:
-    """Freeing takes 60 ms longer, new memory takes 60 ms longer, and reuse takes 14 ms less.
-
-    The allocator's own code takes 12 ms longer. So both effects together must not exceed 12 ms.
-    """
-    found = find(Two(slow(free=5.0, new=16.0, reused=0.0), slow(), 100.0 * MS, longer(12.0)))
-    assert sorted(one.name for one in found) == ["slow-free", "slow-new"]
-    assert [one.effect for one in found] == pytest.approx([0.06, 0.06])
-
-
-def test_one_very_long_operation_neither_hides_nor_makes_a_finding() -> None:
-    """In one trial, freeing takes 30 times as long, because the machine stood still in one free."""
-    stood = [*slow()[1:], *slow(free=30.0)[:1]]
-    (found,) = find(Two(slow(free=5.0), stood, 100.0 * MS, longer(60.0)))
-    assert found.name == "slow-free"
-    assert find(Two(stood, slow(), 100.0 * MS, longer(60.0))) == ()
-
-
-def test_a_kind_that_was_never_timed_hides_no_finding_if_it_is_rare() -> None:
-    def with_rare(accounts: list[ProbeSummary], count: int) -> list[ProbeSummary]:
-        rare = {"realloc": Operations(count, 0, None, None)}
-        return [replace(one, kinds={**one.kinds, **rare}) for one in accounts]
-
-    for count, names in ((2, ["slow-free"]), (3_000_000, [])):
-        two = Two(
-            with_rare(slow(free=3.0), count), with_rare(slow(), count), 100.0 * MS, longer(30.0)
-        )
-        assert [one.name for one in find(two)] == names
-
-
-def test_operations_that_were_not_timed_have_no_finding() -> None:
-    kinds = {name: replace(one, total_ns=None) for name, one in an_account().kinds.items()}
-    assert find(Two([an_account(kinds=kinds)] * 8, slow(), 100.0 * MS, longer(50.0))) == ()
-
-
-def test_waiting_for_other_threads_is_no_slow_path() -> None:
-    """Once, `slow-path` was named before `queues` under a global lock, where threads only wait.
-
-    By the sum of their times, the operations take 66 ms instead of 33 ms. But in the first case,
-    threads slept for 20 ms, spun for 8 ms, and woke other threads for 5 ms. So the medians count
-    instead, and these are as before. In the second case, threads neither slept nor spun.
-    """
-    twice = slow(new=2.0, reused=2.0, free=2.0)[0]
-    for slept_ms, names in ((20.0, []), (0.0, ["slow-path"])):
-        woken = {WAKING: Calls(900, None, 5.0 * MS)}
-        waits = replace(twice, waiting_ns=slept_ms * MS, spun_ns=0.4 * slept_ms * MS, calls=woken)
-        found = find(Two([waits] * 8, slow(), 100.0 * MS, longer(33.0)))
-        assert [one.name for one in found] == names
-
-
-def test_spinning_is_no_slow_work_of_the_allocators_code() -> None:
-    """The allocator's own code takes 40 ms longer. In 30 of these 40 ms, the threads spin.
-
-    By the medians, reuse takes 36.4 ms longer, freeing 39 ms, and new memory 8 ms.
-    """
-    took = {
-        name: replace(o, total_ns=4 * (o.total_ns or 0), median_ns=4 * (o.median_ns or 0))
-        for name, o in an_account().kinds.items()
-    }
-    spinning = looked_at(trials("fast", 130.0, kinds=took, spun_ns=30.0 * MS), own=140)
-    samples = [*looked_at(trials("system")), *spinning]
-    (found,) = explain(why_run("fast"), samples, "fast", "system").findings
-    assert found.name == "slow-path" and found.effect * 150 == pytest.approx(
-        10.0 * 75.4 / 83.4, rel=0.01
-    )
-
-
-def test_a_difference_that_may_be_noise_is_no_finding() -> None:
-    mine = [*slow(free=8.0)[:1], *slow()[:7]]
-    assert find(Two(mine, slow(), 100.0 * MS, longer(50.0))) == ()

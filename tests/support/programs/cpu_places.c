@@ -6,6 +6,8 @@
  *     cpu_places MS short             starts children and threads until they have worked MS in the
  *                                     library. Each works 0.2 to 0.6 ms there, and then half as
  *                                     long in the program. Prints "own program"
+ *     cpu_places MS calls             makes short system calls in the library for MS; prints the
+ *                                     nanoseconds
  *     cpu_places COUNT sleeps         makes the program sleep COUNT times for a short time
  *     cpu_places COUNT library-sleeps     makes the library sleep in the same way
  *
@@ -24,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,7 +34,7 @@
 #define BUFFER_BYTES ((size_t)1 << 18)
 #define FRESH_BYTES  ((size_t)4 << 20)
 
-enum { WORK, FILL, READ, TOUCH, SLEEP };
+enum { WORK, FILL, READ, TOUCH, SLEEP, CALL };
 
 /* Works once, in the way that `what` selects. This takes a few hundred microseconds, except for
  * SLEEP. */
@@ -61,6 +64,9 @@ static void program_turn(int what, char *buffer, int zeros)
         munmap(fresh, FRESH_BYTES);
     } else if (what == SLEEP) {
         usleep(1);
+    } else if (what == CALL) {
+        for (int i = 0; i < 1000; i++)
+            syscall(SYS_getppid);
     } else {
         uint64_t state = 88172645463325252u;
         for (int i = 0; i < 100000; i++) {
@@ -146,6 +152,10 @@ int main(int argc, char **argv)
     uint64_t ns = (uint64_t)(argc > 1 ? atol(argv[1]) : 100) * 1000000u;
     if (strcmp(what, "short") == 0)
         return live_shortly_all(ns);
+    if (strcmp(what, "calls") == 0) {
+        printf("%llu\n", (unsigned long long)spend(library_turn, CALL, ns));
+        return 0;
+    }
     uint64_t own = spend(library_turn, WORK, ns) + spend(library_turn, FILL, ns);
     uint64_t calls = spend(library_turn, READ, ns);
     uint64_t faults = spend(program_turn, TOUCH, ns), others = spend(program_turn, READ, ns);
