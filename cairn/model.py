@@ -85,6 +85,11 @@ class Contender(Struct, frozen=True):
     """The words of -p that take the place of the first word of each command; () without -p."""
 
 
+def twin(name: str) -> str:
+    """The name under which a contender runs once more, with the probe, for --why."""
+    return f"{name}+probe"
+
+
 class Trial(Struct, frozen=True):
     """One planned execution of one workload under one contender."""
 
@@ -270,6 +275,8 @@ class ProbeSummary(Struct, frozen=True):
     """Time waiting for pthread spin locks. Unlike `waiting_ns`, it takes CPU time."""
     threads_ns: float = 0.0
     """The life times of all threads, without the time in the probe; 0 if they are not known."""
+    refused: int = 0
+    """Number of allocations whose result was NULL. 0 for runs of versions that did not store it."""
     findings: tuple[Finding, ...] = ()
     detours_ns: float = 0.0
     """The extra time of system calls that the probe watched, nearly all of it in the kernel."""

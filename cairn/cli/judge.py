@@ -123,8 +123,8 @@ def _measured(console: Console, where: Path, library: str) -> Measured:
 
 def _judgements(found: Measured, table: ProfileTable, about: str) -> tuple[RangeJudgement, ...]:
     """Says where every contender of the run except the baseline lies in the ranges of `table`."""
+    from cairn.model import twin
     from cairn.report.placing import RangeJudgement
-    from cairn.why.gap import twin
     from cairn.why.placing import placed
     from cairn.why.ranges import gathered
 

@@ -230,7 +230,7 @@ def twins_of(contenders: Sequence[Contender], option: str) -> tuple[Contender, .
     than two contenders, if one has the probe already, or if a new name is taken.
     """
     from cairn.allocators.contenders import behind_probe
-    from cairn.why.gap import twin
+    from cairn.model import twin
 
     if len(contenders) < 2:
         raise UsageError(

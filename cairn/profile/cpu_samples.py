@@ -23,8 +23,9 @@ also says which files are mapped where. `read` and `split` count the samples of 
 The caller of a library is the nearest return address on the stack that lies outside these
 libraries. An allocator may jump to a library as its last action, so that its own address is not on
 the stack: free() often ends so with munmap(), and calloc() with memset(). The return address is
-then that of the call of free(), and the allocator is the caller, too. Frames are not unwound: only the words at the top of the stack are examined, and one of
-them may be the return address of an earlier call.
+then that of the call of free(), and the allocator is the caller, too. Frames are not unwound: only
+the words at the top of the stack are examined, and one of them may be the return address of an
+earlier call.
 
 The system's allocator is a part of libc: everything from the first to the last function of malloc's
 object file, which the linker puts side by side.

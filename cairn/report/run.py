@@ -14,6 +14,7 @@ from cairn.compare import load_output, plan, standings, suitability
 from cairn.compare import ranking as ranks
 from cairn.compare.comparison import compare
 from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
+from cairn.compare.refusals import failed, refusals
 from cairn.errors import UsageError
 from cairn.gate import InstructionCount
 from cairn.model import (
@@ -92,6 +93,10 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
     run, stopped = measured.run, measured.stopped
     competing = {contender.name for contender in run.competing}
     samples = [sample for sample in measured.samples if sample.trial.contender in competing]
+    of_workloads = [
+        [one for one in measured.samples if one.trial.workload == index]
+        for index in range(len(run.settings.workloads))
+    ]
     own = [
         Metric(f"metric:{one.name}", one.name, "", Direction.UNKNOWN)
         for one in run.settings.patterns
@@ -101,6 +106,8 @@ def comparisons(measured: Measured) -> tuple[Comparison, ...]:
     found = []
     for index in range(len(run.settings.workloads)):
         its = [sample for sample in samples if sample.trial.workload == index]
+        refused = refusals(of_workloads[index], tuple(competing), run.baseline)
+        its = failed(its, refused, run.baseline)
         loads = load_output.metrics(name for sample in its for name in sample.load)
         early = [measured.ended_early] if measured.ended_early is not None and not index else []
         slept = any(one.reported is not None and one.reported.idle_ns for one in its)

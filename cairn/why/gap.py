@@ -76,6 +76,7 @@ from msgspec.structs import replace
 
 from cairn import units
 from cairn.clock_samples import CpuSamples
+from cairn.compare.refusals import refusals, says
 from cairn.findings import layout, slow_operations
 from cairn.findings.kernel import WAITS_ALONE
 from cairn.findings.thresholds import is_likely
@@ -94,6 +95,7 @@ from cairn.model import (
     Interval,
     Run,
     Sample,
+    twin,
 )
 from cairn.profile.estimates import Estimate
 from cairn.profile.tally import WAITING as NOT_ON_PROCESSOR
@@ -184,11 +186,6 @@ class Why(Struct, frozen=True):
     the run has no simulation."""
 
 
-def twin(name: str) -> str:
-    """The name under which a contender runs with the probe preloaded."""
-    return f"{name}+probe"
-
-
 def explain(
     run: Run, samples: Sequence[Sample], contender: str, baseline: str, workload: int = 0
 ) -> Why:
@@ -218,6 +215,10 @@ def explain(
             workload,
             "; ".join(f"{name} {why}" for name, why in failed.items()),
         )
+    for one, other in ((contender, baseline), (baseline, contender)):
+        if number := refusals(its, (one,), other).get(one):
+            told = f"under {one}, the program {says(number, other)}, so it may have done less"
+            return _none(contender, baseline, workload, told)
     sides = [_sides(its, name) for name in (contender, baseline)]
     pairs = [
         (sides[0][round_], sides[1][round_]) for round_ in sorted(sides[0].keys() & sides[1].keys())

@@ -27,9 +27,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from cairn.model import Operations, ProbeSummary, Run, Sample
+from cairn.model import Operations, ProbeSummary, Run, Sample, twin
 from cairn.profile.estimates import SAMPLES_ENOUGH, WAY_OUT
-from cairn.why.gap import twin
 
 EXPERIMENT = "calibration"
 """The name of the calibration's runs."""

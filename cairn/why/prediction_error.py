@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cairn.model import Operations, ProbeSummary, Run, Sample
+from cairn.model import Operations, ProbeSummary, Run, Sample, twin
 from cairn.profile.estimates import SAMPLES_ENOUGH
-from cairn.why.gap import twin
 from cairn.why.prediction import LEFT_LEAST, Costs, Prediction, predict
 
 TAIL = 0.05

@@ -74,6 +74,7 @@ def summarized(profile: Profile) -> ProbeSummary:
         spun_ns=sum(one.wait_ns or 0.0 for one in locks if one.name == SPINNING),
         findings=find(profile),
         detours_ns=detours_ns,
+        refused=int(tally.failed.sum()),
         metrics=metrics.measured(profile),
     )
 

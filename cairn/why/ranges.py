@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cairn.model import Run, Sample
+from cairn.model import Run, Sample, twin
 from cairn.profile.metrics import BY_KEY, METRICS, Number, ProfileMetric
-from cairn.why.gap import twin
 
 LEFT_OUT = 5.0
 """The worst value is left out if it is this many times as bad as the second worst."""

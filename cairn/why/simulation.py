@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cairn.findings import layout
-from cairn.model import Finding, Sample
+from cairn.model import Finding, Sample, twin
 from cairn.simulated_misses import Simulation
-from cairn.why.gap import Why, program_estimate, twin
+from cairn.why.gap import Why, program_estimate
 from cairn.why.parts import PROGRAM
 from cairn.why.simulated_gap import SimulatedGap, between
 

@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 
-from cairn.model import Contender, Operations, ProbeSummary, Run, Sample, Workload
+from cairn.model import Contender, Operations, ProbeSummary, Run, Sample, Workload, twin
 from cairn.report.prediction import board, sentences
 from cairn.report.prediction_score import board as score_board
-from cairn.why.gap import twin
 from cairn.why.prediction import (
     LONGER,
     SCALE_LEAST,

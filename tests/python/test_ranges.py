@@ -17,11 +17,10 @@ from cairn.bench import kept_ranges
 from cairn.clock_samples import CpuSamples
 from cairn.compare import plan
 from cairn.errors import CairnError
-from cairn.model import Contender, ProbeSummary, Run, Sample
+from cairn.model import Contender, ProbeSummary, Run, Sample, twin
 from cairn.profile.metrics import BY_KEY, METRICS, Number
 from cairn.report import ranges as reporting
 from cairn.report import terminal
-from cairn.why.gap import twin
 from cairn.why.ranges import (
     LEFT_OUT,
     ProfileTable,

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from support.comparisons import a_run, a_sample
 
 from cairn.clock_samples import CpuSamples, FunctionSamples
-from cairn.model import Calls, Contender, Operations, ProbeSummary, Run, Sample
-from cairn.why.gap import explain, twin
+from cairn.model import Calls, Contender, Operations, ProbeSummary, Run, Sample, twin
+from cairn.why.gap import explain
 from cairn.why.parts import Gap, Part
 
 MS = 1_000_000
