@@ -231,6 +231,20 @@ def test_a_plot_shows_what_is_live_held_and_resident() -> None:
     assert lines[0].startswith("  7.00 MiB │")
 
 
+def test_a_plot_is_empty_where_nobody_knows_when_memory_fell() -> None:
+    """A fall between 0.03 and 5 s was once drawn in the middle, at 2.5 s."""
+    at = (0, 20, 33, 5_000)
+    for end, is_empty in ((1, True), (8, False)):
+        values = (8 * MIB, 8 * MIB, 8 * MIB, end * MIB)
+        series = Series(at, values, values, values, counted=True, processes=1)
+        lines = soak_plot.drawn(series, 80)
+        start = lines[6].index("│") + 1
+        assert (lines[6][start], lines[6][-1]) == ("█", "█")
+        assert (lines[6][start + 1 : -1].strip() == "") == is_empty
+        assert ("empty: no reading" in lines[-1]) == is_empty
+        assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize(
     ("at_ms", "first", "last"),
     [
