@@ -32,12 +32,21 @@ def counted_usable(peak: int, granted: int) -> Peak:
     return Peak(peak, max(0, peak - granted), peak + granted)
 
 
-def counted_requested(usable: Peak, noted_usable: int, noted: int, noted_error: int) -> Peak:
+def counted_requested(
+    usable: Peak, noted_usable: int, noted: int, noted_error: int, most: int
+) -> Peak:
     """The peak of requested bytes, computed from the peak `usable` of usable bytes.
 
     Shortly before the peak, `noted_usable` bytes were live. About `noted` of them were requested,
     with a standard error of `noted_error`. The requested share at the peak is taken to be the same.
+
+    most: the number of bytes that were requested in total, which the peak cannot exceed.
     """
+    found = _at_share(usable, noted_usable, noted, noted_error)
+    return Peak(min(most, found.bytes), min(most, found.low), min(most, found.high))
+
+
+def _at_share(usable: Peak, noted_usable: int, noted: int, noted_error: int) -> Peak:
     if not noted_usable:
         return Peak(0, 0, usable.high)
     share, error = noted / noted_usable, _BOUNDS * noted_error / noted_usable

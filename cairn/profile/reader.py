@@ -637,8 +637,13 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
     counted, usable, requested = bool(number["live_way"]), None, None
     if counted:
         usable = live.counted_usable(number["live_peak_usable"], number["live_granted"])
-        noted = (number[f"live_noted_{name}"] for name in ("usable", "bytes", "error"))
-        requested = live.counted_requested(usable, *noted)
+        noted, bytes_, error = (
+            number[f"live_noted_{name}"] for name in ("usable", "bytes", "error")
+        )
+        # A child of a fork has the live blocks of its parent, and did not request them.
+        asked = int(tally.asked.sum() + tally.late_asked.sum())
+        most = usable.high if number["forked"] else asked
+        requested = live.counted_requested(usable, noted, bytes_, error, most)
     else:
         highest = (number[f"live_{name}"] for name in ("noted_bytes", "noted_error", "looks"))
         requested = estimated_peak(tally, moments, number["gap"], *highest)

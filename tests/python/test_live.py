@@ -20,10 +20,12 @@ def test_the_interval_of_counted_bytes_is_that_of_what_threads_held_back() -> No
 
 def test_requested_bytes_have_the_share_that_was_noted_near_the_peak() -> None:
     usable = Peak(1000, 900, 1100)
-    assert live.counted_requested(usable, 500, 400, 5) == Peak(800, 702, 902)
+    assert live.counted_requested(usable, 500, 400, 5, 9_000) == Peak(800, 702, 902)
     # No more can have been requested than was usable.
-    assert live.counted_requested(usable, 500, 499, 50) == Peak(998, 718, 1100)
-    assert live.counted_requested(usable, 0, 0, 0) == Peak(0, 0, 1100)
+    assert live.counted_requested(usable, 500, 499, 50, 9_000) == Peak(998, 718, 1100)
+    assert live.counted_requested(usable, 0, 0, 0, 9_000) == Peak(0, 0, 1100)
+    # A peak of "104 B (0 to 8,296)" was once reported of a program that requested 100 bytes.
+    assert live.counted_requested(Peak(104, 0, 8_296), 104, 104, 0, 100) == Peak(100, 0, 100)
 
 
 def test_an_estimate_without_an_error_is_exact() -> None:
