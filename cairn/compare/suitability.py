@@ -7,6 +7,7 @@ next step, before the rest is run and at the beginning of the report. Pure.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import statistics
@@ -27,6 +28,9 @@ Starting a process takes a millisecond, and varies by some tenths of a milliseco
 STARTER_NS = 100_000_000
 """A command that ends within this time and leaves processes behind has only started them."""
 
+_PERCENT = (1, 2, 5, 10, 20, 50)
+"""A sentence gives a program's share of one CPU as a round bound. The sentence comes after the first
+round and again in the report, and should not have two numbers for one quantity."""
 _FOREGROUND = {
     "apache2": "-DFOREGROUND",
     "cron": "-f",
@@ -118,8 +122,7 @@ def waiting(cpu_share: float, *, under_load: bool = False) -> str:
 
     under_load: whether the program is a server, which waits for its load.
     """
-    percent = round(100 * cpu_share)
-    used = f"{percent} %" if percent else "less than 1 %"
+    used = f"at most {next((one for one in _PERCENT if 100 * cpu_share <= one), 100)} %"
     if under_load:
         return (
             f"The server used {used} of one CPU: the load is too light for an allocator to change "
@@ -191,8 +194,8 @@ def _short(
         return
     if settings.workloads[workload].load:
         yield Unsuited(
-            f"The load takes only {units.time(statistics.median(walls))}, so that its start and "
-            "the first requests are much of it.",
+            f"The load takes {_less_than(statistics.median(walls))}, so that its start and the "
+            "first requests are much of it.",
             "Give it more requests.",
         )
         return
@@ -203,10 +206,16 @@ def _short(
         "several runs."
     )
     yield Unsuited(
-        f"A run takes only {units.time(statistics.median(walls))}, and the start of the process is "
-        "part of that.",
+        f"A run takes {_less_than(statistics.median(walls))}, and the start of the process is part "
+        "of that.",
         advice,
     )
+
+
+def _less_than(ns: float) -> str:
+    """Returns a time as a bound of one digit, for the same reason as _PERCENT."""
+    digit = 10 ** math.floor(math.log10(max(1.0, ns)))
+    return f"less than {(ns // digit + 1) * digit / 1e6:g} ms"
 
 
 def machine_is_busy(samples: Sequence[Sample], baseline: str) -> bool:
