@@ -29,8 +29,8 @@ STARTER_NS = 100_000_000
 """A command that ends within this time and leaves processes behind has only started them."""
 
 _PERCENT = (1, 2, 5, 10, 20, 50)
-"""A sentence gives a program's share of one CPU as a round bound. The sentence comes after the first
-round and again in the report, and should not have two numbers for one quantity."""
+"""A sentence gives a program's share of one CPU as a round bound. It comes after the first round
+and again in the report, and should not have two numbers for one quantity."""
 _FOREGROUND = {
     "apache2": "-DFOREGROUND",
     "cron": "-f",
