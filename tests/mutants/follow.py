@@ -21,8 +21,8 @@ NAME = FOLDER / "test"
 """The file with the name of the current test. It exists only while tests are recorded."""
 
 
-def started(context: str) -> coverage.Coverage:
-    """Starts to record lines of the package under the name `context`."""
+def started() -> coverage.Coverage:
+    """Starts to record lines of the package. `switch_context` then names the test."""
     import coverage
 
     package = Path(__file__).resolve().parents[2] / "cairn"
@@ -31,7 +31,6 @@ def started(context: str) -> coverage.Coverage:
         data_suffix=True,
         source=[str(package)],
         config_file=False,
-        context=context,
     )
     counting.start()
     return counting
@@ -44,7 +43,8 @@ def follow() -> None:
     process of support/prepared.py forks for the calls of many tests.
     """
     if NAME.exists():
-        counting = started(NAME.read_text())
+        counting = started()
+        counting.switch_context(NAME.read_text())
 
         def begin_child() -> None:
             if NAME.exists():

@@ -34,7 +34,7 @@ class Watch:
         self.failed: dict[str, None] = {}
         self.sharing: dict[str, list[str]] = defaultdict(list)
         self.test = ""
-        self.counting = follow.started("") if recorded else None
+        self.counting = follow.started() if recorded else None
 
     def _name(self, context: str) -> None:
         if self.counting is not None:

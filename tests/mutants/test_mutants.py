@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+import coverage
 import pytest
 from mutants import in_c, in_python, report
 from mutants.belonging import C_PARTS
@@ -397,3 +398,43 @@ def test_the_list_of_faults_can_be_shown_without_planting(tmp_path: Path) -> Non
         list(faults)
     )
     assert not (folder / "build").exists()
+
+
+def test_a_line_that_a_prepared_process_runs_belongs_to_the_test_that_runs_then(
+    tmp_path: Path,
+) -> None:
+    """A process of a shared fixture forks for each test.
+
+    Its lines were once recorded for "fixture …|tests/…", so no such test was run for a fault.
+    """
+    for folder in ("cairn", "tests/mutants"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "__init__.py").touch()
+    (tmp_path / "cairn" / "lines.py").write_text("def run():\n    return 1\n")
+    shutil.copy(ROOT / "tests" / "mutants" / "follow.py", tmp_path / "tests" / "mutants")
+    (tmp_path / "recorded").mkdir()
+    script = f"""
+import os, sys
+from pathlib import Path
+sys.path[:0] = [{str(tmp_path / "tests")!r}, {str(tmp_path)!r}]
+from mutants import follow
+follow.FOLDER = Path({str(tmp_path / "recorded")!r})
+follow.NAME = follow.FOLDER / "test"
+follow.NAME.write_text("fixture prepared")
+follow.follow()
+from cairn import lines
+follow.NAME.write_text("tests/test_a.py::test_b[x|y]")
+if os.fork() == 0:
+    lines.run()
+    sys.exit()
+sys.exit(os.wait()[1])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    found: dict[int, set[str]] = {}
+    for part in (tmp_path / "recorded").glob("lines.*"):
+        data = coverage.CoverageData(basename=str(part))
+        data.read()
+        for line, contexts in data.contexts_by_lineno(str(tmp_path / "cairn/lines.py")).items():
+            found.setdefault(line, set()).update(filter(None, contexts))
+        data.close()
+    assert found == {1: {"fixture prepared"}, 2: {"tests/test_a.py::test_b[x|y]"}}
