@@ -1,4 +1,4 @@
-"""Tests that no help text breaks a word on a terminal of 60 columns or more."""
+"""Tests of the help texts: no word is broken on a terminal of 60 columns or more, and groups."""
 
 from __future__ import annotations
 
@@ -38,3 +38,15 @@ def test_no_word_of_a_help_text_is_broken(words: tuple[str, ...]) -> None:
         text = helped(words, width)
         assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
         assert whole <= set(text.split()), (width, sorted(whole - set(text.split())))
+
+
+def test_the_options_of_check_and_compare_are_in_the_same_groups() -> None:
+    def titles(command: str) -> list[str]:
+        told = CliRunner().invoke(
+            every_command(), [command, "--help"], env={"COLUMNS": "100"}, prog_name="cairn"
+        )
+        return re.findall(r"╭─ (.+?) ─+╮", told.output)
+
+    check = titles("check")
+    assert check[:2] == ["The question", "When to stop"] and len(check) > 5
+    assert titles("compare") == ["Contenders", *check]
