@@ -32,6 +32,8 @@ _WHOLE = 2**32
 """The hash of a region is below this number. The probe tracks the regions whose hash is below a
 threshold, so with this threshold it tracks all of them."""
 _REGIONS_LEAST = 4
+_MISS = 0.05
+"""The probability that an interval misses the true value."""
 _BLOCKS_LEAST = 20
 """A figure is None if it comes from fewer regions or allocations than these."""
 _SETS_LEAST = 40
@@ -316,6 +318,10 @@ def _ratio(
 ) -> Figure | None:
     """The ratio of the totals `above` and `below`, times `unit`, with its interval.
 
+    The interval is that of the jackknife over the tracked regions. It also allows for regions of
+    another kind, of which none is tracked by chance: all of a few regions may be full although a
+    third of the memory is empty.
+
     `above` and `below` are fields of a page, or "pages" for the number of pages. `part` is the
     tracked share of all regions.
     """
@@ -339,8 +345,13 @@ def _ratio(
     without = (one.sum() - one) / left * unit
     variance = (1 - part) * (regions - 1) / regions * float(((without - without.mean()) ** 2).sum())
     away = _t_quantile(regions - 1) * math.sqrt(variance)
-    most = 1.0 if unit <= 1 else math.inf
-    return Figure(value, max(0.0, value - away), max(value, min(most, value + away)))
+    unseen = (1 - part) * (1 - _MISS ** (1 / regions))
+    low = min(value - away, value * (1 - unseen))
+    if unit <= 1:
+        high = min(1.0, max(value + away, value + unseen * (1 - value)))
+    else:
+        high = max(value + away, value / (1 - unseen))
+    return Figure(value, max(0.0, low), max(value, high))
 
 
 def _column(pages: Records, name: str) -> Floats:
