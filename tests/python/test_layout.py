@@ -42,8 +42,10 @@ def made(byte_order: str = "<", **fields: Any) -> np.ndarray[Any, np.dtype[np.vo
 
 
 def test_figures_of_equal_regions_are_read_in_either_byte_order(tmp_path: Path) -> None:
-    """Half of the regions is tracked. With a probability of 5 %, 0.31 of the eight others or more
-    are of another kind: 0.05 ** (1 / 8) is 0.69.
+    """Half of the regions is tracked.
+
+    If 0.31 of all regions were of another kind, then with a probability of 5 % none of the eight
+    tracked ones would be: 0.05 ** (1 / 8) is 0.69.
     """
     unseen = 0.5 * (1 - 0.05 ** (1 / 8))
     for order in "<>":
