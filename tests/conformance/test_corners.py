@@ -107,6 +107,15 @@ def test_malloc_info_writes_a_document_with_real_numbers(
     assert free == int(rest.get("size", 0)) > 0
     large = next(total for total in document.iter("total") if total.get("type") == "mmap")
     assert int(large.get("count", 0)) > 50 and int(large.get("size", 0)) > 50 * 32768
+    # glibc's document has these totals, too, and programs look for them.
+    kinds = {
+        f"{one.tag} {one.get('type')}": int(one.get("size", 0))
+        for one in document
+        if one.tag in ("system", "aspace")
+    }
+    assert list(kinds) == ["system current", "system max", "aspace total", "aspace mprotect"]
+    assert kinds["aspace mprotect"] == kinds["aspace total"] >= kinds["system max"]
+    assert kinds["system max"] >= kinds["system current"] > 50 * 32768
 
 
 @pytest.mark.plain("has blocks of the requested size")

@@ -239,6 +239,9 @@ TEST(requests_beyond_a_limit_return_0)
     size_t index = page_heap_allocate(10, 0, &zero);
     CHECK(index != 0);
     page_heap_free(index, 10);
+    index = page_heap_allocate(10, 1 << 14, &zero); /* gets the run without the room */
+    CHECK(index != 0);
+    page_heap_free(index, 10);
     fake_os.limit_bytes = 0;
     CHECK(page_heap_allocate(REGION_SLICES_MAX, 0, &zero) == 0);
     CHECK(page_heap_allocate(0, 0, &zero) == 0);
