@@ -394,9 +394,10 @@ def _rounds(comparison: Comparison) -> str:
 
 
 def _loaded(comparison: Comparison) -> list[str]:
-    """Returns a clause on the processes that loaded their allocator; empty without a trial.
+    """Returns a clause on the programs that loaded their allocator; empty without a trial.
 
-    It is about the contender with the most processes that did not load it.
+    It is about the contender with the most programs that did not load it. A process that was
+    forked and executed no program is not counted: it has the allocator of its parent.
     """
     loaded = min(
         (row.proof for row in _alive(comparison)),
@@ -406,9 +407,10 @@ def _loaded(comparison: Comparison) -> list[str]:
     if not loaded or loaded == (0, 0):
         return []
     if loaded[0] == loaded[1]:
-        return [f"every process ({units.count(loaded[0])} in each run) loaded its allocator"]
-    processes = units.counted(loaded[1], "process", "processes")
-    return [f"an allocator was loaded in only {loaded[0]} of {processes}"]
+        each = f"({units.count(loaded[0])} in each run)"
+        return [f"every program {each} loaded its allocator"]
+    programs = units.counted(loaded[1], "executed program")
+    return [f"an allocator was loaded in only {loaded[0]} of {programs}"]
 
 
 def remarks(run: Run, comparison: Comparison, *, full: bool) -> list[str]:

@@ -100,7 +100,7 @@ def test_the_process_count_below_the_table_is_of_the_contender_that_was_loaded_i
             else s
             for s in samples()
         ]
-        assert "loaded in only 3 of 5 processes" in " ".join(shown(a_run(), of).split())
+        assert "loaded in only 3 of 5 executed programs" in " ".join(shown(a_run(), of).split())
 
 
 def test_without_colour_the_report_has_the_same_signs() -> None:
@@ -229,7 +229,7 @@ def test_the_footer_names_the_method_and_the_proof() -> None:
         "12 rounds",
         "Hodges–Lehmann",
         "Holm",
-        "every process (2 in each run) loaded its allocator",
+        "every program (2 in each run) loaded its allocator",
         "anonymous and shared pages (cgroup v1)",
     ):
         assert word in line
