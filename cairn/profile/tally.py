@@ -298,7 +298,7 @@ class Tally(Struct, frozen=True, eq=False):
     cpu_samples_probe: int
     """The part of `cpu_samples` that found the thread in the probe."""
     failed: Exact
-    """[ALLOCATING]: calls that returned NULL or an error."""
+    """[ALLOCATING]: calls for one byte or more that returned NULL or an error."""
     late_calls: Exact
     """[FUNCTIONS]: calls by threads that were ending, or for which the file had no room. `calls`
     and `released` do not contain them, and their size group and phase are not known."""

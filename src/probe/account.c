@@ -329,7 +329,8 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
         me->counts->fresh[account_phase()][profile_group(bytes)]++;
     bool freed = block == NULL && bytes == 0 && profile_kind(function) == PROFILE_KIND_REALLOC;
     if (block == NULL && !freed) {
-        session_add(&session.head->failed[function], 1);
+        if (bytes != 0) /* for 0 bytes, NULL is as good as a block */
+            session_add(&session.head->failed[function], 1);
         if (profile_kind(function) == PROFILE_KIND_REALLOC && me->given != NULL)
             live_add(me, me->given, 0);
         if (layout_way != LAYOUT_OFF && me->given != NULL)

@@ -270,7 +270,8 @@ struct profile_head {
     uint64_t live_noted_error;
     uint64_t live_looks;
 
-    uint64_t failed[PROFILE_ALLOCATING]; /* calls that returned NULL or an error */
+    uint64_t failed[PROFILE_ALLOCATING]; /* calls for 1 byte or more that
+                                                * returned NULL or an error */
 
     /* Calls of threads that were ending, or for which the file had no room. No struct
      * profile_thread contains these calls. */

@@ -37,9 +37,7 @@ def test_the_verdict_names_the_allocator_to_use(cairn, forward: Path, churn: Pat
         "other",
     ):
         assert word in cairn("report", "--md").out.replace("\\", ""), word
-    assert "every program (1 in each run) loaded its allocator" in " ".join(
-        result.out.split()
-    )
+    assert "every program (1 in each run) loaded its allocator" in " ".join(result.out.split())
     assert "Next: " in result.out
     assert "seed" in result.err and "results" in result.err
 

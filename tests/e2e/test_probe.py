@@ -128,6 +128,14 @@ def test_refused_requests_are_counted(probed: Probed, known: Path) -> None:
     assert int(probed.only.tally.failed.sum()) == 0
 
 
+def test_null_for_no_bytes_is_no_refusal(probed: Probed, compiled: Callable[..., Path]) -> None:
+    """C allows both NULL and a block."""
+    allocator = compiled("nothing_for_zero.c", "-shared", "-DLIBRARY_ONLY")
+    program = compiled("nothing_for_zero.c", "-fno-builtin")
+    assert int(probed(program, 500, allocator=allocator)) == 501
+    assert int(probed.only.tally.failed.sum()) == 1
+
+
 def test_phases_and_groups_and_bytes(probed: Probed, known: Path) -> None:
     probed(known, "counts", 1000)
     tally = probed.only.tally
