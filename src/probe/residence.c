@@ -51,15 +51,28 @@ uint64_t residence_bytes(uint64_t own)
     return last;
 }
 
+/* Returns the bytes of a field that a /proc file gives in KiB, or RESIDENCE_UNKNOWN. `text` is
+ * memory for the file's beginning. */
+static uint64_t field(const char *path, const char *name, char *text, size_t bytes)
+{
+    if (!read_text(path, text, bytes))
+        return RESIDENCE_UNKNOWN;
+    const char *found = strstr(text, name);
+    return found == NULL ? RESIDENCE_UNKNOWN : strtoull(found + strlen(name), NULL, 10) << 10;
+}
+
+uint64_t residence_peak(void)
+{
+    static char text[2048]; /* static: the stack may be small */
+    uint64_t peak = field("/proc/self/status", "VmHWM:", text, sizeof text);
+    return peak == RESIDENCE_UNKNOWN ? 0 : peak;
+}
+
 /* Returns the bytes of the process's memory that lie in huge pages. */
 static uint64_t huge_bytes(void)
 {
-    static const char name[] = "AnonHugePages:";
     static char text[2048]; /* static: the stack may be small */
-    if (!read_text("/proc/self/smaps_rollup", text, sizeof text))
-        return RESIDENCE_UNKNOWN;
-    const char *found = strstr(text, name);
-    return found == NULL ? RESIDENCE_UNKNOWN : strtoull(found + sizeof name - 1, NULL, 10) << 10;
+    return field("/proc/self/smaps_rollup", "AnonHugePages:", text, sizeof text);
 }
 
 /* --- pages that were never handed out --------------------------------------------------------- */

@@ -25,6 +25,10 @@ enum { RESIDENCE_EXTENT_NS = 10000 };
  * report the resident bytes. */
 uint64_t residence_bytes(uint64_t own);
 
+/* Returns the most bytes that were resident since the process executed its program, or 0 if the
+ * kernel does not report them. The caller holds a lock. */
+uint64_t residence_peak(void);
+
 /* Resident bytes. All fields but `huge_bytes` count memory of the allocator, and only in extents of
  * 2 MiB of which at least one page was handed out. Some pages of an extent may belong to another
  * owner than the allocator. So the number of pages counted in an extent is at most the number that

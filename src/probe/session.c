@@ -62,6 +62,10 @@ static uint64_t looks_ns;     /* total time spent in residence_look() */
 static uint64_t looked_ns;    /* process age at the last look */
 static uint64_t looked_bytes; /* most resident bytes at any look */
 
+/* The peak of getrusage() when the process began. After an exec it may be that of the program
+ * before: also that of a large parent, if the process was made by vfork(). */
+static uint64_t peak_before;
+
 enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 10 << 20 };
 
 /* Length of the file's first mapping, which has room for 248 threads. */
@@ -313,6 +317,13 @@ static void add_chunk(struct profile_thread *threads, uint64_t offset)
     unused = 0;
 }
 
+/* Calls getrusage() for the process. Returns false if the call fails or is forbidden. */
+static bool read_usage(struct rusage *usage)
+{
+    return !direct_forbidden &&
+           !direct_failed(direct_call3(SYS_getrusage, RUSAGE_SELF, (long)usage, 0));
+}
+
 /* Determines everything that holds for a whole program image: options, program and allocator. A
  * fork's child must not do this, because dl_iterate_phdr() takes the loader's lock, and another
  * thread of the parent may have held this lock during the fork. */
@@ -328,6 +339,8 @@ static void begin_image(void)
         owners_unused();
     session.timers = !session_option_is("CAIRN_PROBE_TIMER", "off");
     spare_open(session_option("CAIRN_PROBE_SPARE"));
+    struct rusage usage;
+    peak_before = read_usage(&usage) ? (uint64_t)usage.ru_maxrss << 10 : 0;
     direct_call(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)program, sizeof program - 1,
                 0, 0);
     const char *executed = (const char *)getauxval(AT_EXECFN);
@@ -608,8 +621,7 @@ static size_t thin(struct profile_samples *samples)
 static void update_head(struct profile_head *head, struct own_memory own)
 {
     struct rusage usage;
-    if (!direct_forbidden &&
-        !direct_failed(direct_call3(SYS_getrusage, RUSAGE_SELF, (long)&usage, 0))) {
+    if (read_usage(&usage)) {
         head->minor_faults = (uint64_t)usage.ru_minflt;
         head->major_faults = (uint64_t)usage.ru_majflt;
         head->user_us =
@@ -617,6 +629,8 @@ static void update_head(struct profile_head *head, struct own_memory own)
         head->system_us =
             (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec;
         uint64_t peak = (uint64_t)usage.ru_maxrss << 10;
+        if (peak <= peak_before)
+            peak = residence_peak();
         if (peak > head->peak_resident_bytes) {
             head->peak_resident_bytes = peak;
             head->peak_own_bytes = own.private + own.of_file;

@@ -132,6 +132,14 @@ def test_the_allocator_never_calls_prctl(
     assert [line for line in lines if "prctl(" in line] == []
 
 
+@archive_later
+def test_calls_before_the_first_constructor_are_passed_on(
+    program: Callable[..., Program], mode: str
+) -> None:
+    """The library defines prctl() and syscall(), and looks up those of libc in a constructor."""
+    assert program("early_calls.c", mode).succeed().strip() == "early"
+
+
 # --- limits ---
 
 

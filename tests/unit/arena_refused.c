@@ -156,6 +156,25 @@ TEST(at_a_resource_limit_requests_return_null_until_it_is_lifted)
     CHECK(fake_os.mapped_bytes == 0);
 }
 
+TEST(a_pool_that_cannot_be_made_leaves_the_callers_arena_alone)
+{
+    struct cairn_arena *arena = cairn_arena_create(0);
+    char *kept = cairn_arena_alloc(arena, KEPT_BYTES);
+    REQUIRE(kept != NULL);
+    memset(kept, FILL, KEPT_BYTES);
+    fake_os.refuse_after = fake_os.call_count;
+    while (cairn_arena_alloc(arena, 8) != NULL)
+        continue;
+    unsigned unmaps = fake_os.unmap_count;
+    CHECK(cairn_pool_create_with(
+              &(struct cairn_pool_options){.object_bytes = 64, .arena = arena}) == NULL);
+    CHECK(fake_os.unmap_count == unmaps && is_whole(kept));
+    fake_os.refuse_after = 0;
+    CHECK(cairn_arena_alloc(arena, 1000) != NULL);
+    cairn_arena_destroy(arena);
+    CHECK(fake_os.mapped_bytes == 0);
+}
+
 int main(int argc, char **argv)
 {
     return test_main(argc, argv);
