@@ -162,6 +162,41 @@ TEST(frees_by_other_threads_wait_in_batches)
     heap_check(thread_own_heap());
 }
 
+enum { IN_80_SLABS = 80 * IN_A_SLAB };
+
+static void *spread[IN_80_SLABS];
+
+/* Frees a block whose slab has the first batch, and then needs a slab of another class. */
+static void *begin_first_batch(void *nothing)
+{
+    alloc_free(alloc_malloc(2 * BYTES)); /* makes the heap */
+    struct heap *heap = thread_own_heap();
+    unsigned i = 0;
+    while (i < IN_80_SLABS && batch_of(heap->batches, slab_of(spread[i])) != heap->batches)
+        i++;
+    CHECK(i < IN_80_SLABS);
+    alloc_free(spread[i]);
+    spread[i] = NULL;
+    CHECK(heap->batched == 1);
+    alloc_free(alloc_malloc(BYTES / 2));
+    CHECK(heap->batched == 0);
+    return nothing;
+}
+
+TEST(a_thread_that_needs_a_slab_first_posts_its_batches)
+{
+    take_many();
+    for (unsigned i = 0; i < IN_80_SLABS; i++)
+        spread[i] = alloc_malloc(BYTES);
+    in_thread(begin_first_batch, NULL);
+    for (unsigned i = 0; i < IN_80_SLABS; i++)
+        alloc_free(spread[i]);
+    for (unsigned i = 0; i < MANY; i++)
+        alloc_free(block[i]);
+    heap_collect(thread_own_heap());
+    heap_check(thread_own_heap());
+}
+
 /* When a shared heap is destroyed, its blocks in use are freed. None of them may wait in a batch of
  * another thread. */
 TEST(blocks_of_shared_heaps_are_posted_at_once)
