@@ -20,6 +20,7 @@ static struct range mapped[RANGES], left_out[4];
 static _Atomic unsigned mapped_count, left_out_count;
 
 static _Atomic bool looking;
+static bool is_child; /* the process was made by fork() and has executed nothing */
 static _Atomic uint64_t private, of_file; /* the result of the last look() */
 static uint64_t looks_ns;
 
@@ -59,12 +60,59 @@ void *own_memory_map_sparse(size_t bytes)
     return start;
 }
 
+/* The argument of the ioctl PAGEMAP_SCAN, struct pm_scan_arg of linux/fs.h. */
+struct scan {
+    uint64_t bytes, flags, start, end, walk_end, vec, vec_room, pages_most;
+    uint64_t inverted, wanted, wanted_any, returned;
+};
+
+/* Adds the resident pages from `start` to `end` to `*found`, by the ioctl PAGEMAP_SCAN, which tells
+ * the zero page from others. The process maps that page where it has read memory that it never
+ * wrote, and the kernel does not count it as resident. Returns false before Linux 6.7. */
+static bool scan_pages(long pagemap, uintptr_t start, uintptr_t end, struct own_memory *found)
+{
+    enum { IS_FILE = 1 << 2, IS_PRESENT = 1 << 3, IS_ZERO_PAGE = 1 << 5 };
+    static struct {
+        uint64_t start, end, kinds;
+    } runs[64]; /* static: the stack may be small */
+    const long request = (3L << 30) | (long)(sizeof(struct scan) << 16) | ('f' << 8) | 16;
+    uintptr_t page_bytes = getauxval(AT_PAGESZ);
+    struct scan scan = {
+        .bytes = sizeof scan,
+        .start = start & ~(page_bytes - 1),
+        .end = (end + page_bytes - 1) & ~(page_bytes - 1),
+        .vec = (uintptr_t)runs,
+        .vec_room = COUNT_OF(runs),
+        .wanted = IS_PRESENT,
+        .returned = IS_FILE | IS_ZERO_PAGE,
+    };
+    while (scan.start < scan.end) {
+        long got = direct_call3(SYS_ioctl, pagemap, request, (long)&scan);
+        if (direct_failed(got) || scan.walk_end <= scan.start)
+            return false;
+        for (size_t i = 0; i < (size_t)got; i++)
+            if ((runs[i].kinds & IS_FILE) != 0)
+                found->of_file += runs[i].end - runs[i].start;
+            else if ((runs[i].kinds & IS_ZERO_PAGE) == 0)
+                found->private += runs[i].end - runs[i].start;
+        scan.start = scan.walk_end;
+    }
+    return true;
+}
+
 /* Adds the resident pages from `start` to `end` to `*found`. proc_pid_pagemap(5) describes the
- * entries. */
+ * entries. Before Linux 6.7, zero pages are known only by this: no process maps them exclusively.
+ * After a fork the same is true of all pages that were not written since, so then all pages
+ * count. */
 static void add_pages(long pagemap, uintptr_t start, uintptr_t end, struct own_memory *found)
 {
     static uint64_t entries[512]; /* static: the stack may be small */
-    const uint64_t present = UINT64_C(1) << 63, is_file = UINT64_C(1) << 61;
+    const uint64_t present = UINT64_C(1) << 63, is_file = UINT64_C(1) << 61,
+                   exclusive = UINT64_C(1) << 56;
+    struct own_memory before = *found;
+    if (scan_pages(pagemap, start, end, found))
+        return;
+    *found = before;
     uintptr_t page_bytes = getauxval(AT_PAGESZ);
     uintptr_t last = (end + page_bytes - 1) / page_bytes;
     for (uintptr_t page = start / page_bytes; page < last; page += COUNT_OF(entries)) {
@@ -75,7 +123,7 @@ static void add_pages(long pagemap, uintptr_t start, uintptr_t end, struct own_m
         for (size_t i = 0; !direct_failed(got) && i < (size_t)got / sizeof entries[0]; i++) {
             if ((entries[i] & present) != 0 && (entries[i] & is_file) != 0)
                 found->of_file += page_bytes;
-            else if ((entries[i] & present) != 0)
+            else if ((entries[i] & present) != 0 && (is_child || (entries[i] & exclusive) != 0))
                 found->private += page_bytes;
         }
     }
@@ -159,5 +207,6 @@ void own_memory_clear(uint64_t *entries, uintptr_t first, size_t count)
 void own_memory_forked(void)
 {
     atomic_store_explicit(&looking, false, memory_order_relaxed);
+    is_child = true;
     looks_ns = 0;
 }
