@@ -146,9 +146,8 @@ def _amount(one: Checked) -> str:
             return f"at least {units.percent(-one.high, signed=False)} less {noun} than"
         return f"at most {units.percent(one.high, signed=False)} more {noun} than"
     if 1 + one.high >= formatting.TWICE:
-        ends = [
-            formatting.multiple(1 + end, (one.high - one.low) / 2) for end in (one.low, one.high)
-        ]
+        # The ends are those of the interval, so both have their digits, however wide it is.
+        ends = [formatting.multiple(1 + end) for end in (one.low, one.high)]
         return f"{_range(*ends)} times the {noun} of"
     ends = [units.percent(end, signed=False) for end in (one.low, one.high)]
     return f"{_range(*(end.removesuffix(' %') for end in ends))} % more {noun} than"

@@ -204,22 +204,30 @@ class MemoryPeaks(Struct, frozen=True):
     resident_bytes: int | None
     between_blocks_bytes: int | None
     """Resident memory between blocks that was never handed out."""
+    are_least: bool = False
+    """Whether the allocator may have held more, and more may have been resident: the process did
+    not end normally, so the last look at this memory was some time before its end."""
 
 
 def peaks(profile: Profile) -> MemoryPeaks:
     """Returns the peaks of the process with the most live bytes. Each has its own time."""
     largest, moments = profile.largest, profile.moments
+    held = max((one.held_bytes for one in moments if one.held_bytes), default=None)
+    is_cut = largest.state == "running"
+    if is_cut and held is not None and largest.peak_usable is not None:
+        held = max(held, largest.peak_usable.low)
     return MemoryPeaks(
         program=largest.program,
         pid=largest.pid,
         live_requested=largest.peak_requested,
         live_usable=largest.peak_usable,
         live_counted=largest.live_counted,
-        held_bytes=max((one.held_bytes for one in moments if one.held_bytes), default=None),
+        held_bytes=held,
         resident_bytes=largest.peak_resident_bytes or None,
         between_blocks_bytes=max(
             (one.unasked_bytes for one in moments if one.unasked_bytes is not None), default=None
         ),
+        are_least=is_cut,
     )
 
 
@@ -241,11 +249,13 @@ def memory(profile: Profile) -> Iterator[str]:
     else:
         not_measured.append("the peak of live blocks")
     if found.held_bytes is not None:
-        told.append(f"the allocator held up to {units.size(found.held_bytes)} from the kernel")
+        most = "at least" if found.are_least else "up to"
+        told.append(f"the allocator held {most} {units.size(found.held_bytes)} from the kernel")
     else:
         not_measured.append("the memory that the allocator held")
     if found.resident_bytes is not None:
-        told.append(f"the resident set reached {units.size(found.resident_bytes)}")
+        least = "at least " if found.are_least else ""
+        told.append(f"the resident set reached {least}{units.size(found.resident_bytes)}")
     else:
         not_measured.append("the resident memory")
     lacking = listed(not_measured)

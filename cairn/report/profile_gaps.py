@@ -24,9 +24,10 @@ def gaps(profile: Profile) -> Iterator[str]:
     yield from _uncertain(profile, cpu_share(profile))
     if short := cut_short(profile.processes, profile.missing):
         yield (
-            f"{units.counted(len(short), 'process', 'processes')} ended without a normal exit "
-            f"({one_or_more([process.program for process in short])}), and "
-            f"{'was' if len(short) == 1 else 'were'} counted until then."
+            f"{units.counted(len(short), 'process', 'processes')} ended without a normal exit, or "
+            "executed a program that allocates nothing "
+            f"({one_or_more([process.program for process in short])}). Calls and live bytes were "
+            "counted until then, and other memory until shortly before."
         )
     if len(used := used_libraries(profile)) > 1:
         yield (
