@@ -37,8 +37,9 @@ CHANCE_MOST = 0.01
 STEADY = 0.8
 """A leak grows in the second half of the time at least this many times as much as in the first. A
 program that still fills its memory grows more and more slowly."""
-RISE_LEAST = 16 * KIB
-"""The least growth of a leak over all blocks."""
+RISE_LEAST, SLOW_LEAST = 16 * KIB, 4 * KIB
+"""The least growth of a leak over all blocks. If it is less, but at least SLOW_LEAST, and as steady
+as that of a leak, nothing is known yet."""
 LEVEL_BYTES, LEVEL_SHARE, LEVEL_SWING = 32 * KIB, 0.015, 0.1
 """The limits of growth that still counts as level: LEVEL_BYTES, LEVEL_SHARE of live memory, and
 LEVEL_SWING of the largest fall of live memory. The largest of the three applies."""
@@ -77,6 +78,7 @@ class Reason(Enum):
     READINGS = "the program allocates too rarely to show its memory over time"
     CYCLES = "memory rises and falls too slowly for a run of this length"
     WARMING = "memory still grows, but more and more slowly"
+    SLOW = "memory grows steadily, but by too little in a run of this length"
     NOISE = "memory varies too much for a run of this length"
     UNTRIMMED = "the allocator could not be asked to give memory back"
     BETWEEN = "only a part of the spare memory came back when the allocator was asked"
@@ -250,9 +252,11 @@ def _named(edge: Envelope, mean: Growth, level: float, seconds: float) -> _Live:
     mean: the growth of the mean. A leak raises the mean as well as the lower edge.
     """
     span = edge.block_s * (len(edge.least) - 1)
-    grows = edge.ordered <= CHANCE_MOST and edge.surely.low > 0 and edge.rise >= RISE_LEAST
-    if grows and edge.later >= STEADY:
+    grows = edge.ordered <= CHANCE_MOST and edge.surely.low > 0 and edge.later >= STEADY
+    if grows and edge.rise >= RISE_LEAST:
         return _Live(Kind.LEAK, edge)
+    if grows and edge.rise >= SLOW_LEAST:
+        return _Live(Kind.UNKNOWN, edge, Reason.SLOW, 1.5 * seconds * RISE_LEAST / edge.rise)
     most = min(edge.growth.high, mean.high) * span
     slower = edge.later < STEADY / 2
     if edge.ordered <= CHANCE_MOST and edge.rise >= RISE_LEAST and not (slower and most <= level):

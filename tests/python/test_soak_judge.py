@@ -188,6 +188,26 @@ def test_a_longer_run_tells_what_a_short_one_cannot() -> None:
     assert long.count(Kind.LEAK) >= 8
 
 
+def test_a_steady_leak_of_a_few_kibibytes_is_not_called_stable() -> None:
+    """It grows by less than counts as a leak, and by less than counts as level.
+
+    A leak of exactly 4,000 bytes a second was once "stable" after 6 s.
+    """
+
+    def made(one: Simulated) -> Series:
+        return one.series(BASE + one.leak(0.5 * KIB) + one.correlated(50, 0.005))
+
+    short = [judge(made(Simulated(seed))) for seed in range(12)]
+    slow = [one for one in short if one.reason is Reason.SLOW]
+    assert len(slow) >= 10 and all(one.kind is Kind.UNKNOWN for one in slow)
+    needed = float(np.median([one.needed_s or 0 for one in slow]))
+    assert 40 <= needed <= 120
+    assert [judge(made(Simulated(seed, needed))).kind for seed in range(12)].count(Kind.LEAK) >= 10
+    flat = [judge(Simulated(seed).series(BASE + Simulated(seed).correlated(50, 0.005))).kind
+            for seed in range(12)]  # fmt: skip
+    assert flat == [Kind.STABLE] * 12
+
+
 @pytest.mark.parametrize(
     ("points", "seconds", "reason"), [(400, 2.0, Reason.SHORT), (10, 30.0, Reason.READINGS)]
 )
