@@ -114,6 +114,11 @@ def caveats(found: AttachedShare) -> Iterator[str]:
             f"The callers are those of the first {units.count(known)} samples in the allocator. "
             f"Those of {units.counted(found.without_stack, 'later sample')} are not known."
         )
+    if found.share is not None and found.unknown >= _UNKNOWN_LEAST:
+        yield (
+            f"It is not known whose {percent(found.unknown)} of the CPU time is. The shares are "
+            "those of the rest."
+        )
     if found.is_ended:
         yield "The process ended before the time was over."
 
@@ -133,8 +138,6 @@ def _parts(found: AttachedShare) -> Table:
     parts.append((inside, found.faults))
     if found.interrupts is not None:
         parts.append(("interrupts in it", found.interrupts))
-    if found.unknown >= _UNKNOWN_LEAST:
-        parts.append(("not known whose", found.unknown))
     return _table("CPU time", ("share",), [(name, percent(part)) for name, part in parts])
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise
 
 from cairn import units
 from cairn.profile.cpu_share import cpu_share
-from cairn.profile.estimates import Estimate, Line, clock, cpu_ns, details, lines, remote_share
+from cairn.profile.estimates import (
+    FREED,
+    Estimate,
+    Line,
+    clock,
+    cpu_ns,
+    details,
+    lines,
+    remote_share,
+)
 from cairn.profile.hot_functions import SHOWN, hot_functions, shown_name
 from cairn.profile.lock_table import SHOWN as LOCKS_SHOWN
 from cairn.profile.lock_table import lock_table
@@ -193,14 +203,36 @@ def _times(profile: Profile) -> Table:
     found = lines(profile)
     ticking = clock(profile.tally)
     shortest = ticking.resolution_ns if ticking else 0.0
-    rows = [_time_row(line, shortest) for line in found]
+    exact = _knows_remote(profile)
+    rows = [_time_row(line, shortest, exact) for line in found]
     heads = ("operations", "median", "P95", "P99", "P99.9", "longest")
     return _table("timed", heads, rows if found[-1].operations else [], (), (4, 2, 5, 3))
 
 
-def _time_row(line: Line, shortest: float) -> tuple[str, ...]:
+def _time_row(line: Line, shortest: float, exact: bool) -> tuple[str, ...]:
     times = [short_time(ns, shortest) for ns in (*line.quantiles, line.max_ns)]
-    return (line.name, units.count(round(line.operations)), *times)
+    return (line.name, _number(line, exact), *times)
+
+
+def _knows_remote(profile: Profile) -> bool:
+    """Whether the numbers of local and remote frees are exact.
+
+    They are if each free was counted as one of the two, or if no process had two threads. Otherwise
+    the timed frees say which share of all is remote.
+    """
+    alone = all(process.threads_most <= 1 for process in profile.processes)
+    return alone or bool(profile.tally.frees.any())
+
+
+def _number(line: Line, exact: bool) -> str:
+    """Returns the number of operations; with two digits if it is an estimate.
+
+    exact: see `_knows_remote`.
+    """
+    if exact or line.name not in FREED:
+        return units.count(round(line.operations))
+    digits = max(0, math.floor(math.log10(max(1.0, line.operations))) - 1)
+    return f"≈ {units.count(round(line.operations, -digits))}"
 
 
 def _kernel(profile: Profile, *, full: bool) -> Table:
@@ -355,14 +387,14 @@ def _memory(profile: Profile) -> list[Table]:
 def _paths(profile: Profile) -> Table:
     ticking = clock(profile.tally)
     shortest = ticking.resolution_ns if ticking else 0.0
-    rows = []
+    rows, exact = [], _knows_remote(profile)
     for path, line in details(profile):
         name = ", ".join(part for part in (path.kind, path.group, path.phase) if part)
         times = [
             short_time(ns, shortest)
             for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)
         ]
-        rows.append((name, units.count(round(line.operations)), units.count(line.timed), *times))
+        rows.append((name, _number(line, exact), units.count(line.timed), *times))
     heads = (
         "operations",
         "timed",

@@ -178,5 +178,6 @@ def test_samples_whose_callers_were_not_resolved_are_told() -> None:
         "had one.",
         "The callers are those of the first 3,550 samples in the allocator. Those of 12,345 later "
         "samples are not known.",
+        "It is not known whose 0.6 % of the CPU time is. The shares are those of the rest.",
     ]
     assert not any("callers are" in one for one in attached_report.caveats(attached(SAMPLED)))

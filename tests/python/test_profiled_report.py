@@ -270,6 +270,23 @@ def test_the_report_has_counts_times_system_calls_and_memory(tmp_path: Path) -> 
     assert "2,220 of 140,820 operations were timed" in text
 
 
+def test_the_numbers_of_local_and_remote_frees_are_marked_if_they_are_estimates(
+    tmp_path: Path,
+) -> None:
+    """Of a program with threads, only the timed frees are known to be local or remote.
+
+    "53,482 and 96,518" was once reported of 50,000 local and 100,000 remote frees.
+    """
+    for threads, local, remote in ((1, "63,370", "7,040"), (2, "≈ 63,000", "≈ 7,000")):
+        made = busy()
+        made.start["threads_most"] = threads
+        text = shown(tmp_path, made)
+        found = [row(text, f"free, {whose}")[-6:] for whose in ("local", "remote")]
+        for cells, number in zip(found, (local, remote), strict=True):
+            assert number in cells
+        assert ("≈" in text) == (threads > 1)
+
+
 def test_memory_of_a_process_that_was_cut_short_is_a_lower_bound(tmp_path: Path) -> None:
     """The allocator held what was live, though the last look at its memory was before the end.
 
