@@ -12,7 +12,8 @@ import pytest
 
 from cairn.cli.console import check_out, emit, refuse_one_file
 from cairn.errors import CairnError, UsageError
-from cairn.run import soak
+from cairn.model import Pattern
+from cairn.run import outputs, soak
 
 
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
@@ -49,6 +50,26 @@ def test_two_outputs_do_not_share_a_file(tmp_path: Path) -> None:
     for other in ("a", "link", "../" + tmp_path.name + "/a"):
         with pytest.raises(UsageError, match="two outputs would be written to"):
             refuse_one_file(tmp_path / "a", tmp_path / other)
+
+
+def test_a_file_of_the_probe_that_is_not_there_is_soon_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(soak.time, "sleep", slept.append)
+    assert soak._read(tmp_path / "nothing") is None
+    assert sum(slept) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("regex", "value"), [(r"took ([\d.]+) s", 2.5), (r"[\d.]+(?= s)", 2.5), (r"(?:\d+)$", 7.0)]
+)
+def test_a_number_is_that_of_the_group_or_of_the_whole_match(
+    tmp_path: Path, regex: str, value: float
+) -> None:
+    (tmp_path / "out").write_text("took 1.5 s\ntook 2.5 s, and 7")
+    found, failure = outputs.searched([Pattern("n", regex)], [tmp_path / "out"])
+    assert (found, failure) == ({"n": value}, None)
 
 
 def test_a_program_without_the_probes_handler_is_not_asked_for_memory() -> None:

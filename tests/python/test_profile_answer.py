@@ -247,6 +247,18 @@ def test_only_an_effect_with_page_faults_is_said_to_contain_those_of_the_program
     assert len(told) == 3
 
 
+@pytest.mark.parametrize(("mib", "is_told"), [(5, False), (9, False), (11, True)])
+def test_unexamined_memory_between_blocks_is_told_only_if_it_may_matter(
+    tmp_path: Path, mib: int, is_told: bool
+) -> None:
+    found = gathered(tmp_path, busy())
+    moments = tuple(
+        replace(one, resident_bytes=mib * MIB, unasked_bytes=None) for one in found.moments
+    )
+    told = profile_answer.no_finding(replace(found, moments=moments))
+    assert ("its memory between blocks could not be examined" in told) == is_told
+
+
 def test_nothing_is_said_about_an_allocator_that_could_not_be_examined(tmp_path: Path) -> None:
     made = Made(user_us=0, span_ns=0, state=1)
     made.called("malloc", "small", 3, 10)

@@ -3,6 +3,7 @@
 #include "alloc/emergency.h"
 
 #include "alloc/alloc.h"
+#include "alloc/guarded_block.h"
 #include "alloc_os.h"
 #include "test.h"
 
@@ -66,6 +67,20 @@ TEST(a_block_is_recognised_and_other_memory_is_not)
     void *ordinary = alloc_malloc(10);
     CHECK(ordinary != NULL && !emergency_owns(ordinary));
     alloc_free(ordinary);
+}
+
+/* The memory of a mapping is used again when all its blocks were freed. */
+TEST(blocks_are_freed_by_the_function_for_both_kinds)
+{
+    char *lowest = NULL, *highest = NULL;
+    for (int i = 0; i < 1000; i++) {
+        char *block = emergency_allocate(20000, 1);
+        REQUIRE(block != NULL);
+        lowest = lowest == NULL || block < lowest ? block : lowest;
+        highest = block > highest ? block : highest;
+        guarded_or_emergency_free(block);
+    }
+    CHECK(highest - lowest < 1 << 20);
 }
 
 TEST(impossible_requests_fail)

@@ -8,6 +8,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -24,6 +25,25 @@ TEST(process_memory_is_parsed_from_its_status)
     CHECK(memory.file_bytes == 2500 * 1024);
     CHECK(memory.shmem_bytes == 500 * 1024);
     CHECK(memory.highest_bytes == 5000 * 1024);
+}
+
+static void count_number(void *count, uint64_t number)
+{
+    *(uint64_t *)count += number != 0;
+}
+
+TEST(a_descriptor_that_is_no_folder_has_no_numbers_and_is_an_error)
+{
+    int pipes[2];
+    uint64_t count = 0;
+    REQUIRE(pipe(pipes) == 0);
+    CHECK(!file_each_number(pipes[0], count_number, &count) && count == 0);
+    int folder = open("/proc", O_RDONLY | O_DIRECTORY);
+    REQUIRE(folder >= 0);
+    CHECK(file_each_number(folder, count_number, &count) && count > 0);
+    close(folder);
+    close(pipes[0]);
+    close(pipes[1]);
 }
 
 /* Kernel threads and zombies have no memory. */

@@ -1,6 +1,7 @@
 /* probe_live.c - tests when the probe stops counting live bytes, and that the file says so. */
 #include "probe/live.h"
 
+#include "probe/watched.h"
 #include "test.h"
 
 #include <sys/resource.h>
@@ -69,6 +70,22 @@ TEST(counting_ends_without_a_file_too)
     session.head = NULL;
     live_verify(&words[2], 24);
     CHECK(live_way == LIVE_ESTIMATED && head.live_way == 0);
+}
+
+TEST(the_highest_estimate_is_noted_with_its_error)
+{
+    struct random random = random_of(1);
+    const void *block = (const void *)(uintptr_t)0x10000040;
+    begin(LIVE_ESTIMATED);
+    watched_add(block, (struct watched){.bytes = 5000, .usable = 5008, .thread = 1, .weight = 64},
+                &random);
+    live_estimate();
+    uint64_t most = 64 * 5000;
+    CHECK(head.live_looks == 1 && head.live_noted_bytes == most && head.live_noted_error > 0);
+    struct watched taken;
+    REQUIRE(watched_take(block, &taken));
+    live_estimate();
+    CHECK(head.live_looks == 2 && head.live_noted_bytes == most);
 }
 
 int main(int argc, char **argv)
