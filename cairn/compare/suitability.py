@@ -7,7 +7,6 @@ next step, before the rest is run and at the beginning of the report. Pure.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import statistics
@@ -25,12 +24,13 @@ SHORT_NS = 20_000_000
 Starting a process takes a millisecond, and varies by some tenths of a millisecond.
 """
 
+_SHORT = f"less than {SHORT_NS / 1e6:g} ms"
+"""The time of a short run. The sentence comes after the warm-up and again in the report, and should
+not have two numbers for one quantity."""
+
 STARTER_NS = 100_000_000
 """A command that ends within this time and leaves processes behind has only started them."""
 
-_PERCENT = (1, 2, 5, 10, 20, 50)
-"""A sentence gives a program's share of one CPU as a round bound. It comes after the first round
-and again in the report, and should not have two numbers for one quantity."""
 _FOREGROUND = {
     "apache2": "-DFOREGROUND",
     "cron": "-f",
@@ -103,7 +103,7 @@ def after_round(
     if share is None or share > WAITS or min(sample.wall_ns for sample in own) < SHORT_NS:
         return ()
     under_load = settings is not None and bool(settings.workloads[workload].load)
-    return (Unsuited(waiting(share, under_load=under_load), ""),)
+    return (Unsuited(waiting(under_load=under_load), ""),)
 
 
 def sentences(
@@ -117,21 +117,17 @@ def sentences(
     return tuple(one.sentence for one in before_rounds(counted, baseline, settings, workload))
 
 
-def waiting(cpu_share: float, *, under_load: bool = False) -> str:
-    """The sentence on a program that waits. `cpu_share` is its CPU time divided by its wall time.
+def waiting(*, under_load: bool = False) -> str:
+    """The sentence on a program that waits.
 
     under_load: whether the program is a server, which waits for its load.
     """
-    used = f"at most {next((one for one in _PERCENT if 100 * cpu_share <= one), 100)} %"
+    used = f"used at most {100 * WAITS:.0f} % of one CPU"
     if under_load:
         return (
-            f"The server used {used} of one CPU: the load is too light for an allocator to change "
-            "the throughput."
+            f"The server {used}: the load is too light for an allocator to change the throughput."
         )
-    return (
-        f"The program used {used} of one CPU: it mostly waits, so no allocator makes it much "
-        "faster."
-    )
+    return f"The program {used}: it mostly waits, so no allocator makes it much faster."
 
 
 def needs_terminal(errors: str) -> bool:
@@ -194,8 +190,7 @@ def _short(
         return
     if settings.workloads[workload].load:
         yield Unsuited(
-            f"The load takes {_less_than(statistics.median(walls))}, so that its start and the "
-            "first requests are much of it.",
+            f"The load takes {_SHORT}, so that its start and the first requests are much of it.",
             "Give it more requests.",
         )
         return
@@ -206,16 +201,9 @@ def _short(
         "several runs."
     )
     yield Unsuited(
-        f"A run takes {_less_than(statistics.median(walls))}, and the start of the process is part "
-        "of that.",
+        f"A run takes {_SHORT}, and the start of the process is part of that.",
         advice,
     )
-
-
-def _less_than(ns: float) -> str:
-    """Returns a time as a bound of one digit, for the same reason as _PERCENT."""
-    digit = 10 ** math.floor(math.log10(max(1.0, ns)))
-    return f"less than {(ns // digit + 1) * digit / 1e6:g} ms"
 
 
 def machine_is_busy(samples: Sequence[Sample], baseline: str) -> bool:

@@ -96,7 +96,7 @@ def _failure(under: str, why: str) -> str:
 def _waits(verdict: Verdict) -> Iterator[str]:
     """Yields a sentence if the program waits most of the time."""
     if verdict.waits and verdict.cpu_share is not None:
-        yield suitability.waiting(verdict.cpu_share, under_load=verdict.under_load)
+        yield suitability.waiting(under_load=verdict.under_load)
 
 
 def _too_few(verdict: Verdict) -> str:

@@ -140,7 +140,7 @@ def test_a_server_that_is_mostly_idle_is_told_first() -> None:
     samples = loaded({"system": 100_000.0, "cairn": 100_100.0}, cpu_us={"system": 1, "cairn": 1})
     text = shown(samples, 120)
     assert text.startswith(
-        "The server used at most 10 % of one CPU: the load is too light for an allocator to change the "
+        "The server used at most 20 % of one CPU: the load is too light for an allocator to change the "
         "throughput."
     )
 
@@ -188,10 +188,10 @@ def test_a_server_is_judged_by_its_load_before_the_rounds() -> None:
     run = run_of()
     short = loaded(FASTER, wall_ms=lambda _: 5.0)
     (one,) = suitability.before_rounds(short, "system", run.settings)
-    assert one.sentence.startswith("The load takes less than 6 ms")
+    assert one.sentence.startswith("The load takes less than 20 ms")
     left = [replace(sample, left_behind=2) for sample in loaded(FASTER)]
     assert suitability.before_rounds(left, "system", run.settings) == ()
     idle = loaded(FASTER, cpu_us=dict.fromkeys(FASTER, 0.5))
     (one,) = suitability.after_round(idle, "system", run.settings)
-    assert one.sentence.startswith("The server used at most 5 % of one CPU: the load is too light")
+    assert one.sentence.startswith("The server used at most 20 % of one CPU: the load is too light")
     assert suitability.after_round(loaded(FASTER), "system", run.settings) == ()

@@ -57,7 +57,7 @@ def test_the_advice_names_the_option_of_a_known_server(program: str, option: str
 
 def test_a_short_run_is_named_with_its_time() -> None:
     (found,) = before(warm_up(1.3))
-    assert found.startswith("A run takes less than 2 ms,") and "--repeat auto" in found
+    assert found.startswith("A run takes less than 20 ms,") and "--repeat auto" in found
     assert before(warm_up(20)) == []
     assert before(warm_up(1.3), replace(SETTINGS, repeat=None)) == []
     assert before(warm_up(1.3), replace(SETTINGS, repeat=5)) == []
@@ -65,22 +65,17 @@ def test_a_short_run_is_named_with_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy_ms", "says"),
-    [
-        (0.1, "at most 1 %"),
-        (2, "at most 2 %"),
-        (7, "at most 10 %"),
-        (20, "at most 20 %"),
-        (21, None),
-    ],
+    ("busy_ms", "waits"), [(0.1, True), (2, True), (20, True), (21, False), (400, False)]
 )
-def test_a_program_that_waits_is_named_with_its_share(busy_ms: float, says: str | None) -> None:
+def test_a_program_that_waits_is_named_with_the_bound_of_its_share(
+    busy_ms: float, waits: bool
+) -> None:
+    """The sentence comes twice. "18 %" and "19 %" were once two numbers for one quantity."""
     used = round(busy_ms * 1e6)
     of = [a_sample(1, name, 100, user_ns=used, system_ns=0) for name in ("system", "fast")]
-    found = suitability.after_round(of, "system")
-    assert [one.says.split(" of one CPU")[0] for one in found] == (
-        [f"The program used {says}"] if says else []
-    )
+    found = [one.says for one in suitability.after_round(of, "system")]
+    says = "The program used at most 20 % of one CPU: it mostly waits, so no allocator makes it "
+    assert found == ([f"{says}much faster."] if waits else [])
 
 
 @pytest.mark.parametrize(
