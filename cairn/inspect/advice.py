@@ -20,6 +20,9 @@ HUGE_FROM = 512 * MIB
 """With at least this much anonymous memory, huge pages may save notable time. With small pages, the
 caches of address translations (TLB) of most processors reach only some megabytes."""
 MAPPINGS_SHARE, LIMIT_SHARE = 0.8, 0.9
+OWN_SHARE = 0.5
+"""If glibc holds less than this share of the private memory, most of it does not come from malloc.
+Then the commands that watch malloc would show little of its growth."""
 _SOON_S = 30 * 86400.0
 _OWN_HEAPS = {
     "CPython": "CPython serves blocks up to 512 bytes by an allocator of its own in front of "
@@ -78,10 +81,24 @@ def _growth(found: Inspection) -> Iterator[str]:
             f"At this rate, its cgroup reaches its limit of {units.size(limits.cgroup_bytes or 0)} "
             f"in about {units.duration(left)}."
         )
-    yield (
-        "A short look cannot tell a leak from a cache that fills: 'cairn soak -- PROG' can, and "
-        "'cairn profile --stacks -- PROG' names the functions that allocate."
-    )
+    short = "A short look cannot tell a leak from a cache that fills"
+    private = found.sum_of("heap", "anonymous").resident
+    if found.process.is_static:
+        yield (
+            f"{short}: look again later. The program is statically linked, so 'cairn soak' and "
+            "'cairn profile' cannot reach its allocator."
+        )
+    elif found.heap is not None and found.heap.held < OWN_SHARE * private:
+        yield (
+            f"{short}: look again later. glibc holds {units.size(found.heap.held)} of the "
+            f"{units.size(private)} of private memory. The program or a library maps the rest "
+            "itself, and 'cairn soak' and 'cairn profile' do not see that."
+        )
+    else:
+        yield (
+            f"{short}: 'cairn soak -- PROG' can, and 'cairn profile --stacks -- PROG' names the "
+            "functions that allocate."
+        )
 
 
 def _memory(found: Inspection) -> Iterator[str]:

@@ -57,6 +57,9 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
             replace(one, swapped=40 * MIB) if one.kind == "heap" else one
             for one in quiet.mappings)),
         "grows": replace(quiet, growth=growing),
+        "grows, static": replace(
+            quiet, growth=growing, process=replace(process, is_static=True)),
+        "grows, outside malloc": replace(quiet, growth=growing, heap=replace(heap, held=MIB)),
         "grows to a limit": replace(quiet, growth=growing, limits=replace(
             quiet.limits, cgroup_bytes=512 * MIB, cgroup_used=100 * MIB)),
         "lazily freed": replace(quiet, mappings=tuple(
