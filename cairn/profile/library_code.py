@@ -1,5 +1,8 @@
 """Recognises the functions of the C++ and Rust standard libraries that allocate for their callers.
 
+The loader has inline functions of the names malloc and calloc, which call those of libc. They count
+as library code, too.
+
 A vector that grows calls `operator new` through functions of the library. A report should name the
 function that uses the vector, and not these functions. So it passes over the functions of
 containers, strings, smart pointers and allocators. It also passes over the functions that Rust's
@@ -38,8 +41,11 @@ _RUST = re.compile(
 )
 
 
+_LOADER = frozenset(("malloc", "calloc", "realloc", "free"))
+
+
 @cache
 def is_library_code(function: str) -> bool:
     """Whether the function allocates for its caller. `function` is a name with its parameters."""
     name = plain(function)
-    return bool(_CXX.match(name) or _RUST.match(name))
+    return name in _LOADER or bool(_CXX.match(name) or _RUST.match(name))

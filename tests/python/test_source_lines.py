@@ -330,6 +330,9 @@ def test_damaged_debug_information_gives_lines_or_none(
         ("<prog::Node as core::clone::Clone>::clone", False),
         ("prog::alloc::grow", False),
         ("allocate::grow", False),
+        ("calloc", True),
+        ("xmalloc", False),
+        ("malloc_node(int)", False),
     ],
 )
 def test_containers_are_passed_over(function: str, is_library: bool) -> None:
