@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from support.widths import at_all_widths
 from cairn import native
 from cairn.allocators import discover
 from cairn.allocators.catalog import Found, load_catalog
+from cairn.allocators.sources import KINDS
 from cairn.bench import experiments, real_programs, run_settings
 from cairn.cli import bench_list
 from cairn.compare import comparison, instructions, rounds_needed, stopping
@@ -412,3 +414,9 @@ def test_predictions_are_tried_on_a_calibration_the_suite_and_other_programs(
     assert settings.why and not settings.reports
     (script,) = [one.command[-1] for one in others if one.name == "cmake"]
     assert Path(script).read_text() and Path(script).is_relative_to(tmp_path)
+
+
+def test_the_source_of_the_real_program_is_one_that_can_be_downloaded() -> None:
+    source = experiments._LIBGIT2
+    assert source.kind in KINDS and re.fullmatch(r"[0-9a-f]{64}", source.sha256)
+    assert source.origin == f"crate libgit2-sys {source.release.partition('+')[0]}"
