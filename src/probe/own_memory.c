@@ -20,7 +20,7 @@ static struct range mapped[RANGES], left_out[4];
 static _Atomic unsigned mapped_count, left_out_count;
 
 static _Atomic bool looking;
-static bool is_child; /* made by fork(), and has executed nothing */
+static bool is_child;                     /* made by fork(), and has executed nothing */
 static _Atomic uint64_t private, of_file; /* the result of the last look() */
 static uint64_t looks_ns;
 
