@@ -18,7 +18,7 @@ _LIVE, _HELD, _RESIDENT = "█", "▒", "·"
 _GAP, _CHANGED = 0.25, 0.05
 """Between two readings that are further apart than _GAP of the whole time, and that differ by more
 than _CHANGED of the most memory, nothing is drawn. A program that does not allocate has no
-readings, so nobody knows when its memory changed."""
+readings, so the time at which its memory changed is not known."""
 _COLORS = {"live": "#332288", "held": "#cc6677", "resident": "#999999"}
 
 
