@@ -239,7 +239,7 @@ TEST(requests_beyond_a_limit_return_0)
     size_t index = page_heap_allocate(10, 0, &zero);
     CHECK(index != 0);
     page_heap_free(index, 10);
-    index = page_heap_allocate(10, 1 << 14, &zero); /* gets the run without the room */
+    index = page_heap_allocate(10, REGION_SLICES_MAX - 11, &zero); /* has no room behind it */
     CHECK(index != 0);
     page_heap_free(index, 10);
     fake_os.limit_bytes = 0;
