@@ -56,7 +56,7 @@ def instructions(program: Program, what: str, of: str) -> float:
     ("what", "most"),
     [
         ("32", 53),
-        ("mixed", 53),
+        pytest.param("mixed", 53, marks=pytest.mark.long),
         pytest.param("2000", 57, marks=pytest.mark.long),
         pytest.param(str(300 << 10), 91, marks=pytest.mark.long),
         ("remote", 64),

@@ -29,6 +29,8 @@ A 95 % interval misses in one of 20 tries. If one figure of a run misses, its ot
 miss, too, so a test of few runs allows a larger share."""
 
 
+QUICKLY = list({toy.place: toy for toy in reversed(TOYS)}.values())
+"""The first toy of each placement."""
 BY_BLOCK = ("straddling", "same_line", "next_line", "same_page", "further", "set_share")
 """Figures that are shares of 2,048 sampled allocations. They are sampled in exact layouts, too."""
 FROM_BLOCKS = 0.06
@@ -78,7 +80,17 @@ def holds(value: float, figure: Figure | None, near: float) -> bool:
 
 
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 4])
-@pytest.mark.parametrize("toy", TOYS, ids=lambda toy: f"{toy.place}-{toy.size}-{toy.waiting}")
+@pytest.mark.parametrize(
+    "toy",
+    [
+        pytest.param(
+            toy,
+            marks=[] if toy in QUICKLY else pytest.mark.long,
+            id=f"{toy.place}-{toy.size}-{toy.waiting}",
+        )
+        for toy in TOYS
+    ],
+)
 def test_exact_figures_have_the_value_of_the_formula(toy: Toy, threads: int, run: Run) -> None:
     found = run(toy, threads, "exact")
     assert found.way == "exact"
@@ -149,7 +161,9 @@ def test_frees_are_seen_in_regions_that_stay_tracked_when_others_are_given_up(
 
 
 @pytest.mark.parametrize(
-    ("place", "writers"), [("shared", 2), ("shared", 1), ("packed", 2)], ids=str
+    ("place", "writers"),
+    [("shared", 2), ("packed", 2), pytest.param("shared", 1, marks=pytest.mark.long)],
+    ids=str,
 )
 def test_breakpoints_tell_lines_that_two_threads_write_to(
     place: str, writers: int, probed: Probed, compiled: Callable[..., Path]

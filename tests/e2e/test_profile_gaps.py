@@ -207,7 +207,7 @@ def test_resident_memory_is_not_measured_without_proc(cairn, rights: Path, tmp_p
     Cairn once showed 0 B for it in the table of memory over time.
     """
     out = tmp_path / "out.json"
-    result = cairn("profile", "--full", "--json", out, "--", rights, "seccomp", 1)
+    result = cairn("profile", "--full", "--runs", 1, "--json", out, "--", rights, "seccomp", 1)
     assert result.code == 0, result.err
     found = json.loads(out.read_text())
     sandboxed = found["processes"][1]

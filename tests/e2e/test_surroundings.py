@@ -74,8 +74,8 @@ def test_a_report_that_cannot_be_written_is_no_success(
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [("--help", 1), ("report", 1), ("report --list", 1), ("report --csv", 1),
-     ("profile --json - -- /bin/sh -c :", 125)],
+    [("--help", 1), ("report", 1), pytest.param("report --list", 1, marks=pytest.mark.long),
+     pytest.param("report --csv", 1, marks=pytest.mark.long), ("profile --json - -- /bin/sh -c :", 125)],
 )  # fmt: skip
 def test_a_full_standard_output_is_named(cairn, words: str, code: int) -> None:
     """The message was "the system refused: No space left on device"."""

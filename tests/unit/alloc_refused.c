@@ -31,7 +31,7 @@ enum {
     /* With this sanitizer, each scenario takes a second, so fewer calls are refused. */
     EVERY = 3840,
 #elif defined(__SANITIZE_ADDRESS__)
-    EVERY = 160,
+    EVERY = 320,
 #else
     EVERY = 192,
 #endif

@@ -21,7 +21,7 @@ enum {
     LIVES = 25,
     SLOTS = 300,
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    CALLS = 1000, /* number of operations of one thread */
+    CALLS = 500, /* number of operations of one thread */
 #else
     CALLS = 25000,
 #endif
