@@ -74,7 +74,8 @@ if TYPE_CHECKING:
     "--live-bytes", "live", type=click.Choice(["auto", "exact"]), default="auto", show_default=True,
     metavar="HOW",
     help="Count live bytes where that costs 1 ns an operation (auto: glibc's malloc), or under any "
-    "allocator (exact: 3 to 5 ns). Otherwise they are estimated.",
+    "allocator (exact: 3 to 5 ns). Otherwise they are estimated. --stacks=exact counts them, "
+    "too.",
 )  # fmt: skip
 @click.option(
     "--layout", type=click.Choice(["off", "sampled", "exact"]), default="off", show_default=True,
@@ -308,7 +309,7 @@ def profile(
         "GAP": str(gap),
         "KERNEL": kernel_calls,
         "PATHS": paths,
-        "LIVE": live,
+        "LIVE": "exact" if stacks == "exact" else live,
         "LAYOUT": layout,
         "STACKS": stacks,
         "TIMER": "off" if no_cpu_timers else "on",

@@ -18,7 +18,11 @@ _LEAST = 256 << 10
 empty memory is usual, such as the memory at the ends of a heap."""
 _SHARE_LEAST = 0.01
 """A function is left out if its blocks hold less than this share of the nearly empty memory."""
-_SPAN = {"chunks": "in chunks of 2 MiB", "pages": "on pages"}
+_EMPTY = {
+    "chunks": "chunks of 2 MiB that are less than 10 % used",
+    "pages": "pages that are less than 10 % used",
+}
+_WHERE = {"chunks": f"in {_EMPTY['chunks']}", "pages": f"on {_EMPTY['pages']}"}
 
 
 def _held(sums: Sums) -> dict[str, Held]:
@@ -34,6 +38,16 @@ def _total(files: Sequence[StacksFile], span: str) -> tuple[int, int]:
 def _main(files: Sequence[StacksFile]) -> str:
     """The kind of span, "pages" or "chunks", of which the nearly empty ones have more bytes."""
     return max(SPANS, key=lambda span: _total(files, span)[1])
+
+
+def nearly_empty(files: Sequence[StacksFile]) -> str:
+    """The clause on the nearly empty memory of all processes; "" if pinned_table() has no rows.
+
+    It is "chunks of 2 MiB that are less than 10 % used hold 31.8 MiB at the end".
+    """
+    main = _main(files)
+    held = _total(files, main)[1]
+    return f"{_EMPTY[main]} hold {units.size(held)} at the end" if held >= _LEAST else ""
 
 
 def _holders(files: Sequence[StacksFile], found: Sequence[Stack]) -> list[tuple[Frame, Sums]]:
@@ -91,8 +105,7 @@ def pinned_answer(files: Sequence[StacksFile], found: Sequence[Stack]) -> str:
     average = " on average" if one.blocks > 1 else ""
     return (
         f"{blocks} of {each}{average}, allocated by {name(frame, 40)}, hold "
-        f"{units.size(round(one.held))}: at the end they lie {_SPAN[main]} that are less than "
-        "10 % used."
+        f"{units.size(round(one.held))}: at the end they lie {_WHERE[main]}."
     )
 
 

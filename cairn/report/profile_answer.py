@@ -24,6 +24,7 @@ from cairn.profile.cpu_share import SAMPLES_LEAST, cpu_share
 from cairn.profile.estimates import Estimate, busy_ns, clock
 from cairn.profile.tally import Peak, Profile, lasting
 from cairn.report.formatting import printable, wrapped
+from cairn.report.pinned_table import nearly_empty
 from cairn.report.prediction import sentences
 from cairn.report.profile_gaps import gaps
 from cairn.report.profile_numbers import about, size_about
@@ -306,15 +307,19 @@ def no_finding(profile: Profile) -> str:
     examined = any(one.unasked_bytes is not None for one in profile.moments)
     if not resident or (resident >= _EXAMINED_FROM and not examined):
         unseen.append("its memory between blocks")
-    found = "No known cause of lost time or memory was found in the allocator"
+    found = "No known cause of lost time or memory was found in the allocator."
+    if empty := nearly_empty(profile.stacks):
+        found += f' But {empty}; the table "who keeps memory" names the functions.'
     if not unseen:
-        return f"{found}. 'cairn compare' shows whether another one is better."
+        return f"{found} 'cairn compare' shows whether another one is better."
     if len(unseen) == _EXAMINED:
         return (
             "Whether the allocator loses time or memory is not known, because "
             f"{listed(unseen)} could not be examined."
         )
-    return f"{found}. But {listed(unseen)} could not be examined."
+    lacking = listed(unseen)
+    but = f"{lacking[0].upper()}{lacking[1:]}" if empty else f"But {lacking}"
+    return f"{found} {but} could not be examined."
 
 
 def because(finding: Finding, *, evidence: bool = True) -> str:
