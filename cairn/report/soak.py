@@ -137,8 +137,9 @@ def _leak(found: Sequence[SoakVerdict]) -> str:
 
 
 def _stable(found: Sequence[SoakVerdict]) -> str:
-    most = max(one.growth_most for one in found)
-    bound = f" by more than {per(most)}" if most > 0 else ""
+    largest = max(found, key=lambda one: one.growth_most)
+    most = largest.growth_most
+    bound = f" by more than {per(most, largest.growth())}" if most > 0 else ""
     return f"Stable under {_names(found)}: live memory does not grow{bound}."
 
 
@@ -159,8 +160,8 @@ def _spare(one: SoakVerdict, *, also: bool = False) -> str:
     if returned is None or not spares:
         return text
     spare = sum(spares) / len(spares)
-    share = f"{100 * returned:.0f} % of the spare {units.size(spare)}"
-    return f"{text} A trim at its end returned {share}."
+    share = f"{100 * returned:.0f} % of the {units.size(spare)}"
+    return f"{text} A trim at its end returned {share} that it then held beyond the live blocks."
 
 
 def _advice(found: Sequence[SoakVerdict], run: Run) -> Iterator[str]:
@@ -284,10 +285,10 @@ def _footer(
         "of the lower edge of live memory, after a quarter of the run, with 95 % intervals."
     )
     stable = [run for one in found if one.kind is Kind.STABLE for run in one.runs]
-    if any(one.growth and (one.growth_most or 0.0) < one.growth.high for one in stable):
+    if any(one.growth_of == "mean" for one in stable):
         yield (
-            "The most growth of a stable contender is that of its mean live memory, where this "
-            "bound is the smaller one."
+            "For a stable run, the table has the growth of mean live memory instead if its "
+            "interval has the smaller upper end."
         )
     if stopped:
         yield f"Measuring ended early: {printable(stopped.removesuffix('.'))}."

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn import units
 from cairn.report.formatting import printable
-from cairn.soak.judge import RETURNED, JudgedRun, Kind
+from cairn.soak.judge import FELL, RETURNED, JudgedRun, Kind, is_much
 from cairn.soak.trend import Growth
 from cairn.soak.verdict import SoakVerdict
 
@@ -36,37 +36,47 @@ def _rules(run: JudgedRun) -> Iterator[str]:
             "second half of the time as in the first."
         )
     if run.kind is Kind.STABLE:
-        most = run.growth_most or 0.0
-        of = "The lower edge of live memory"
-        if growth is not None and most < growth.high:
-            of = "The mean of live memory"
-        yield f"{of} grows by at most {per(max(0.0, most))}."
+        most = max(0.0, run.growth_most or 0.0)
+        yield f"The {run.growth_of} of live memory grows by at most {per(most, growth)}."
         yield f"The allocator holds {units.size(run.spare)} beyond the most live memory."
     for kind in (run.kind, run.also):
         if kind in (Kind.FRAGMENTATION, Kind.RETENTION):
-            yield _beyond(run)
+            yield from _beyond(run, kind)
 
 
-def _beyond(run: JudgedRun) -> str:
-    """The sentence on the memory that is held beyond live memory."""
-    share = f" ({100 * run.spare / run.live_most:.0f} %)" if run.live_most else ""
-    text = (
-        f"The allocator holds {units.size(run.held)}, which is {units.size(run.spare)}{share} "
-        "beyond the most live memory of the last half"
-    )
-    if run.returned is None:
-        return f"{text}."
+def _beyond(run: JudgedRun, kind: Kind) -> Iterator[str]:
+    """Yields the sentences on the memory that is held beyond live memory."""
+    if is_much(run.spare, run.live_most):
+        share = f" ({100 * run.spare / run.live_most:.0f} %)" if run.live_most else ""
+        yield (
+            f"The allocator holds {units.size(run.held)}, which is {units.size(run.spare)}{share} "
+            "beyond the most live memory of the last half."
+        )
+    if run.spare_rise > 0:
+        yield (
+            "The memory that the allocator holds beyond the live blocks rises steadily: by "
+            f"{units.size(round(run.spare_rise))} from the first to the last eighth of the time."
+        )
+    elif kind is Kind.RETENTION and run.live_peak >= FELL * run.live_most:
+        yield f"Live memory was {units.size(round(run.live_peak))} before."
+    if run.returned is None or run.trim is None:
+        return
     part = "half of it or more" if run.returned >= RETURNED else "less than half of it"
-    return f"{text}. A trim returned {100 * run.returned:.0f} % of the spare memory, {part}."
+    spare = units.size(run.trim.held_bytes - run.trim.live_bytes)
+    yield (
+        f"A trim at the end returned {100 * run.returned:.0f} % of the {spare} that it then held "
+        f"beyond the live blocks, {part}."
+    )
+
+
+def _is_fast(growth: Growth) -> bool:
+    """Whether the growth is written by the minute."""
+    return max(abs(growth.low), abs(growth.high)) * _MINUTE >= _LEAST_RATE
 
 
 def rate(growth: Growth) -> str:
     """Returns a growth with its interval, by the minute or the hour."""
-    length, word = (
-        (_MINUTE, "min")
-        if max(abs(growth.low), abs(growth.high)) * _MINUTE >= _LEAST_RATE
-        else (_HOUR, "h")
-    )
+    length, word = (_MINUTE, "min") if _is_fast(growth) else (_HOUR, "h")
     low, middle, high = (one * length for one in (growth.low, growth.per_s, growth.high))
     largest = max(abs(low), abs(high))
     power = min(3, max(0, int(math.log(max(largest, 1.0) / 1023.5 * 1024, 1024))))
@@ -82,8 +92,8 @@ def _signed(text: str) -> str:
     return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")
 
 
-def per(per_s: float) -> str:
-    """Returns a rate in words, by the minute or the hour."""
-    if per_s * _MINUTE >= _LEAST_RATE:
+def per(per_s: float, growth: Growth | None) -> str:
+    """Returns the rate `per_s` in words, by the minute or the hour like rate(growth)."""
+    if growth is not None and _is_fast(growth):
         return f"{units.size(per_s * _MINUTE)} a minute"
     return f"{units.size(per_s * _HOUR)} an hour"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from enum import Enum
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -101,14 +102,22 @@ class JudgedRun(Struct, frozen=True):
     """The most live memory in the last half of the run."""
     spare: float
     """Held memory beyond `live_most`; not below 0."""
+    spare_rise: float
+    """How much spare memory rises from the first to the last of BLOCKS_MOST parts of the time that
+    is judged, if it rises steadily; else 0."""
+    live_peak: float
+    """The most live memory of the whole run."""
     growth: Growth | None
-    """Growth of the lower edge of live memory; None if there were too few swings or readings."""
+    """Growth of live memory: that of `growth_of`. None if there were too few swings or readings."""
     held_growth: Growth | None
     """Growth of held memory; None if there were too few readings."""
     growth_most: float | None = None
     """The most that live memory may grow by, in bytes per second. It is the smaller upper end of
     two intervals, those of the lower edge and of the mean, and decides whether a run is stable.
     None if `growth` is None."""
+    growth_of: Literal["lower edge", "mean"] = "lower edge"
+    """Whose growth `growth` is. It is that of the lower edge, except for a stable run whose mean
+    has the smaller upper end."""
     trim: Trim | None = None
     returned: float | None = None
     """The share of the spare memory that the allocator returned when it was asked to. None if it
@@ -129,8 +138,8 @@ class _Live(Struct, frozen=True):
     envelope: Envelope | None = None
     reason: Reason | None = None
     needed_s: float | None = None
-    most: float | None = None
-    """The most growth in bytes per second; see `JudgedRun.growth_most`."""
+    mean: Growth | None = None
+    """The growth of the mean; None if `envelope` is None."""
 
 
 def judge(series: Series) -> JudgedRun:
@@ -169,6 +178,7 @@ def _judged(series: Series) -> JudgedRun:
     def stretch(values: tuple[int, ...], share: float) -> Stretch:
         return trend.part(at_s, values, at_s[0] + share * seconds, end)
 
+    peak = float(max(series.live_peak, *series.live))
     parts = [stretch(series.live, share) for share in (0.0, *SETTLED)]
     live = _live(parts[0], parts[1:], seconds)
     late = [stretch(one, SETTLED[-1]) for one in (series.live, series.held, series.resident)]
@@ -176,20 +186,30 @@ def _judged(series: Series) -> JudgedRun:
     middle, held, resident = (float(np.median(one.means)) for one in late)
     spare = max(0.0, held - most)
     growing = stretch(series.held, SETTLED[0])
-    beyond, reason, returned = _beyond(series, (parts[1], growing), most, spare)
+    rise = _rise(parts[1], growing, most)
+    beyond, reason, returned = _beyond(series.trim, most, spare, rise, fell=peak >= FELL * most)
     kind, why, needed, also = live.kind, live.reason, live.needed_s, None
+    edge = live.envelope.growth if live.envelope is not None else None
+    bound = min((one for one in (edge, live.mean) if one is not None), key=_high, default=None)
     if kind is Kind.LEAK:
         also = beyond if beyond in (Kind.FRAGMENTATION, Kind.RETENTION) else None
     elif beyond in (Kind.FRAGMENTATION, Kind.RETENTION):
         kind, why, needed = beyond, None, None
     elif beyond is Kind.UNKNOWN and kind is Kind.STABLE:
         kind, why, needed = beyond, reason, 2 * seconds if reason is Reason.BETWEEN else None
+    deciding = bound if kind is Kind.STABLE else edge
     return JudgedRun(
         kind=kind, seconds=seconds, live=middle, held=held, resident=resident, live_most=most,
-        spare=spare, growth=live.envelope.growth if live.envelope is not None else None,
-        held_growth=trend.growth(growing), growth_most=live.most, trim=series.trim,
+        spare=spare, spare_rise=rise, live_peak=peak, growth=deciding,
+        held_growth=trend.growth(growing),
+        growth_most=bound.high if bound is not None else None,
+        growth_of="lower edge" if deciding is edge else "mean", trim=series.trim,
         returned=returned, also=also, reason=why, needed_s=needed,
     )  # fmt: skip
+
+
+def _high(growth: Growth) -> float:
+    return growth.high
 
 
 def _too_little(series: Series, seconds: float) -> JudgedRun:
@@ -200,7 +220,8 @@ def _too_little(series: Series, seconds: float) -> JudgedRun:
     more = max(2.0, 1.5 * READINGS_LEAST / max(1, len(series.at_ms)))
     return JudgedRun(
         kind=Kind.UNKNOWN, seconds=seconds, live=live, held=held, resident=resident,
-        live_most=live, spare=max(0.0, held - live), growth=None, held_growth=None,
+        live_most=live, spare=max(0.0, held - live), spare_rise=0.0,
+        live_peak=float(max((series.live_peak, *series.live))), growth=None, held_growth=None,
         trim=series.trim, reason=reason, needed_s=max(30.0, more * seconds),
     )  # fmt: skip
 
@@ -237,7 +258,7 @@ def _of_part(whole: Stretch, found: Stretch, seconds: float) -> _Live:
             return _Live(Kind.UNKNOWN, None, Reason.CYCLES, needed)
     mean = trend.growth(found)
     answer = _named(edge, mean, level, seconds)
-    answer = replace(answer, most=min(edge.growth.high, mean.high))
+    answer = replace(answer, mean=mean)
     before = trend.fall(whole)
     if answer.kind is Kind.LEAK and max(edge.rise / 3, 1.5 * fall) <= before <= 5 * edge.rise:
         # Memory fell by a similar amount before, so this rise may only begin another cycle.
@@ -284,20 +305,27 @@ def _settles(edge: Envelope, seconds: float) -> float:
     return max(2 * seconds, 1.5 * seconds + 4 * constant)
 
 
+def is_much(spare: float, most: float) -> bool:
+    """Whether spare memory is too much beside the most live memory of the last half."""
+    return spare >= max(SPARE_SHARE * most, SPARE_BYTES)
+
+
 def _beyond(
-    series: Series, parts: tuple[Stretch, Stretch], most: float, spare: float
+    trim: Trim | None, most: float, spare: float, rise: float, *, fell: bool
 ) -> tuple[Kind, Reason | None, float | None]:
     """Returns the verdict on the memory that is held beyond the live blocks.
 
+    most: the most live memory of the last half.
+    rise: the number of bytes by which the spare memory rises steadily; 0 if it does not.
+    fell: whether live memory was FELL times as much before the last half.
+
     The third value is the share of this memory that a trim returned.
     """
-    trim = series.trim
     returned = None
     if trim is not None and trim.held_bytes - trim.live_bytes > MIB:
         back = trim.held_bytes - trim.after_bytes
         returned = min(1.0, max(0.0, back / (trim.held_bytes - trim.live_bytes)))
-    much = spare >= max(SPARE_SHARE * most, SPARE_BYTES)
-    rises = _rises(*parts, most)
+    much, rises = is_much(spare, most), rise > 0
     if not much and not rises:
         return Kind.STABLE, None, returned
     if trim is None:
@@ -305,7 +333,6 @@ def _beyond(
     if returned is not None and returned >= RETURNED:
         # If live memory never was large enough to fill the spare memory, and the spare memory does
         # not grow, it is a reserve of the allocator, which is not counted as retention.
-        fell = max(series.live_peak, *series.live) >= FELL * most
         return Kind.RETENTION if fell or rises else Kind.STABLE, None, returned
     left = trim.after_bytes - trim.live_bytes
     if left >= SPARE_SHARE * trim.live_bytes or (rises and not much):
@@ -313,8 +340,8 @@ def _beyond(
     return Kind.UNKNOWN, Reason.BETWEEN, returned
 
 
-def _rises(live: Stretch, held: Stretch, most: float) -> bool:
-    """Whether the spare memory grows steadily.
+def _rise(live: Stretch, held: Stretch, most: float) -> float:
+    """Returns by how many bytes the spare memory rises, if it does so steadily; else 0.
 
     In each block of time, the spare memory is the held memory minus the most live memory of this
     block and the two before it. So memory that waits for the program's next cycle does not count.
@@ -327,9 +354,6 @@ def _rises(live: Stretch, held: Stretch, most: float) -> bool:
         [max(0.0, one - max(tops[max(0, k - 2) : k + 1])) for k, one in enumerate(held_by)]
     )
     edge = trend.over_blocks(spare, live.seconds / BLOCKS_MOST)
-    return (
-        edge.ordered <= CHANCE_MOST
-        and edge.surely.low > 0
-        and edge.later >= STEADY
-        and edge.rise >= max(SPARE_RISE_BYTES, SPARE_RISE_SHARE * most)
-    )
+    steady = edge.ordered <= CHANCE_MOST and edge.surely.low > 0 and edge.later >= STEADY
+    least = max(SPARE_RISE_BYTES, SPARE_RISE_SHARE * most)
+    return edge.rise if steady and edge.rise >= least else 0.0

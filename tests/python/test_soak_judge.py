@@ -146,11 +146,15 @@ def test_a_leak_below_cycles_is_named(period: float) -> None:
 
 def test_a_stable_run_has_a_bound_below_the_level_that_counts_as_stable() -> None:
     """The mean of this run decides. The bound of its lower edge alone is above the level."""
-    found = judge(STABLE["noise"](Simulated(1)))
-    assert found.kind is Kind.STABLE
-    assert found.growth is not None and found.growth_most is not None
+    series = STABLE["noise"](Simulated(1))
+    found = judge(series)
+    assert found.kind is Kind.STABLE and found.growth is not None
     level, span_s = LEVEL_SHARE * found.live, 0.75 * found.seconds * 7 / 8
-    assert found.growth_most * span_s <= level < found.growth.high * span_s
+    assert found.growth_most == found.growth.high <= level / span_s
+    at_s = [one / 1000 for one in series.at_ms]
+    late = trend.part(at_s, series.live, at_s[0] + 0.25 * found.seconds, at_s[-1])
+    assert trend.envelope(late, 8).growth.high > level / span_s
+    assert found.growth_of == "mean"
 
 
 def test_the_growth_of_a_leak_is_the_true_one() -> None:

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 from rich.cells import cell_len
 from support.comparisons import EVIL
-from support.memory_series import KIB, MIB
+from support.memory_series import KIB, MIB, Simulated
 from support.soaks import ALL, fragments, leaks, retains, soaked, stable
 
 from cairn.cli import cli, json_schema
 from cairn.cli import soak as soaking
 from cairn.errors import ContenderFailed, ProgramFailed, UsageError
-from cairn.memory import AFTER_ITS_END, Memory, Series
+from cairn.memory import AFTER_ITS_END, Memory, Series, Trim
 from cairn.model import Run, Sample
 from cairn.report import soak, soak_plot, soak_rules
 from cairn.report.view import View
@@ -59,7 +59,8 @@ def test_the_answer_comes_first_and_names_what_was_tried() -> None:
     lines = shown(run, samples, View(width=200)).splitlines()
     assert lines[0] == (
         "Retention under system: in the last half of the run it held 105 MiB for at most 10.0 MiB "
-        "of live blocks. A trim at its end returned 98 % of the spare 95.0 MiB."
+        "of live blocks. A trim at its end returned 98 % of the 95.0 MiB that it "
+        "then held beyond the live blocks."
     )
     text = "\n".join(lines)
     assert "Tried here: tuned (MALLOC_ARENA_MAX=2) holds 22.1 MiB, 79 % less than system." in text
@@ -86,16 +87,38 @@ def test_a_stable_run_is_told_the_bound_that_made_it_stable() -> None:
     """The mean decided, but the report once gave the larger bound of the lower edge."""
     run, samples = soaked(system=stable)
     (verdict,) = verdicts(run, samples)
-    judged = verdict.runs[0]
-    assert judged.growth is not None
-    most = judged.growth.high / 4
-    runs = tuple(replace(one, growth_most=most) for one in verdict.runs)
+    growth = Growth(-100.0, -200.0, 3.0)
+    runs = tuple(
+        replace(one, growth=growth, growth_of="mean", growth_most=growth.high)
+        for one in verdict.runs
+    )
     found = [replace(verdict, runs=runs)]
-    wanted = f"grows by at most {soak_rules.per(most)}."
-    assert all(f"The mean of live memory {wanted}" in one for one in soak_rules.sentences(found))
+    wanted = "The mean of live memory grows by at most 180 B a minute."
+    assert all(wanted in one for one in soak_rules.sentences(found))
     told = soak.board(run, found, samples, "last", "")
-    assert f"by more than {soak_rules.per(most)}." in told.says[0]
-    assert any("is that of its mean live memory" in one for one in told.footer)
+    assert "by more than 180 B a minute." in told.says[0]
+    # The table has the same bound, by the minute, too.
+    assert told.tables[0].rows[0][-1].text == "−5.9 KiB/min [−11.7, 0.2]"
+    assert any("the growth of mean live memory instead" in one for one in told.footer)
+
+
+def test_a_retention_that_rises_steadily_is_told_by_that_rule() -> None:
+    """The excess of 3.15 MiB (19 %) was once told as if it fulfilled the rule of 50 % and 4 MiB."""
+
+    def falls(one: Simulated) -> Series:
+        """Live memory falls from 24 to 18 MB, and the allocator keeps 25 MB."""
+        held = 25e6 + 0 * one.at
+        return one.series(24e6 - 6e6 * one.at, held, Trim(18_000_000, 25_000_000, 18_400_000))
+
+    run, samples = soaked(system=falls)
+    sentence, *_ = soak_rules.sentences(verdicts(run, samples))
+    assert re.fullmatch(
+        r"system, round 1: retention\. The memory that the allocator holds beyond the live blocks "
+        r"rises steadily: by 2\.\d\d MiB from the first to the last eighth of the time\. A trim at "
+        r"the end returned 94 % of the 6\.68 MiB that it then held beyond the live blocks, half of "
+        r"it or more\.",
+        sentence,
+    ), sentence
 
 
 def test_a_failed_contender_has_no_name() -> None:
