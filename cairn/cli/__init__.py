@@ -75,9 +75,12 @@ def _end_by_signals() -> None:
 
 def main() -> None:
     """Runs the command and exits with its code."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # the caller closed it
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays open
+    # If the caller closed standard output, a result that goes there is an error (EBADF), because it
+    # would be lost. Messages may be lost.
+    for name, how in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            stream = os.fdopen(os.open(os.devnull, how), "w", encoding="utf-8")
+            setattr(sys, name, stream)
         # The locale's encoding may lack signs such as ▸.
         getattr(sys, name).reconfigure(errors="backslashreplace")
     with _sentences():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -295,6 +296,8 @@ def refused(error: OSError) -> CairnError:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     module = str(frame.f_globals.get("__name__"))
     if module == "cairn.cli" or module.partition(".")[0] in _PRINTING:
+        if error.errno == errno.EBADF:
+            return CairnError("cannot write standard output: it is closed")
         return cannot("write", "standard output", error)
     return CairnError(f"the system refused: {error.strerror or error}")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -58,6 +59,20 @@ def test_the_reader_of_stderr_may_close_the_pipe(cairn, churn: Path) -> None:
     os.close(write)
     assert done.returncode == 0
     assert len(json.loads(done.stdout)["samples"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("--version", 1), ("profile --runs 1 --json - -- /bin/ls", 125)]
+)
+def test_a_result_for_a_closed_standard_output_is_no_success(cairn, words: str, code: int) -> None:
+    """The JSON was lost, and the exit code was 0."""
+    line = f"exec {shlex.join(map(str, cairn.argv))} {words} >&-"
+    done = subprocess.run(
+        ["sh", "-c", line], env=cairn.env, cwd=cairn.home, stdin=subprocess.DEVNULL,
+        capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert done.stderr.decode().splitlines()[-1] == ("✘ cannot write standard output: it is closed")
 
 
 @pytest.mark.parametrize("toggled", [("--duration", "0.2s"), ("--duration", "100s")])
