@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from support.gaps import trials, why_run
 
 from cairn.compare.refusals import failed, refusals, says
-from cairn.model import Sample, twin
+from cairn.model import Sample, Workload, twin
+from cairn.report.run import Measured, comparisons
 from cairn.why.gap import explain
 
 
@@ -54,6 +55,20 @@ def test_its_runs_have_failed_and_the_others_have_not() -> None:
         assert one.failure == expected
     crashed = replace(samples[0], failure="was killed by SIGSEGV")
     assert failed([crashed], {"fast": 2}, "system") == [crashed]
+
+
+def test_only_the_runs_of_the_workload_in_which_it_refuses_have_failed() -> None:
+    run = why_run("fast")
+    two = (Workload("first", ("first",)), Workload("second", ("second",)))
+    run = replace(run, settings=replace(run.settings, workloads=two))
+    samples = [
+        replace(one, trial=replace(one.trial, workload=index))
+        for index, refused in enumerate((0, 2))
+        for one in (*with_refused("fast", refused), *with_refused("system", 0))
+    ]
+    found = comparisons(Measured(run, tuple(samples), (), "last"))
+    failures = [[row.failures for row in one.rows if row.contender == "fast"] for one in found]
+    assert failures[0] == [()] and "got NULL" in failures[1][0][0]
 
 
 def test_no_reason_is_given_for_a_difference_from_a_program_that_did_less() -> None:
