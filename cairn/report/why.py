@@ -126,7 +126,8 @@ def _board(found: Sequence[Why], title: str) -> Board:
     noun = "round" if rounds == [1] else "rounds"
     footer = (
         f"{' or '.join(map(str, rounds))} {noun}, each contender with and without the probe · "
-        f"means with Student's t intervals, each by itself · {printable(' · '.join(how))}",
+        "means with Student's t intervals, each by itself (the verdict compares medians) · "
+        f"{printable(' · '.join(how))}",
         *dict.fromkeys(simulation.footer(why.simulated) for why in known if why.simulated),
     )
     return Board(
