@@ -140,12 +140,15 @@ def render_outdated(found: Survey, view: View) -> str:
 def _answer(behind: int, asked: int, pinned: int) -> str:
     if asked == 0:
         return "Not known: no registry could be read."
-    unknown = f" {pinned - asked} of {pinned} are not known." if asked < pinned else ""
+    left = pinned - asked
+    others = f", and {left} could not be looked up" if left else ""
     if behind == 0:
-        which = "The pinned release is" if asked == 1 else f"All {asked} pinned releases are"
-        return f"{which} the newest.{unknown}"
+        which = f"{asked} of {pinned} pinned releases {'is' if asked == 1 else 'are'}"
+        if not left:
+            which = "The pinned release is" if asked == 1 else f"All {asked} pinned releases are"
+        return f"{which} the newest{others}."
     verb = "has" if behind == 1 else "have"
-    return f"{behind} of {asked} pinned releases {verb} a newer one.{unknown}"
+    return f"{behind} of {pinned} pinned releases {verb} a newer one{others}."
 
 
 def _standing_row(item: Standing) -> tuple[Cell, ...]:

@@ -19,7 +19,7 @@ _PIPED = 1000
 """The width of the list in columns, if standard output is not a terminal."""
 
 
-@cli.group(invoke_without_command=True)
+@cli.group(cls=click.RichGroup, invoke_without_command=True)
 @options.AS_JSON
 @options.ALL_COLUMNS
 @click.pass_context

@@ -182,8 +182,8 @@ def check(
     """Fail a pipeline if a build is slower or takes more memory than another one.
 
     Both builds run side by side, in random interleaved rounds, until each bound is decided. A build
-    is worse only if the whole interval of the change lies above the bound. It passes only if the
-    whole interval lies below. At most 1 of 100 equal builds is called worse.
+    is worse only if the whole interval of the change lies above the bound. It passes only if no
+    part of the interval lies above. At most 1 of 100 equal builds is called worse.
 
     \b
       cairn check --fail-if 'time>3%' -p old=./a -p new=./b

@@ -45,7 +45,7 @@ _ONLY = click.option(
 )  # fmt: skip
 
 
-@cli.group()
+@cli.group(cls=click.RichGroup)
 def matrix() -> None:
     """Measure many programs under many contenders, by a plan.
 

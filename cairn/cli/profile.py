@@ -130,9 +130,9 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "-r", "--runs", type=click.IntRange(1, 10_000), metavar="N", default=None,
-    help="Run the program N times for the allocator's share of CPU time: once with the probe, and "
-    "then without it and without its output. Default: as often as needed, for at most 10 s. Use "
-    "--runs 1 for a program that must not run again.",
+    help="Run the program N times for the allocator's share of CPU time. The first run has the "
+    "probe. The others have none where the kernel may be sampled, and show no output. Default: as "
+    "often as needed, for at most 10 s. Use --runs 1 for a program that must not run again.",
 )  # fmt: skip
 @click.option(
     "--counters", type=options.EVENTS, metavar="EVENT[,EVENT]…",

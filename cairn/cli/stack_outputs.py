@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +10,7 @@ from msgspec import Struct
 
 from cairn.cli.console import check_out, emit, refuse_one_file
 from cairn.errors import CairnError, UsageError
+from cairn.extras import install_line
 from cairn.profile.source_lines import PACKAGE
 
 if TYPE_CHECKING:
@@ -30,13 +28,6 @@ class FoundStacks(Struct, frozen=True):
     """The stacks as the report shows them: with source lines, or added up by function."""
     notes: tuple[str, ...]
     """Sentences that say why names or lines are missing."""
-
-
-def install_line() -> str:
-    """The command that installs the package for source lines into the environment of cairn."""
-    here = importlib.util.find_spec("pip") is not None
-    pip = [sys.executable, "-m", "pip"] if here else ["pip", "--python", sys.executable]
-    return shlex.join([*pip, "install", PACKAGE])
 
 
 def names_of(profile: Profile, folder: Path | None, debug_path: Sequence[str] = ()) -> FrameNames:
@@ -109,7 +100,7 @@ class StackOutputs(Struct, frozen=True):
         finest = stacks(profile.stacks, names.at)
         note = ""
         if names.lines_missing:
-            note = lines_missing(install_line())
+            note = lines_missing(install_line(PACKAGE))
         elif self.by_line and not has_lines(finest):
             note = NO_LINES
         notes = tuple(one for one in (changed(names.changed), note) if one)

@@ -10,7 +10,6 @@ import rich_click as click
 from cairn.cli import options
 from cairn.cli.console import wants_color, width_of
 from cairn.cli.root_command import cli
-from cairn.cli.stack_outputs import install_line
 from cairn.errors import CairnError, UsageError
 from cairn.report.view import View
 
@@ -37,9 +36,11 @@ def symbolize(profile: Path, debug_path: tuple[str, ...], color: str) -> None:
     here, 2 usage.
     """
     from cairn.binary.build_ids import FilesByBuildId
+    from cairn.extras import install_line
     from cairn.profile import kept_names
     from cairn.profile.naming import named
     from cairn.profile.reader import gather
+    from cairn.profile.source_lines import PACKAGE
     from cairn.report import naming_table
 
     if profile.is_file() and profile.suffix != ".stacks":
@@ -64,6 +65,6 @@ def symbolize(profile: Path, debug_path: tuple[str, ...], color: str) -> None:
     files = before.files | {one.file.build_id: one.file for one in namings if one.file.build_id}
     kept_names.write(folder, files.values())
     view = View("text", False, wants_color(color, sys.stdout), width_of(sys.stdout))
-    warning = naming_table.lines_missing(install_line()) if is_missing else ""
+    warning = naming_table.lines_missing(install_line(PACKAGE)) if is_missing else ""
     text = naming_table.render(namings, str(folder / kept_names.NAME), view, warning)
     click.echo(text, nl=False, color=True)

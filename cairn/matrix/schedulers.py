@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from msgspec import Struct
 
 from cairn.errors import CairnError, UsageError
+from cairn.extras import install_line
 from cairn.matrix import fleet_round
 from cairn.matrix.fleet import Fleet, Job
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import submitit
 
 NAMES = ("slurm", "local")
-PACKAGE = "cairn-malloc[slurm]"
+PACKAGE = "submitit>=1.5"
 LOGS = "jobs"
 """The name of the folder, in that of a fleet, for the scheduler's scripts and logs."""
 _SIGNAL_S = 30
@@ -99,7 +100,7 @@ def needed(name: str = "") -> Any:
         import submitit
     except ImportError:
         raise UsageError(
-            f"--on needs submitit, which is not installed; install it with: pip install '{PACKAGE}'"
+            f"--on needs submitit, which is not installed; install it with: {install_line(PACKAGE)}"
         ) from None
     if name == "slurm":
         import shutil

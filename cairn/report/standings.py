@@ -555,8 +555,9 @@ def _scenarios_footer(run: Run, found: Ranking) -> Iterator[str]:
     if len(found.scenarios) > MANY and any(rank.contender == SYSTEM for rank in found.ranks):
         yield f"faults saved: the page faults per operation under {SYSTEM}, less the contender's"
     yield (
-        f"points: {len(found.ranks)} for the lowest median of a scenario, one less for each lower "
-        "one; points hide the size of a difference and whether it is shown: trust the ratios"
+        f"points: {len(found.ranks)} for the lowest median of a scenario, and one less for each "
+        "contender with a lower median; equal medians share theirs. Points hide the size of a "
+        "difference and whether it is shown: trust the ratios"
     )
     yield (
         f"not tested: other mixes of sizes, machines with more or fewer than {run.host.cpus} "

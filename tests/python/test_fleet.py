@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tomllib
 from collections.abc import Callable
@@ -316,10 +317,11 @@ def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UsageError) as raised:
         schedulers.needed()
-    assert str(raised.value).endswith("install it with: pip install 'cairn-malloc[slurm]'")
+    assert str(raised.value).endswith(" install 'submitit>=1.5'")
+    assert f"install it with: {shlex.quote(sys.executable)} -m pip" in str(raised.value)
     root = Path(__file__).resolve().parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    assert project["name"] == "cairn-malloc" and "slurm" in project["optional-dependencies"]
+    assert project["optional-dependencies"]["slurm"] == [schedulers.PACKAGE]
 
 
 COMMANDS = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from rich.cells import cell_len
 from support.widths import WIDTHS
@@ -30,7 +31,7 @@ def helped(words: tuple[str, ...], width: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "words", commands(every_command()), ids=lambda words: "-".join(words) or "cairn"
+    "words", list(commands(every_command())), ids=lambda words: "-".join(words) or "cairn"
 )
 def test_no_word_of_a_help_text_is_broken(words: tuple[str, ...]) -> None:
     whole = set(helped(words, WIDTHS[-1]).split())
@@ -50,3 +51,23 @@ def test_the_options_of_check_and_compare_are_in_the_same_groups() -> None:
     check = titles("check")
     assert check[:2] == ["The question", "When to stop"] and len(check) > 5
     assert titles("compare") == ["Contenders", *check]
+
+
+def groups(group: click.Group, *above: str) -> Iterator[tuple[tuple[str, ...], click.Group]]:
+    yield above, group
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from groups(command, *above, name)
+
+
+@pytest.mark.parametrize(("words", "group"), list(groups(every_command())), ids=str)
+def test_help_and_completion_name_every_subcommand(
+    words: tuple[str, ...], group: click.Group
+) -> None:
+    """The help of 'cairn allocators' named none, and completion offered none."""
+    names = sorted(name for name, command in group.commands.items() if not command.hidden)
+    text = helped(words, 100)
+    listed = re.findall(r"^ +([a-z]+)  ", text[text.index(" Commands ") :], re.MULTILINE)
+    assert sorted(listed) == names
+    complete = ShellComplete(every_command(), {}, "cairn", "_CAIRN_COMPLETE")
+    assert [one.value for one in complete.get_completions(list(words), "")] == names

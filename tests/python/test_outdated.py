@@ -199,7 +199,7 @@ def test_a_crate_that_is_gone_does_not_hide_the_others(registry: Registry) -> No
     [failure] = found.failures
     assert failure.startswith("the registry has no crate je-sys now: ")
     text = allocator_list.render_outdated(found, View())
-    assert text.startswith("1 of 4 pinned releases has a newer one. 1 of 5 are not known.")
+    assert text.startswith("1 of 5 pinned releases has a newer one, and 1 could not be looked up.")
 
 
 def test_an_answer_that_makes_no_sense_is_a_sentence(registry: Registry) -> None:

@@ -172,6 +172,7 @@ C_ORDER: dict[str, list[str]] = {
 GROUND = (
     "__init__",
     "errors",
+    "extras",
     "verdict",
     "memory",
     "clock_samples",
