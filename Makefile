@@ -68,7 +68,7 @@ build/installed: build/wheel
 demo: all ## compare allocators on a real program, in under three minutes
 	@PATH="$$PWD/.venv/bin:$$PATH" examples/demo
 
-test: build/tools ## run all tests that end within ten minutes
+test: build/tools ## run the tests that together take about ten minutes
 	@$(MAKE) --no-print-directory --jobs=2 all .venv/tested
 	@PATH="$$PWD/.venv/bin:$$PATH" tests/run
 
