@@ -131,7 +131,7 @@ static void *allocate_in_heap(struct cairn_heap *heap, size_t size, size_t align
         return or_enomem(emergency_allocate(size, alignment));
     }
     void *p = front_heap_allocate(heap_of(heap), size, alignment, zero, caller);
-    if (p == NULL) {
+    if (p == NULL && !large_is_impossible(size) && !large_is_impossible(alignment)) {
         names_collect();
         p = front_heap_allocate(heap_of(heap), size, alignment, zero, caller);
     }

@@ -26,6 +26,7 @@ struct mapping {
 
 struct header {
     _Alignas(ALIGNMENT) size_t bytes; /* of the block behind the header */
+    _Atomic size_t live;              /* ~bytes; 0 if the block was freed */
 };
 _Static_assert(sizeof(struct header) == ALIGNMENT, "a block behind a header is aligned");
 
@@ -44,6 +45,16 @@ static char *cut(struct mapping *mapping, size_t bytes)
         memory_order_acquire, /* sees that emergency_free() has cleared the memory */
         memory_order_relaxed));
     return (char *)mapping + (state & USED_MASK);
+}
+
+/* Cuts `bytes` bytes off the newest mapping that has room. Returns NULL if none has. */
+static char *cut_any(size_t bytes)
+{
+    char *start = NULL;
+    struct mapping *mapping = atomic_load_explicit(&mappings, memory_order_acquire);
+    for (; mapping != NULL && start == NULL; mapping = mapping->next)
+        start = cut(mapping, bytes);
+    return start;
 }
 
 /* Adds a mapping with room for `bytes` bytes, and cuts these bytes off. Returns NULL if there is no
@@ -83,8 +94,7 @@ void *emergency_allocate(size_t size, size_t alignment)
         return NULL;
     size_t rounded = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     size_t bytes = sizeof(struct header) + spare + (rounded > 0 ? rounded : ALIGNMENT);
-    struct mapping *newest = atomic_load_explicit(&mappings, memory_order_acquire);
-    char *start = newest != NULL ? cut(newest, bytes) : NULL;
+    char *start = cut_any(bytes);
     if (start == NULL)
         start = cut_new(bytes);
     if (start == NULL)
@@ -93,17 +103,23 @@ void *emergency_allocate(size_t size, size_t alignment)
     size_t head = alignment > ALIGNMENT ? (alignment - lowest % alignment) % alignment : 0;
     struct header *header = (struct header *)(start + head);
     header->bytes = bytes - sizeof *header - head;
+    atomic_store_explicit(&header->live, ~header->bytes, memory_order_relaxed);
     return header + 1;
 }
 
 void emergency_free(void *p)
 {
     struct mapping *mapping = mapping_of(p);
+    if ((uintptr_t)p % ALIGNMENT != 0 || (char *)p < (char *)mapping + FIRST + ALIGNMENT)
+        return; /* no block */
+    struct header *header = (struct header *)p - 1;
+    size_t live = ~header->bytes;
+    if (!atomic_compare_exchange_strong_explicit(&header->live, &live, 0, memory_order_relaxed,
+                                                 memory_order_relaxed))
+        return; /* the block was freed twice, or is none */
     uint64_t state = atomic_load_explicit(&mapping->state, memory_order_acquire);
     uint64_t after;
     do {
-        if (state < BLOCK)
-            return; /* the block was freed twice */
         after = state - BLOCK;
         if (after < BLOCK) {
             /* All other blocks were freed before. If another thread cuts a block now, it lies

@@ -121,9 +121,13 @@ static void report(const char *what, const void *p, const struct slot *slot)
         say_stack("freed at", &slot->freed);
 }
 
+/* Reports a misuse, and ends the program. The caller holds the lock, and never gets it back: the
+ * report takes the loader's lock, whose holder may wait for this one, because it allocates. */
 static _Noreturn void end_program(const char *what, const void *p, const struct slot *slot)
 {
-    report(what, p, slot);
+    struct slot copy = slot != NULL ? *slot : (struct slot){0};
+    lock_drop(&lock);
+    report(what, p, &copy);
     os_die("", 0);
 }
 

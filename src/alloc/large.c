@@ -128,7 +128,7 @@ void *large_move(struct slab *slab, size_t size)
         if (moved == OS_NOT_MOVED_TO_LOST)
             lose(to, want);
         else if (to != 0)
-            page_heap_free_renewed(to, want);
+            page_heap_free_clean(to, want, true);
         return NULL;
     }
     if (UNLIKELY(site_is_counted()))
@@ -137,7 +137,7 @@ void *large_move(struct slab *slab, size_t size)
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     if (moved == OS_MOVED)
-        page_heap_free_renewed(from, have);
+        page_heap_free_clean(from, have, true);
     else
         lose(from, have);
     slab_at(to)->moved = true;
@@ -150,8 +150,9 @@ void *large_move(struct slab *slab, size_t size)
  * the mapping around them. `emptied` says that no page is resident. */
 static void release(bool moved, bool emptied, size_t index, size_t slices)
 {
-    if (emptied || (moved && os_renew(region_address(index), slices << SLICE_SHIFT)))
-        page_heap_free_renewed(index, slices);
+    bool renewed = moved && os_renew(region_address(index), slices << SLICE_SHIFT);
+    if (emptied || renewed)
+        page_heap_free_clean(index, slices, renewed);
     else
         purge_free(index, slices);
 }
@@ -186,7 +187,7 @@ static bool extend(struct slab *slab, size_t index, size_t more)
     enum os_lengthened longer =
         os_lengthen(region_address(index), have << SLICE_SHIFT, more << SLICE_SHIFT);
     if (longer == OS_NOT_LENGTHENED)
-        page_heap_free_renewed(index + have, more);
+        page_heap_free_clean(index + have, more, true);
     if (longer == OS_NOT_LENGTHENED_BEHIND_LOST)
         lose(index + have, more);
     return longer == OS_LENGTHENED;

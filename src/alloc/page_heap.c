@@ -543,13 +543,14 @@ struct page_heap_use page_heap_free(size_t index, size_t slices)
     return use;
 }
 
-void page_heap_free_renewed(size_t index, size_t slices)
+void page_heap_free_clean(size_t index, size_t slices, bool renewed)
 {
     lock_take(&lock);
-    for (size_t number = index / CHUNK_SLICES; number <= (index + slices - 1) / CHUNK_SLICES;
-         number++)
+    size_t last = (index + slices - 1) / CHUNK_SLICES;
+    for (size_t number = index / CHUNK_SLICES; renewed && number <= last; number++)
         chunk_of(number)->huge = chunk_of(number)->small = false;
-    huge_page_unasked_grown(index, slices);
+    if (renewed)
+        huge_page_unasked_grown(index, slices);
     release(index, slices);
     clean(index, slices);
     lock_drop(&lock);
@@ -598,15 +599,17 @@ static bool give_back(size_t index, size_t slices)
 
 bool page_heap_trim(void *start, size_t bytes)
 {
-    size_t number = region_index(start) / CHUNK_SLICES;
+    size_t first = region_index(start) / CHUNK_SLICES;
+    size_t last = region_index((char *)start + bytes - 1) / CHUNK_SLICES;
     lock_take(&lock);
     bool done = lazy ? os_offer(start, bytes) : os_give_back(start, bytes);
     statistics.purges++;
     statistics.purged_bytes += done ? bytes : 0;
     used_at_purge = statistics.used_slices;
     /* Else the kernel (khugepaged) could later make all pages of the chunk resident again. */
-    if (chunk_of(number)->huge)
-        chunk_want_small(number);
+    for (size_t number = first; number <= last; number++)
+        if (chunk_of(number)->huge)
+            chunk_want_small(number);
     lock_drop(&lock);
     return done;
 }

@@ -5,7 +5,8 @@
  * heap's lock itself, unless its comment says otherwise.
  *
  * A run is placed as follows:
- * - A run shorter than 256 KiB lies within one chunk, in the chunk where it fits best (chunk.h).
+ * - A run shorter than 256 KiB lies within one chunk, in the chunk where it fits best (chunk.h). A
+ *   longer run that is shortened later may cross a chunk border.
  * - A longer run takes the lowest place that fits, and may cross chunk borders (free_map.h). If
  *   possible, it begins there at a multiple of a power of two that is at most an eighth of its
  *   length. Runs that come and go then begin where earlier runs began, on pages that are already
@@ -61,9 +62,9 @@ struct page_heap_level page_heap_epoch(void);
  * of used and idle memory after the call. Freeing a slice that is not in use ends the program. */
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
-/* Like page_heap_free(), for slices that are a new mapping: they read as zero and are not resident.
- * Earlier requests for huge or small pages in their chunks no longer count. */
-void page_heap_free_renewed(size_t index, size_t slices);
+/* Like page_heap_free(), for slices that read as zero and are not resident. `renewed` says that they
+ * are a new mapping: earlier requests for huge or small pages in their chunks no longer count. */
+void page_heap_free_clean(size_t index, size_t slices, bool renewed);
 
 /* Called before the pages of a run are moved to a run of `to_slices` slices: gives them the advice
  * of that run, which they keep when they move. */
@@ -78,8 +79,7 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
  * go first. Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
-/* Gives OS pages of a run in use back to the machine, which all lie in one chunk. Nothing in them
- * is needed any more. Returns false if the machine refuses. The slices stay in use and dirty. */
+/* Gives OS pages of a run in use back to the machine. Nothing in them is needed any more. Returns false if the machine refuses. The slices stay in use and dirty. */
 bool page_heap_trim(void *start, size_t bytes);
 
 /* From now on, purged memory is only offered to the kernel (os_offer()). Offering is faster, but

@@ -8,7 +8,6 @@
 
 enum {
     PLACES_TRIED = 64,           /* random bases tried in each window */
-    SKIPS_MAX = 1024,            /* occupied chunks that one growth skips: 2 GiB */
     PIECE_CHUNKS_MAX = 32,       /* 64 MiB */
     GAPS_MAX = 64,               /* largest number of gaps that are remembered */
     ALIGNED_PLACES_TRIED = 8,    /* addresses that region_grow_aligned() tries */
@@ -147,7 +146,7 @@ static enum os_claimed claim(size_t first, size_t slices)
  * `*from` by the slices that were mapped or skipped. If it fails, `*got` stays 0. */
 static size_t grow_between(size_t *from, size_t to, size_t piece, size_t chunks, size_t *got)
 {
-    for (int skipped = 0; skipped <= SKIPS_MAX;) {
+    for (size_t skip = 1;;) {
         if (chunks > (to - *from) / CHUNK_SLICES)
             return 0;
         if (piece > (to - *from) / CHUNK_SLICES)
@@ -165,16 +164,17 @@ static size_t grow_between(size_t *from, size_t to, size_t piece, size_t chunks,
             piece = chunks + (piece - chunks) / 2;
             if (piece - chunks < 1 || claimed == OS_OCCUPIED)
                 piece = chunks;
-        } else if (claimed == OS_OCCUPIED && records_up_to(*from + CHUNK_SLICES)) {
-            /* Skips the chunk forever. Its records stay zero, so no address in it counts as an
-             * address of this allocator. */
-            *from += CHUNK_SLICES;
-            skipped++;
+        } else if (claimed == OS_OCCUPIED && records_up_to(*from + skip * CHUNK_SLICES)) {
+            /* Skips chunks forever: one, then 2, 4, 8 …, so that a mapping of many gigabytes takes
+             * few calls. Their records stay zero, so no address in them counts as an address of
+             * this allocator. */
+            *from += skip * CHUNK_SLICES;
+            size_t left = (to - *from) / CHUNK_SLICES;
+            skip = 2 * skip < left / 2 + 1 ? 2 * skip : left / 2 + 1;
         } else {
             return 0;
         }
     }
-    return 0;
 }
 
 size_t region_grow(size_t chunks, size_t *got)

@@ -21,30 +21,24 @@ static pthread_key_t key;
 static struct lock late_lock; /* guards the creation of late_heap */
 static struct heap *_Atomic late_heap;
 
-/* The low bits of the key's value count how often this thread's destructors have been run so
- * far. */
-enum { ROUNDS = PTHREAD_DESTRUCTOR_ITERATIONS };
-_Static_assert((ROUNDS & (ROUNDS - 1)) == 0 && ROUNDS <= 16, "a heap's low bits are zero");
-
-/* Destructor of the key. Keeps the heap until the last round of destructors, because destructors of
- * other libraries may still allocate. */
-static void on_exit_of_thread(void *value)
+/* Destructor of the key. `round` is 1 in the first round of destructors that calls it. The thread
+ * leaves its heap in every round, because this may be the last round: a thread whose first call of
+ * the allocator comes from a destructor of another library begins to count late. If another
+ * destructor allocates afterwards, the thread usually gets the same heap again, and leaves it in
+ * the next round. */
+static void on_exit_of_thread(void *round)
 {
-    uintptr_t round = (uintptr_t)value & (ROUNDS - 1);
-    if (round < ROUNDS - 1 && pthread_setspecific(key, (char *)value + 1) == 0)
-        return;
-    struct heap *heap = (struct heap *)((uintptr_t)value - round);
-    if (heap == &heap_none && !thread_has_heap()) { /* thread_first() served all its calls */
-        thread_heap = (struct heap *)&heap_gone;
-        return;
-    }
-    if (heap == &heap_none) /* libc had no memory for the value that names the heap */
-        heap = thread_heap;
-    bool may_lock = thread_may_lock(); /* if not, the heap stays as it is */
-    if (CAIRN_HARDENED && may_lock)
+    uintptr_t begun = (uintptr_t)round;
+    bool again =
+        begun < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(key, (void *)(begun + 1)) == 0;
+    const struct heap *next = again ? &heap_none : &heap_gone;
+    struct heap *heap = thread_has_heap() ? thread_heap : NULL;
+    bool leaves = heap != NULL && thread_may_lock(); /* otherwise the heap stays as it is */
+    if (CAIRN_HARDENED && leaves)
         quarantine_drain(heap);
-    thread_heap = (struct heap *)&heap_gone;
-    if (may_lock)
+    if (leaves || !again || heap == NULL)
+        thread_heap = (struct heap *)next;
+    if (leaves)
         heap_leave(heap);
 }
 
@@ -209,15 +203,12 @@ __attribute__((destructor)) static void tear_down_process(void)
     has_key = false;
 }
 
-/* Sets the key's value, so that on_exit_of_thread() is called for this heap, or for heap_none. The
- * number of rounds of destructors that the thread has begun stays in the value. */
-static void watch_exit(const struct heap *heap)
+/* Sets the key's value, so that on_exit_of_thread() is called in the next round of destructors. */
+static void watch_exit(void)
 {
     thread_set_up();
-    if (!has_key)
-        return;
-    uintptr_t round = (uintptr_t)pthread_getspecific(key) & (ROUNDS - 1);
-    pthread_setspecific(key, (const char *)heap + round);
+    if (has_key && pthread_getspecific(key) == NULL)
+        pthread_setspecific(key, (void *)1);
 }
 
 /* While the thread is between lock_enter() and lock_leave(), a signal handler takes its blocks from
@@ -233,7 +224,7 @@ struct heap *thread_birth(void)
     }
     lock_leave();
     if (heap != NULL)
-        watch_exit(heap);
+        watch_exit();
     return heap;
 }
 
@@ -274,7 +265,7 @@ static bool count_first(uintptr_t least)
         hardening_caller = (const void *)(calls + 1);
     lock_leave();
     if (counts && calls == 0)
-        watch_exit(&heap_none);
+        watch_exit();
     return counts;
 }
 

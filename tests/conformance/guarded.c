@@ -11,11 +11,13 @@
  *     size     asks for the usable size of a freed block
  *     inside   frees a pointer into a block
  *     sent     sends the signal of a fault to itself
+ *     loader   frees a block twice, while another thread holds the loader's lock and allocates
  *
  * Only guarded blocks are misused. The program recognises them by their addresses, which lie apart
  * from those of all other blocks. It allocates COUNT blocks, and prints how many were guarded. */
 #include "conformance.h"
 
+#include <link.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -49,6 +51,24 @@ void frees(void)
     free(held);
 }
 
+static _Atomic bool loader_is_locked;
+
+static int allocates_often(struct dl_phdr_info *info, size_t bytes, void *unused)
+{
+    (void)info, (void)bytes, (void)unused;
+    loader_is_locked = true;
+    for (int i = 0; i < COUNT; i++)
+        free(malloc(size));
+    return 1;
+}
+
+static void *locks_loader(void *unused)
+{
+    while (unused == NULL)
+        dl_iterate_phdr(allocates_often, NULL);
+    return NULL;
+}
+
 static void misuse(volatile unsigned char *p)
 {
     volatile unsigned char byte;
@@ -62,7 +82,13 @@ static void misuse(volatile unsigned char *p)
         byte = p[0];
     if (is("write"))
         p[0] = 1;
-    if (is("twice"))
+    if (is("loader")) {
+        pthread_t other;
+        require_that(pthread_create(&other, NULL, locks_loader, NULL) == 0);
+        while (!loader_is_locked)
+            continue;
+    }
+    if (is("twice") || is("loader"))
         frees();
     if (is("size"))
         byte = (unsigned char)malloc_usable_size((void *)p);

@@ -2,7 +2,8 @@
  * one after the other. Each takes three small blocks, and the destructor of its thread-specific
  * value makes it need a heap at its end: with WHAT = "large" the destructor frees a block of 64
  * KiB, with "medium" it allocates one of 8,000 bytes, and with "many" it frees 100 small blocks.
- * Prints how many threads have a heap at the end. */
+ * With "first" it is as with "medium", but the thread takes no small blocks before. Prints how many
+ * threads have a heap at the end. */
 #include "conformance.h"
 
 #include <cairn/cairn.h>
@@ -20,7 +21,7 @@ static void end_with(void *value)
     if (strcmp(what, "many") == 0)
         for (int i = 0; i < SMALL; i++)
             free(blocks[i]);
-    if (strcmp(what, "medium") == 0) {
+    if (strcmp(what, "medium") == 0 || strcmp(what, "first") == 0) {
         char *p = malloc(8000);
         if (p == NULL)
             abort();
@@ -32,6 +33,10 @@ static void end_with(void *value)
 
 static void *run(void *value)
 {
+    if (strcmp(what, "first") == 0) {
+        pthread_setspecific(key, value);
+        return NULL;
+    }
     char *small[3];
     for (int i = 0; i < 3; i++) {
         small[i] = malloc(40);

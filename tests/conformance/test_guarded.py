@@ -107,6 +107,20 @@ def test_a_misuse_is_reported_with_the_stacks(
 
 
 @BUILDS
+def test_a_misuse_is_reported_while_another_thread_has_the_loaders_lock(
+    guarded: Callable[[str], Program],
+) -> None:
+    """The report needs the loader's lock, whose holder may wait for the lock of guarded blocks.
+
+    The program once hung.
+    """
+    ended = guarded("preloaded")("loader", 100, CAIRN_GUARDED="50")
+    assert ended.code == -signal.SIGABRT, ended.err
+    first, _, freed = ended.err.splitlines()
+    assert "a block is used that was freed before" in first and "freed at " in freed
+
+
+@BUILDS
 def test_a_write_before_the_start_is_noticed(guarded: Callable[[str], Program]) -> None:
     # If the block lies at the start of its page, the write is a segmentation fault. Otherwise the
     # write changes the fill pattern before the block, and free() notices that and aborts.

@@ -100,11 +100,14 @@ def test_the_forks_of_programs_in_which_allocators_hung_end(
 
 
 @in_both
-@pytest.mark.parametrize("what", ["large", "medium", "many"])
+@pytest.mark.parametrize("what", ["large", "medium", "many", "first"])
 def test_a_thread_that_gets_its_heap_at_its_end_leaves_it(
     program: Callable[..., Program], mode: str, what: str
 ) -> None:
-    """Where many threads have a heap, a thread may need its own only in a destructor."""
+    """Where many threads have a heap, a thread may need its own only in a destructor.
+
+    A thread whose first call came from a destructor ("first") once kept its heap for ever.
+    """
     assert int(program("late_births.c", mode).succeed(200, what)) <= 12
 
 

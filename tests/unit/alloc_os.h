@@ -71,6 +71,9 @@ static struct {
     /* Number of claims, from the next one on, whose addresses are occupied. Claims of less than 2
      * MiB do not count. */
     unsigned occupied_chunks;
+    /* Addresses of a mapping of somebody else; 0 and 0: none. */
+    uintptr_t foreign_from;
+    uintptr_t foreign_to;
     uintptr_t addresses_end; /* first address that does not exist; 0: no limit */
     /* Number of calls of os_lengthen() that unmapped the memory behind the block. */
     unsigned behind_lost;
@@ -153,6 +156,8 @@ enum os_claimed os_claim(void *start, size_t bytes)
         return OS_REFUSED;
     if (fake_os.occupied_first > 0 && claim_number >= fake_os.occupied_first &&
         claim_number <= fake_os.occupied_last)
+        return OS_OCCUPIED;
+    if ((uintptr_t)start < fake_os.foreign_to && (uintptr_t)start + bytes > fake_os.foreign_from)
         return OS_OCCUPIED;
     if (fake_os.occupied_chunks > 0 && bytes >= (1 << 21)) {
         fake_os.occupied_chunks--;

@@ -74,7 +74,7 @@ TEST(a_run_of_4_mib_may_have_huge_pages_while_it_is_in_use)
     CHECK(huge_in(run, length) >= 2 && fake_os.huge_count == before + 2);
 
     /* A new mapping has no advice. So it is advised again to have small pages. */
-    page_heap_free_renewed(run, length);
+    page_heap_free_clean(run, length, true);
     CHECK(huge_in(run, length) == 0 && fake_os.small_count == small + 2);
     page_heap_check();
 }
