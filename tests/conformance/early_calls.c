@@ -1,6 +1,7 @@
-/* early_calls.c - calls prctl(), syscall() and malloc() before any constructor has run. A libc runs
- * the functions of .preinit_array before the constructors of all libraries. */
-#define _GNU_SOURCE 1
+/* early_calls.c - a library that calls prctl(), syscall() and malloc() before the constructors of
+ * all other libraries. It has to be linked with -z initfirst, and loaded after the allocator: a
+ * libc runs the constructor of the last such library first. At its end it prints the name that it
+ * has given its thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static char name[16];
 static long thread;
 static char *block;
 
-static void early(void)
+__attribute__((constructor)) static void early(void)
 {
     prctl(PR_SET_NAME, "early");
     prctl(PR_GET_NAME, name);
@@ -20,14 +21,11 @@ static void early(void)
     block = malloc(1000);
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = early;
-
-int main(void)
+__attribute__((destructor)) static void late(void)
 {
     if (block == NULL || thread != syscall(SYS_gettid))
-        return 1;
+        _exit(1);
     memset(block, 1, 1000);
     free(block);
     puts(name);
-    return 0;
 }
