@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,20 @@ def test_glibc_and_its_live_blocks_are_known(
     assert found.heap.held == found.heap.live_most + found.heap.free
     assert found.heap.arenas == 1
     assert found.environment == ()
+
+
+@GLIBC
+def test_a_glibc_of_an_unknown_form_is_told_as_such(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glibc_heap, "_is_ring", lambda *_: False)
+    with started(program, "live") as one:
+        found = look(one.pid)
+    assert found.heap is None
+    assert found.heap_why_not == (
+        "Live memory is not known: the data of this glibc has no arena of a form that Cairn knows. "
+        "Its debug symbols would not help."
+    )
 
 
 @GLIBC
@@ -191,6 +206,24 @@ def test_a_static_program_is_known_with_its_live_blocks(compiled: Callable[..., 
     assert (found.allocator.name, found.allocator.how) == ("glibc", "C library")
     assert found.heap is not None, found.heap_why_not
     assert 0 <= found.heap.live_least - one.told <= OWN_BYTES
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program makes a call of x86-64")
+def test_a_static_program_without_an_allocator_is_told_as_such(tmp_path: Path) -> None:
+    source, program = tmp_path / "waits.c", tmp_path / "waits"
+    waits = '__asm__ volatile("syscall" : : "a"(34) : "rcx", "r11", "memory");'  # pause()
+    source.write_text(f"void _start(void) {{ for (;;) {waits} }}\n")
+    subprocess.run(["gcc", "-O1", "-static", "-nostdlib", source, "-o", program], check=True)
+    with subprocess.Popen([program]) as running:
+        try:
+            found = look(running.pid)
+        finally:
+            running.kill()
+    assert found.allocator.name == "not known"
+    assert found.allocator.evidence == (
+        "The program is statically linked, and its file names no allocator: it was stripped, or its "
+        "allocator is not known to Cairn."
+    )
 
 
 @pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="there is no musl-gcc here")

@@ -49,6 +49,23 @@ def test_a_static_program_has_its_allocator_and_callers(compiled: Callable[..., 
     assert next(stack[:3] for stack, _ in found.stacks)[1:] == ("serve", "main")
 
 
+@pytest.mark.parametrize(
+    ("code", "is_call"),
+    [
+        (b"\xe8\x01\x02\x03\x04", True),  # a distance of 4 bytes
+        (b"\xff\xd0", True),  # a register
+        (b"\xff\x15\x01\x02\x03\x04", True),  # a place in memory
+        (b"\x48\x89\xc7\x90\x90\x90\x90", False),
+        (b"\xe8\x01\x02\x03\x04\x90", False),  # one instruction later
+    ],
+)
+def test_a_return_address_follows_a_call(tmp_path: Path, code: bytes, is_call: bool) -> None:
+    file = tmp_path / "code"
+    before, behind = bytes(100), b"\xe8\xff\xd0\xe8\xff\xd0\xe8\xff\xd0\xe8\xff\xd0"
+    file.write_bytes(before + code + behind)
+    assert sampled._follows_call(str(file), len(before + code) - 1) == is_call
+
+
 def test_without_memory_for_stacks_the_share_stays_and_the_callers_end(
     compiled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,11 @@ def test_the_answer_comes_first_and_names_what_was_tried() -> None:
     assert "A trim of system returned 93.0 MiB at the end of the runs" in text
 
 
+def test_contenders_that_hold_as_much_are_no_advice() -> None:
+    text = " ".join(shown(*soaked(system=retains, other=retains), View(width=300)).split())
+    assert " None of the contenders that were tried holds clearly less than the others. " in text
+
+
 def test_a_leak_says_that_no_allocator_helps() -> None:
     text = shown(*soaked(system=leaks, cairn=leaks), View(width=300))
     assert text.startswith(

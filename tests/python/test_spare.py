@@ -74,6 +74,15 @@ def test_records_of_all_windows_are_read_and_saved(memory: spare.Spare, tmp_path
     assert [process.pid for process in again.processes] == [found.process.pid] * 2
 
 
+def test_a_record_is_not_read_beyond_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "records"
+    file.write_bytes(b"beforerecordbehind")
+    with open(file, "rb") as opened:
+        source = reader._Source(opened.fileno(), 6, 6)
+        assert source.read(100, 0) == b"record" and source.read(100, 2) == b"cord"
+        assert source.read(3, 1) == b"eco" and source.read(100, 6) == b""
+
+
 def test_processes_beyond_the_table_are_counted(memory: spare.Spare) -> None:
     put(memory, 0, window([], [(7, 13, b"prog")] * spare.UNRECORDED, more=3))
     missing = memory.missing()
