@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 
 def test_the_exit_code_is_the_programs(cairn, forward: Path) -> None:
     for code in (0, 1, 4, 77):
@@ -107,3 +109,18 @@ def test_results_are_not_written(cairn, tmp_path: Path) -> None:
     assert told.code == 0 and int(told.out) > 0, "cairn has a temporary folder during the run"
     assert not list(scratch.iterdir())
     assert not cairn.results.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("sleep 60 & exit", "1 background process outlived the program and was killed"),
+        (
+            "sleep 60 & sleep 60 & exit",
+            "2 background processes outlived the program and were killed",
+        ),
+    ],
+)
+def test_processes_that_outlive_the_program_are_named(cairn, line: str, says: str) -> None:
+    result = cairn("run", "--", "sh", "-c", line)
+    assert result.code == 0 and says in " ".join(result.err.split())
