@@ -11,7 +11,8 @@
 
 #include "alloc/run_cache.h"
 
-/* Returns whether a size or an alignment is larger than any region. */
+/* Returns whether a size or an alignment is larger than any region. A value that is as large as a
+ * region is not possible either, but fails later. */
 static inline bool large_is_impossible(size_t bytes)
 {
     return bytes > (size_t)REGION_SLICES_MAX << SLICE_SHIFT;

@@ -1,8 +1,7 @@
 /* learning_control.h - turns learning off, and traces and counts what the allocator learns.
  *
  * Two values are always learnt: how much idle memory is kept beyond the memory in use (purge.h),
- and
- * for how many chunks no huge page is requested after one was slow (huge_page_timing.h). With
+ * and for how many chunks no huge page is requested after one was slow (huge_page_timing.h). With
  * CAIRN_POLICY=ucb1 a third one is learnt: how much each thread keeps (run_cache_learning.h). They
  * begin with values that are right for most programs. While learning is frozen, none changes.
  *

@@ -19,7 +19,7 @@
  *     slices % 128 == 0, and `slices` never decreases
  *     every record of a slice or chunk below `slices` is mapped, and zero until it is written
  *     every slice below `slices` is mapped, or lies in a chunk that region_grow() skipped or in a
- *     gap that region_grow_aligned() left
+ *     gap that region_grow_aligned() left, or is a slice that the kernel has unmapped (RUN_LOST)
  *     slice 0 is never used: index 0 means "none"
  *     region_index(p) >= slices for every address p outside the region
  *

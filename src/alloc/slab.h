@@ -55,9 +55,9 @@ enum run_kind {
 
 /* The record of a slice. Large blocks use some of its fields, too (large.h). */
 struct slab {
-    /* The heap that owns the slab; written under that heap's lock. For a large block: NULL, the
-     * mark of site_keeps(), or the heap that the block belongs to. NULL if no run begins at this
-     * slice. */
+    /* The heap that owns the slab. A slab that has blocks changes its owner under the lock of the
+     * former owner. For a large block: NULL, the mark of site_keeps(), or the heap that the block
+     * belongs to. NULL if no run begins at this slice. */
     _Alignas(RECORD_BYTES) _Atomic(struct heap *) owner;
     union {
         struct block *free; /* (owner only) freed blocks, newest first */
@@ -190,7 +190,8 @@ struct block *slab_carve(struct slab *slab, uint32_t *count);
  * into `until`. */
 void slab_unsteal(struct slab *slab, struct block *first, struct block *last, uint32_t count);
 
-/* The secret part of the keys of free blocks. The secret is different in every process. */
+/* The secret part of the keys of free blocks. It differs between processes, except for children of
+ * fork(), which have that of their parent. */
 extern uintptr_t slab_secret __attribute__((visibility("hidden")));
 
 /* Returns the key of a free block at `block` that is followed by `next`. A write over the link, the

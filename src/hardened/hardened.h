@@ -10,15 +10,16 @@
  *     end of the quarantine         a write to the first 16 bytes after the free
  *
  * Each misuse ends the program with one line on stderr and abort(). Every function may be called by
- * any thread. `caller` is the return address of the program's call. Blocks read as zero when they
- * are handed out.
+ * any thread. `caller` is the return address of the program's call. Small blocks read as zero
+ * when they are handed out. So do large ones, unless the thread has used up its time for guards
+ * (large_guard.h).
  */
 #ifndef CAIRN_HARDENED_HARDENED_H
 #define CAIRN_HARDENED_HARDENED_H
 
 #include "alloc/alloc.h"
 
-/* Return a block that reads as zero, or NULL if there is no memory. */
+/* Return a block, or NULL if there is no memory. The block of hardened_calloc() reads as zero. */
 void *hardened_malloc(size_t size, const void *caller);
 void *hardened_calloc(size_t count, size_t size, const void *caller);
 void *hardened_aligned(size_t alignment, size_t size, const void *caller);

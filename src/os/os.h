@@ -80,8 +80,8 @@ enum os_lengthened os_lengthen(void *start, size_t bytes, size_t more);
 bool os_renew(void *start, size_t bytes);
 
 /* Makes a range a guard: each access to it is a segmentation fault, and its memory is given back
- * unless it is locked. Returns false if the kernel refuses. os_unguard() removes the guard. Linux
- * 6.13 marks the pages in place. On older kernels, and for locked memory, each guard is a mapping
+ * unless it is locked. Returns false if the kernel refuses; the memory may have been given back
+ * then, too. os_unguard() removes the guard. Linux 6.13 marks the pages in place. On older kernels, and for locked memory, each guard is a mapping
  * of its own. */
 bool os_guard(void *start, size_t bytes);
 
@@ -116,8 +116,8 @@ bool os_collapse(void *start);
  * (ticks.h). */
 uint64_t os_touch(void *start);
 
-/* Returns 64 random bits without a system call. They differ between processes, and are the same at
- * every call within a process. */
+/* Returns 64 random bits without a system call. They are the same at every call within a process
+ * and in its children of fork(), and differ between other processes. */
 uint64_t os_random(void);
 
 /* os_wait() sleeps if `*word` is `value`, until os_wake() is called for the word. os_wait() may
