@@ -62,8 +62,8 @@ struct page_heap_level page_heap_epoch(void);
  * of used and idle memory after the call. Freeing a slice that is not in use ends the program. */
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
-/* Like page_heap_free(), for slices that read as zero and are not resident. `renewed` says that they
- * are a new mapping: earlier requests for huge or small pages in their chunks no longer count. */
+/* Like page_heap_free(), for slices that read as zero and are not resident. `renewed` says that
+ * they are a new mapping: earlier requests for huge or small pages in their chunks no longer count. */
 void page_heap_free_clean(size_t index, size_t slices, bool renewed);
 
 /* Called before the pages of a run are moved to a run of `to_slices` slices: gives them the advice
@@ -79,7 +79,8 @@ bool page_heap_extend(size_t index, size_t slices, size_t more, bool *zero);
  * go first. Returns the bytes given back. */
 size_t page_heap_purge(size_t keep_bytes);
 
-/* Gives OS pages of a run in use back to the machine. Nothing in them is needed any more. Returns false if the machine refuses. The slices stay in use and dirty. */
+/* Gives OS pages of a run in use back to the machine. Nothing in them is needed any more. Returns
+ * false if the machine refuses. The slices stay in use and dirty. */
 bool page_heap_trim(void *start, size_t bytes);
 
 /* From now on, purged memory is only offered to the kernel (os_offer()). Offering is faster, but

@@ -5,8 +5,9 @@
  * thread_birth(). libc runs the destructors of thread-specific data in up to four rounds. In each
  * round, the thread leaves its heap, and gets one again if a later destructor needs it. In the last
  * round the pointer becomes heap_gone, which is empty as well. Later allocations of the thread come
- * from thread_late(): one shared heap for all such threads. (A thread whose very first allocation
- * comes from a destructor of the fourth round keeps its heap for ever.) Where there are many threads, the first allocations do, too: thread_first().
+ * from thread_late(): one shared heap for all such threads. If the first allocation of a thread
+ * comes from a destructor of the fourth round, the thread never leaves its heap. Where
+ * there are many threads, the first allocations come from that heap, too: thread_first().
  *
  * For a moment the pointer may be heap_away, which is empty as well: detour.h says why.
  *

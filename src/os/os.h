@@ -81,8 +81,8 @@ bool os_renew(void *start, size_t bytes);
 
 /* Makes a range a guard: each access to it is a segmentation fault, and its memory is given back
  * unless it is locked. Returns false if the kernel refuses; the memory may have been given back
- * then, too. os_unguard() removes the guard. Linux 6.13 marks the pages in place. On older kernels, and for locked memory, each guard is a mapping
- * of its own. */
+ * then, too. os_unguard() removes the guard. Linux 6.13 marks the pages in place. On older kernels,
+ * and for locked memory, each guard is a mapping of its own. */
 bool os_guard(void *start, size_t bytes);
 
 /* Like os_guard(), but fails if the memory is locked. */
