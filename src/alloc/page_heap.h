@@ -63,7 +63,8 @@ struct page_heap_level page_heap_epoch(void);
 struct page_heap_use page_heap_free(size_t index, size_t slices);
 
 /* Like page_heap_free(), for slices that read as zero and are not resident. `renewed` says that
- * they are a new mapping: earlier requests for huge or small pages in their chunks no longer count. */
+ * they are a new mapping: earlier requests for huge or small pages in their chunks no longer
+ * count. */
 void page_heap_free_clean(size_t index, size_t slices, bool renewed);
 
 /* Called before the pages of a run are moved to a run of `to_slices` slices: gives them the advice

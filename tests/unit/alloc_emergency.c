@@ -38,7 +38,7 @@ TEST(blocks_are_zero_aligned_and_long_enough)
 TEST(memory_is_used_again_when_all_its_blocks_were_freed)
 {
     enum { ROUNDS = 200, HALF = 100 };
-    unsigned calls = 0; /* calls of the OS in the first half, which fills older mappings */
+    unsigned calls = 0; /* in the first half, which fills older mappings */
     for (unsigned i = 0; i < ROUNDS; i++) {
         calls = i == HALF ? fake_os.call_count : calls;
         unsigned char *blocks[3];
@@ -58,7 +58,7 @@ TEST(memory_is_used_again_when_all_its_blocks_were_freed)
  * in its parent in each round, because only the newest mapping was used. */
 TEST(a_mapping_that_is_not_the_newest_is_used_again)
 {
-    unsigned calls = 0; /* calls of the OS in the first half, which fills older mappings */
+    unsigned calls = 0; /* in the first half, which fills older mappings */
     enum { ROUNDS = 200, HALF = 100 };
     for (unsigned i = 0; i < ROUNDS; i++) {
         calls = i == HALF ? fake_os.call_count : calls;
