@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -122,6 +123,22 @@ def test_intervals_of_a_program_with_a_formula_hold_together(
     # intervals miss it.
     assert missed <= 1 + 0.07 * pairs
     assert in_all <= 3 * (1 + 0.07 * pairs)
+
+
+def test_functions_of_a_build_with_another_name_are_the_same(
+    compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    program = compiled("known_stacks.c", "-O2", "-pthread", "-fno-builtin")
+    found = []
+    for name in ("old-build", "new-build"):
+        shutil.copy(program, tmp_path / name)
+        folder = tmp_path / f"of-{name}"
+        folder.mkdir()
+        probed = Probed(folder)
+        probed(tmp_path / name, 20, CAIRN_PROBE_STACKS="exact")
+        found.append((probed.profile.stacks, stacks(probed.profile.stacks, Names().function_at)))
+    rows = [row.frame.function for row in difference(*found).functions]
+    assert rows.count("known_31") == 1 and len(rows) == len(set(rows))
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

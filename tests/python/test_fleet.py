@@ -106,6 +106,15 @@ def test_an_unfinished_run_says_how_many_rounds_are_missing(tmp_path: Path) -> N
     assert made.cut is not None and "3 of 9 rounds" in made.cut and "--resume" in made.cut
 
 
+def test_a_run_without_a_round_says_how_far_it_is(tmp_path: Path) -> None:
+    name = a_fleet(tmp_path).path.name
+    with pytest.raises(UsageError) as raised:
+        fleet_commands.stored(tmp_path, name)
+    assert str(raised.value) == (
+        f"no round of {name} was measured yet; 'cairn matrix status {name}' shows how far it is"
+    )
+
+
 def test_another_command_says_which_one_shows_it(tmp_path: Path) -> None:
     fleet = a_fleet(tmp_path)
     for name in (fleet.path.name, str(fleet.path)):

@@ -63,7 +63,9 @@ def test_a_return_address_follows_a_call(tmp_path: Path, code: bytes, is_call: b
     file = tmp_path / "code"
     before, behind = bytes(100), b"\xe8\xff\xd0\xe8\xff\xd0\xe8\xff\xd0\xe8\xff\xd0"
     file.write_bytes(before + code + behind)
+    opened = len(os.listdir("/proc/self/fd"))
     assert sampled._follows_call(str(file), len(before + code) - 1) == is_call
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 def test_without_memory_for_stacks_the_share_stays_and_the_callers_end(

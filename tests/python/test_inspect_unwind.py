@@ -41,6 +41,30 @@ restoring:
 """
 
 
+OUTERMOST = """
+    .text
+    .globl outermost
+outermost:
+    .cfi_startproc
+    nop
+    .cfi_undefined rip
+    nop
+    .cfi_endproc
+    .section .note.GNU-stack, "", @progbits
+"""
+
+
+def test_a_function_without_a_return_address_is_the_last(tmp_path: Path) -> None:
+    source, library = tmp_path / "outermost.s", tmp_path / "outermost.so"
+    source.write_text(OUTERMOST)
+    subprocess.run(["gcc", "-shared", "-nostdlib", source, "-o", library], check=True)
+    symbols = subprocess.check_output(["nm", "-D", library], text=True)
+    (begin,) = (int(line.split()[0], 16) for line in symbols.splitlines() if "outermost" in line)
+    table = unwind._read(str(library))
+    assert table is not None
+    assert [table.row(begin + offset).is_last for offset in range(2)] == [False, True]
+
+
 def test_a_restored_register_is_no_longer_saved(tmp_path: Path) -> None:
     """The instructions lie at these offsets: nop 0, push 1, push 2, nop 3, pop 4, pop 5, ret 6."""
     source, library = tmp_path / "restoring.s", tmp_path / "restoring.so"

@@ -31,9 +31,9 @@ def made(byte_order: str = "<", **fields: Any) -> np.ndarray[Any, np.dtype[np.vo
     file["threshold"] = file["snapshot_threshold"] = 2**31
     pages = file["pages"][0][:16]
     pages["region"], pages["bytes"], pages["lines"] = np.arange(16) // 2, 2048, 64
-    pages["active"] = 16
+    pages["active"], pages["passive"] = 16, 8
     file["page_count"] = 16
-    sums = {"regions": 8, "pages": 16, "lines": 1024, "bytes": 32768, "active": 256}
+    sums = {"regions": 8, "pages": 16, "lines": 1024, "bytes": 32768, "active": 256, "passive": 128}
     for name, value in sums.items():
         file["totals"][name] = value
     for name, value in fields.items():
@@ -57,6 +57,7 @@ def test_figures_of_equal_regions_are_read_in_either_byte_order(tmp_path: Path) 
             assert figure == Figure(0.5, 0.5 * (1 - unseen), 0.5 * (1 + unseen))
         assert found.pages_per_mib == Figure(512, 512 * (1 - unseen), 512 / (1 - unseen))
         assert found.active_conflicts == Figure(0.25, 0.25 * (1 - unseen), 0.25 + 0.75 * unseen)
+        assert found.passive_conflicts is not None and found.passive_conflicts.value == 0.125
         assert found.reuse_operations is None and found.set_share is None
 
 

@@ -86,6 +86,13 @@ def test_no_number_and_no_name_is_cut_at_any_width(width: int) -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text
 
 
+def test_full_adds_a_table_of_intervals_for_each_measure() -> None:
+    short, full = (
+        matrix_report.rendered(report(), View(full=full, width=200)) for full in (False, True)
+    )
+    assert len(full.splitlines()) > len(short.splitlines()) + 10
+
+
 def test_golden_of_latex_and_markdown(golden: Callable[[str, str], None]) -> None:
     golden("matrix-latex", matrix_report.rendered(report(), View("tex")))
     golden("matrix-md", matrix_report.rendered(report(), View("md")))
