@@ -73,8 +73,10 @@ def relations(line: str) -> Iterator[Change]:
 
 
 def numbers(line: str) -> Iterator[Change]:
-    """Changes n to n + 1, and n to 0."""
+    """Changes n to n + 1, and n to 0; not in `sizeof x[n]`, because all elements have one size."""
     for match in re.finditer(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)(?![\w.])", line):
+        if re.search(r"\bsizeof ?\(?\w+\[$", line[: match.start()]):
+            continue
         octal = match[1].startswith("0") and match[1].isdigit()
         value = int(match[1], 8 if octal else 0)
         yield match.start(), match.end(), f"{value + 1}{match[2]}"

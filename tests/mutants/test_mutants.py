@@ -438,3 +438,8 @@ sys.exit(os.wait()[1])
             found.setdefault(line, set()).update(filter(None, contexts))
         data.close()
     assert found == {1: {"fixture prepared"}, 2: {"tests/test_a.py::test_b[x|y]"}}
+
+
+def test_the_size_of_an_element_gets_no_fault_in_its_index() -> None:
+    line = "    long bytes = count * sizeof entries[0] + sizeof(entries[1]);\n"
+    assert "number" not in in_c.candidates(f"void f(void)\n{{\n{line}}}\n").get(3, {})
