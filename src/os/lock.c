@@ -1,5 +1,6 @@
 #include "os/lock.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 
 enum { SPINS = 100 };
@@ -29,8 +30,11 @@ void lock_wait(struct lock *lock)
 
 bool lock_acquire_within(struct lock *lock, unsigned ms)
 {
-    for (; !lock_try(lock); ms--) {
-        if (ms == 0)
+    if (lock_try(lock))
+        return true;
+    uint64_t end = clock_now_ns() + (uint64_t)ms * 1000000;
+    while (!lock_try(lock)) {
+        if (clock_now_ns() >= end)
             return false;
         /* The lock's state is 1, or 2 while another thread waits. os_wait_ms() returns at once if
          * the state is not the value that it is given. */
