@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from support.probes import Made, busy
 
+from cairn.compare.ratios import student
 from cairn.profile import cpu_share, reader
 from cairn.profile.cpu_share import CpuShare
 from cairn.profile.tally import ClockRun, KernelClock, Profile
@@ -258,3 +259,8 @@ def test_more_runs_are_wanted_only_if_they_make_the_interval_narrower(tmp_path: 
     for runs in ((probed, replace(probed, probed=False)), (blind,)):
         overlapping = share_of(tmp_path, *runs, made=made)
         assert not overlapping.is_narrow and not overlapping.may_narrow
+
+
+def test_the_factors_of_a_few_runs_are_those_of_students_t() -> None:
+    for runs, factor in enumerate(cpu_share._T, cpu_share.RUNS_LEAST):
+        assert factor == pytest.approx(student(runs - 1, 0.05), abs=0.0006)
