@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,13 @@ def test_of_several_reasons_the_one_that_affects_most_is_named_first() -> None:
         "Also, the memory of its new blocks is cold"
     ]
     assert "times as many pages" in finding.evidence[0]
+
+
+def test_scattered_blocks_on_no_more_pages_say_nothing_of_pages() -> None:
+    scattered = ILL["blocks-scattered"] | {"pages_per_mib": HEALTHY["pages_per_mib"]}
+    why = compared(HEALTHY | scattered)
+    assert why.layout is not None and why.layout[1].name == "blocks-scattered"
+    assert re.search(r" apart, against [\d.]+ \w+$", why.layout[1].evidence[0])
 
 
 def test_small_programs_have_no_finding_about_their_pages() -> None:
