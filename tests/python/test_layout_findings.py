@@ -109,7 +109,7 @@ def test_scattered_blocks_on_no_more_pages_say_nothing_of_pages() -> None:
     scattered = ILL["blocks-scattered"] | {"pages_per_mib": HEALTHY["pages_per_mib"]}
     why = compared(HEALTHY | scattered)
     assert why.layout is not None and why.layout[1].name == "blocks-scattered"
-    assert re.search(r" apart, against [\d.]+ \w+$", why.layout[1].evidence[0])
+    assert re.search(r" apart, against [\d.,]+ (B|[KM]iB)$", why.layout[1].evidence[0])
 
 
 def test_small_programs_have_no_finding_about_their_pages() -> None:
