@@ -54,27 +54,26 @@ outermost:
 """
 
 
-def test_a_function_without_a_return_address_is_the_last(tmp_path: Path) -> None:
-    source, library = tmp_path / "outermost.s", tmp_path / "outermost.so"
-    source.write_text(OUTERMOST)
+def rows_of(name: str, text: str, count: int, tmp_path: Path) -> list[unwind.FrameRow]:
+    """Assembles a library with one function. Returns the rows of its first `count` addresses."""
+    source, library = tmp_path / f"{name}.s", tmp_path / f"{name}.so"
+    source.write_text(text)
     subprocess.run(["gcc", "-shared", "-nostdlib", source, "-o", library], check=True)
     symbols = subprocess.check_output(["nm", "-D", library], text=True)
-    (begin,) = (int(line.split()[0], 16) for line in symbols.splitlines() if "outermost" in line)
+    (begin,) = (int(line.split()[0], 16) for line in symbols.splitlines() if name in line)
     table = unwind._read(str(library))
     assert table is not None
-    assert [table.row(begin + offset).is_last for offset in range(2)] == [False, True]
+    return [table.row(begin + offset) for offset in range(count)]
+
+
+def test_a_function_without_a_return_address_is_the_last(tmp_path: Path) -> None:
+    rows = rows_of("outermost", OUTERMOST, 2, tmp_path)
+    assert [row.is_last for row in rows] == [False, True]
 
 
 def test_a_restored_register_is_no_longer_saved(tmp_path: Path) -> None:
     """The instructions lie at these offsets: nop 0, push 1, push 2, nop 3, pop 4, pop 5, ret 6."""
-    source, library = tmp_path / "restoring.s", tmp_path / "restoring.so"
-    source.write_text(FUNCTION)
-    subprocess.run(["gcc", "-shared", "-nostdlib", source, "-o", library], check=True)
-    symbols = subprocess.check_output(["nm", "-D", library], text=True)
-    (begin,) = (int(line.split()[0], 16) for line in symbols.splitlines() if "restoring" in line)
-    table = unwind._read(str(library))
-    assert table is not None
-    rows = [table.row(begin + offset) for offset in range(7)]
+    rows = rows_of("restoring", FUNCTION, 7, tmp_path)
     saved = [dict(row.saved) for row in rows]
     assert [row.offset for row in rows] == [8, 8, 16, 24, 24, 16, 8]
     assert saved[0].keys() == saved[1].keys() == {RETURN}
