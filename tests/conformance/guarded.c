@@ -53,20 +53,24 @@ void frees(void)
 
 static _Atomic bool loader_is_locked;
 
-static int allocates_often(struct dl_phdr_info *info, size_t bytes, void *unused)
+/* About 100 of the blocks are guarded, of the 256 that can be. So no page of a freed block is used
+ * again before main() frees the block on it a second time. The pauses leave time for that. */
+static int allocates_slowly(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
     (void)info, (void)bytes, (void)unused;
     loader_is_locked = true;
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < 5000; i++) {
         free(malloc(size));
+        if (i % 50 == 0)
+            usleep(1000);
+    }
     return 1;
 }
 
 static void *locks_loader(void *unused)
 {
-    while (unused == NULL)
-        dl_iterate_phdr(allocates_often, NULL);
-    return NULL;
+    dl_iterate_phdr(allocates_slowly, NULL);
+    return unused;
 }
 
 static void misuse(volatile unsigned char *p)
