@@ -1,4 +1,4 @@
-# The parts that the examples of servers share. They source this file.
+# The settings and functions that the examples of servers share. Each example sources this file.
 
 # Debian installs nginx in a folder that is not on every user's PATH.
 PATH=$PATH:/usr/sbin
@@ -9,7 +9,8 @@ trap 'rm -rf "$folder"' EXIT
 # Workers of a server may run as another user.
 chmod 755 "$folder"
 
-# With several CPUs, the server has the first one for itself, so that its load does not disturb it.
+# With several CPUs, the server has the first one for itself, so that the program that sends the
+# requests does not disturb it.
 pinned=() apart= last=$(($(nproc) - 1))
 if [ "$last" -gt 0 ]; then
     others=1

@@ -83,8 +83,8 @@ enum cairn_arena_checked {
 struct cairn_arena_options {
     size_t size_hint;   /* bytes that fit into the first chunk; 0: about 64 KiB */
     size_t limit_bytes; /* the most memory taken from the kernel; 0: no limit */
-    /* The caller's memory, which serves instead of a first chunk and must outlive the arena; or
-     * NULL. */
+    /* Memory of the caller that serves as the first chunk, and must outlive the arena. NULL: the
+     * arena maps its first chunk. */
     void *memory;
     size_t memory_bytes; /* size of `memory`; at least CAIRN_ARENA_OWN_BYTES */
     bool fixed;          /* allocations fail if `memory` is full */
@@ -92,8 +92,8 @@ struct cairn_arena_options {
     enum cairn_arena_checked checked;
 };
 
-/* These functions create an arena. They return NULL if there is no memory, or if the options
- * contradict each other: `fixed` without `memory`. */
+/* These functions create an arena. They return NULL if there is no memory, if `memory_bytes` is too
+ * small, or if `fixed` is set without `memory`. */
 struct cairn_arena *cairn_arena_create(size_t size_hint);
 struct cairn_arena *cairn_arena_create_with(const struct cairn_arena_options *options);
 
@@ -175,9 +175,9 @@ void cairn_arena_rewind(struct cairn_arena *arena, struct cairn_arena_point mark
 /* Frees all blocks, and keeps all memory for new ones. */
 void cairn_arena_reset(struct cairn_arena *arena);
 
-/* Gives free memory back to the kernel, except about `keep_bytes` of it, which would be handed out
- * next. After a reset, cairn_arena_trim(arena, 0) leaves one empty chunk. The caller's memory stays
- * as it is. */
+/* Gives free memory back to the kernel, but keeps about `keep_bytes`: those that would be handed
+ * out next. After a reset, cairn_arena_trim(arena, 0) leaves one empty chunk. The caller's memory
+ * stays as it is. */
 void cairn_arena_trim(struct cairn_arena *arena, size_t keep_bytes);
 
 struct cairn_arena_stats {

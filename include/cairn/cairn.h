@@ -91,8 +91,9 @@ struct cairn_stats {
     size_t free_bytes;   /* other free blocks: the cost of fragmentation */
     size_t fresh_bytes;  /* blocks that can still be carved */
     size_t slack_bytes;  /* slack_bytes of all classes */
-    /* The allocator's own: heaps, the table of CAIRN_SITES, and memory that the kernel unmapped
-     * when it refused to move a block. */
+    /* The allocator's own: heaps, the tables of CAIRN_SITES and CAIRN_BIG_CACHE, guards of the
+     * hardened build, and addresses that the kernel left unmapped when a block was to be moved or
+     * lengthened. */
     size_t own_bytes;
     size_t record_bytes; /* address space for records; not in mapped_bytes */
     size_t limit_bytes;  /* set by cairn_limit(); 0: no limit */
@@ -100,7 +101,8 @@ struct cairn_stats {
 
     uint64_t map_calls;   /* system calls for more memory */
     uint64_t purge_calls; /* system calls that gave memory back */
-    /* How many more idle bytes than used_bytes may be kept. This value is learnt. */
+    /* A free gives memory back at once if idle_bytes > used_bytes + held_bytes. This value is
+     * learnt. */
     size_t held_bytes;
     /* How often a learnt value has changed. The learnt values are held_bytes, the number of chunks
      * that request no huge page after a slow huge page, and, with CAIRN_POLICY=ucb1, how much each
@@ -124,9 +126,9 @@ struct cairn_stats {
  * get new slabs meanwhile. Statistics cost nothing while they are not requested.
  *
  * A signal handler may interrupt the allocator and fork. The child of such a fork may take none of
- * the allocator's locks. In this child, all statistics are 0, and the functions below do nothing
- * and return false, 0 or NULL. The functions below that allocate take memory that is not in a
- * heap. */
+ * the allocator's locks. In this child, all statistics are 0. Of the functions below, those that
+ * allocate blocks take memory that is not in a heap. All others do nothing and return false, 0 or
+ * NULL. */
 void cairn_statistics(struct cairn_stats *stats);
 
 /* Enough bytes for each text. With CAIRN_SITES=1 in the environment, the JSON needs
@@ -156,7 +158,7 @@ typedef bool (*cairn_visitor)(void *block, size_t usable_bytes, void *context);
 
 /* Calls `visit` for every live block of the process, in the order of addresses. Blocks that are
  * allocated or freed meanwhile, by the visitor or by other threads, may be visited or not. Returns
- * false if the visitor returned false, or if no lock may be taken (cairn_statistics()). */
+ * false if the visitor returned false, or if no lock may be taken (see cairn_statistics()). */
 bool cairn_walk(cairn_visitor visit, void *context);
 
 /* --- heaps: blocks that can be freed all at once ---------------------------------------------- */
@@ -192,15 +194,15 @@ void *cairn_heap_aligned_alloc(struct cairn_heap *heap, size_t alignment, size_t
 void *cairn_heap_realloc(struct cairn_heap *heap, void *block, size_t size)
     __attribute__((warn_unused_result, alloc_size(3)));
 
-/* As cairn_walk(), for the blocks of one heap. */
+/* Like cairn_walk(), but visits only the blocks of one heap. */
 bool cairn_heap_walk(struct cairn_heap *heap, cairn_visitor visit, void *context);
 
 /* --- memory and the kernel -------------------------------------------------------------------- */
 
-/* Makes the free memory that this thread keeps ready available to all threads. Also makes slabs of
- * any heap available whose blocks were all freed by other threads, and which otherwise wait for the
- * heap's owner. Gives the free pages within this thread's slabs back to the kernel. Other free
- * memory stays resident: cairn_purge() gives it back. */
+/* Makes the free memory that this thread keeps ready available to all threads. Does the same with
+ * each slab, of any heap, whose blocks are all free but partly still wait for the heap's owner,
+ * because other threads freed them. Gives the free pages within this thread's slabs back to the
+ * kernel. Other free memory stays resident: cairn_purge() gives it back. */
 void cairn_collect(void);
 
 /* Gives idle memory back to the kernel until at most `keep_bytes` of it are left. Returns how many

@@ -61,7 +61,8 @@ static inline bool names_has_heap(void)
 }
 
 /* Gives the free memory that this thread keeps back to the page heap. Does the same with every
- * slab, of any heap, whose live blocks were all freed by other threads. */
+ * slab, of any heap, whose live blocks are all posted (remote.h). Also gives free pages within this
+ * thread's slabs back to the kernel. */
 void names_collect(void);
 
 /* Writes statistics to stderr, in the form that `how` says. */

@@ -10,12 +10,12 @@
  * must be called. The cxx_allocate functions return NULL only if there is no memory. `alignment` is
  * a power of two.
  *
- * The names are those of the Itanium C++ ABI where size_t is unsigned long. The standard says which
- * form of an operator calls which other form ([new.delete]). A program that replaces only `operator
- * new(size_t)` and `operator delete(void *)` thereby also replaces all other forms except the
- * aligned ones. So the forms call each other by their public names, which the program may define.
- * Such a call is the last act of a function, so that the return address stays that of the caller.
- * All definitions here are weak, so that definitions of the program win against those of an
+ * The names are mangled as in the Itanium C++ ABI, with unsigned long as size_t. The standard says
+ * which form of an operator calls which other form ([new.delete]). A program that replaces only
+ * `operator new(size_t)` and `operator delete(void *)` thereby also replaces all other forms except
+ * the aligned ones. So the forms call each other by their public names, which the program may
+ * define. Such a call is the last act of a function, so that the return address stays that of the
+ * caller. All definitions here are weak, so that definitions of the program win against those of an
  * archive.
  */
 #include "abi/abi.h"

@@ -1,8 +1,9 @@
-/* program_start.c - prepares, before main, what the shared library cannot prepare earlier.
+/* program_start.c - makes preparations before main that are impossible when the library is
+ * initialised.
  *
- * The library is initialised before libc is (initfirst in CMakeLists.txt), and must then load no
- * other library. For dlopen() would initialise libc without the program's arguments, and so libc
- * would forget the program's environment. The first backtrace() of a process loads one.
+ * The library is initialised before libc is (initfirst in CMakeLists.txt). At that time it must not
+ * load another library: dlopen() would initialise libc without the program's arguments, and libc
+ * would forget the program's environment. But the first backtrace() of a process loads a library.
  *
  * The start of a program calls __libc_start_main(), after all its libraries are initialised and
  * before its own constructors and main. The function here prepares the stacks of guarded blocks,

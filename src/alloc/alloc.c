@@ -22,8 +22,8 @@ static inline bool is_emergency(void)
 
 /* Called when an allocation found no memory, before its second and last attempt. Gives the kept
  * runs and the empty slabs of this thread back to the page heap. Also gives back every slab, of any
- * heap, whose live blocks were all freed by threads that do not own the slab (posted blocks, see
- * remote.h). After the call, the lists of this thread's heap are empty. */
+ * heap, whose live blocks are all posted (remote.h). After the call, the lists of this thread's
+ * heap are empty. */
 static __attribute__((noinline, cold)) void reclaim(void)
 {
     if (CAIRN_HARDENED && thread_has_heap())
@@ -147,7 +147,7 @@ static void *reuse_by_place(size_t size, uint32_t place)
     return p;
 }
 
-/* alloc_large() for a size that is possible, while the thread makes no detour. */
+/* Does the work of alloc_large(). The size is possible, and the thread is not in a detour. */
 static inline __attribute__((always_inline)) void *
 allocate_large(size_t size, size_t alignment, bool *zero, const void *caller, const void *frame)
 {
@@ -178,8 +178,9 @@ allocate_large(size_t size, size_t alignment, bool *zero, const void *caller, co
     return p;
 }
 
-/* Ends a detour, if there is one, and begins it again at the end. All callers of alloc_large() have
- * the same stack depth here, so that big_cache.h and site.h find their places again. */
+/* Ends a detour, if there is one, and begins it again at the end. This function is not inlined, so
+ * its frame lies at the same distance below every caller of alloc_large(). big_cache.h and site.h
+ * tell callers apart by their stack depth, and rely on this distance. */
 static __attribute__((noinline)) void *allocate_large_at_home(size_t size, size_t alignment,
                                                               bool *zero, const void *caller)
 {
@@ -341,8 +342,8 @@ static __attribute__((noinline, cold)) void free_by_detour(void *p)
     detour_begin();
 }
 
-/* Slow path of free_large() for these cases: the block belongs to a shared heap, site_keeps() its
- * owner, or the thread's run cache did not take the block's run. */
+/* Slow path of free_large(). There are three cases: the block belongs to a shared heap, its owner
+ * is the mark of site_keeps(), or the thread's run cache did not take its run. */
 static __attribute__((noinline)) void free_large_slowly(struct slab *slab)
 {
     if (UNLIKELY(thread_is_away())) {

@@ -5,11 +5,12 @@
  * call, and keeps the memory. With the thread, the program's threads keep neither runs nor empty
  * slabs, because no other thread could give these back while the thread that keeps them sleeps.
  *
- * The thread begins when 2 MiB are in use, and blocks all signals. While no memory is idle, the
- * thread sleeps until a run is freed. The thread also wakes every few seconds and calls
- * heap_sweep(), which gives back slabs whose blocks are all free although the slab's own thread
- * sleeps. After a fork, the child has no such thread until it allocates. The thread never ends. A
- * plugin that contains this allocator and may be closed therefore starts no such thread.
+ * The thread begins when 2 MiB are in use, and blocks all signals. While at most the slack of
+ * purge.h is idle, the thread sleeps until a free exceeds the slack, or for a few seconds. Each
+ * time it wakes, it calls heap_sweep(), which gives back slabs whose blocks are all free although
+ * the slab's own thread sleeps. After a fork, the child has no such thread until it allocates. The
+ * thread never ends. A plugin that contains this allocator and may be closed therefore starts no
+ * such thread.
  */
 #ifndef CAIRN_ALLOC_BACKGROUND_H
 #define CAIRN_ALLOC_BACKGROUND_H

@@ -54,8 +54,8 @@ void big_cache_begin(void);
 struct big_cache *big_cache_new(void);
 
 /* Returns the number of the place, never 0. `caller` is the return address of the program's call.
- * `frame` is the address of the stack frame of the function that asks. The number of a place is
- * always the same only if the same function asks. */
+ * `frame` is the address of the stack frame of the function that asks. A place gets the same number
+ * each time only if the same function asks for it. */
 uint32_t big_cache_place(const void *caller, const void *frame);
 
 /* Takes the shortest run of this place that has at least `slices` slices and is longer by a quarter

@@ -1,11 +1,11 @@
 /* block_map.h - a byte for each 16 bytes of the region, which says whether a block begins there and
  * whether it is live. Only the hardened build has the map (hardening.h).
  *
- * The map lies far below the blocks, below the records of region.h, and grows with the region. A
- * byte is written by the thread to which the block belongs: the one that hands it out, the one that
- * frees it, the one that keeps it in quarantine. block_map_take() decides between two threads that
- * free one block at the same time, if neither owns the block's slab. If one does, both may get the
- * block. quarantine_release() then notices that. Always:
+ * The map lies far below the blocks, below the records of region.h, and grows with the region. Only
+ * the thread to which a block belongs writes its byte: the thread that hands the block out, frees
+ * it, or keeps it in quarantine. If two threads free one block at the same time, and neither owns
+ * the block's slab, block_map_take() gives the block to one of them. If one of them owns the slab,
+ * both may get the block, and quarantine_release() notices that. Always:
  *
  *     BLOCK_LIVE         the block is handed out
  *     BLOCK_QUARANTINED  the program has freed the block, which is not on a list yet

@@ -85,8 +85,8 @@ static struct free_slices free_of(const struct chunk *chunk)
     bitmap_wide used = bitmap_load(&chunk->used);
     unsigned at_start = bitmap_lowest(used);
     unsigned at_end = CHUNK_SLICES - 1 - bitmap_highest(used);
-    /* An upper bound: the free slices that lie neither at the start nor at the end, as if they lay
-     * side by side. */
+    /* This is an upper bound. It assumes that the free slices which are neither at the start nor at
+     * the end lie side by side. */
     unsigned longest = CHUNK_SLICES - chunk->used_count - at_start - at_end;
     if (longest < at_start)
         longest = at_start;

@@ -10,9 +10,10 @@ enum {
     MAPPING_BYTES = 1 << 18,
 };
 
-/* A mapping that blocks are cut from. Mappings stay on the list forever. `state` has the number of
- * blocks that were not freed, in units of BLOCK, and below it the bytes that are in use from the
- * start of the mapping on. */
+/* A mapping that blocks are cut from. Mappings stay on the list forever. Always:
+ *
+ *     state == BLOCK * number of blocks that were not freed + bytes used from the mapping's start
+ */
 #define BLOCK     (UINT64_C(1) << 44)
 #define USED_MASK (BLOCK - 1)
 struct mapping {

@@ -121,8 +121,8 @@ static void report(const char *what, const void *p, const struct slot *slot)
         say_stack("freed at", &slot->freed);
 }
 
-/* Reports a misuse, and ends the program. The caller holds the lock, and never gets it back: the
- * report takes the loader's lock, whose holder may wait for this one, because it allocates. */
+/* Reports a misuse, and ends the program. The caller holds the lock. This function drops it,
+ * because the report takes the loader's lock, whose holder may allocate and wait for our lock. */
 static _Noreturn void end_program(const char *what, const void *p, const struct slot *slot)
 {
     struct slot copy = slot != NULL ? *slot : (struct slot){0};
@@ -204,7 +204,7 @@ static void put_slot(uint32_t number)
 /* --- faults ----------------------------------------------------------------------------------- */
 
 /* Reports the fault and lets the former handler, or the kernel, see it once more. Only the first
- * thread reports. A signal that a process has sent is no fault, and is passed on alone. */
+ * thread reports. A signal that a process has sent is no fault, and is passed on unreported. */
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     (void)context;

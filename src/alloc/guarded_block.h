@@ -3,11 +3,11 @@
  *
  * The method is that of GWP-ASan (Serebryany and others, "GWP-ASan: Sampling-Based Detection of
  * Memory-Safety Bugs in Production", 2023): it is cheap enough for programs in production, and many
- * runs together find the bugs that a test would find. An access beyond the page, or to a block that
- * was freed, is a segmentation fault. Its report names the block, and the stacks of its allocation
- * and of its free. After the report, the handler that was there before guarded_begin(), or the
- * kernel, deals with the fault. A program that installs a handler of its own later gets no report
- * of faults.
+ * executions together find the bugs that a test would find. An access beyond the page, or to a
+ * block that was freed, is a segmentation fault. Its report names the block, and the stacks of its
+ * allocation and of its free. After the report, the handler that was there before guarded_begin(),
+ * or the kernel, deals with the fault. A program that installs a handler of its own later gets no
+ * report of faults.
  *
  * There are GUARDED_BLOCKS pages. If all are in use, no block is guarded. A page that was freed is
  * used again as late as possible. The block lies at the end of its page or at its start, at random.

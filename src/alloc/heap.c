@@ -298,7 +298,7 @@ static void *refill(struct heap *heap, unsigned class)
             if (first == NULL)
                 first = slab_second_first(collect(heap, slab, &count));
             if (first == NULL && (first = slab_restore(slab, &count)) != NULL)
-                count = guarded_is_on() ? count : 0; /* like carved blocks */
+                count = guarded_is_on() ? count : 0; /* counted like carved blocks */
             else if (first == NULL) {
                 /* `room` does not count carved blocks. A block that is freed while carved blocks
                  * are on the list is therefore pushed in front of them and handed out next. So no

@@ -8,7 +8,8 @@
  *     list[c]     free blocks of the heap's slabs of class c; their slabs count them as live
  *     room[c]     == (warm(c) ? heap_hot(c) : 0) - length(list[c]) + carved(c)
  *     warm(c)     is true if class c was refilled since a slab of the class last became empty
- *     carved(c)   number of blocks that the last refill carved: none, one, or those of one OS page
+ *     carved(c)   number of blocks that the last refill carved or brought back (slab_trim.h): none,
+ *                 a few, or those of one OS page
  *     each slab   is current[c] (state CURRENT), on partial[c] (PARKED), or on `full` (FULL)
  *     empty(c)    number of slabs on partial[c] without a live block: 0 or 1
  *
@@ -83,7 +84,8 @@ struct heap_trim {
 struct heap {
     struct block *list[SIZE_CLASS_COUNT]; /* (owner only) malloc pops from here */
     int32_t room[SIZE_CLASS_COUNT];       /* (owner only) > 0: free pushes to the list */
-    /* A copy of size_class_table, whose address malloc has at hand. All zero in heap_none. */
+    /* A copy of size_class_table. It lies here because malloc already has the heap's address. It is
+     * all zero in heap_none. */
     uint8_t class_table[sizeof size_class_table];
     struct slab *current[SIZE_CLASS_COUNT];
     struct site_turn site_turn; /* (owner only) */
@@ -225,9 +227,10 @@ struct heap *heap_acquire(bool empty) __attribute__((cold));
  * its large blocks no longer have an owner. */
 void heap_release(struct heap *heap);
 
-/* Called when the heap's thread ends. The heap keeps its lists, as if the thread slept, until the
- * next thread begins or ends. So threads that run one after the other find a warm heap. The heap of
- * the previous call becomes idle, unless a thread has taken it since. */
+/* Called when the heap's thread ends. Posts the heap's batches and gives its kept runs back. The
+ * heap keeps its lists of blocks until the next thread begins or ends, or until heap_sweep(). So
+ * threads that run one after the other find a warm heap. The heap of the previous call becomes
+ * idle, unless a thread has taken it since. */
 void heap_leave(struct heap *heap);
 
 /* (owner only) Frees all blocks of the heap, also those in use, and makes the heap idle. */

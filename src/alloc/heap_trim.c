@@ -73,7 +73,7 @@ static void look_at_class(struct heap *heap, unsigned class, uint32_t keep, stru
             look->pending = true;
             continue;
         }
-        bool is_kept = slab_live(slab) == 0; /* the class's one empty slab: the bit stands for it */
+        bool is_kept = slab_live(slab) == 0; /* it is the class's one empty slab (heap->empty) */
         if (remote_count_of(atomic_load_explicit(&slab->posted, memory_order_relaxed)) > 0)
             heap_take_posted(heap, slab);
         if (slab_live(slab) == 0) {

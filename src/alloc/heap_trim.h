@@ -1,9 +1,9 @@
 /* heap_trim.h - gives back what a heap keeps and has not used for an epoch.
  *
  * The page heap gives back the runs that are not in use (purge.h). A heap keeps more than that:
- * slabs with few live blocks, one empty slab of each class, runs, and blocks at hand. Only the
- * heap's own thread may touch these, so it looks at them itself, once in each epoch of purge.h in
- * which it reaches a slow path and has something to look for.
+ * slabs with few live blocks, one empty slab of each class, runs, and lists of free blocks. Only
+ * the heap's own thread may touch these. So it looks at them itself, at most once in each epoch of
+ * purge.h: when it reaches a slow path and there may be something to give back.
  *
  * A parked slab is trimmed (slab_trim.h) if
  *
@@ -12,7 +12,7 @@
  *     used again in the last epochs (these slabs are used next), and
  *     there was much to give back at the last look, or the thread allocates rarely
  *
- * From the third look in a row on that gave back little, the heap waits until it looks again: first
+ * After the third look in a row that gave back little, the heap waits before it looks again: first
  * for 1 epoch, then for 3, 7, … 63 epochs.
  */
 #ifndef CAIRN_ALLOC_HEAP_TRIM_H
@@ -21,8 +21,8 @@
 #include "alloc/heap.h"
 
 /* (owner only) Looks at the heap, if an epoch has ended since the last look. If `is_quiet`, which
- * says that the thread allocates rarely, also gives back all runs, blocks at hand and empty slabs
- * that the heap keeps. The caller holds no lock, and lock_is_unsafe() is false. */
+ * says that the thread allocates rarely, also gives back all runs, lists of free blocks and empty
+ * slabs that the heap keeps. The caller holds no lock, and lock_is_unsafe() is false. */
 void heap_trim(struct heap *heap, bool is_quiet);
 
 /* (owner only) Gives back all pages of parked slabs on which no block is live. The caller holds no

@@ -50,8 +50,7 @@ static bool is_carved(const struct slab *slab)
 }
 
 /* Returns whether at most a thirty-second of a chunk may be untouched, as far as the records show.
- * Other threads may change the records meanwhile: the answer is a guess that was right a moment
- * ago. */
+ * Other threads may change the records meanwhile, so the answer may be out of date. */
 static bool is_touched(size_t first)
 {
     size_t unknown = 0;

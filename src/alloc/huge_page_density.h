@@ -22,8 +22,8 @@
 #include "base/base.h"
 
 /* Returns whether a chunk that begins with a run of `slices` slices may request a huge page. Each
- * `true` uses up one of the requests before the next sample.
- * `used_chunks` is the number of chunks' worth of slices that the process uses. */
+ * `true` uses up one of the requests before the next sample. `used_chunks` is the number of slices
+ * that the process uses, divided by CHUNK_SLICES. */
 bool huge_page_density_suffices(size_t slices, size_t used_chunks);
 
 /* Makes a chunk that begins with small pages the sample. */

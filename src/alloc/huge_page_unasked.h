@@ -22,8 +22,7 @@
  * and those that read a file. NULL: it may not. Set by sandbox.c. */
 extern bool (*huge_page_may_ask)(void) __attribute__((visibility("hidden")));
 
-/* Called when the region has grown by these slices, or they have been mapped anew: they have no
- * advice yet. */
+/* Called for slices that were just mapped, for the first time or anew. They have no advice yet. */
 void huge_page_unasked_grown(size_t index, size_t slices);
 
 /* Returns whether a run of this length may get huge pages at the first touch. The page heap then
@@ -32,7 +31,7 @@ void huge_page_unasked_grown(size_t index, size_t slices);
  * the run is one mapping, which mremap(2) can move. */
 bool huge_page_unasked_is_long(size_t slices);
 
-/* Advise slices to have huge pages, or small ones. */
+/* These functions advise the kernel to use huge pages, or small pages, for the slices. */
 void huge_page_unasked_allow(size_t index, size_t slices);
 void huge_page_unasked_forbid(size_t index, size_t slices);
 

@@ -161,12 +161,12 @@ void large_free(struct slab *slab)
 {
     if (CAIRN_HARDENED && slab->kind == RUN_LARGE &&
         block_map_state(large_guard_block(slab)) == BLOCK_LIVE) {
-        /* Called by heap_destroy(). */
+        /* heap_destroy() frees a block that is still live. */
         block_map_set(large_guard_block(slab), BLOCK_FREE);
     }
     bool emptied = CAIRN_HARDENED && large_guard_open(slab);
     if (UNLIKELY(site_is_counted()))
-        site_give_back(slab); /* only heap_destroy() has not called it before */
+        site_give_back(slab); /* needed only if heap_destroy() calls this */
     atomic_store_explicit(&slab->kind, RUN_NONE, memory_order_relaxed);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
     bool moved = slab->moved;

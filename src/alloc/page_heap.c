@@ -328,7 +328,7 @@ static size_t allocate(size_t slices, size_t room, bool *zero)
 static void check_used(bool used, size_t index)
 {
     if (UNLIKELY(!used))
-        broken("a run of slices is freed that is not in use", region_address(index));
+        broken("slices are freed that are not in use", region_address(index));
 }
 
 /* Marks `count` used slices of a chunk as free. The first of them is `index`, slice `first` of the
@@ -408,8 +408,8 @@ static bool within_limit(size_t more_slices)
            statistics.used_slices <= statistics.limit_slices - more_slices;
 }
 
-/* Called after a run was handed out: purges idle memory if it exceeds the limit together with the
- * used memory. */
+/* Called after a run was handed out, or when the limit changes. Purges idle memory if used and idle
+ * memory together exceed the limit. */
 static void keep_limit(void)
 {
     if (UNLIKELY(statistics.used_slices + statistics.idle_slices > statistics.limit_slices))

@@ -67,8 +67,9 @@ struct page_heap_use page_heap_free(size_t index, size_t slices);
  * count. */
 void page_heap_free_clean(size_t index, size_t slices, bool renewed);
 
-/* Called before the pages of a run are moved to a run of `to_slices` slices: gives them the advice
- * of that run, which they keep when they move. */
+/* Called before the pages of a run are moved to a run of `to_slices` slices. If such a run may get
+ * huge pages (huge_page_unasked.h), gives the pages this advice now, because they keep their advice
+ * when they move. */
 void page_heap_prepare_move(size_t index, size_t slices, size_t to_slices);
 
 /* Lengthens a run by `more` slices at its end. Returns false if the slices behind the run are not

@@ -54,8 +54,8 @@ static void hold(size_t slices)
                      before << SLICE_SHIFT, slices << SLICE_SHIFT);
 }
 
-/* Returns whether the program has needed at least half of the memory that the last purges gave
- * back. `came` is the number of non-resident slices that the program has taken since then. */
+/* Returns whether the last purges were in vain (purge.h). `came` is the number of non-resident
+ * slices that the program has taken since the last purge. */
 static bool was_in_vain(const struct page_heap_level *level, size_t came)
 {
     size_t gone = atomic_load_explicit(&went, memory_order_relaxed);

@@ -28,7 +28,7 @@
  * judged only by the time until the next purge.
  *
  * A new block of 32 MiB or more may fit into no idle run, for example if a smaller block lies in
- * the middle. The process then grows, although as much memory is idle. If it would become larger
+ * the middle. The process then grows, although enough memory is idle. If it would become larger
  * than ever before, idle memory of the size of the block goes back first. The program may need this
  * memory again. So these purges together give back at most half of the memory that was ever taken
  * fresh, and a program that repeats its requests soon keeps its memory. Glibc unmaps every block of

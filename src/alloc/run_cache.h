@@ -21,9 +21,9 @@
  *
  * The long run is the run of more than 64 slices that was freed last. Programs that free a buffer
  * of one or two megabytes often request another of similar size soon. Such a program gets the same
- * memory again, whose content is in the caches of this processor and of no other. No part of the
- * run is cut off and placed elsewhere, so free memory does not fragment. A part that the new block
- * does not use stays resident, as it was a moment before, when the program used it.
+ * memory again, which is probably still in this processor's caches. No part of the run is cut off
+ * and placed elsewhere, so free memory does not fragment. A part that the new block does not use
+ * stays resident, as it was when the program used it.
  */
 #ifndef CAIRN_ALLOC_RUN_CACHE_H
 #define CAIRN_ALLOC_RUN_CACHE_H

@@ -24,7 +24,7 @@ bool run_cache_learns;
 
 static struct knob_learner learner;
 
-/* Of the present epoch. */
+/* The misses, or the frees, of the present epoch. */
 struct noted {
     _Atomic uint64_t count;
     _Atomic uint64_t kept; /* sum of the slices that the thread kept each time */
@@ -58,14 +58,15 @@ double run_cache_learning_cost_ns(uint64_t missed, double kept_slices, double se
     return (double)missed * MISS_NS + pages * seconds * PAGE_SECOND_NS;
 }
 
-/* Counts one more. Returns the count. */
+/* Counts one more miss or free. Returns the new count. */
 static uint64_t note(struct noted *noted, uint32_t kept)
 {
     atomic_fetch_add_explicit(&noted->kept, kept, memory_order_relaxed);
     return 1 + atomic_fetch_add_explicit(&noted->count, 1, memory_order_relaxed);
 }
 
-/* Begins anew. Returns the count so far, and sets `*mean` to the mean of what was kept. */
+/* Sets the count to 0. Returns the count before, and sets `*mean` to the mean number of slices that
+ * the threads kept. */
 static uint64_t take(struct noted *noted, double *mean)
 {
     uint64_t count = atomic_exchange_explicit(&noted->count, 0, memory_order_relaxed);

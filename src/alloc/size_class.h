@@ -10,9 +10,8 @@
  *         for 0 <= n <= SIZE_CLASS_BYTES_MAX
  *     size_class_bytes(class) % 16 == 0
  *
- * The tables are constants (size_class.c).
- * docs/allocator-reference.md shows the sizes. A heap with few blocks of each class uses fewer
- * classes: size_class_coarse().
+ * The tables are constants (size_class.c). docs/allocator-reference.md shows the sizes. A heap with
+ * few blocks of each class uses fewer classes: size_class_coarse().
  *
  * All functions are pure. Any thread may call them.
  */

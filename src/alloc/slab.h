@@ -49,7 +49,7 @@ enum run_kind {
     RUN_SLAB,
     RUN_LARGE,  /* one large block (large.h) */
     RUN_CACHED, /* free, and kept by a thread (run_cache.h) */
-    RUN_OWN,    /* used by the allocator: heaps, table of sites */
+    RUN_OWN,    /* used by the allocator itself, as for heaps */
     RUN_LOST,   /* a slice that is no longer mapped: large.c */
 };
 
@@ -183,7 +183,8 @@ static inline uint32_t slab_live(struct slab *slab)
 /* (owner only) Carves blocks and links them in address order. The blocks count as live. Returns the
  * first of them and sets `*count` to their number, or returns NULL if all blocks are carved
  * already. Carves at least one block, and then no further than the OS page in which that block
- * ends, so that pages are touched as late as possible. */
+ * ends, so that pages are touched as late as possible. The hardened build links the blocks in
+ * random order, and carves at least HARDENING_CARVED_LEAST of them if as many are left. */
 struct block *slab_carve(struct slab *slab, uint32_t *count);
 
 /* (owner only) Frees `count` live blocks, which are linked from `first` to `last`, and moves `rest`

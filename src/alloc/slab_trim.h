@@ -1,4 +1,4 @@
-/* slab_trim.h - gives those OS pages of a slab back to the machine on which no block is live.
+/* slab_trim.h - gives OS pages of a slab back to the machine if no block on them is live.
  *
  * A free block holds its link and its key (slab.h), so a page cannot be given back while a free
  * block begins on it. slab_trim() therefore takes such blocks off the slab's list `free`. They are

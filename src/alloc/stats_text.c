@@ -112,7 +112,7 @@ static const char *path_of(const struct dl_phdr_info *object)
     return program != NULL ? program : "";
 }
 
-/* Adds the build ID of an object in hexadecimal, or null. By it a reader recognizes the file. */
+/* Adds the build ID of an object in hexadecimal, or null. Readers know the file by its build ID. */
 static void add_build_id(struct text *text, const struct dl_phdr_info *object)
 {
     struct loaded_build_id id = loaded_build_id_of(object);

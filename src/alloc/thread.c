@@ -22,8 +22,8 @@ static struct lock late_lock; /* guards the creation of late_heap */
 static struct heap *_Atomic late_heap;
 
 /* Destructor of the key. `round` is 1 in the first round of destructors that calls it. The thread
- * leaves its heap in every round, because this may be the last round: a thread whose first call of
- * the allocator comes from a destructor of another library begins to count late. If another
+ * leaves its heap in every round, because this may be the last round: `round` is too low if a
+ * destructor of another library made the thread's first call of the allocator. If another
  * destructor allocates afterwards, the thread usually gets the same heap again, and leaves it in
  * the next round. */
 static void on_exit_of_thread(void *round)
@@ -46,7 +46,8 @@ static void on_exit_of_thread(void *round)
 
 /* The locks of glibc's list of all streams. A thread holds the list's lock while it waits for a
  * stream (fflush(NULL)), and the holder of a stream may wait for malloc. So the list is locked
- * before our locks. fork() itself locks the list after our locks, which the same thread may do. */
+ * before our locks. fork() itself locks the list again after our locks. That does no harm, because
+ * the lock is recursive. */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));

@@ -6,8 +6,8 @@
  * round, the thread leaves its heap, and gets one again if a later destructor needs it. In the last
  * round the pointer becomes heap_gone, which is empty as well. Later allocations of the thread come
  * from thread_late(): one shared heap for all such threads. If the first allocation of a thread
- * comes from a destructor of the fourth round, the thread never leaves its heap. Where
- * there are many threads, the first allocations come from that heap, too: thread_first().
+ * comes from a destructor of the fourth round, the thread never leaves its heap. In a process with
+ * many threads, the first allocations of a thread come from the shared heap, too: thread_first().
  *
  * For a moment the pointer may be heap_away, which is empty as well: detour.h says why.
  *

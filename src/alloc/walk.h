@@ -3,7 +3,7 @@
  * Each slab is read under the locks of all heaps, so that it cannot go back to the page heap
  * meanwhile. Then the locks are dropped, and the visitor is called for the blocks that were found.
  * So the visitor may allocate and free. A small block is live if its key does not mark it as free.
- * So the walk need not read the lists of threads, and finds the blocks of running threads, too.
+ * The walk need not read the lists of threads, and so finds the blocks of running threads, too.
  * Blocks that are allocated or freed during the walk may be visited or not.
  */
 #ifndef CAIRN_ALLOC_WALK_H

@@ -43,8 +43,8 @@ void guard_uncover(enum guard guard, void *start, size_t bytes);
 void guard_adopt(enum guard guard, void *start, size_t bytes);
 void guard_abandon(enum guard guard, void *start, size_t bytes);
 
-/* Returns the first byte that does not hold the pattern. Returns NULL if all bytes do, or if there
- * is not a pattern. */
+/* Returns the first byte that does not hold the pattern. Returns NULL if all bytes do, or if
+ * `guard` is not GUARD_PATTERN. */
 const void *guard_disturbed(enum guard guard, const void *start, size_t bytes);
 
 /* Writes "cairn: NOUN OWNER: WHAT at WHERE" to stderr, with OWNER and WHERE as addresses, and

@@ -1,5 +1,5 @@
 /* random.h - random numbers that repeat for the same seed: SplitMix64 (Steele, Lea and Flood,
- * OOPSLA 2014). Not for secrets. */
+ * OOPSLA 2014). The numbers must not be used for secrets. */
 #ifndef CAIRN_RANDOM_H
 #define CAIRN_RANDOM_H
 

@@ -47,7 +47,7 @@ static __attribute__((noinline, cold)) void *issue_other(void *block)
 {
     if (emergency_owns(block))
         return block;
-    slab_misused("a free list was overwritten, and leads to something else", block);
+    slab_misused("a free list was overwritten, and leads to no free block", block);
 }
 
 static _Noreturn __attribute__((noinline, cold)) void was_written(const void *block, bool at_end)

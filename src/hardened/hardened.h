@@ -9,9 +9,9 @@
  *     hand-out of a block           a write to the block after it was freed
  *     end of the quarantine         a write to the first 16 bytes after the free
  *
- * Each misuse ends the program with one line on stderr and abort(). Every function may be called by
- * any thread. `caller` is the return address of the program's call. Small blocks read as zero
- * when they are handed out. So do large ones, unless the thread has used up its time for guards
+ * Each misuse ends the program with one line on stderr and abort(). Any thread may call any
+ * function. `caller` is the return address of the program's call. Small blocks read as zero when
+ * they are handed out. Large blocks do so, too, unless the thread has used up its time for guards
  * (large_guard.h).
  */
 #ifndef CAIRN_HARDENED_HARDENED_H

@@ -1,5 +1,5 @@
-/* history.h - tells before each allocation whether it will get new or reused memory, from an
- * earlier run of the program. New or reused is called the path of the allocation.
+/* history.h - predicts the path of each allocation from an earlier run of the program. The path
+ * says whether the allocation gets new or reused memory.
  *
  * The address of a block says whether its memory is new or reused, so the path is known only after
  * the call. Callgrind must know the path before the call, because it counts by the name of the
@@ -8,10 +8,11 @@
  * has the same paths in both. The second run checks each path, and counts those that differ from
  * the first run.
  *
- *     CAIRN_INSTRUCTIONS       the folder of the files, which has the folders "learnt" and "told"
+ *     CAIRN_INSTRUCTIONS       the folder of the folders "learnt", "starts" and "told"
  *     CAIRN_INSTRUCTIONS_RUN   "learn" in the first run, and "count" in the second
  *
  *     learnt/PROCESS.THREAD    one byte for each allocation: its enum path
+ *     starts/PROCESS           a struct history_account of the first run
  *     told/PROCESS             a struct history_account of the second run
  *
  * PROCESS is "NAME-START": the program's name, and how often the program was started before. The

@@ -2,9 +2,9 @@
  *
  *     cairn-latency BYTES STRIDE huge|small
  *
- * A list of places runs once through each STRIDE bytes of BYTES bytes of memory, in random order.
- * Each place lies on a cache line of its own. The program follows the list in two ways and prints
- * two times of a step in nanoseconds:
+ * BYTES bytes of memory have one place in each STRIDE bytes. A list links all places in random
+ * order. Each place lies on a cache line of its own. The program follows the list in two ways. For
+ * each it prints the time of a step in nanoseconds:
  *
  *     waiting        the address of each load depends on the load before it
  *     overlapping    CHAINS loads do not depend on each other, so the processor does them at once
@@ -73,7 +73,7 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Links all places to one ring, in random order (Sattolo's algorithm), and returns the first. */
+/* Links all places into one ring in random order (Sattolo's algorithm). Returns the first place. */
 static void **ring(char *memory, size_t places, size_t stride)
 {
     uint32_t *order = mapped(places * sizeof *order);
@@ -98,7 +98,7 @@ static void **ring(char *memory, size_t places, size_t stride)
     return first;
 }
 
-/* Returns the CPU time of this thread, which does not grow while other programs run. */
+/* Returns the CPU time of this thread. It does not grow while the thread waits for a processor. */
 static double now_ns(void)
 {
     struct timespec now;

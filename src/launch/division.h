@@ -8,9 +8,9 @@
  * Processes that began by forks from one another, without exec, are a family. In each family, the
  * largest process counts with all its pages. Every other process counts with its growth: its size
  * minus the size that it had when it was forked, `inherited`. The process that began the family was
- * not forked by any of them; `inherited` of the largest process takes its place. If no page had
- * been copied, the sum would be the memory of the tree, in which the kernel counts a shared page
- * once. So always:
+ * not forked by any of them. If it is not the largest, `inherited` of the largest process is used
+ * for it. If no page had been copied, the sum would be the memory of the tree, in which the kernel
+ * counts a shared page once. So always:
  *
  *     copied = anonymous memory of the tree - the sum of these sizes and growths
  *     0 <= copied <= sum of `inherited` over all processes but the largest of each family
@@ -86,7 +86,7 @@ struct division division_begin(uint64_t page_bytes);
 void division_add(struct division *division, struct division_process *processes, size_t count,
                   uint64_t anon_bytes, uint64_t shmem_bytes, bool shared_once);
 
-/* Asserts the inequalities at the top of this file. */
+/* Asserts the last inequality at the top of this file. */
 void division_check(const struct division *division);
 
 #endif

@@ -100,7 +100,7 @@ void peak_end(struct peak *peak);
  * peak then counts as measured only if it exceeds the slack. */
 bool peak_is_known(const struct peak *peak);
 
-/* Asserts the equations at the top of this file. */
+/* Asserts the inequalities at the top of this file. */
 void peak_check(const struct peak *peak);
 
 #endif

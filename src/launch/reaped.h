@@ -1,4 +1,4 @@
-/* reaped.h - writes how each process that the launcher reaps ended.
+/* reaped.h - writes one line about the end of each process that the launcher reaps.
  *
  * The launcher reaps PROG and every orphan of the tree, so it knows their status exactly. For each
  * it appends one line of JSON to a file. src/witness/record.h describes these lines: the processes

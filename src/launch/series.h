@@ -1,10 +1,10 @@
-/* series.h - keeps the memory of a tree of processes over time, at some moments, with its integral.
+/* series.h - records the memory of a tree of processes at some moments, and its integral over time.
  * It makes no system calls, except series_write().
  *
  * The readings of peak.h become points. There is room for SERIES_POINTS of them. When it is full,
  * every second point is dropped, and from then on half as many readings become points. The integral
- * of a point contains all readings before it, so a dropped point costs no precision of the mean
- * between two others. Always:
+ * of a point contains all readings before it. So the mean between two points stays the same when
+ * points between them are dropped. Always:
  *
  *     count <= SERIES_POINTS
  *     points[i].at_us <= points[i + 1].at_us and points[i].kib_us <= points[i + 1].kib_us
@@ -45,7 +45,7 @@ void series_add(struct series *series, uint64_t now_ns, uint64_t bytes, bool is_
  * and created for its owner only. Returns false with errno set if that fails. */
 bool series_write(const struct series *series, const char *path);
 
-/* Asserts the equations at the top of this file. */
+/* Asserts the inequalities at the top of this file. */
 void series_check(const struct series *series);
 
 #endif

@@ -8,8 +8,8 @@
  * the fork.
  *
  * While glibc says that the process has only one thread, the lock uses no atomic exchange, because
- * an atomic exchange takes as long as twenty other instructions. Other C libraries do not tell
- * this, so there the lock always uses an atomic exchange. No thread may be created while a lock is
+ * an atomic exchange takes as long as twenty other instructions. With other C libraries, which do
+ * not say this, the lock always uses an atomic exchange. No thread may be created while a lock is
  * held.
  *
  * Each thread counts the locks that it holds or waits for. A signal handler may interrupt a thread

@@ -1,6 +1,6 @@
 #include "policy/knob_learner.h"
 
-/* In epochs. */
+/* These constants are numbers of epochs. */
 enum {
     REST_FIRST = 4,
     REST_LEAST = 3,
@@ -15,13 +15,13 @@ static const double UNSEEN_WEIGHT = 0.25;
  * counts as unseen. */
 static const double FORGOTTEN_WEIGHT = 1e-6;
 
-/* In units of the noise. */
+/* The next four constants are in units of the noise. */
 static const double BONUS = 0.5;
 static const double MARGIN = 0.5; /* another step must seem cheaper by this much */
 static const double OUTLIER = 4;  /* a cost further from the mean counts as this far */
 static const double PHASE = 12;   /* a CUSUM above this means a new phase */
 
-/* Fractions of a cost. */
+/* The next two constants are fractions of a cost. */
 static const double NOISE_FIRST = 0.25;
 
 /* With a noise of 0 there would be no bonus, and no step would be tried again. */

@@ -37,8 +37,8 @@
  * The constants in knob_learner.c were chosen among 1,300 sets in the simulator of
  * tests/unit/policy_steps.c, with a noise of a fifth of the cost. There the first 200 epochs cost 0
  * to 9 % more than the best step, and all later epochs 0 to 4 % more. In seven million epochs,
- * noise was never taken for a new phase. If each epoch's deviation is 0.8 times that of the epoch
- * before, noise is taken for a new phase once in 400 epochs.
+ * noise was never taken for a new phase. If 0.8 of each epoch's deviation carries over to the next
+ * epoch, noise is taken for a new phase once in 400 epochs.
  */
 #ifndef CAIRN_POLICY_KNOB_LEARNER_H
 #define CAIRN_POLICY_KNOB_LEARNER_H

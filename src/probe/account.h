@@ -101,8 +101,8 @@ static inline __attribute__((always_inline)) bool account_enter(struct thread_st
     return true;
 }
 
-/* Returns the block of an allocation that account_enter() did not let count. If the reason is that
- * the thread has ended, adds the block to the live ones. */
+/* Called after an allocation for which account_enter() returned false. If the thread has ended,
+ * adds the block to the live ones. Returns `block`. */
 static inline void *account_late(const struct thread_state *me, void *block, size_t bytes)
 {
     if (me->guard == THREAD_ENDED && block != NULL)
@@ -110,8 +110,8 @@ static inline void *account_late(const struct thread_state *me, void *block, siz
     return block;
 }
 
-/* Returns whether the function's blocks count as live. They do not if the allocator has no function
- * of this name, so that another library hands the blocks out. */
+/* Returns whether the function's blocks count as live. The blocks of an aligned function do not if
+ * the function belongs to another library than malloc. */
 static inline bool live_counts(enum profile_function function)
 {
     return profile_kind(function) != PROFILE_KIND_ALIGNED || !session.foreign[function];

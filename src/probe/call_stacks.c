@@ -47,7 +47,7 @@ static uint64_t samples_of_every;
 static struct {
     uint64_t samples;
     uint64_t spent_ticks; /* time that all threads spent on these samples */
-    uint64_t begin_ticks; /* begin_…: time of the window's begin, on three clocks */
+    uint64_t begin_ticks; /* when the window began, on three clocks */
     uint64_t begin_ns;
     uint64_t begin_cpu_ns;
 } window;

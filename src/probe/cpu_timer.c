@@ -70,12 +70,11 @@ void cpu_timer_disarm(struct thread_state *me)
     me->has_timer = false;
 }
 
-/* The signal of this timer clears the announcement of preemption.h, as a switch of threads
- * does. An operation
- * of some milliseconds surely meets such a signal, and would wrongly count as one that lost its
- * processor. So the sequence is announced again if the thread kept its processor since the last
- * sample. If the thread did not keep it, the announcement stays cleared, because the switch may
- * have been within the operation. */
+/* The signal of this timer clears the announcement of preemption.h, as a switch of threads does. An
+ * operation of some milliseconds surely meets such a signal, and would wrongly count as one that
+ * lost its processor. So the sequence is announced again if the thread kept its processor since the
+ * last sample. Otherwise the announcement stays cleared, because the switch may have been within
+ * the operation. */
 static void watch_again(struct thread_state *me)
 {
     uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);

@@ -37,8 +37,8 @@ enum { LAYOUT_MARGIN = PROFILE_SMALL_MAX };
 /* enum layout_way. Chosen before the first thread counts. Can become LAYOUT_OFF. */
 extern uint8_t layout_way __attribute__((visibility("hidden")));
 
-/* Creates the file, if CAIRN_PROBE_LAYOUT asks for a layout. Called once for each program, by
- * its first thread that counts. */
+/* Creates the file, if CAIRN_PROBE_LAYOUT asks for a layout. Called once for each program, by its
+ * first thread that counts. */
 void layout_begin(void);
 
 /* Adds a block that the thread got. */

@@ -2,9 +2,10 @@
  * several threads. record/layout.h describes the result.
  *
  * Hardware breakpoints of perf events (perf_event_open(2)) count the writes of each thread to each
- * word of 8 bytes. The processor has four breakpoints, so a line is watched in two windows of some
- * WINDOW_NS each: first every second of its words, and then the others. An event ends by itself
- * after HITS_MOST writes. The events only count: no signal is sent, and the program goes on.
+ * word of 8 bytes. The processor has four breakpoints, so a line with more than four words to watch
+ * takes two windows of some WINDOW_NS each: first every second of these words, and then the others.
+ * An event ends by itself after HITS_MOST writes. The events only count: no signal is sent, and the
+ * program goes on.
  *
  *     a watch is on  <=>  line_watch_next is the time at which its present window ends
  *     no watch is on  =>  line_watch_next is the time of the next watch, or never

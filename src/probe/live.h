@@ -90,7 +90,8 @@ void live_subtract_late(const void *block);
  * longer counted. Does nothing if sizes are not read from headers. */
 void live_verify(const void *block, size_t usable);
 
-/* Returns the usable bytes of the live blocks, if they are counted. */
+/* Returns the total: the usable bytes of the live blocks, without those that threads have not
+ * folded yet. Called only if live bytes are counted. */
 uint64_t live_counted(void);
 
 /* Returns the bytes that are live now, counted or else estimated. */

@@ -20,7 +20,7 @@ static struct range mapped[RANGES], left_out[4];
 static _Atomic unsigned mapped_count, left_out_count;
 
 static _Atomic bool looking;
-static bool is_child;                     /* made by fork(), and has executed nothing */
+static bool is_child;                     /* forked, and has not called exec */
 static _Atomic uint64_t private, of_file; /* the result of the last look() */
 static uint64_t looks_ns;
 
@@ -101,9 +101,9 @@ static bool scan_pages(long pagemap, uintptr_t start, uintptr_t end, struct own_
 }
 
 /* Adds the resident pages from `start` to `end` to `*found`. proc_pid_pagemap(5) describes the
- * entries. Before Linux 6.7, zero pages are known only by this: no process maps them exclusively.
- * After a fork the same is true of all pages that were not written since, so then all pages
- * count. */
+ * entries. Before Linux 6.7, only the bit `exclusive` distinguishes the zero page from others,
+ * because no process maps it exclusively. In a forked child, all pages that were not written since
+ * the fork lack this bit, too. So all resident pages of such a child count. */
 static void add_pages(long pagemap, uintptr_t start, uintptr_t end, struct own_memory *found)
 {
     static uint64_t entries[512]; /* static: the stack may be small */

@@ -36,8 +36,8 @@ void *own_memory_map_sparse(size_t bytes);
  * the last result. The result is 0 if /proc/self/pagemap cannot be read. */
 struct own_memory own_memory_resident(bool now, uint64_t began_ns);
 
-/* Sets those of `count` entries of pagemap (proc_pid_pagemap(5)) to 0 whose pages belong to the
- * probe. The first entry is that of the page with the number `first`. */
+/* Sets entries of pagemap (proc_pid_pagemap(5)) to 0 if their pages belong to the probe. `entries`
+ * has `count` entries. The first one is that of the page with the number `first`. */
 void own_memory_clear(uint64_t *entries, uintptr_t first, size_t count);
 
 /* Called in the child of a fork. The child has a time budget of its own for

@@ -1,7 +1,7 @@
 /* sandbox.c - notices that a process forbids itself system calls, by seccomp(2).
  *
- * The filter may kill the process for a system call that the program itself never makes. So before
- * the filter is installed, the probe begins the calling thread and makes room in its file for later
+ * A filter may kill the process for a system call that the program itself never makes. So before a
+ * filter is installed, the probe begins the calling thread and makes room in its file for later
  * threads. From then on it makes no system calls for itself, except in locks (direct_forbidden). It
  * still makes those of the allocator. A filter that the program installs without libc is not
  * noticed.

@@ -62,8 +62,8 @@ static uint64_t looks_ns;     /* total time spent in residence_look() */
 static uint64_t looked_ns;    /* process age at the last look */
 static uint64_t looked_bytes; /* most resident bytes at any look */
 
-/* The peak of getrusage() when the process began. After an exec it may be that of the program
- * before: also that of a large parent, if the process was made by vfork(). */
+/* The peak of getrusage() when the process began. exec keeps the peak of the program before, which
+ * after vfork() is the peak of a perhaps large parent. */
 static uint64_t peak_before;
 
 enum { MOMENT_NS = 4 * 1000 * 1000, GAP = 256, CLOSELY_BYTES = 10 << 20 };

@@ -1,4 +1,4 @@
-/* spare.h - gives a process memory to be recorded in if it cannot make a file of its own.
+/* spare.h - provides memory for the record of a process that cannot make a file of its own.
  *
  * A process may have given up the right to make files, by setuid, chroot or a limit on descriptors
  * or file sizes. Or the disk may be full. record/spare.h describes the memory that it uses then.

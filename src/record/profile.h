@@ -145,8 +145,8 @@ enum profile_dispatch {
     PROFILE_UNSEEN = 3,    /* no calls, because of CAIRN_PROBE_KERNEL=off */
 };
 
-/* Operations on one path have one total of their times. Each constant is the first path of a kind
- * of operation. The path is the constant + profile_cell(size group, phase). */
+/* The times of all operations on one path are in one struct profile_times. Each constant is the
+ * first path of a kind of operation. The path is the constant + profile_cell(size group, phase). */
 enum { PROFILE_CELLS = PROFILE_GROUPS * PROFILE_PHASES };
 enum profile_path {
     /* malloc and new, if the memory was never handed out since the kernel mapped it. */
@@ -270,8 +270,8 @@ struct profile_head {
     uint64_t live_noted_error;
     uint64_t live_looks;
 
-    uint64_t failed[PROFILE_ALLOCATING]; /* calls for 1 byte or more that
-                                                * returned NULL or an error */
+    /* Calls for 1 byte or more that returned NULL or an error. */
+    uint64_t failed[PROFILE_ALLOCATING];
 
     /* Calls of threads that were ending, or for which the file had no room. No struct
      * profile_thread contains these calls. */

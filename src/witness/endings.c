@@ -42,8 +42,8 @@ static struct {
 /* The beginning of the program's name. Forked children inherit it. */
 static char program[PROGRAM_BYTES + 1];
 
-/* Whether the process, or the process that forked it, may forbid itself system calls. Opening the
- * file could then kill the process, so nothing more is recorded. */
+/* True from the moment at which the process, or the process that forked it, may forbid itself
+ * system calls. Opening the file could then kill the process, so nothing more is recorded. */
 static bool sandboxed;
 
 void endings_prepare(void)

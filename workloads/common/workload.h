@@ -172,7 +172,7 @@ void block_drop(struct worker *worker, struct block *block);
  * added to the checksum, so the number of calls must depend on the seed alone. */
 void block_read(struct worker *worker, const struct block *block);
 
-/* These functions are for structures in malloc's memory that are no `struct block`. They call
+/* These functions are for structures in malloc's memory that are not a `struct block`. They call
  * malloc, realloc and free, and count live bytes. They exit with an error if there is no memory, or
  * if the memory is misaligned. worker_sum() adds the contents of such a structure to the
  * checksum. */
