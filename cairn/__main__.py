@@ -11,7 +11,7 @@ import signal
 
 
 def _quit(_number: int, _frame: object) -> None:
-    """Ends the process: no folder or process was made that must be cleaned up."""
+    """Ends the process at once: nothing was made yet that would have to be cleaned up."""
     os.write(2, "✘ interrupted; nothing was measured yet\n".encode())
     os._exit(130)
 

@@ -32,12 +32,12 @@ def witness() -> Path:
 
 
 def probe() -> Path:
-    """The library that is preloaded before an allocator, and counts and times the calls of it."""
+    """The library that is preloaded before an allocator to count and time the calls to it."""
     return _part("libcairn-probe.so")
 
 
 def instructions() -> Path:
-    """The library that is preloaded before an allocator, and names each path for callgrind."""
+    """The library that is preloaded before an allocator to name its paths for callgrind."""
     return _part("libcairn-instructions.so")
 
 

@@ -18,10 +18,11 @@ class CacheLevel(Struct, frozen=True):
     """The time that a miss takes longer than a hit if the next load waits for it, in ns. It was
     measured on this machine, as was `overlapping_ns`."""
     overlapping_ns: float
-    """The same if no load waits for it, so that the processor does several at once."""
+    """Like `waiting_ns`, if no load waits for the miss, so that the processor handles several
+    misses at once."""
     most_ns: float
-    """The time of such a miss if the next level does not have the data either, so that they come
-    from memory."""
+    """Like `waiting_ns`, if other processors leave nothing of the last cache. It is longer only for
+    the second level of a TLB, whose entries then come from memory."""
     is_shared: bool = False
     """Whether other processors use it, too, and so may leave nothing of it for the program."""
     whole_bytes: int = 0
@@ -53,7 +54,7 @@ class SimulatedMisses(Struct, frozen=True):
 
 
 class Simulation(Struct, frozen=True):
-    """What `cairn explain --simulate` counted in a run."""
+    """The misses that `cairn explain --simulate` counted for a run."""
 
     levels: tuple[CacheLevel, ...]
     found: tuple[SimulatedMisses, ...]

@@ -20,10 +20,10 @@ _OF_THE_ARCHIVE = (
     errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.ELOOP,
     errno.ENOENT,
 )  # fmt: skip
-"""System errors for which the names in the archive are to blame."""
+"""The errors of the system that the names in an archive can cause."""
 _AT_ONCE = 1 << 20
 _LINK_MOST = 4096
-"""The longest target of a link."""
+"""The longest target of a link in a zip file, in bytes. A longer one is unpacked as a file."""
 
 
 def unpack(place: str, target: Path) -> None:
@@ -67,7 +67,8 @@ def _unpack_tar(place: str, archive: tarfile.TarFile, target: Path) -> None:
         archive.extractall(target)
     else:
         _unpack_members(place, archive, target)
-    # tarfile stops at the end mark. The checksum of a compressed stream lies behind it.
+    # tarfile stops at the end mark. The checksum of a compressed stream comes after the mark, and
+    # is compared when the stream is read to its end.
     while archive.fileobj is not None and archive.fileobj.read(_AT_ONCE):
         pass
 

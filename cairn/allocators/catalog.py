@@ -232,7 +232,7 @@ RESERVED = {
     "linked": "the library with which a program is linked",
     "custom": "a library that is given by its path",
 }
-"""The names that have a meaning of their own, and this meaning."""
+"""The names that an allocator of the user cannot have, each with what it means already."""
 
 
 def is_typable(name: str) -> bool:

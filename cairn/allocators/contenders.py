@@ -18,7 +18,7 @@ from cairn.model import Contender
 
 NAME_MAX = 64
 _COMMAS_MOST = 8
-"""The most commas in a path that is an element of a list separated by commas."""
+"""In a list with commas between its elements, a path may itself have at most this many commas."""
 
 
 _KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -359,7 +359,10 @@ def _unavailable(spec: ContenderSpec, copies: Sequence[Found], catalog: Catalog)
 
 
 def is_another_build(contender: Contender) -> bool:
-    """Whether the file at the contender's path is no longer the library that was found there."""
+    """Whether the file at the contender's path has another build ID than when it was found.
+
+    False if no build ID was found, or if nothing is preloaded.
+    """
     if contender.build_id is None or not contender.preload:
         return False
     return inspect_library(contender.preload[0]).build_id != contender.build_id

@@ -62,7 +62,7 @@ class _Refused(Exception):
 
 
 class _NotInIndex(_Refused):
-    """The distribution's index was read and does not have the package. A new try would not help."""
+    """The index of the distribution was read, and lacks the package. Another try would not help."""
 
 
 class _NoPackage(_NotInIndex):

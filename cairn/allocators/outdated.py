@@ -37,7 +37,7 @@ class Release(Struct, frozen=True):
 
     number: str
     sha256: str
-    """The checksum by the registry's own index."""
+    """The checksum in the registry's own index."""
     file: str = ""
     """The file name of a wheel; empty for a crate."""
 

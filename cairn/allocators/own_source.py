@@ -35,7 +35,7 @@ _NAMED_MOST = 4
 
 
 class OwnSource(Struct, frozen=True):
-    """What the user wants to build."""
+    """The user's request to build a library from its source."""
 
     name: str
     place: str

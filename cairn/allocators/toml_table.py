@@ -18,10 +18,12 @@ def values_of(
 ) -> dict[str, Any]:
     """Returns the values of a table by key, with tuples instead of lists.
 
-    where: the name of the table in an error. lists: keys of lists of texts. texts: keys of texts,
-    which are not empty. others: by key the type of a value.
+    where: the name of the table in an error.
+    lists: the keys whose values are lists of texts.
+    texts: the keys whose values are texts. No text may be empty.
+    others: every other key, with the type of its value.
 
-    Raises CairnError for another key and for a value of another type.
+    Raises CairnError for any other key, and for a value that is not as described.
     """
     values: dict[str, Any] = {}
     for key, value in table.items():

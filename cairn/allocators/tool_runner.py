@@ -345,7 +345,7 @@ def _start(task: Task, environment: Mapping[str, str]) -> tuple[subprocess.Popen
 
 
 def _read_all(output: IO[bytes]) -> str:
-    """Returns the output. A long one is cut to its beginning and its end, which have the reason."""
+    """Returns the output. The middle of a long one is left out: the reason is at either end."""
     with output:
         size = output.seek(0, os.SEEK_END)
         output.seek(0)

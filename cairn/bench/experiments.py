@@ -297,10 +297,11 @@ _FORMS = (
 )
 """The forms of the four scenarios: the name, the arguments, and the operations of each scenario.
 
-A form says what is written of each buffer. The first form is that of the original measurement. It
-shows mostly the work of the allocator, because a buffer causes one page fault at most. The second
-one also has the page faults of memory that was given back. The third one is closest to a program
-that uses its buffers."""
+A form decides how much of each buffer the program writes. The first form writes its first bytes, as
+the original measurement did. It shows mostly the work of the allocator, because a buffer causes one
+page fault at most. The second form also writes to each page. So it shows the page faults of memory
+that the allocator had returned to the kernel. The third form writes the whole buffer, and is
+closest to a program that uses its buffers."""
 
 
 def _scenario_forms() -> tuple[Variant, ...]:
@@ -335,7 +336,7 @@ _FOUNDING_WORKLOADS = (
 """The applications of the founding cases (see `cairn.why.founding_cases`), each with a workload.
 
 The workload allocates like the application: its blocks have similar sizes and lifetimes, and
-similar threads free them. Apart from the allocations, it does other work than the application.
+similar threads free them. The rest of its work differs from that of the application.
 """
 
 _CALIBRATION_WORKLOADS = (

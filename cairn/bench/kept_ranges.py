@@ -29,7 +29,7 @@ class _File(msgspec.Struct):
 
     version: int
     about: str
-    """Where, when and with which version the runs were made, as sentences."""
+    """Sentences on the origin of the runs: the machine, the date, and the version of cairn."""
     baseline: str
     titles: dict[str, str]
     programs: list[str]

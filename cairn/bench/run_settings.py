@@ -64,7 +64,7 @@ _TIMEOUT_LEAST_S = 120.0
 """The time limit of a trial is at least this long."""
 _ILL_TIMEOUT_FACTOR = 5
 """In an experiment with ill allocators, the least time limit is _TIMEOUT_LEAST_S times this factor.
-An allocator that yields in every free takes minutes on a busy machine."""
+An allocator that yields in every tenth free takes minutes on a busy machine."""
 _COUNT_S = 0.4
 """Expected seconds of one workload at a small size under callgrind."""
 

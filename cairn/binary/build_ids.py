@@ -44,14 +44,17 @@ class FilesByBuildId:
         yield from (other for other in self.others(build_id) if other != path)
 
     def is_same(self, path: str, build_id: str) -> bool:
-        """Whether the file at this path has this build ID. "" stands for none."""
+        """Whether the file at this path has this build ID.
+
+        "" stands for a file without one. Such a file must not have changed after `at_ns`.
+        """
         found = self._of(path)
         if found is None or found != build_id:
             return False
         return bool(build_id) or self._at_ns is None or changed_ns(path) <= self._at_ns
 
     def is_other(self, path: str, build_id: str) -> bool:
-        """Whether the file at this path is another one, and none with this build ID is known."""
+        """Whether the file at this path is not the one with this build ID, and none has it here."""
         return (
             self._of(path) is not None
             and not self.is_same(path, build_id)

@@ -46,10 +46,10 @@ _HIDDEN_MALLOC = "malloc"
 
 
 _RUST, _RUST_CHOSEN = "__rust_alloc", "__rg_alloc"
-"""A Rust program calls the first function to allocate. If the program chose its own allocator, the
-first function calls the second one.
+"""The function that a Rust program calls to allocate, and the function that this one calls if the
+program chose its own allocator.
 
-If the compiler mangled these names, the mangled names end with them.
+Mangled names of these functions end with these names.
 """
 
 
@@ -61,7 +61,7 @@ _COMMON_END, _LONGEST = b"lloc\0", max(map(len, _WANTED))
 
 _NAMES_MAX, _HITS_MAX = 100_000, 1000
 """Limits of a search. At most _NAMES_MAX names that end with _COMMON_END are examined. For each
-wanted name, at most _HITS_MAX places in the symbol table are examined that hold its offset.
+wanted name, the search examines at most _HITS_MAX places of the symbol table that hold its offset.
 
 Chromium has some thousands of names with this end. The limits end the search in a hostile file that
 repeats a name or an offset.

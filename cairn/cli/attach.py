@@ -73,7 +73,7 @@ def report(
 def _watched(pid: int, seconds: float, color: str) -> Sampled:
     """Samples the process and shows its numbers each second.
 
-    Ctrl-C, SIGTERM and SIGHUP end that, as the time does. The second of them interrupts Cairn.
+    Ctrl-C, SIGTERM or SIGHUP ends the sampling early. A second such signal interrupts Cairn.
     """
     from cairn.cli import live_screen
     from cairn.inspect import moment

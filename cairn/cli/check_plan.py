@@ -269,7 +269,7 @@ def refuse_tools(base: Base, wanted: Gate, run: Run) -> None:
 
 
 def stored_since(base: Base) -> str:
-    """Returns what a report says of the stored numbers of a base."""
+    """Returns the sentence of a report about the stored numbers of a base."""
     commit = f" at commit {base.commit[:12]}" if base.commit else ""
     return (
         f"The base's numbers were stored by an earlier run{commit} (--trust-base): whatever "

@@ -126,7 +126,7 @@ FORMS: dict[str, Form] = {
     ".html": "html", ".json": "json", ".csv": "csv", ".md": "md", ".tex": "tex", ".svg": "svg",
     ".txt": "text", "": "text",
 }  # fmt: skip
-"""The form that an ending chooses."""
+"""The form of a result, by the ending of its file."""
 _OPTIONS = {".json": "--json", ".csv": "--csv", ".md": "--md", ".tex": "--latex"}
 
 TABLE = (".json", ".csv", ".md", ".txt")
@@ -137,9 +137,9 @@ PICTURE = (".html", *TABLE, ".svg", ENDING)
 
 
 def ending_of(out: Path | None, form: Form | None, endings: Sequence[str]) -> str:
-    """Returns the ending of the file that chooses the form of a result: one of `endings`, or "".
+    """Returns the ending of the file if it decides the form of a result, else "".
 
-    If an option chooses the form, the ending chooses nothing.
+    It is one of `endings`. If an option gives the form, the ending decides nothing.
 
     Raises UsageError for an ending that the command does not have, and for one that contradicts the
     option. Any form is a text, so .txt contradicts none.

@@ -80,8 +80,9 @@ def _simulate(
 ) -> None:
     """Simulates the contenders of `whys` and writes the results into the run's folder.
 
-    everything: measures the caches anew and drops an earlier simulation. Otherwise its results of
-    other contenders stay.
+    everything: whether every contender is simulated. The caches are then measured anew, and earlier
+    results stay only if the caches still have the same sizes. Otherwise the caches and the other
+    results of an earlier simulation stay.
 
     Raises UsageError if the run cannot be simulated, and Interrupted on ctrl-C.
     """

@@ -117,7 +117,7 @@ def _ill(found: list[Measured]) -> tuple[str, ...]:
 
 
 def _about(found: list[Measured]) -> str:
-    """Where, when and with which version the runs were made, as sentences."""
+    """Sentences on the origin of the runs: the version of cairn, the date, and the machine."""
     run = found[0].run
     when = datetime.fromtimestamp(run.created_at, UTC).strftime("%Y-%m-%d")
     host = run.host

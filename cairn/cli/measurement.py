@@ -50,7 +50,7 @@ _BESIDE_RESUME = {"resume", "results", "form", "full", "out", "force", "color", 
 def refuse_beside_resume(also: Collection[str] = ()) -> None:
     """Raises UsageError for an option that would change a resumed run.
 
-    To ignore the option without notice would mislead the user.
+    Ignoring the option without notice would mislead the user.
 
     also: further parameters of the command that do not change the run.
     """
@@ -217,7 +217,7 @@ def described(
 
 
 def _asker(experiment: str | None) -> str:
-    """Returns the option or the experiment that needs each contender with the probe, too."""
+    """Returns the option or experiment for which each contender also runs with the probe."""
     if experiment is None or was_given("why"):
         return "--why"
     return "a calibration" if experiment == "calibration" else f"'cairn bench {experiment}'"

@@ -381,7 +381,7 @@ def profile(
 def _check_live(command: Sequence[str], *, alone: bool) -> None:
     """Raises UsageError if --live cannot be used, for example because there is no terminal.
 
-    alone: whether none of the options was given that --live excludes.
+    alone: whether the user gave no option that --live excludes.
     """
     from cairn.cli import live_screen
 

@@ -53,7 +53,7 @@ def _rounds(now: Standing) -> str:
 
 
 class PlannedTrials(Struct, frozen=True):
-    """How many trials the rounds of a run have.
+    """The numbers of trials in the rounds of a run.
 
     With `cairn matrix run --profile N`, the first N rounds also have trials with the probe.
     """

@@ -16,7 +16,7 @@ _WORDS = (
     (re.compile(r"is not in the range (\d+)<=x<=(\d+)\Z"), r"is not in the range \1 to \2"),
     (re.compile(r"\A(?:Path|File|Directory) '"), "'"),
 )
-"""Texts of click's types for values, with plainer ones."""
+"""The texts of click about wrong values, each with a plainer text."""
 _NEEDS = re.compile(r"Option '[^']*' requires (an argument|(\d+) arguments)\.")
 _EXTRA = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
 

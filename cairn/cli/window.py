@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _EXEC_S = 0.1
-"""A program that was executed needs at most this long until the witness reports it."""
+"""The longest time from the execution of a program until the witness has reported it."""
 
 
 class Span(Struct, frozen=True):

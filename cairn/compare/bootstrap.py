@@ -91,7 +91,7 @@ def interval(
 def p_value(centre: float, draws: NDArray[np.float64], layers: Sequence[Layer]) -> float:
     """The probability of a mean as far from 0 as this one, if the true mean is 0.
 
-    It is below alpha exactly if `interval` at this alpha does not hold 0.
+    It is below alpha exactly if `interval` at this alpha does not contain 0.
     """
     error, freedom = _spread(draws, layers)
     if error == 0:
@@ -164,10 +164,10 @@ def _parts(found: Sequence[NDArray[np.float64]], layers: Sequence[Layer]) -> NDA
 
 
 def _shares(layers: Sequence[Layer]) -> list[NDArray[np.float64]]:
-    """By layer: its share in the mean of a program over layers, programs × contenders.
+    """For each layer, an array of programs × contenders: the layer's share in the mean over layers.
 
     Layers are weighted by their rounds. The share is 0 for a program or a contender that the layer
-    lacks. The shares of all layers make 1.
+    lacks. The shares of all layers add up to 1.
     """
     import numpy as np
 

@@ -298,7 +298,7 @@ class _Numbers(Struct, frozen=True):
 
 
 def _table(samples: Sequence[Sample], names: Sequence[str], metrics: Sequence[Metric]) -> _Numbers:
-    """All numbers of complete rounds, but none of memory if runs measured it in different ways."""
+    """All numbers of complete rounds. Memory is left out if runs measured it in different ways."""
     failed = {sample.trial.contender for sample in samples if sample.failure is not None}
     survivors = tuple(name for name in names if name not in failed)
     runs: dict[str, dict[int, Sample]] = {name: {} for name in survivors}
@@ -400,12 +400,12 @@ def _rank(
 def _prospect(
     table: _Numbers, judged: Verdict, rule: StopRule, time: Metric, samples: Sequence[Sample]
 ) -> Prospect | None:
-    """What more rounds would bring, if no contender is shown to take less time and some may.
+    """Predicts the result of more rounds, if no contender is shown to take less time and some may.
 
-    After the predicted rounds, every interval is narrow enough to show a difference or equivalence.
-    At most three times as many rounds are added as there are so far: these already halve the width
-    of the intervals. Returns None for a suite, whose workloads need no verdict of their own, and if
-    time is not a measure of the aim.
+    The prediction is for the number of rounds at which every interval is narrow enough to show a
+    difference or equivalence. If that takes too many rounds, it is for four times the present
+    number, which halves the width of the intervals. Returns None for a suite, whose workloads need
+    no verdict of their own, with too few rounds, and if time is not a measure of the aim.
     """
     if judged.aim.pareto or judged.aim.goal not in (None, Measure.TIME):
         return None

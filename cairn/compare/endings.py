@@ -159,17 +159,17 @@ def crashes_alone(own: Trials, other: Trials) -> list[_Ending]:
     """The crashes that speak against the baseline, ordered as in `crashes`.
 
     own: the trials of the baseline. other: those of one contender. A crash counts if it is in most
-    runs of the baseline and in none of the contender's, and if this is hardly by chance. The
+    runs of the baseline and in none of the contender's, and if chance hardly explains this. The
     baseline then does less work than the contender, so the two cannot be compared.
     """
     return [one for one in crashes(own, other) if _new(own, other, one.program, one.ending)]
 
 
 def rare(own: Trials, base: Trials) -> list[_Ending]:
-    """The endings that the report names although they may not fail a contender.
+    """The endings that the report names although they need not make a contender fail.
 
-    Such an ending is in at least ROUNDS_LEAST rounds and in no run of the baseline, and this is
-    hardly by chance. It need not be in most runs. The order is that of `crashes`.
+    Such an ending is in at least ROUNDS_LEAST rounds and in no run of the baseline, and chance
+    hardly explains this. It need not be in most runs. The order is that of `crashes`.
     """
     if base.runs < ROUNDS_LEAST:
         return []
@@ -241,16 +241,16 @@ def _more(own: Trials, base: Trials, program: str, ending: str) -> bool:
 
 
 def _is_most(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bool:
-    """Whether the runs in `having` are most runs of the contender, and hardly by chance."""
+    """Whether the runs in `having` are most of the contender's, and chance hardly explains it."""
     runs = sum(number for number, _ in having)
     return 2 * runs > own.runs and _is_beyond_chance(having, own, base)
 
 
 def _is_beyond_chance(having: Sequence[tuple[int, int]], own: Trials, base: Trials) -> bool:
-    """Whether the runs in `having` are in enough rounds, and hardly all the contender's by chance.
+    """Whether `having` has enough rounds, and chance hardly puts all its runs with the contender.
 
     having: (runs, rounds) for each group of the contender's trials that has the ending, or has it
-    more often than the baseline. No run of the baseline has as much. So Fisher's exact test gives
+    more often than the baseline. No baseline run has it as often. So Fisher's exact test gives
     the probability that chance puts all n such runs among the contender's:
     C(own, n) / C(own + base, n).
     """
@@ -284,7 +284,7 @@ def _endings(trials: Trials) -> list[_Ending]:
 
 
 def says(found: Sequence[_Ending], own: Trials, base: Trials, baseline: str) -> str:
-    """Says which processes ended badly, as the rest of a sentence behind a colon."""
+    """Says which processes ended badly, as the end of a sentence after a colon."""
     named = [one.says() for one in found[:_NAMED_MOST]]
     if len(found) > _NAMED_MOST:
         named.append(f"{len(found) - _NAMED_MOST} more")

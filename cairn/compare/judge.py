@@ -397,7 +397,7 @@ class _Judge(Struct, frozen=True):
         )
 
     def _leanest(self, names: Sequence[str]) -> str | None:
-        """The contender of `names` that is shown to take less memory than each other one of them.
+        """The contender of `names` that is shown to take less memory than all the others.
 
         None if there is none. `names` has at least two contenders.
         """

@@ -7,8 +7,8 @@ runs on several machines.
 
 Always true here:
 
-- Ratios are formed within a round of one run, and combined over runs afterwards. A run counts by
-  the number of its rounds. A run need not have every contender.
+- Ratios are formed within a round of one run, and combined over runs afterwards. The weight of a
+  run is the number of its rounds. A run need not have every contender.
 - One round says nothing of its own error. So if another run has two complete rounds or more of a
   program, a run with fewer is left out of this program.
 - Fewer than ROUNDS_FOR_INTERVALS rounds prove nothing, as in a comparison of one program. There is
@@ -97,14 +97,14 @@ class GeometricMean(Struct, frozen=True):
 
 
 class WinsAndLosses(Struct, frozen=True):
-    """On how many programs a contender is better or worse than the baseline, or equal to it."""
+    """The numbers of programs on which a contender is better than the baseline, equal or worse."""
 
     wins: int
     ties: int
     """Proven to be equal within the margin."""
     losses: int
     open: int
-    """Nothing of this is proven."""
+    """None of these three is proven."""
 
 
 class PlanResult(Struct, frozen=True):
@@ -174,7 +174,7 @@ def result(
     """The result of one or more runs.
 
     contenders: None for all except the baseline. programs: None for all.
-    groups: by name of a group its contenders, for means over groups.
+    groups: the contenders of each group, by its name. The result has a mean for each group.
     """
     known = list(dict.fromkeys(one.name for run, _ in runs for one in run.competing))
     names = [baseline, *(name for name in contenders or known if name != baseline)]
@@ -440,8 +440,8 @@ def _known_everywhere(
     """The programs over which the means are taken, and the whole rounds of each run.
 
     A round is whole if all these programs are complete in it. A program is left out if a contender
-    has no whole round of it in any run. Without this program more rounds may be whole, so they are
-    searched again.
+    has no whole round of it in any run. More rounds may be whole without this program, so the whole
+    rounds are then determined again.
     """
     import numpy as np
 

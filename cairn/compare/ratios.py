@@ -160,8 +160,8 @@ class Column(Struct, frozen=True):
     error: NDArray[np.float64] | None
     """By contender: the standard error of `behind`; None for one round.
 
-    The apparent best has the distance 0 to itself, without an error of its own. Its value here
-    makes its interval reach as far as any other contender may be ahead of it.
+    The apparent best has the distance 0 to itself, without an error. Its value here is chosen so
+    that its interval reaches as far as another contender may be ahead of it.
     """
     luck: float
     """By how much the apparent best looks too good, as a log distance; see _luck()."""
@@ -355,7 +355,7 @@ def _luck(free: NDArray[np.float64], best: int) -> float:
 
 @lru_cache(maxsize=8)
 def _masked(rounds: int) -> list[NDArray[np.bool_]]:
-    """For each mask of `_luck`, which rounds have an index with an odd number of bits in common."""
+    """By mask of `_luck`: whether a round's index has an odd number of bits in common with it."""
     import numpy as np
 
     return [

@@ -15,14 +15,14 @@ from cairn import units
 from cairn.model import Sample, twin
 
 RUNS_LEAST = 3
-"""The fewest probed runs of each of the two contenders from which anything is concluded."""
+"""With fewer probed runs of a contender or of the baseline, nothing is concluded."""
 
 
 def refusals(samples: Iterable[Sample], names: Sequence[str], baseline: str) -> Mapping[str, int]:
     """By contender: the fewest refused allocations in one of its probed runs.
 
-    Only contenders that refused some in each probed run are in it, and only if the baseline refused
-    none in any.
+    The result has each contender that refused an allocation in every probed run. It is empty if the
+    baseline refused one in any of its probed runs. RUNS_LEAST is the least number of these runs.
     """
     refused: dict[str, list[int]] = {}
     for sample in samples:

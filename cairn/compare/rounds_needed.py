@@ -256,8 +256,9 @@ def _freedom(rounds: int, contenders: int) -> float:
     """The degrees of freedom of a fitted variance.
 
     The first contender has `rounds - 1` degrees of freedom. Each further contender adds _SHARES
-    times this number, because all contenders share the runs of the baseline. The factor _EFFICIENCY
-    is less than 1, because the scale of the noise is read from the middle of the data alone.
+    times this number, because all contenders share the runs of the baseline. The sum is limited to
+    `rounds - 1 + _SHARED_DF`. It is multiplied by _EFFICIENCY, which is less than 1 because the
+    scale of the noise is read from the middle of the data alone.
     """
     own = rounds - 1
     shared = _SHARED_DF if contenders > 1 else 0.0

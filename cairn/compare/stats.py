@@ -223,14 +223,14 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def null_cdf(n: int) -> NDArray[np.float64]:
     """P(T <= t) for t = 0 … n (n + 1) / 2, where T is the signed-rank sum (Wilcoxon 1945).
 
-    Every rank 1 … n joins the sum with probability 1/2. Of the distributions for many rounds, which
-    take megabytes, only the last two are kept.
+    Every rank 1 … n joins the sum with probability 1/2. The distribution for many rounds can take
+    megabytes. So beyond KEPT_ROUNDS rounds, only the last two distributions are kept.
     """
     return _small_null_cdf(n) if n <= KEPT_ROUNDS else _large_null_cdf(n)
 
 
 KEPT_ROUNDS = 128
-"""The null distributions for at most so many rounds are all kept; together they take 3 MB."""
+"""The null distributions for up to this many rounds are all kept. Together they take 3 MB."""
 
 
 @lru_cache(maxsize=KEPT_ROUNDS)

@@ -1,8 +1,8 @@
 """Judges from a program's first runs whether a comparison can tell anything about allocators.
 
-Some programs cannot tell: they wait instead of computing, go into the background, need a terminal,
-or end so soon that a run is little more than the start of a process. Each gets a sentence with a
-next step, before the rest is run and at the beginning of the report. Pure.
+Some programs are not suited: they wait instead of computing, go into the background, need a
+terminal, or end so soon that a run is little more than the start of a process. Each gets a sentence
+with a next step, before the rest is run and at the beginning of the report. All functions are pure.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _NO_TERMINAL = re.compile(
     r"|Error reading input, exiting|could not find terminal",
     re.IGNORECASE,
 )
-"""Messages of programs that miss a terminal."""
+"""Messages of programs that need a terminal and have none."""
 
 
 class Unsuited(Struct, frozen=True):
-    """Why a program cannot tell much."""
+    """Why the runs of a program say little about allocators."""
 
     says: str
     """A sentence."""
@@ -131,7 +131,7 @@ def waiting(*, under_load: bool = False) -> str:
 
 
 def needs_terminal(errors: str) -> bool:
-    """Whether the messages of a program that failed say that it misses a terminal."""
+    """Whether the messages of a program that failed say that it needs a terminal."""
     return _NO_TERMINAL.search(errors) is not None
 
 
@@ -190,7 +190,7 @@ def _short(
         return
     if settings.workloads[workload].load:
         yield Unsuited(
-            f"The load takes {_SHORT}, so that its start and the first requests are much of it.",
+            f"The load takes {_SHORT}, and its start and first requests are much of that.",
             "Give it more requests.",
         )
         return

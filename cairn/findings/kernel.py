@@ -37,14 +37,14 @@ AGAIN_LEAST = 0.5
 number of repeated page faults is the number of all page faults minus one for each page of the
 peak."""
 TURNOVER_LEAST = 2.0
-"""A multiple of the most bytes that the allocator held. If it makes system calls rarely, it must
-return at least this many bytes for `returns_what_it_needs`. It must change the protection of at
-least this many bytes for `changes_protection`."""
+"""A threshold of two findings, as a multiple of the most bytes that the allocator held. For
+`returns_what_it_needs`, an allocator that makes system calls rarely must return at least this much.
+For `changes_protection`, it must change the protection of at least this much."""
 
 
 _WITH_FAULTS = ("returns-what-it-needs", "changes-protection")
-"""Findings whose effect may contain page faults. Those can be in the program's code, whose time is
-not part of the allocator's share of CPU time."""
+"""Findings whose effect may contain page faults. Such page faults can be in the program's code,
+whose time is not part of the allocator's share of CPU time."""
 
 
 def inclusion(finding: Finding) -> str:
@@ -122,7 +122,7 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 def _seen_by_clock(profile: Profile, share: float) -> float:
     """Limits a share of CPU time in system calls to that of the clock samples, if there are any.
 
-    The samples come from runs without the probe, as a rule. The probe makes each call longer, and a
+    Most of these samples come from runs without the probe. The probe makes each call longer. A
     thread that waits for a processor within a call makes the call longer, too.
     """
     found = cpu_share(profile)

@@ -1,8 +1,8 @@
 """Findings about where the blocks of the program lie. All functions are pure.
 
-The program itself runs slower if its blocks lie badly. How much slower cannot be told from one
-profile. In a comparison of two allocators, the difference in the program's own CPU time is the
-effect, and `compared` looks for the figure of the layout that can be its reason.
+The program itself runs slower if its blocks lie badly. One profile does not show how much slower.
+In a comparison of two allocators, the difference in the program's own CPU time is the effect, and
+`compared` looks for a figure of the layout that can be its reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from cairn.profile.tally import Profile
 _ROUNDS_LEAST = 0.75
 """The figure of the slower contender must be worse in at least this share of the rounds."""
 _ITSELF = "The program itself runs slower because "
-"""How the findings of a comparison begin. A clause follows."""
+"""The beginning of the findings of a comparison. A clause follows."""
 
 
 class Figures(Struct, frozen=True):
@@ -332,12 +332,12 @@ def _likely(name: str, says: str, evidence: str, advice: str) -> Finding:
 
 
 def clause(finding: Finding) -> str:
-    """What the blocks do, as the end of a sentence after "because"."""
+    """The clause of a comparison's finding that follows "because"."""
     return finding.says.removeprefix(_ITSELF)
 
 
 def confirmation(watched: float, confirmed: float) -> str:
-    """How many of the watched lines several threads wrote to, as a clause."""
+    """A clause with the number of watched lines that two threads wrote to."""
     lines = units.counted(round(watched), "watched line")
     return f"two threads wrote to {round(confirmed)} of {lines}"
 

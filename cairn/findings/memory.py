@@ -81,8 +81,8 @@ class _Unasked(Struct, frozen=True):
     written_bytes: int
     """The part of the memory without blocks that does not read as zero."""
     huge_bytes: int
-    """The part of the memory without blocks that reads as zero. It is 0 if less memory than this
-    part lies in huge pages."""
+    """The part of the memory without blocks that reads as zero, if at least as much memory lies in
+    huge pages; else 0."""
 
 
 def _unasked(profile: Profile) -> _Unasked | None:
@@ -108,11 +108,11 @@ def _kept(moment: Moment) -> int:
 def _most_not_reused(profile: Profile, live: int) -> float:
     """The most bytes that can have been freed and not handed out again; `live` is the live peak.
 
-    Two quantities bound them. The first is the number of freed bytes: memory that was never freed
-    cannot fail to be reused. The second is the number of bytes handed out of fresh memory beyond
-    the live peak: without them, no request was made that freed memory could have served. The probe
-    tells fresh memory from reused memory only for malloc and new. Other functions are taken to get
-    fresh memory as often, among blocks of the same size group.
+    Two quantities bound them. The first is the number of freed bytes, since only freed memory can
+    be reused. The second is the number of bytes handed out of fresh memory beyond the live peak:
+    only these requests could have been served by freed memory instead. The probe tells fresh memory
+    from reused memory only for malloc and new. Other functions are taken to get fresh memory as
+    often, among blocks of the same size group.
     """
     tally = profile.tally
     requested = tally.asked.sum(axis=1)

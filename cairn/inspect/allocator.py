@@ -163,8 +163,8 @@ def _openable(target: Target, mapping: Mapping) -> str:
 def _file_at(listed: tuple[int, str], files: dict[str, LoadedFile]) -> LoadedFile:
     """The mapped file of an entry of the loader's list.
 
-    The loader knows the path by which it opened the file. The kernel tells the path without
-    symbolic links. If the two differ, the load address identifies the file.
+    The loader's list has the path by which the loader opened the file. The kernel shows the path
+    without symbolic links. If the two differ, the load address identifies the file.
     """
     base, name = listed
     for one in files.values():

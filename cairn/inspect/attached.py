@@ -1,12 +1,12 @@
-"""The allocator's share of the CPU time of a running process, from its clock samples. All is pure.
+"""The allocator's share of the CPU time of a running process, from its clock samples. Pure.
 
 The share is that of `profile.cpu_share`, with one difference. A processor works on instructions of
 the allocator and of the program at the same time. So without the allocator, the program would not
 save exactly the time that the clock shows for it. The two times differ by at most OVERLAP_NS for
 each operation (docs/decisions/0031-share-from-the-kernel-clock.md). `profile.cpu_share` knows the
-number of operations from the probe. Here it is not known, and the samples do not tell it. So the
-interval is that of the clock's share, and the report says what each million operations adds to it
-(docs/decisions/0047-share-from-outside.md).
+number of operations from the probe. Here the number is not known, since samples do not count
+operations. So the interval is that of the clock's share, and the report says what each million
+operations adds to it (docs/decisions/0047-share-from-outside.md).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ OVERLAP_OF_MILLION = OVERLAP_NS * 1e6 / 1e9
 """The part of the share that is uncertain if the process makes a million operations in each second
 of CPU time. Each operation adds OVERLAP_NS."""
 UNSAMPLED_MAX, UNSAMPLED_LEAST_NS = 0.02, 30e6
-"""Limits of the CPU time that has no samples: as a share of all CPU time, and in nanoseconds. Below
-the larger one, such time is ignored. It comes from rounding, because the kernel tells CPU time in
-ticks of 10 ms. Above it, all of such time counts as unknown."""
+"""Limits of the CPU time that has no samples: as a share of all CPU time, and in nanoseconds. Up to
+the larger limit, this time is ignored: it comes from rounding, because the kernel gives CPU time in
+ticks of 10 ms. Above this limit, all CPU time without samples counts as unknown."""
 NOT_KNOWN = ""
 """Stands in place of the name of the caller if the stacks of the samples show no caller."""
 

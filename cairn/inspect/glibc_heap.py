@@ -17,8 +17,8 @@ made an arena is the first block of this arena. Any other thread may have up to
 Debug symbols give the addresses of the structures. Without them, the structures are found by their
 form: an empty list of an arena points to itself, and an arena has 127 lists in a row.
 
-The process is not stopped. Each list is checked while it is walked, and all is read again if a list
-changed meanwhile.
+The process is not stopped. Each list is checked while it is walked. If a list changed meanwhile,
+everything is read again.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def read(
 def _data(owner: LoadedFile, mappings: Sequence[Mapping]) -> list[Mapping]:
     """The parts of the process's memory that hold the variables of the file.
 
-    These are the writable mappings of the file, and the anonymous mapping right behind them. The
-    latter holds the variables that begin as zero (bss).
+    These are the writable mappings of the file, and the anonymous mapping right after them, which
+    holds the variables that begin as zero (bss).
     """
     found: list[Mapping] = []
     for one in mappings:

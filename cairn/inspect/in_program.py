@@ -33,8 +33,9 @@ _PATTERNS = {
     "snmalloc": rf"{_ENTRY}{_OPERATORS}|sn_\w+|_ZN\w*8snmalloc\w+",
     "rpmalloc": rf"{_ENTRY}{_OPERATORS}|_?rp\w*alloc\w*|_rpmalloc_\w+|rpfree",
 }
-"""The symbols of an allocator's functions, by the name of the allocator. Names of several projects
-begin alike, so a file of another project may add a few of its own functions to an allocator."""
+"""The symbols of an allocator's functions, by the name of the allocator. Functions of several
+projects have names that begin alike. So a few functions of the program may count as the allocator's
+by mistake."""
 
 
 class InProgram(AllocatorCode, frozen=True):

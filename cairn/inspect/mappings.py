@@ -1,8 +1,8 @@
 """Reads the mappings of a process, and adds them up by kind.
 
 /proc/PID/smaps has each mapping with its numbers. The stacks of threads are found by the threads'
-stack pointers, which the kernel tells for threads that wait. A thread that runs all the time may be
-missed: its stack then counts as "anonymous".
+stack pointers. The kernel shows the stack pointer of a thread only while the thread waits. A thread
+that runs all the time may be missed: its stack then counts as "anonymous".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _THREADS_MOST = 1000
 """The most threads whose stacks are looked for."""
 _TURNS, _TURN_S = 10, 0.002
 """The most attempts to read the stack pointer of a thread, and the seconds between two of them. The
-kernel does not tell the stack pointer of a thread that runs."""
+kernel does not show the stack pointer of a thread that runs."""
 _DELETED = " (deleted)"
 _KINDS: tuple[Kind, ...] = (
     "heap", "anonymous", "stacks", "shared memory", "huge page files", "files", "kernel",

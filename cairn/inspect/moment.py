@@ -1,4 +1,4 @@
-"""Numbers of a running process that the kernel tells at any moment."""
+"""Reads the kernel's numbers of a running process at one moment."""
 
 from __future__ import annotations
 

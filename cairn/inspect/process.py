@@ -81,9 +81,9 @@ class Target(Struct, frozen=True):
     def path(self, path: str, inode: int | None = None) -> str:
         """The path by which this process can open a file that the target has mapped.
 
-        If the file can be reached from our root, the kernel tells the path from there. Otherwise it
-        tells the path from the root of the target's mounts. So the path may lead to a file in
-        either place. `inode` tells which of the two is the mapped one.
+        If the file can be reached from our root, the kernel gives the path from there. Otherwise it
+        gives the path from the root of the target's mounts. So the path may lead to a file in
+        either place. `inode` decides which of the two is the mapped one.
         """
         if not self.root or not path.startswith("/"):
             return path

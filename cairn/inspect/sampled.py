@@ -49,8 +49,8 @@ ANONYMOUS = "//anon"
 such memory."""
 _FORK, _SAMPLE, _MMAP2 = 7, 9, 10
 _PATH_AT = 64
-"""The offset of the path in a record of a mapping. Behind the path, the record ends with 16 bytes
-of times and numbers."""
+"""The offset of the path in a record of a mapping. After the path, the record ends with 16 bytes of
+times and numbers."""
 _AT = struct.Struct("<QIIQQQ")
 _WORD = struct.Struct("<Q")
 _CONTEXT_USER = (1 << 64) - 512
@@ -100,7 +100,8 @@ class _StackCounts(SampleCounts):
     readable: Callable[[str], str] = str
     unwinder: Unwinder | None = None
     names: Names = field(default_factory=Names)
-    """It reads each file once, although an onlooker gets the names again each second."""
+    """The names of functions. They are kept here so that each file is read only once, although an
+    onlooker gets the names again each second."""
     chains: Counter[tuple[tuple[str, int], ...]] = field(default_factory=Counter)
     bare_from_ns: float = math.inf
     """Samples from this time on, in the kernel's clock, count without a call stack, because
@@ -178,7 +179,7 @@ class _StackCounts(SampleCounts):
         is_outside = False
         for address in addresses:
             # A call may be the last instruction of its function. The return address then lies
-            # behind the function, so the byte before it is looked up.
+            # after the function, so the byte before this address is looked up.
             place = space.place(address - 1)
             if place is None:
                 continue

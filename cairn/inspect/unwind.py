@@ -88,7 +88,7 @@ class Unwinder:
 
         while len(found) < FRAMES_MOST:
             # A call may be the last instruction of its function. The return address then lies
-            # behind the function, so the byte before it is looked up.
+            # after the function, so the byte before this address is looked up.
             place = space.place(ip - 1 if found else ip)
             row = None if place is None else self._row(*place)
             if row is None or row.is_last:
@@ -256,7 +256,7 @@ class _General(Struct, frozen=True):
     """The encoding of addresses in the descriptions."""
     has_length: bool
     begin: int
-    """The offset of its first instruction in the file. `end` is the offset behind the last one."""
+    """The offset of its first instruction in the file. `end` is the offset after the last one."""
     end: int
 
 

@@ -178,8 +178,8 @@ def _contenders_absent(specs: Sequence[str], competing: Competing) -> list[str]:
 def _alone() -> Iterator[None]:
     """Waits until no other round is measured on this machine.
 
-    Two rounds at the same time would disturb each other. Some schedulers give a whole node to each
-    job, and then this waits for nothing.
+    Two rounds at the same time would disturb each other. If the scheduler gives a whole node to
+    each job, there is never another round to wait for.
     """
     path = Path(tempfile.gettempdir()) / f"cairn-round-{os.getuid()}.lock"
     with _locked(path):

@@ -1,9 +1,9 @@
 """Submits the rounds of a fleet, and waits until all are delivered.
 
-A round is in one of three states. It was delivered; or its job waits or runs; or neither, and then
-a new job measures it. If a job was lost with its node or was preempted, this does not count as a
-failure. After any other end without a delivery, the round is tried again, on another node if a node
-refused it. After the third failure it is given up.
+A round is in one of three states: it was delivered, or its job waits or runs, or it needs a new
+job. A job that was lost with its node or was preempted does not count as a failure. After any other
+end without a delivery, the round is tried again, on another node if a node refused it. After the
+third failure, the round is given up.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def _is_file(name: str, folder: Path) -> bool:
 
 
 def _beside(command: Sequence[str], started: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """The command with the path of its program put behind `folder`.
+    """The command with `folder` put before the path of its program.
 
     The program is started there, and a path in the plan is relative to that folder.
     """

@@ -17,7 +17,7 @@ from msgspec import Struct
 from cairn import units
 
 GENERATION = 1
-"""A number that changes when a recipe gives other bytes."""
+"""This number must change when a recipe begins to give other bytes. Inputs are then made anew."""
 LARGEST = 4 << 30
 _SMALLEST = 1
 
@@ -37,7 +37,7 @@ def parse(text: str) -> Recipe:
     verb, _, rest = text.strip().partition(" ")
     if verb == "run":
         if "{out}" not in rest:
-            raise ValueError("a line behind 'run' must write to {out}")
+            raise ValueError("a line after 'run' must write to {out}")
         return Recipe(line=rest.strip())
     if verb != "generate":
         raise ValueError(

@@ -117,9 +117,9 @@ def competing(
     allocator in all programs. That changes nothing in the other programs, because they use the C
     library anyway.
 
-    A contender that is not here is left out. Raises the error of the baseline if it is not here, or
-    that of the only other contender. Raises ContenderFailed if several others are named and none is
-    here, and UsageError if no other is named.
+    A contender that is missing here is left out. If the baseline is missing, or the only other
+    contender, the error of this contender is raised. Raises ContenderFailed if several others are
+    named and all are missing, and UsageError if no other is named.
     """
     parsed = [parse_contender(spec) for spec in specs]
     refuse_duplicates(parsed)

@@ -1,4 +1,4 @@
-"""Starts rounds of a fleet as jobs: under Slurm, or on this machine. Both through submitit.
+"""Starts rounds of a fleet as jobs by means of submitit: under Slurm, or on this machine.
 
 submitit asks sacct alone for the state of a job. Without an accounting database, it never learns
 that a job was killed. So the state is read from squeue and scontrol here.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NAMES = ("slurm", "local")
 PACKAGE = "submitit>=1.5"
 LOGS = "jobs"
-"""The name of the folder, in that of a fleet, for the scheduler's scripts and logs."""
+"""The folder for the scheduler's scripts and logs, within the folder of a fleet."""
 _SIGNAL_S = 30
 """The time between the warning of submitit and the end of a job that takes too long."""
 _ASK_S = 60.0
@@ -55,7 +55,7 @@ class Scheduler(Protocol):
     most: int | None
     """The number of jobs that may be submitted at the same time; None for any number."""
     trouble: str
-    """The last line of a command of the scheduler that failed; "" if none said anything."""
+    """The last line of errors if the last look at the jobs failed; else ""."""
     patience_s: float
     """A job that neither waits nor runs, and has not delivered its round, counts as ended after
     this many seconds."""
@@ -253,7 +253,7 @@ class Local:
         return False
 
     def fate(self, _: Job, /) -> Fate:
-        """It is only known that the process has ended."""
+        """Returns "unknown", since nothing shows how the process ended."""
         return Fate("unknown", "")
 
     def avoid(self, jobs: Sequence[Job], nodes: Sequence[str]) -> None:
@@ -270,8 +270,8 @@ class Local:
 def at_once(rounds: int) -> int:
     """The most rounds to measure at the same time: a quarter of all rounds.
 
-    So about four rounds fall to each node. The rounds of a node are compared only with each other,
-    and an interval needs at least two of them.
+    Each node then measures about four rounds. The rounds of a node are compared only with each
+    other, and an interval needs at least two of them.
     """
     return max(1, rounds // 4)
 

@@ -1,4 +1,4 @@
-"""Who allocates: the table of functions, and the callers as a flame graph of the page."""
+"""The section on the functions that allocate: their table, and a flame graph of their callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes: which numbers they show, where a number lies on them, and their labels. All pure."""
+"""The axes of drawings: their ends, the place of a number on them, and their labels. Pure."""
 
 from __future__ import annotations
 

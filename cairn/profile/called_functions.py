@@ -19,8 +19,8 @@ from msgspec import Struct
 from cairn.binary import elf
 
 _CALL, _CALL_SLOT = b"\xe8", b"\xff\x15"
-"""The first bytes of the two forms: to a place relative to the return address, and to the address
-in a slot at such a place. A call to an address in a register names no function."""
+"""The first bytes of the two forms of a call that names its function. The first form calls a place
+relative to the return address. The second one calls the address in a slot at such a place."""
 _STUB = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?\xf2?\xff\x25", re.DOTALL)
 """The beginning of a stub: endbr64, a prefix bnd, and a jump to the address in a slot."""
 _STUB_BYTES = 16
@@ -28,7 +28,7 @@ _ALLOCATES = re.compile(
     r"(malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|p?valloc|c?free"
     r"|free_sized|free_aligned_sized|malloc_(trim|usable_size)|_Z[nd][aw]\w*)(@.*)?"
 )
-"""The functions of an allocator, with those of C++."""
+"""The names of an allocator's functions, including the operators of C++."""
 
 
 class Called(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Who allocates: the functions and stacks of a profile, with their sums. All data is in memory.
+"""The functions and call stacks that allocate in a profile, with their sums. Reads no file.
 
 The function that allocates is the first frame that is neither the allocator's nor that of the
 standard library (`library_code`).

@@ -1,4 +1,4 @@
-"""Compares the functions that allocate in two profiles. All data is in memory.
+"""Compares the functions that allocate in two profiles. Reads no file.
 
 Both profiles are samples, so a difference has an interval. Its ends follow from those of the two
 numbers (Zou and Donner 2008): each number has an interval of its own shape, and the two samples are

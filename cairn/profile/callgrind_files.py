@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 PATH_PREFIX = "cairn_path_"
-"""The functions of `src/instructions` that call the allocator begin with it."""
+"""The beginning of the names of the functions in `src/instructions` that call the allocator."""
 OWN = ("libcairn-instructions.so", "libcairn-witness.so")
 """The libraries of cairn in the process. Their events do not count for the program."""
 _CALLS = re.compile(r"calls=(\d{1,18}) ")

@@ -426,7 +426,7 @@ def clocked(
 
 
 def run_of(found: SampleCounts, *, probed: bool) -> ClockRun:
-    """The weighed parts of the CPU time that was counted."""
+    """The parts of the CPU time that was counted. Each sample has the weight of its period."""
     unseen = found.interrupts_unseen
     came = dict.fromkeys(Spot, 0.0) if unseen else found.interrupts_ns
     ns = {place: found.ns[place] - came[place] for place in Spot}
@@ -575,7 +575,7 @@ class SampleCounts(Struct):
         return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
 
     def function_names(self) -> Names:
-        """What names the functions."""
+        """Returns the object that names the functions of the samples."""
         return Names()
 
     def atomics(self) -> tuple[AtomicSamples, ...]:

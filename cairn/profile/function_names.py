@@ -91,7 +91,7 @@ class Names:
     def variable(self, path: str, address: int) -> str:
         """The name of the variable at an address of a file, such as "arena" or "arena+0x40".
 
-        The second name is that of an address within the variable, behind its beginning.
+        The second name is that of an address after the beginning of the variable.
         """
         for table in self._library(path).tables:
             if (found := table.names_at(address)) is not None:

@@ -469,7 +469,7 @@ class _Source(Struct, frozen=True):
     size: int
 
     def read(self, count: int, offset: int) -> bytes:
-        """Reads up to `count` bytes, `offset` bytes behind the record's beginning."""
+        """Reads up to `count` bytes, from `offset` bytes after the beginning of the record."""
         return os.pread(self.descriptor, min(count, self.size - offset), self.place + offset)
 
 
@@ -691,9 +691,9 @@ def estimated_peak(
 ) -> Peak | None:
     """The peak of requested live bytes, for a process whose live bytes were estimated.
 
-    `highest` is the highest of the probe's estimates, `error` is the standard error of it, and
-    `looks` is the number of estimates. A window has no such numbers, but only the estimates at its
-    moments. Returns None if there is no estimate.
+    `highest` is the highest of the probe's estimates, `error` is its standard error, and `looks` is
+    the number of estimates. A window has only the estimates at its moments, and not these numbers.
+    Returns None if there is no estimate.
     """
     calls, asked = int(tally.calls.sum()), int(tally.asked.sum() + tally.late_asked.sum())
     each = gap * asked / calls if calls else 0.0

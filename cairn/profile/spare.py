@@ -129,7 +129,7 @@ class Spare(Struct, frozen=True):
         while place < end:
             try:
                 data = os.lseek(self.descriptor, place, os.SEEK_DATA)
-            except OSError:  # nothing was written behind this place
+            except OSError:  # nothing was written after this place
                 return
             place = data // WINDOW_BYTES * WINDOW_BYTES
             window = np.frombuffer(os.pread(self.descriptor, WINDOW.itemsize, place), WINDOW)[0]

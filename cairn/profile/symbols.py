@@ -19,8 +19,8 @@ from cairn.errors import CairnError
 from cairn.profile.call_sites import Object
 
 TABLE_BYTES = 64 << 20
-"""The most bytes that are read of one symbol table. So many bytes hold 2.8 million symbols, and
-reading takes about one second for a million symbols."""
+"""The most bytes that are read of one symbol table. This is room for 2.8 million symbols. Reading a
+million symbols takes about one second."""
 
 
 _NAME_MAX = 4096

@@ -142,7 +142,7 @@ class _Inferred(Struct):
     unseen: int = 0
 
     def add(self, operations: int, looked_at: int, taken: int, squares: int) -> None:
-        """Adds a stratum, of whose `operations` a sample of `looked_at` was examined.
+        """Adds a stratum with this number of operations, of which `looked_at` were examined.
 
         `taken` is the number of page faults or events in the sample. `squares` is the sum of the
         squared number of each operation in the sample.
@@ -200,7 +200,7 @@ class EventLine(Struct, frozen=True):
     looked_at: int
     """The number of operations whose events were counted."""
     totals: dict[str, Estimate]
-    """By name of an event: the estimated number of it in all `operations`."""
+    """By name of an event: its estimated number in all `operations`."""
 
     def per_operation(self, event: str) -> Estimate:
         """The mean number of an event per operation."""
@@ -208,8 +208,8 @@ class EventLine(Struct, frozen=True):
 
 
 FREES = "free"
-"""The name of the line with all frees. They share a line, because it is known only for the examined
-frees whether they are local or remote."""
+"""The name of the line with all frees. Local and remote frees share this line, because only the
+examined frees are known to be one or the other."""
 
 
 def event_lines(profile: Profile) -> tuple[EventLine, ...]:

@@ -638,7 +638,7 @@ class Profile(Struct, frozen=True, eq=False):
 
     @property
     def largest(self) -> Process:
-        """The process with the most live bytes. The moments in `self.moments` are those of it."""
+        """The process with the most live bytes. `self.moments` has the moments of this process."""
         return max(self.processes, key=lambda process: process.peak_live_bytes)
 
     @property

@@ -91,7 +91,7 @@ def answer(found: AttachedShare) -> Iterator[str]:
 
 
 def caveats(found: AttachedShare) -> Iterator[str]:
-    """Yields what makes the share uncertain, where it applies."""
+    """Yields sentences on the reasons why the share is uncertain."""
     if found.scope == "threads":
         yield (
             "Each thread has a clock of its own, since the kernel does not permit a clock of the "

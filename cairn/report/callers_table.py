@@ -1,4 +1,4 @@
-"""Who allocates: the table of functions, the tree of callers, and the notes on them."""
+"""The functions that allocate: their table, the tree of their callers, and the notes on both."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def as_csv(report: MatrixReport) -> str:
 
 
 def _cell(value: object) -> object:
-    """The value without terminal escapes, and without what a spreadsheet takes for a formula."""
+    """The value with escaped control characters, and quoted if a spreadsheet would run it."""
     return inert(printable(value) if isinstance(value, str) else "" if value is None else value)
 
 

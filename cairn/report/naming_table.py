@@ -1,4 +1,4 @@
-"""What 'cairn symbolize' found: the answer, a table of the files, and what is missing."""
+"""The report of 'cairn symbolize': the answer, a table of the files, and notes on missing names."""
 
 from __future__ import annotations
 

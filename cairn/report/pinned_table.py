@@ -1,4 +1,4 @@
-"""Which functions keep memory that is nearly empty: the table, its sentences, JSON and CSV."""
+"""The functions that keep nearly empty memory resident: table, sentences, JSON and CSV."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""How often predicted savings were right, with a row for each predicted allocator.
+"""The score of predicted savings, with a row for each allocator.
 
-The predicted allocator is "left out": its prediction comes from the costs of the others alone.
+The allocator of a row is "left out": the intervals of its predictions are made from the errors of
+the predictions that do not begin or end at this allocator.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ _HELP = "It needs Linux 5.11 or later on x86-64."
 
 
 def _uncertain(profile: Profile, found: CpuShare) -> Iterator[str]:
-    """Yields what makes the share of CPU time uncertain."""
+    """Yields sentences on the reasons why the share of CPU time is uncertain."""
     if found.scope in ("threads", "threads in user mode"):
         yield (
             "Threads and processes that live for less than a millisecond have too few of the clock "

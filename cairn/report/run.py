@@ -77,8 +77,8 @@ class Measured(Struct, frozen=True):
     """The simulated misses; None if there are none."""
     refused: str | None = None
     """The sentence with which measuring was refused, because the program or the options do not suit
-    a comparison, or because a file was replaced. None if it was not refused, and if a contender
-    failed, since the samples tell that."""
+    a comparison, or because a file was replaced. None if measuring was not refused. It is also None
+    if a contender failed, since the samples show the failure."""
 
     @property
     def ended_early(self) -> str | None:

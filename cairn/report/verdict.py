@@ -312,7 +312,7 @@ _NAMED_FRONT = 2
 
 
 def _use_of_front(front: Front, verdict: Verdict) -> str:
-    """What to use of the certain members of the front: for time, for memory, or between them."""
+    """The advice on the certain members of the front: for time, for memory, or in between."""
     names = front.certain
     if len(names) == 1:
         return (

@@ -98,7 +98,7 @@ def _endings(of: Sequence[Endings | None]) -> Endings | None:
 
 
 def _means(of: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """By name the mean of all runs; None if a run lacks the number."""
+    """By name: the mean of this number over all runs; None if a run lacks it."""
     result: dict[str, float | None] = {}
     for name in dict.fromkeys(name for numbers in of for name in numbers):
         each = [numbers.get(name) for numbers in of]

@@ -26,7 +26,7 @@ _MEMORY_LEAST = 128 * _MIB
 _MEMORY_MOST = 1024 * _MIB
 _SECONDS = 60
 _WAYS_MOST = 512
-"""More ways would make the simulation much slower."""
+"""The most ways of a simulated cache. More ways would make the simulation much slower."""
 
 
 class _Cache(Struct, frozen=True):

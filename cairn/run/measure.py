@@ -414,7 +414,7 @@ class Measurement:
             if self._may_be_the_program(sample):
                 self._try_baseline_again(trial.workload)
                 if (trial.workload, self._run.baseline) in self._failed:
-                    return  # the program itself fails, which was told
+                    return  # the observer was told that the program itself fails
             self._fail(sample, trace.stderr_tail)
 
     def _one_trial(self, trial: Trial, *, watch: bool) -> tuple[Sample, Trace]:

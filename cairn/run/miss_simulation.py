@@ -2,9 +2,9 @@
 
 Callgrind simulates two caches in one run: a first level, and a last level that sees the misses of
 the first. So several runs are needed for all levels. A TLB is simulated as a cache whose lines are
-pages. The simulation knows the order of loads and stores, and no time: it simulates no overlap of
-misses, and no other processor that takes lines away. For the last cache of a run it simulates a
-prefetcher that recognises streams (`--simulate-hwpref`); misses of the first are counted without.
+pages. The simulation knows the order of loads and stores, but no times. So misses never overlap,
+and no other processor takes lines away. The last cache of a run has a prefetcher that recognises
+streams (`--simulate-hwpref`), and the first one has none.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _anew(folder: Folder, told: Callable[[str], None]) -> Simulation:
 
 
 def _settings(run: Run, folder: Folder) -> Settings:
-    """The settings of a run in the simulation: nothing is measured, and all takes longer."""
+    """The settings of a run in the simulation: nothing is measured, and time limits are longer."""
     settings = replace(
         run.settings,
         memory="none",

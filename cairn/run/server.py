@@ -31,7 +31,7 @@ READY_S = 30.0
 END_S = 10.0
 """The time that a server has to end after SIGTERM, before it is killed."""
 _DEATH_S = 1.0
-"""The time in which the launcher reports the death of a server, after its load has failed."""
+"""The launcher reports the death of a server within this time after the load has failed."""
 _LOOK_S = 0.02
 """The interval at which a server is asked whether it is ready."""
 _PORT = re.compile(r"(?<!\$)\{port\}")

@@ -363,7 +363,8 @@ def _trim(found: Sequence[ProcessProfile], asked: Asked) -> Trim | None:
     live = held = after = 0
     for one in found:
         later = [each for each in one.moments if one.process.begin_ns + each.ns >= asked.at_ns]
-        # A program that ignores SIGTERM goes on, and what it frees then was not trimmed.
+        # A program that ignores SIGTERM continues. Memory that it frees from then on was not
+        # trimmed.
         until = asked.until_ns - one.process.begin_ns
         later = [*later[:2], *(each for each in later[2:] if each.ns <= until)]
         if one.process.state == "ended" and len(later) > 2:

@@ -1,4 +1,4 @@
-"""Command lines that run a program under callgrind, and what valgrind tells."""
+"""Makes command lines that run a program under callgrind, and reads valgrind's output."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Cause(Struct, frozen=True):
 
 
 def causes(why: Why, contender: str) -> tuple[Cause, ...]:
-    """What makes `contender` worse than the other contender of `why`, the largest effect first.
+    """The causes that make `contender` worse than the other contender of `why`, the largest first.
 
     A finding that was made about both contenders counts only with the difference of its effects.
     """

@@ -141,7 +141,7 @@ _EVIDENCE = 2
 _OF_PART = 0.1
 """A kind of operations must make up this share of a part to be quoted as evidence."""
 _FITTING = 2.0
-"""It must not take more than this multiple of the part."""
+"""A kind of operations is not quoted if its difference is more than this multiple of the part."""
 _OF_CALLS = ("asks-too-often", "calls-the-kernel", WAITS_ALONE)
 """Findings whose effect is the CPU time of system calls, without page faults."""
 _MOSTLY = 0.5
@@ -523,9 +523,9 @@ def without_faults(time: Gap, part: Part) -> Part:
 
 
 def _layout(pairs: Pairs, time: Gap, names: tuple[str, str]) -> tuple[str, Finding] | None:
-    """The contender under which the program itself runs slower, and the reason.
+    """The contender under which the program itself runs slower, and the reason; None if not known.
 
-    The effect is the whole difference in the program's own CPU time, as a share of all CPU time.
+    The effect is the one of `program_estimate`.
     """
     effect = program_estimate(time)
     if effect is None:

@@ -1,4 +1,4 @@
-"""Allocators that are ill in one known way, healthy ones, and how well Cairn tells their causes.
+"""Allocators that are ill in one known way, and healthy ones, to judge the causes that Cairn names.
 
 `ILL` describes the libraries of cairn/bench/ill/, each with the programs on which it is tried and
 the findings that are right there. `score` judges a run of them. All functions are pure.
@@ -30,7 +30,7 @@ class Ill(Struct, frozen=True):
     name: str
     """The allocator's name as a contender, and the name of its source file in cairn/bench/ill/."""
     illness: str
-    """What is wrong with the allocator, as the end of a sentence that begins with its name."""
+    """The fault of the allocator, as the end of a sentence that begins with its name."""
     strength: int
     """The value of the environment variable ILL, which the source file explains."""
     right: tuple[str, ...]
@@ -95,7 +95,7 @@ HEALTHY = ("system", "cairn", "mimalloc", "jemalloc", "tcmalloc", "snmalloc")
 
 
 class Told(Struct, frozen=True):
-    """What Cairn says of one allocator on one program."""
+    """The causes that Cairn names for one allocator on one program."""
 
     allocator: str
     program: str
@@ -122,7 +122,7 @@ class Told(Struct, frozen=True):
 def score(
     whys: Sequence[Why], samples: Sequence[Sample], programs: Sequence[str]
 ) -> tuple[Told, ...]:
-    """What Cairn said of each allocator on each of its programs. Ill allocators come first.
+    """The causes that Cairn names for each allocator on its programs. Ill allocators come first.
 
     programs: the names of the workloads. The library of an ill allocator adds an illness to the
     malloc of the baseline. So a comparison with the baseline shows what the program gains without

@@ -1,4 +1,4 @@
-"""How far predicted savings of other allocators are from measured ones. All functions are pure."""
+"""The errors of predicted savings of other allocators, by measured savings. Pure."""
 
 from __future__ import annotations
 

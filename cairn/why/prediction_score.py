@@ -1,4 +1,4 @@
-"""How often the predictions of `cairn profile` are right, by the experiment `predictions`.
+"""Judges the predictions of `cairn profile` by the experiment `predictions`.
 
 The experiment runs three groups: the workloads of `cairn calibrate`, the workloads of the suite,
 and other programs. The runs of the first group serve as the calibration. From this calibration, the

@@ -48,7 +48,10 @@ def fault_ns(side: Side) -> float | None:
 
 
 class _Shares(Struct, frozen=True):
-    """How the CPU time of one contender's probed processes divides, by the probe's CPU timers."""
+    """The shares of allocator and probe in the CPU time of one contender's probed processes.
+
+    They come from the probe's CPU timers.
+    """
 
     inside: float
     """Share in the allocator."""

@@ -207,8 +207,9 @@ def _ends(metric: ProfileMetric, number: Number) -> tuple[float, float]:
 def worst_of(metric: ProfileMetric, values: Mapping[str, Number]) -> str | None:
     """The contender to leave out; None if there is none.
 
-    If more of the metric is worse, only the greatest value can be the worst, and if less is worse,
-    only the least. If neither is worse, it may be the greatest or the least.
+    If a larger value is worse, only the contender with the largest one can be left out. If a
+    smaller value is worse, only the contender with the smallest one can. If neither direction is
+    worse, it can be either of the two.
     """
     if len(values) <= _OTHERS_LEAST:
         return None

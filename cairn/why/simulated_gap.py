@@ -47,7 +47,7 @@ class MissCount(Struct, frozen=True):
         return self.reads + self.writes
 
     def ns(self, read_ns: float, write_ns: float) -> float:
-        """The time of all misses, if each takes so long."""
+        """The time of all misses, if each load and each store takes this long."""
         return self.reads * read_ns + self.writes * write_ns
 
 
@@ -60,7 +60,8 @@ class LevelGap(Struct, frozen=True):
     other: MissCount
     """The misses under the other contender."""
     most_own: MissCount
-    """The misses under the contender if others leave nothing of this cache; else as `own`."""
+    """The misses under the contender if other processors leave nothing of this cache. For a cache
+    that is not shared, they are those of `own`."""
     most_other: MissCount
 
     @property
@@ -146,7 +147,7 @@ def between(
         counts = tuple(_count(level, place, *one) for one in zip((own, other), huge, strict=True))
         most = counts
         if level.is_shared and found:
-            # What misses the level before it would miss this one, too.
+            # Every access that misses the level before would then miss this one, too.
             most = (found[-1].own, found[-1].other)
         found.append(LevelGap(level, *counts, *most))
     return SimulatedGap(tuple(found), of_ns)
@@ -158,9 +159,9 @@ def _count(level: CacheLevel, place: int, misses: SimulatedMisses, huge: float) 
 
 
 def _estimate(least: float, waiting: float, most: float) -> Estimate:
-    """The geometric mean of `waiting` and `most`, within all three numbers.
+    """The geometric mean of `waiting` and `most`, and the range of all three numbers.
 
-    It is their mean if their signs differ.
+    If the signs of `waiting` and `most` differ, it is their arithmetic mean.
     """
     ends = (least, waiting, most)
     value = (waiting + most) / 2

@@ -1,4 +1,4 @@
-"""Adds the simulated misses to an explained gap, and judges the reason by them; pure."""
+"""Adds the simulated misses to an explained gap, and judges its reason by them. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cairn.why.simulated_gap import SimulatedGap, between
 def applied(why: Why, simulation: Simulation | None, samples: Sequence[Sample]) -> Why:
     """The gap with its simulated misses.
 
-    A reason in the layout of the blocks goes if the misses cannot take that long. If the misses
-    take that long and there is no such reason, the misses themselves become the reason.
+    A reason in the layout of the blocks is dropped if the misses are too few to explain the gap. If
+    they explain it and there is no such reason, the misses themselves become the reason.
     """
     if simulation is None or why.time is None:
         return why
