@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.allocators.catalog import PROBE, Catalog, Found, entry, first_duplicate, is_version
 from cairn.allocators.discover import companion_folders, known_catalog
@@ -389,6 +390,19 @@ def carryable(paths: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str
         plain = re.sub(r"[^A-Za-z0-9._+-]", "_", os.path.basename(path)) or "_"
         carried.append(_link(path, folder, plain))
     return tuple(carried)
+
+
+def with_links(contender: Contender, folder: str | os.PathLike[str]) -> Contender:
+    """The contender with paths that LD_PRELOAD can carry; see carryable().
+
+    The program and the probe know the libraries by these paths. So the folder must exist until
+    their reports have been read.
+    """
+    return replace(
+        contender,
+        preload=carryable(contender.preload, folder),
+        library_path=carryable(contender.library_path, folder),
+    )
 
 
 def _link(path: str, folder: str, plain: str) -> str:

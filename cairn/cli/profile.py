@@ -328,6 +328,7 @@ def profile(
         return
     if runs is not None and runs > 1 and not span.whole:
         raise UsageError("--runs is for whole runs; leave out --delay, --duration and --signal")
+    from cairn.allocators.contenders import with_links
     from cairn.cli import share_runs
     from cairn.run.runner import private_folder
     from cairn.run.spare_memory import spare_memory
@@ -342,6 +343,7 @@ def profile(
             private_folder() as scratch,
             spare_memory() as spare,
         ):
+            contender = with_links(contender, scratch)
             samples, witness = scratch / "cpu_samples", scratch / "witness.jsonl"
             report = partial(_report, contender, outs, samples)
             with (

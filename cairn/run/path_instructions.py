@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cairn import native
+from cairn.allocators.contenders import with_links
 from cairn.errors import CairnError, ContenderFailed
 from cairn.model import Contender
 from cairn.profile.callgrind_files import CutOff
@@ -54,7 +55,7 @@ def _run(
     for name in FOLDERS:
         (folder / name).mkdir(exist_ok=True)
     return foreground.run(
-        contender,
+        with_links(contender, folder),
         (*callgrind(out, f"{folder}/log.%p", start), *command),
         between=native.instructions(),
         probe=variables(folder, run),

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn import native, units
-from cairn.allocators.contenders import carryable, is_another_build
+from cairn.allocators.contenders import carryable, is_another_build, with_links
 from cairn.clock_samples import CpuSamples
 from cairn.compare import instructions, load_output, suitability
 from cairn.compare.plan import settings_of
@@ -726,12 +726,9 @@ def carried(contender: Contender, scratch: Path, between: Path | None = None) ->
     """
     between = native.probe() if contender.probed else between
     before = (str(between),) if between is not None else ()
-    return replace(
-        contender,
-        preload=carryable((*before, *contender.preload), scratch),
-        build_id=None if before else contender.build_id,
-        library_path=carryable(contender.library_path, scratch),
-    )
+    built = None if before else contender.build_id
+    all_of = replace(contender, preload=(*before, *contender.preload), build_id=built)
+    return with_links(all_of, scratch)
 
 
 def seen_by(contender: Contender, between: Path | None = None) -> Callable[[str], str]:

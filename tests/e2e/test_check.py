@@ -178,6 +178,7 @@ def test_a_build_that_cannot_run_is_named_with_its_reason(cairn) -> None:
         assert done.out.startswith("Broken: ") and done.out.strip().endswith(reason)
 
 
+@WITH_VALGRIND
 def test_a_broken_build_is_found_by_instructions_alone(cairn, builds) -> None:
     builds(new=("-DPRINTS=8",))
     asked = ("--fail-if", "instructions>5%", *BOTH)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import signal
 import subprocess
@@ -78,6 +79,12 @@ def test_every_proven_difference_is_told(
     for word in ("less", "more"):
         told = told.replace(f"{word} time and CPU time", f"{word} time and {word} CPU time")
     assert all(words in told for words in says), told
+
+
+def test_a_fresh_machine_is_judged_by_the_words_of_the_report(cairn) -> None:
+    judge = runpy.run_path(str(Path(__file__).parents[1] / "fresh" / "run"))
+    result = cairn("compare", "-r", 2, "-a", "system,cairn", "--", "true")
+    assert judge["LOADED"] in " ".join(result.out.split())
 
 
 def test_the_baseline_is_added_to_a_single_contender(cairn, forward: Path, churn: Path) -> None:

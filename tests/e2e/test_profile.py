@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cairn import units
+from cairn.allocators.discover import RECORD, RECORD_SCHEMA
 from cairn.profile.tally import IDLE
 
 SHARE = "of the CPU time. No other allocator can save more than this"
@@ -45,6 +47,24 @@ def test_json_has_the_counts_of_the_program(
     assert found["processes"][0]["allocator"] == str(forward)
     late = sum(one["late_calls"] for one in found["functions"] if one["name"] not in IDLE)
     assert found["lines"][-1]["operations"] == pytest.approx(found["operations"] - late)
+
+
+def test_an_allocator_whose_folder_has_a_space_is_profiled(
+    cairn, known: Path, forward: Path, tmp_path: Path
+) -> None:
+    """LD_PRELOAD cannot carry the path, so the library is preloaded through a link.
+
+    The link was once gone when the profile was read, and the profile was refused.
+    """
+    folder = tmp_path / "with space" / "cairn" / "allocators" / "jemalloc" / "99"
+    folder.mkdir(parents=True)
+    shutil.copy(forward, folder / "lib.so")
+    record = {"schema": RECORD_SCHEMA, "allocator": "jemalloc", "library": "lib.so"}
+    (folder / RECORD).write_text(json.dumps(record | {"version": "99"}))
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "with space")}
+    result = cairn("profile", "--runs", 1, "-a", "jemalloc", "--", known, "counts", 100, **cache)
+    assert result.code == 0, result.err
+    assert result.err.startswith("profile  ") and "jemalloc 99" in result.err
 
 
 def test_a_kept_profile_is_read_again(cairn, known: Path, tmp_path: Path) -> None:
