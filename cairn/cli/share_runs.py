@@ -77,13 +77,13 @@ def sampled(
 
     between: the begin and the end of the part of the run that counts; None for the whole run.
     """
-    from cairn.profile import cpu_samples
+    from cairn.profile import code_owners, cpu_samples
     from cairn.profile.tally import KernelClock
 
     dispatched = frozenset(one.pid for one in found.processes if one.seen == "dispatch")
     run, why = cpu_samples.clocked(
         file,
-        cpu_samples.AllocatorCode.of(contender),
+        code_owners.AllocatorCode.of(contender),
         probed=True,
         dispatched=dispatched,
         between=between,
@@ -161,13 +161,13 @@ class Again(Struct, frozen=True):
         return run if USED_LEAST <= ratio <= USED_MOST else None
 
     def _plain(self) -> tuple[Ended, KernelClock]:
-        from cairn.profile import cpu_samples
+        from cairn.profile import code_owners, cpu_samples
         from cairn.profile.tally import KernelClock
         from cairn.run import foreground
 
         plain = replace(self.contender, probed=False)
         ended = foreground.run(plain, self.command, cpu_samples=self.file, quiet=True)
-        run, why = cpu_samples.clocked(self.file, cpu_samples.AllocatorCode.of(plain), probed=False)
+        run, why = cpu_samples.clocked(self.file, code_owners.AllocatorCode.of(plain), probed=False)
         return ended, _with_cpu_time(KernelClock((run,) if run is not None else (), why), ended)
 
     def _probed(self) -> tuple[Ended, KernelClock]:

@@ -99,7 +99,8 @@ def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
 
     Returns (the launcher's report, why there is no report, why there are no clock samples).
     """
-    from cairn.profile import cpu_samples  # slow to import, and most commands do not call this
+    # They are slow to import, and most commands do not call this function.
+    from cairn.profile import code_owners, cpu_samples
 
     command = [str(native.launcher()), "--report-fd", "1", "--stdout", "/dev/null", "--counters"]
     try:
@@ -112,7 +113,7 @@ def _launch_true() -> tuple[_LauncherLine | None, str | None, str | None]:
                 timeout=TIMEOUT_S,
                 check=False,
             )
-            _, unseen = cpu_samples.read(samples, cpu_samples.AllocatorCode(frozenset({"/"})))
+            _, unseen = cpu_samples.read(samples, code_owners.AllocatorCode(frozenset({"/"})))
     except subprocess.TimeoutExpired:
         return None, f"it did not answer within {TIMEOUT_S:.0f} s", None
     except (OSError, CairnError) as error:

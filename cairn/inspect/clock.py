@@ -67,7 +67,7 @@ _REGISTERS = {"bp": 6, "sp": 7, "ip": 8, "bx": 1, "r12": 20, "r13": 21, "r14": 2
 """The numbers of the registers of x86-64 in perf events."""
 REGISTERS = tuple(sorted(_REGISTERS.values()))
 """The registers in each sample, in the order in which the kernel writes them."""
-SP, IP = _REGISTERS["sp"], _REGISTERS["ip"]
+BP, SP, IP = _REGISTERS["bp"], _REGISTERS["sp"], _REGISTERS["ip"]
 _FLAGS = {
     "disabled": 0, "exclude_kernel": 5, "exclude_hv": 6, "exclude_idle": 7, "mmap": 8, "comm": 9,
     "task": 13, "sample_id_all": 18, "exclude_callchain_kernel": 21, "mmap2": 23, "comm_exec": 24,

@@ -8,7 +8,7 @@ import struct
 from bisect import bisect_right
 
 from cairn.binary import elf
-from cairn.profile.cpu_samples import AllocatorCode, Owner
+from cairn.profile.code_owners import AllocatorCode, Owner
 from cairn.profile.symbols import Functions
 
 _SYMBOLS = ((".symtab", ".strtab"),)

@@ -25,18 +25,9 @@ from cairn.inspect.memory import ProcessMemory
 from cairn.inspect.perf_map import PerfMap
 from cairn.inspect.process import NotPermitted, ProcessEnded, Target, find, stat_of
 from cairn.inspect.settings import read as read_environment
-from cairn.inspect.unwind import Unwinder
-from cairn.profile.cpu_samples import (
-    MARK,
-    AllocatorCode,
-    NotKnown,
-    Owner,
-    SampleCounts,
-    Space,
-    Spot,
-    ordered,
-    run_of,
-)
+from cairn.profile.address_space import Space
+from cairn.profile.code_owners import AllocatorCode, NotKnown, Owner
+from cairn.profile.cpu_samples import MARK, SampleCounts, Spot, ordered, run_of
 from cairn.profile.demangle import demangled, plain, without_arguments
 from cairn.profile.function_names import Names
 from cairn.profile.tally import ClockRun, Scope
@@ -98,7 +89,6 @@ class _StackCounts(SampleCounts):
     """Counts that also keep the call stacks of the samples in the allocator."""
 
     readable: Callable[[str], str] = str
-    unwinder: Unwinder | None = None
     names: Names = field(default_factory=Names)
     """The names of functions. They are kept here so that each file is read only once, although an
     onlooker gets the names again each second."""
@@ -157,7 +147,9 @@ class _StackCounts(SampleCounts):
         at += 8
         there = _WORD.unpack_from(body, at + size)[0] if size else 0
         self._registers, self._stack = registers, body[at : at + min(size, there)]
-        rest = struct.pack("<QQQ", registers[clock.SP], registers[clock.IP], size)
+        rest = struct.pack(
+            "<QQQQ", registers[clock.BP], registers[clock.SP], registers[clock.IP], size
+        )
         return head + _WORD.pack(width) + rest + body[at:]
 
     def _place(self, body: bytes, space: Space, is_dispatched: bool, in_kernel: bool) -> Spot:
@@ -172,8 +164,8 @@ class _StackCounts(SampleCounts):
     def _callers(self, space: Space) -> Iterator[tuple[str, int]]:
         """Yields file and offset of each call that led to the allocator, the innermost first."""
         addresses: Sequence[int] = ()
-        if self.unwinder is not None and self._registers:
-            addresses = self.unwinder.walk(space, self._registers, self._stack)
+        if self._registers:
+            addresses = tuple(self.unwinder.walk(space, self._registers, self._stack))
         if len(self._user) - 1 > len(addresses):
             addresses = self._user[1:]
         is_outside = False
@@ -273,7 +265,6 @@ def _sampled(
     # `SampleCounts` takes the scope "processors" to mean that all clocks change their period
     # together. Here, that is also true of the clocks of threads.
     counts = _StackCounts(code, target.pid, ticking.period_ns, "processors", frozenset(), None)
-    counts.unwinder = Unwinder()
     counts.readable = target.path
     counts.spaces[target.pid] = _space(paths, maps)
     watch = _Watch(ticking, seconds)

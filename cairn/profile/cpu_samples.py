@@ -23,12 +23,12 @@ also says which files are mapped where. `read` and `split` count the samples of 
 The caller of a library is the nearest return address on the stack that lies outside these
 libraries. An allocator may jump to a library as its last action, so that its own address is not on
 the stack: free() often ends so with munmap(), and calloc() with memset(). The return address is
-then that of the call of free(), and the allocator is the caller, too. Frames are not unwound: only
-the words at the top of the stack are examined, and one of them may be the return address of an
-earlier call.
+then that of the call of free(), and the allocator is the caller, too.
 
-The system's allocator is a part of libc: everything from the first to the last function of malloc's
-object file, which the linker puts side by side.
+The unwind tables of the libraries lead to the return addresses. If they lead beyond the copy of the
+stack, the caller is not known, and the library works for the program. A library without a table has
+to be searched: the words at the top of its stack are examined, and one of them may be the return
+address of an earlier call. glibc and the vDSO have tables, musl has none.
 
 `read` needs no library in the program. So threads contend for locks as often as they do without a
 measurement. With the probe in the program, they would contend more or less often
@@ -45,33 +45,30 @@ program of such a run may have the probe loaded. The probe's work is then a part
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import os
-import re
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct, field
 
-from cairn.binary import elf
 from cairn.clock_samples import NO_ROOM, AtomicSamples, CpuSamples, FunctionSamples
-from cairn.model import Contender
 from cairn.profile import kernel_entries, symbols
+from cairn.profile.address_space import Space
 from cairn.profile.atomic_code import atomic_at
-from cairn.profile.called_functions import called_before
+from cairn.profile.code_owners import AllocatorCode, NotKnown, Owner
 from cairn.profile.function_names import Names
 from cairn.profile.tally import ClockRun, FunctionTime, Scope
+from cairn.profile.unwind import BP, IP, SP, Unwinder
 
 TEMPORARY_PREFIX = "cairn-"
 """The beginning of the name of a temporary folder of this command."""
-MAGIC = 0x0474626172656877
+MAGIC = 0x0574626172656877
 MARK, PERIOD = 1 << 16, (1 << 16) + 1
 """The kinds of two records that the kernel does not write: a mark, and a change of the period. The
 launcher writes a mark each time it has written the new records of all processors. The records of
@@ -90,53 +87,23 @@ _REST = struct.Struct("<Q")
 """The width of the thread's registers: 0 for none, 1 for 32 bits, 2 for 64 bits."""
 _THROTTLED_NS = 10_000_000
 """The most time for which the kernel stops a throttled clock: the longest tick of the kernel."""
-_REGISTERS = struct.Struct("<QQQ")
-"""The thread's stack pointer and instruction pointer in user mode, and the number of stack bytes
-that follow."""
+_REGISTERS = struct.Struct("<QQQQ")
+"""The thread's frame pointer, stack pointer and instruction pointer in user mode, and the number of
+stack bytes that follow."""
 _MAPPED = struct.Struct("<IIQQQIIQQII")
 _WIDE = 2
 _WORD_BYTES = 8
 _WORDS, _WORDS_CALLING = 8, 32
-"""How many words of the stack are searched for the caller of a library: in user mode, and in a
-system call. The limit is higher in a system call, because functions that sleep have large frames.
-It is lower in user mode, because a large frame there may hold return addresses of earlier calls."""
+"""How many words of the stack are searched for the caller of a library without an unwind table: in
+user mode, and in a system call. The limit is higher in a system call, because functions that sleep
+have large frames. It is lower in user mode, because a large frame there may hold return addresses
+of earlier calls."""
 _UNCHAINED_MOST = 0.1
 """The most samples in the kernel, as a share, whose chains of calls may be incomplete. If there are
 more, nothing is known of interrupts."""
 _FUNCTIONS_KEPT = 30
 """The most functions that are stored with a trial."""
 _READ_BYTES = 1 << 20
-_CALLS = (b"\x0f\x05", b"\xcd\x80", b"\x0f\x34")
-"""Instructions that make a system call: syscall, int 0x80, sysenter."""
-
-OURS = ("libcairn-probe.so", "libcairn-witness.so")
-"""The names of the libraries that Cairn preloads for its own measurement."""
-_CALLS_SECTION, _CALL_BYTES = "cairn_direct", 64
-"""The section of the probe that begins with the function for the allocator's system calls, and the
-size of this function: src/probe/direct_syscall.c."""
-LIBRARIES = re.compile(
-    r"(libc|libm|libpthread|libdl|librt|libstdc\+\+|libgcc_s|libunwind|libatomic)[-.]|ld-"
-    r"|libc\.musl|\[vdso\]"
-)
-"""Libraries that allocators call themselves, by the beginning of their file names."""
-_VDSO = "[vdso]"
-_LOADER = re.compile(r"ld-")
-_LIBC = re.compile(r"libc[-.](so\.6|2\.)|libc\.so$|libc\.musl|ld-musl")
-_SHARED = re.compile(r"/(usr/)?(local/)?lib(32|64|x32)?(/[^/]*-linux-[^/]*)?$")
-_MALLOC = (
-    "__default_morecore", "malloc", "free", "calloc", "realloc", "memalign", "malloc_trim",
-    "malloc_usable_size", "mallopt", "malloc_stats", "posix_memalign", "malloc_info",
-)  # fmt: skip
-"""Functions of malloc's object file in libc."""
-
-
-class Owner(Enum):
-    """The owner of the code at an address."""
-
-    ALLOCATOR = 1
-    LIBRARY = 2
-    PROGRAM = 3
-    PROBE = 4
 
 
 class Spot(Enum):
@@ -151,217 +118,6 @@ class Spot(Enum):
     PROGRAM = 6
     PROBE = 7
     UNKNOWN = 8
-
-
-class AllocatorCode(Struct, frozen=True):
-    """The allocator's code: whole files by their real paths, and malloc's part of any C library.
-
-    For the system's allocator, `files` is empty. With any other allocator, only the allocator's
-    files call malloc's part of libc, so that part belongs to the allocator, too.
-    """
-
-    files: frozenset[str]
-
-    @staticmethod
-    def of(contender: Contender) -> AllocatorCode:
-        """The libraries that the contender preloads or that own malloc, and their companions."""
-        paths = (*contender.preload, *contender.owners)
-        return AllocatorCode.of_libraries(map(os.path.realpath, paths), contender.library_path)
-
-    @staticmethod
-    def of_libraries(paths: Iterable[str], folders: tuple[str, ...] = ()) -> AllocatorCode:
-        """These libraries and their companions, some of which may lie in `folders`."""
-        files: set[str] = set()
-        left = list(paths)
-        while left:
-            path = left.pop()
-            if path not in files:
-                files.add(path)
-                left += _companions(path, folders)
-        return AllocatorCode(frozenset(files))
-
-    def owner(self, path: str, offset: int) -> Owner:
-        """The owner of the byte at an offset of a file.
-
-        Raises NotKnown for a C library in which malloc's part cannot be found, if the allocator is
-        the system's.
-        """
-        if path in self.files:
-            return Owner.ALLOCATOR
-        name = os.path.basename(path)
-        if name in OURS:
-            return Owner.PROBE
-        if not _LIBC.match(name):
-            return Owner.LIBRARY if LIBRARIES.match(name) else Owner.PROGRAM
-        part = _malloc_place(path)
-        if part is None and not self.files:
-            raise NotKnown(f"malloc cannot be found in {path}")
-        return (
-            Owner.ALLOCATOR if part is not None and part[0] <= offset < part[1] else Owner.LIBRARY
-        )
-
-
-class NotKnown(Exception):
-    """The samples cannot be interpreted; the text is the end of a sentence that says why."""
-
-
-@functools.cache
-def _malloc_place(libc: str) -> tuple[int, int] | None:
-    return symbols.stretch(libc, _MALLOC)
-
-
-@functools.cache
-def _calls_for_allocator(probe: str) -> tuple[int, int]:
-    """The range of file offsets of the probe's function for the allocator's system calls."""
-    with contextlib.suppress(OSError, elf.NotElf, elf.Damaged):
-        descriptor = elf.open_regular(probe)
-        try:
-            for section in elf.Image(descriptor).sections():
-                if section.name == _CALLS_SECTION:
-                    return section.offset, section.offset + _CALL_BYTES
-        finally:
-            os.close(descriptor)
-    return 0, 0
-
-
-@functools.lru_cache(1 << 12)
-def _is_call(path: str, offset: int) -> bool | None:
-    """Whether the instruction before an offset of a file makes a system call; None if unreadable.
-
-    Code outside files, such as that of a just-in-time compiler, makes system calls through libc, so
-    the answer for such code is False. Code of the vDSO causes no page faults: if it entered the
-    kernel, it was by a system call. So the answer for such code is True.
-    """
-    if path.startswith(("//anon", "[")):
-        return path == _VDSO
-    try:
-        descriptor = elf.open_regular(path)
-    except OSError:
-        return None
-    try:
-        return offset >= 2 and os.pread(descriptor, 2, offset - 2) in _CALLS
-    finally:
-        os.close(descriptor)
-
-
-def _companions(library: str, folders: tuple[str, ...]) -> Iterator[str]:
-    """Libraries that the library needs and that lie in its folder or in `folders`.
-
-    In a system folder, a needed library only counts if the name of `library` begins with the name
-    of the needed one. An example is TBB's proxy, which needs TBB's allocator.
-    """
-    needs: tuple[str, ...] = ()
-    with contextlib.suppress(OSError, elf.NotElf, elf.Damaged):
-        descriptor = elf.open_regular(library)
-        try:
-            needs = elf.Image(descriptor).needs
-        finally:
-            os.close(descriptor)
-    own_name = os.path.basename(library)
-    for name in needs:
-        for folder in (os.path.dirname(library), *folders):
-            path = os.path.join(folder, name)
-            kin = not _SHARED.match(folder) or own_name.startswith(name.partition(".so")[0])
-            if kin and not LIBRARIES.match(name) and os.path.exists(path):
-                yield os.path.realpath(path)
-
-
-class Space(Struct):
-    """The mappings of one process: sorted starts, and (end, file offset, file) for each start."""
-
-    starts: list[int] = field(default_factory=list)
-    mapped: list[tuple[int, int, str]] = field(default_factory=list)
-
-    def copy(self) -> Space:
-        """The same mappings, for a child of the process."""
-        return Space(self.starts[:], self.mapped[:])
-
-    def put(self, start: int, size: int, offset: int, path: str) -> None:
-        """Adds a mapping. It replaces the parts of older mappings that it covers."""
-        end = start + size
-        low = max(0, bisect_right(self.starts, start) - 1)
-        high = bisect_left(self.starts, end)
-        kept = []
-        for at, (until, its_offset, its_path) in zip(
-            self.starts[low:high], self.mapped[low:high], strict=True
-        ):
-            if at < start:
-                kept.append((at, (min(until, start), its_offset, its_path)))
-            if until > end:
-                kept.append((end, (until, its_offset + end - at, its_path)))
-        kept.append((start, (end, offset, path)))
-        kept.sort()
-        self.starts[low:high] = [at for at, _ in kept]
-        self.mapped[low:high] = [what for _, what in kept]
-
-    def place(self, address: int) -> tuple[str, int] | None:
-        """File and offset of the byte at an address; None if no file is mapped there."""
-        index = bisect_right(self.starts, address) - 1
-        if index < 0 or address >= self.mapped[index][0]:
-            return None
-        _, offset, path = self.mapped[index]
-        return path, offset + address - self.starts[index]
-
-    def owner(self, address: int, allocator: AllocatorCode) -> Owner | None:
-        """The owner of the code at an address; None if no file is mapped there."""
-        place = self.place(address)
-        return None if place is None else allocator.owner(*place)
-
-    def called(self, address: int) -> bool | None:
-        """Whether the instruction before an address makes a system call; None if unreadable."""
-        place = self.place(address)
-        return False if place is None else _is_call(*place)
-
-    def is_vdso(self, address: int) -> bool:
-        """Whether the code at an address is that of the vDSO, whose calls cannot be recognised."""
-        place = self.place(address)
-        return place is not None and place[0] == _VDSO
-
-    def caller(
-        self, address: int, words: tuple[int, ...], allocator: AllocatorCode
-    ) -> Owner | None:
-        """The owner of the nearest return address outside LIBRARIES; None if there is none.
-
-        A call of one of the allocator's functions belongs to the allocator, wherever it is: that
-        function has jumped to the library as its last action, and left no return address.
-
-        The probe is skipped: it passes the calls of other functions on to libc, and calls few for
-        itself. But the loader works for the probe if the probe called it.
-        """
-        owners = (self._calling(word, allocator) for word in words)
-        outside = [owner for owner in owners if owner not in (None, Owner.LIBRARY)]
-        if outside and outside[0] is Owner.PROBE:
-            place = self.place(address)
-            if place is not None and _LOADER.match(os.path.basename(place[0])):
-                return Owner.PROBE
-        return next((owner for owner in outside if owner is not Owner.PROBE), None)
-
-    def _calling(self, address: int, allocator: AllocatorCode) -> Owner | None:
-        """The owner of the function that was called at the instruction before an address.
-
-        It is the allocator if the call is to the allocator; otherwise it is the owner of the call.
-        """
-        place = self.place(address)
-        if place is None:
-            return None
-        owner = allocator.owner(*place)
-        if owner not in (Owner.PROGRAM, Owner.LIBRARY):
-            return owner
-        called = called_before(*place)
-        if called is None:
-            return owner
-        within = called.offset is not None and (
-            allocator.owner(place[0], called.offset) is Owner.ALLOCATOR
-        )
-        return Owner.ALLOCATOR if called.allocates or within else owner
-
-    def calls_for_allocator(self, address: int) -> bool:
-        """Whether the probe makes the allocator's system calls at this address."""
-        place = self.place(address)
-        if place is None or os.path.basename(place[0]) != OURS[0]:
-            return False
-        first, end = _calls_for_allocator(place[0])
-        return first <= place[1] < end
 
 
 def read(path: Path, allocator: AllocatorCode) -> tuple[CpuSamples | None, str]:
@@ -517,6 +273,7 @@ class SampleCounts(Struct):
     """Whether the period has changed."""
     loss: str = ""
     """Why `lost_ns` is not 0, as the end of a sentence."""
+    unwinder: Unwinder = field(default_factory=Unwinder)
     spaces: dict[int, Space] = field(default_factory=dict)
     """The mappings of the program's processes, by process id. The file also has samples of other
     processes, which do not count."""
@@ -640,23 +397,20 @@ class SampleCounts(Struct):
         at = _AT.size + length * _WORD_BYTES
         (width,) = _REST.unpack_from(body, at)
         at += _REST.size
-        here = 0
+        thread = _Thread()
         called: bool | None = True  # without registers, a thread exits
         returned = False  # from a system call
-        words: tuple[int, ...] = ()
         if width == _WIDE:
-            _, here, size = _REGISTERS.unpack_from(body, at)
-            called = space.called(here)
-            returned = not in_kernel and called is True and not space.is_vdso(here)
-            most = _WORDS_CALLING if in_kernel or returned else _WORDS
-            words = _words(body, at + _REGISTERS.size, size, most)
+            thread = _Thread.of(body, at)
+            called = space.called(thread.here)
+            returned = not in_kernel and called is True and not space.is_vdso(thread.here)
         if not in_kernel and not returned:
-            return _IN_USER_MODE[self._owner(space, address, words)]
+            return _IN_USER_MODE[self._owner(space, address, thread, _WORDS)]
         if called is None or width not in (0, _WIDE):
             return Spot.UNKNOWN
-        owner = self._owner(space, here, words if called else words[:_WORDS])
+        owner = self._owner(space, thread.here, thread, _WORDS_CALLING if called else _WORDS)
         if owner is Owner.PROBE:
-            return Spot.CALLS if space.calls_for_allocator(here) else Spot.PROBE
+            return Spot.CALLS if space.calls_for_allocator(thread.here) else Spot.PROBE
         if not called:
             return Spot.OWN_FAULTS if owner is Owner.ALLOCATOR else Spot.FAULTS
         if owner is not Owner.ALLOCATOR:
@@ -665,15 +419,46 @@ class SampleCounts(Struct):
         # signal then makes the call.
         return Spot.PROBE if is_dispatched else Spot.CALLS
 
-    def _owner(self, space: Space, address: int, words: tuple[int, ...]) -> Owner | None:
-        """The owner of the code at `address`.
+    def _owner(self, space: Space, address: int, thread: _Thread, most: int) -> Owner | None:
+        """The owner of the code at `address`, where the thread is.
 
-        For a library's code, it is the owner of the library's caller, if `words` have the caller.
+        For a library's code, it is the owner of the library's caller, if the caller is known. If no
+        unwind table leads to it, it is searched in the first `most` words of the stack.
         """
         owner = space.owner(address, self.allocator)
         if owner is not Owner.LIBRARY:
             return owner
-        return space.caller(address, words, self.allocator) or owner
+        frames: Iterable[int] = thread.words(most)
+        if thread.registers and self.unwinder.knows(space, address):
+            frames = self.unwinder.walk(space, thread.registers, thread.stack)
+        return space.caller(address, frames, self.allocator) or owner
+
+
+class _Thread(Struct, frozen=True):
+    """The state of a sampled thread in user mode: some registers, and the top of its stack."""
+
+    registers: Mapping[int, int] = {}
+    """By their numbers in perf events."""
+    stack: bytes = b""
+    """The bytes from the stack pointer on that the kernel could read."""
+
+    @staticmethod
+    def of(body: bytes, at: int) -> _Thread:
+        """Reads the state, which begins at the place `at` of a sample."""
+        bp, sp, ip, size = _REGISTERS.unpack_from(body, at)
+        at += _REGISTERS.size
+        there = min(size, struct.unpack_from("<Q", body, at + size)[0]) if size else 0
+        return _Thread({BP: bp, SP: sp, IP: ip}, body[at : at + there])
+
+    @property
+    def here(self) -> int:
+        """The address of the next instruction in user mode; 0 without registers."""
+        return self.registers.get(IP, 0)
+
+    def words(self, most: int) -> tuple[int, ...]:
+        """At most `most` words from the top of the stack."""
+        count = min(len(self.stack) // _WORD_BYTES, most)
+        return struct.unpack_from(f"<{count}Q", self.stack)
 
 
 _IN_USER_MODE: dict[Owner | None, Spot] = {
@@ -689,18 +474,6 @@ def _chain(body: bytes) -> tuple[int, ...]:
     """The return addresses in the kernel, the innermost first."""
     *_, length = _AT.unpack_from(body)
     return struct.unpack_from(f"<{length}Q", body, _AT.size)
-
-
-def _words(body: bytes, at: int, size: int, most: int) -> tuple[int, ...]:
-    """At most `most` words from the top of the stack, and only those that the kernel could read.
-
-    The words begin at the place `at` of the sample.
-    """
-    if not size:
-        return ()
-    (there,) = struct.unpack_from("<Q", body, at + size)
-    count = min(there // _WORD_BYTES, size // _WORD_BYTES, most)
-    return struct.unpack_from(f"<{count}Q", body, at)
 
 
 def ordered(records: Iterator[tuple[int, int, bytes]]) -> Iterator[tuple[int, int, bytes]]:

@@ -480,9 +480,9 @@ class Runner:
 
     def _cpu_samples(self, contender: Contender) -> tuple[CpuSamples | None, str | None]:
         """The clock samples of the run that has just ended, or the reason why there are none."""
-        from cairn.profile import cpu_samples
+        from cairn.profile import code_owners, cpu_samples
 
-        found, why = cpu_samples.read(self._notes, cpu_samples.AllocatorCode.of(contender))
+        found, why = cpu_samples.read(self._notes, code_owners.AllocatorCode.of(contender))
         self._notes.unlink(missing_ok=True)
         return found, why or None
 

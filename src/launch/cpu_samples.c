@@ -28,7 +28,9 @@
 
 #if defined(__x86_64__)
 #include <asm/perf_regs.h>
-#define REGISTERS (UINT64_C(1) << PERF_REG_X86_SP | UINT64_C(1) << PERF_REG_X86_IP)
+#define REGISTERS                                                                                  \
+    (UINT64_C(1) << PERF_REG_X86_BP | UINT64_C(1) << PERF_REG_X86_SP |                             \
+     UINT64_C(1) << PERF_REG_X86_IP)
 #else
 #define REGISTERS UINT64_C(0) /* cpu_samples.py does not know other registers */
 #endif

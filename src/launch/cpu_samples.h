@@ -63,8 +63,8 @@
 
 #define CPU_SAMPLES_DRAIN_NS (50 * NS_PER_MS)
 
-/* The first bytes of the file: "wherabt" and the version of the format, 4. */
-#define CPU_SAMPLES_MAGIC UINT64_C(0x0474626172656877)
+/* The first bytes of the file: "wherabt" and the version of the format, 5. */
+#define CPU_SAMPLES_MAGIC UINT64_C(0x0574626172656877)
 
 /* The clocks (perf events) that take the samples. */
 enum cpu_samples_scope {

@@ -14,7 +14,7 @@ import pytest
 from cairn import native
 from cairn.binary import elf
 from cairn.clock_samples import CpuSamples
-from cairn.profile import cpu_samples, kernel_entries, symbols
+from cairn.profile import code_owners, cpu_samples, kernel_entries, symbols
 from cairn.profile.tally import ClockRun
 
 KERNEL, USER = 1, 2
@@ -22,7 +22,7 @@ EXECUTED = 1 << 13
 LIBC = "/lib/libc.so.6"
 ALLOCATOR = __file__
 """The path of the allocator in these tests. The path may be that of any readable file."""
-OWN = cpu_samples.AllocatorCode(frozenset({ALLOCATOR}))
+OWN = code_owners.AllocatorCode(frozenset({ALLOCATOR}))
 CODE, MINE, C = 0x400000, 0x7F0000000000, 0x7F1000000000
 CALLED = 0x120
 
@@ -84,7 +84,7 @@ def note(
         f"<QIIQQQ{len(chain)}QQ",
         *(address, pid, thread or pid, when, period, len(chain), *chain, 2),
     )
-    body += struct.pack("<QQQ", 0x7FFF0000, here, 256) + struct.pack("<32Q", *words)
+    body += struct.pack("<QQQQ", 0, 0x7FFF0000, here, 256) + struct.pack("<32Q", *words)
     return record(9, USER if user is None else KERNEL, body + struct.pack("<Q", there))
 
 
@@ -370,7 +370,7 @@ def test_a_full_folder_is_named_and_is_no_missing_right(tmp_path: Path) -> None:
 
 def test_a_libc_in_which_malloc_cannot_be_found_gives_a_reason_and_no_counts(libc: str) -> None:
     data = notes(libc, note(C + 5))
-    found, reason = cpu_samples.split(io.BytesIO(data), cpu_samples.AllocatorCode(frozenset()))
+    found, reason = cpu_samples.split(io.BytesIO(data), code_owners.AllocatorCode(frozenset()))
     assert found is None and "malloc cannot be found in" in reason
 
 
@@ -387,11 +387,11 @@ def test_the_allocator_code_of_libc_contains_malloc_and_not_other_functions() ->
     )
     part = symbols.stretch(path, ("malloc", "free", "malloc_info"))
     assert part is not None
-    system = cpu_samples.AllocatorCode(frozenset())
+    system = code_owners.AllocatorCode(frozenset())
     within = system.owner(path, part[0] + (part[1] - part[0]) // 2)
-    assert within is cpu_samples.Owner.ALLOCATOR
+    assert within is code_owners.Owner.ALLOCATOR
     other = symbols.stretch(path, ("printf",))
-    assert other is not None and system.owner(path, other[1] - 1) is cpu_samples.Owner.LIBRARY
+    assert other is not None and system.owner(path, other[1] - 1) is code_owners.Owner.LIBRARY
     assert 4096 < part[1] - part[0] < 256 << 10
 
 

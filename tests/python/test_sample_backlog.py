@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from cairn.inspect import clock, sampled
-from cairn.profile.cpu_samples import AllocatorCode, Space
+from cairn.profile.address_space import Space
+from cairn.profile.code_owners import AllocatorCode
 
 SAMPLE, MMAP2 = 9, 10
 STACK = bytes(range(64))

@@ -15,14 +15,15 @@ import functools
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn.binary import elf
-from cairn.profile.cpu_samples import Space
+from cairn.profile.address_space import Space
+from cairn.profile.code_owners import VDSO
 
 FRAMES_MOST = 64
 _PT_GNU_EH_FRAME = 0x6474E550
@@ -36,7 +37,8 @@ _RBX, _RBP, _RSP, _RETURN = 3, 6, 7, 16
 _SAVED = {_RBX: 1, _RBP: 6, 12: 20, 13: 21, 14: 22, 15: 23}
 """The registers that a function must preserve: the number of each in the tables, and its number in
 perf events."""
-_SP, _IP = 7, 8
+SP, IP, BP = 7, 8, 6
+"""The numbers in perf events of the stack, instruction and frame pointers."""
 _OPERATIONS_MOST = 10_000
 
 
@@ -69,15 +71,22 @@ class Unwinder:
         self._tables: dict[str, _Table | None] = {}
         self._rows: dict[tuple[str, int], FrameRow | None] = {}
 
-    def walk(self, space: Space, registers: Mapping[int, int], stack: bytes) -> tuple[int, ...]:
-        """The return addresses, the innermost first.
+    def knows(self, space: Space, address: int) -> bool:
+        """Whether a table says where the caller of the code at an address is."""
+        place = space.place(address)
+        return place is not None and self._row(*place) is not None
 
-        registers: by their numbers in perf events. stack: the bytes from the stack pointer on.
+    def walk(
+        self, space: Space, registers: Mapping[int, int], stack: bytes | memoryview
+    ) -> Iterator[int]:
+        """Yields the return addresses, the innermost first; at most FRAMES_MOST.
+
+        registers: by their numbers in perf events. The stack pointer and the instruction pointer
+        must be among them. stack: the bytes from the stack pointer on.
         """
-        low = sp = registers[_SP]
-        ip = registers[_IP]
-        values = {number: registers[perf] for number, perf in _SAVED.items()}
-        found: list[int] = []
+        low = sp = registers[SP]
+        ip = registers[IP]
+        values = {number: registers[perf] for number, perf in _SAVED.items() if perf in registers}
 
         def word(address: int) -> int | None:
             at = address - low
@@ -86,13 +95,13 @@ class Unwinder:
             value: int = struct.unpack_from("<Q", stack, at)[0]
             return value
 
-        while len(found) < FRAMES_MOST:
+        for depth in range(FRAMES_MOST):
             # A call may be the last instruction of its function. The return address then lies
             # after the function, so the byte before this address is looked up.
-            place = space.place(ip - 1 if found else ip)
+            place = space.place(ip - 1 if depth else ip)
             row = None if place is None else self._row(*place)
             if row is None or row.is_last:
-                break
+                return
             if row.is_plt:
                 frame = sp + 8 + (8 if ip & 15 >= 11 else 0)
             elif row.register == _RSP:
@@ -100,19 +109,18 @@ class Unwinder:
             elif row.register in values:
                 frame = values[row.register] + row.offset
             else:
-                break
+                return
             following = word(frame - 8)
             if following is None or frame <= sp:
-                break
+                return
             for number, at in row.saved:
                 value = word(frame + at)
-                if number in values and value is not None:
+                if number in _SAVED and value is not None:
                     values[number] = value
             sp, ip = frame, following
             if not ip:
-                break
-            found.append(ip)
-        return tuple(found)
+                return
+            yield ip
 
     def _row(self, path: str, offset: int) -> FrameRow | None:
         key = (path, offset)
@@ -128,12 +136,12 @@ class Unwinder:
 
 
 def _read(path: str) -> _Table | None:
-    if path.startswith(("[", "//")):
+    if path.startswith(("[", "//")) and path != VDSO:
         return None
     with contextlib.suppress(
         OSError, elf.NotElf, elf.Damaged, NoTable, ValueError, IndexError, struct.error
     ):
-        descriptor = elf.open_regular(path)
+        descriptor = _own_vdso() if path == VDSO else elf.open_regular(path)
         try:
             content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
             return _Table(content, elf.Image(descriptor))
@@ -142,8 +150,30 @@ def _read(path: str) -> _Table | None:
     return None
 
 
+def _own_vdso() -> int:
+    """Returns a descriptor of a copy of the vDSO. The kernel maps the same one into each process.
+
+    Raises OSError or ValueError if there is none.
+    """
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        line = next((line for line in maps if line.rstrip().endswith(VDSO)), "")
+    start, end = (int(number, 16) for number in line.partition(" ")[0].split("-"))
+    memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.pread(memory, end - start, start)
+    finally:
+        os.close(memory)
+    copy = os.memfd_create("vdso")
+    os.write(copy, content)
+    return copy
+
+
 class _Table:
-    """The unwind table of one file."""
+    """The unwind table of one file.
+
+    `_numbers` has two numbers for each function: its address, and that of its description (FDE),
+    both as distances from `_base`. The functions are sorted by their addresses.
+    """
 
     def __init__(self, content: mmap.mmap, image: elf.Image) -> None:
         if image.bits != 64 or image.machine != "x86-64":
@@ -152,17 +182,17 @@ class _Table:
         segment = next((one for one in image.segments if one.type == _PT_GNU_EH_FRAME), None)
         if segment is None:
             functions = sorted(self._walked())
-            self._starts = np.array([start for start, _ in functions], np.int64)
-            self._places = np.array([place for _, place in functions], np.int64)
+            self._numbers: Sequence[int] = [number for pair in functions for number in pair]
+            self._base = 0
             return
         head = content[segment.offset : segment.offset + 12]
         if tuple(head[:4]) != _HEAD_FORMS:
             raise NoTable
         (count,) = struct.unpack_from("<I", head, 8)
         count = min(count, _TABLE_MOST // 8, (len(content) - segment.offset - 12) // 8)
-        pairs = np.frombuffer(content, np.int32, 2 * count, segment.offset + 12)
-        self._starts = pairs[0::2].astype(np.int64) + segment.address
-        self._places = pairs[1::2].astype(np.int64) + segment.address
+        first = segment.offset + 12
+        self._numbers = memoryview(content)[first : first + 8 * count].cast("i")
+        self._base = segment.address
 
     def _walked(self) -> Iterator[tuple[int, int]]:
         """Yields the address of each function, and that of its description (FDE).
@@ -192,10 +222,13 @@ class _Table:
         Raises NoTable. For a damaged file, it raises IndexError, struct.error or Damaged.
         """
         address = self._image.address_of(offset)
-        index = int(np.searchsorted(self._starts, address, "right")) - 1
-        if index < 0:
+        functions = range(len(self._numbers) // 2)
+        before = bisect_right(
+            functions, address - self._base, key=lambda index: self._numbers[2 * index]
+        )
+        if not before:
             raise NoTable
-        return self._of_function(int(self._places[index]), address)
+        return self._of_function(self._numbers[2 * before - 1] + self._base, address)
 
     def _of_function(self, place: int, address: int) -> FrameRow:
         """The row of the function whose description (FDE) has this address."""
@@ -203,6 +236,8 @@ class _Table:
         end = reader.record()
         here = reader.address
         general = self._general(here - reader.unsigned(4))
+        if general.of_signal:
+            raise NoTable
         begin = reader.pointer(general.form)
         size = reader.pointer(general.form & 0x0F)
         if not begin <= address < begin + size:
@@ -244,7 +279,8 @@ class _Table:
                     reader.skip(1)
         if returns != _RETURN:
             raise NoTable
-        return _General(code, data, form, bool(augmentation), behind, end)
+        of_signal = "S" in augmentation
+        return _General(code, data, form, bool(augmentation), of_signal, behind, end)
 
 
 class _General(Struct, frozen=True):
@@ -255,6 +291,8 @@ class _General(Struct, frozen=True):
     form: int
     """The encoding of addresses in the descriptions."""
     has_length: bool
+    of_signal: bool
+    """Whether the function is the one to which a signal handler returns. Its frame is not known."""
     begin: int
     """The offset of its first instruction in the file. `end` is the offset after the last one."""
     end: int
