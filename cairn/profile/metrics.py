@@ -84,7 +84,7 @@ METRICS = (
     ProfileMetric("time.reused", "time of a reusing malloc", "time", 1.0, relative=True),
     ProfileMetric("time.free", "time of a free", "time", 1.0, relative=True),
     ProfileMetric("instructions", "instructions of a pair", "time", 1.0, "neither"),
-    ProfileMetric("share", "share of CPU time", "time", 0.01, "neither", share=True),
+    ProfileMetric("share", "CPU share with faults", "time", 0.01, "neither", share=True),
 )
 """All metrics, in the order of tables.
 

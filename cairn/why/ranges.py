@@ -152,7 +152,10 @@ def _values(samples: Sequence[Sample], name: str) -> dict[str, Number]:
 
 
 def _share(sample: Sample) -> Number | None:
-    """The allocator's share of the clock samples of a run without the probe."""
+    """The share of the allocator and of all page faults in the clock samples of a run.
+
+    The run is without the probe.
+    """
     seen = sample.cpu_samples
     if seen is None:
         return None
