@@ -67,10 +67,10 @@ def examined(program: PlannedProgram, folder: Path) -> Examination:
     """
     if program.workload:
         return Examination(program)
-    words = _first_words(program)
-    missing = [
-        name for name in dict.fromkeys((*words, *program.needs)) if not _is_here(name, folder)
-    ]
+    first = _first_word(program.command, shell=program.shell)
+    load = _first_word(program.load, shell=True)
+    wanted = dict.fromkeys(filter(None, (first, load, *program.needs)))
+    missing = [name for name in wanted if not _is_here(name, folder)]
     if program.stdin and not _is_file(program.stdin, folder):
         missing.append(program.stdin)
     if missing:
@@ -78,8 +78,8 @@ def examined(program: PlannedProgram, folder: Path) -> Examination:
     environment = {**os.environ, **dict(_filled_environment(program))}
     try:
         workload_of(program, 1)  # raises if a line cannot take a path
-        started = (*words, "/bin/sh")[:1] if program.shell else _command(program)
-        found = diagnose(_beside(started, words[:1], folder), environment)
+        started = (first or "/bin/sh",) if program.shell else _command(program)
+        found = diagnose(_beside(started, folder), environment)
     except CairnError as error:
         return Examination(program, obstacle=str(error))
     if found.obstacle is not None:
@@ -100,28 +100,51 @@ def _sentence(check: Check) -> str:
     return f"{check.says}. {check.next_step}" if check.next_step else check.says
 
 
+_OPERATORS = "();<>|&"
+"""The characters of a shell's operators."""
+_PLAIN = re.compile(r"(?!\d+\Z)[\w./+-]+")
+"""A word that a shell leaves as it is. A number may be the descriptor of a redirection."""
 _OF_THE_SHELL = frozenset(
     """
-    ! ( . : [ alias break builtin case cd command continue declare do eval exec exit export for
-    function if local printf read readonly return select set shift source test time trap true type
-    ulimit umask unset until wait while {
+    . alias bg bind break builtin case cd chdir command continue declare do echo enable eval exec
+    exit export false fc fg for function getopts hash if jobs kill let local printf pwd read
+    readonly return select set shift shopt source suspend test time times trap true type typeset
+    ulimit umask unalias unset until wait while
     """.split()  # noqa: SIM905 - easier to read than a list
 )
 """Words at the beginning of a line of a shell for which no program has to be installed."""
 
 
-def _first_words(program: PlannedProgram) -> list[str]:
-    """The programs that the lines start: the command itself, and the load of a server."""
-    found = []
-    for line in filter(None, (program.command, program.load)):
-        try:
-            words = [word for word in shlex.split(line) if not _ASSIGNS.match(word)]
-        except ValueError:
-            words = line.split()
-        _, behind = behind_env(words) if words else ((), ())
-        if behind and not (program.shell and behind[0] in _OF_THE_SHELL):
-            found.append(behind[0])
-    return found
+def _first_word(line: str, *, shell: bool) -> str | None:
+    """The program that a line starts.
+
+    None if only a shell can tell which program that is: the line then begins with a word of the
+    shell, or with a word that the shell changes.
+    """
+    if shell:
+        return _first_word_of_shell(line)
+    _, behind = behind_env([word for word in shlex.split(line) if not _ASSIGNS.match(word)])
+    return behind[0] if behind else None
+
+
+def _first_word_of_shell(line: str) -> str | None:
+    """The first word of a line, if the shell leaves it as it is and searches a program for it."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if word and word[0] in _OPERATORS:
+                if word[0] == "(":  # a function, or the output of a command
+                    return None
+                break
+            if words or not _ASSIGNS.match(word) or re.search(r"`|\$\{", word):
+                words.append(word)
+    except ValueError:  # a quote is not closed, such as one in a comment
+        return None
+    _, behind = behind_env(words)
+    first = behind[0] if behind else ""
+    return first if _PLAIN.fullmatch(first) and first not in _OF_THE_SHELL else None
 
 
 def _is_here(name: str, folder: Path) -> bool:
@@ -134,13 +157,14 @@ def _is_file(name: str, folder: Path) -> bool:
     return "{" in name or (folder / name).exists()
 
 
-def _beside(command: Sequence[str], started: Sequence[str], folder: Path) -> tuple[str, ...]:
+def _beside(command: Sequence[str], folder: Path) -> tuple[str, ...]:
     """The command with `folder` put before the path of its program.
 
     The program is started there, and a path in the plan is relative to that folder.
     """
+    _, behind = behind_env(command)
     return tuple(
-        str(folder / word) if word in started and "/" in word else word for word in command
+        str(folder / word) if word in behind[:1] and "/" in word else word for word in command
     )
 
 

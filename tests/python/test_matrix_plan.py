@@ -283,11 +283,65 @@ def test_a_missing_program_names_its_packages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["if true; then :; fi", "cd / && ls", "{ ls; }", "for i in 1; do ls; done"]
+    "line",
+    [
+        "if true; then :; fi", "cd / && ls", "{ ls; }", "for i in 1; do ls; done", "true; true",
+        "ls&&ls", "(cd / && ls)", "</dev/null ls", "2>/dev/null ls", "$HOME/x", "~/x", "hash ls; ls",
+        "$(command -v ls) /", "A=$(date +%s ) ls", "A=`date +%s ` ls", "A=${B:-x y } ls",
+        "f() { ls; }; f", "ls # it's all", "A=1 ls", "A=1 B=2", "./x{data}",
+    ],
+)  # fmt: skip
+def test_a_shell_line_need_not_begin_with_the_name_of_a_program(tmp_path: Path, line: str) -> None:
+    """Cairn once looked for programs with names such as "true;" and "(cd"."""
+    for lines in (
+        (f'command = "{line}; : {{data}}"', "shell = true"),
+        ('command = "cat"', f'load = "{line}; : {{port}} {{data}}"'),
+    ):
+        (one,) = plan(program(*lines, 'file = { x = "" }')).programs
+        found = programs.examined(one, tmp_path)
+        assert (found.missing, found.obstacle) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "line", ["no-such-tool; ls", "A=1 B='x y' no-such-tool|cat", "env A=1 no-such-tool>x", "cd; ls"]
 )
-def test_a_shell_line_may_begin_with_a_word_of_the_shell(tmp_path: Path, line: str) -> None:
+def test_a_plain_first_word_of_a_shell_line_must_be_installed(tmp_path: Path, line: str) -> None:
+    missing = ("no-such-tool",) if "no-such" in line else ()
     (one,) = plan(program(f'command = "{line}"', "shell = true")).programs
-    assert not programs.examined(one, tmp_path).missing
+    assert programs.examined(one, tmp_path).missing == missing
+    (one,) = plan(program('command = "cat"', f'load = "{line}; : {{port}}"')).programs
+    assert programs.examined(one, tmp_path).missing == missing
+
+
+def test_the_load_of_a_server_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Doctor once refused a server, because its load was statically linked."""
+    judged: list[tuple[str, ...]] = []
+
+    def diagnose(command: tuple[str, ...], _: object) -> Diagnosis:
+        judged.append(command)
+        return Diagnosis(())
+
+    monkeypatch.setattr(programs, "diagnose", diagnose)
+    shutil.copy("/bin/cat", tmp_path / "load")
+    for line in ("cd / && exec cat", "cat; true"):
+        lines = (f'command = "{line}"', "shell = true", 'load = "./load {port}"')
+        (one,) = plan(program(*lines)).programs
+        assert programs.examined(one, tmp_path).runs
+    assert judged == [("/bin/sh",), ("cat",)]
+
+
+def test_a_program_whose_name_has_a_number_of_threads_is_judged_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(tmp_path)
+    shutil.copy("/bin/cat", home / "prog2")
+    for shell in ("", "shell = true"):
+        (one,) = plan(program('command = "./prog{threads}"', "threads = [2]", shell)).programs
+        assert programs.examined(one, home).obstacle is None
 
 
 def test_the_settings_of_a_program_are_its_own(cache: Path, tmp_path: Path) -> None:
