@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from cairn.cli.console import Output
     from cairn.matrix.fleet_watch import FleetWatch
+    from cairn.matrix.plan import MeasurementPlan, PlannedProgram
     from cairn.matrix.runs import NamedPlan
     from cairn.matrix.schedulers import Scheduler
     from cairn.report.terminal import Screen
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from cairn.run.stored_run import StoredRun
 
 _SLOWEST = 4.0
-"""The time limit of a job, as a multiple of the expected time of its round."""
+"""The time limit of a job, as a multiple of the expected time of its warm-up and its round."""
 _START_S = 600.0
 """The time that is added to this limit, for the start of the job and for making its inputs."""
 
@@ -69,7 +70,7 @@ def begin(
 ) -> None:
     """Submits the rounds of a plan, waits for them, and shows the report."""
     from cairn.allocators.contenders import parse_contender, refuse_duplicates
-    from cairn.matrix import programs, runs, schedulers
+    from cairn.matrix import runs, schedulers
 
     scheduler, partition = schedulers.parse(on)
     further = options_of(sbatch)
@@ -85,7 +86,6 @@ def begin(
             "-a"
         )
     chosen = named.plan.only(only)
-    expected_s, _ = programs.expected_s(chosen, len(contenders), 1)
     now = time.time()
     drawn = secrets.randbelow(1_000_000)
     planned = seed if seed is not None else named.plan.seed
@@ -94,7 +94,7 @@ def begin(
         plan=named.name, text=named.text, folder=named.home, contenders=contenders,
         baseline=baseline, only=tuple(only), rounds=rounds or named.plan.rounds,
         seed=drawn if planned is None else planned, scheduler=scheduler, partition=partition,
-        options=further, minutes=math.ceil((_SLOWEST * expected_s + _START_S) / 60),
+        options=further, minutes=_minutes(named.plan, chosen, len(contenders), scheduler),
         budget_s=budget if budget is not None else named.plan.budget_s,
     )  # fmt: skip
     fleet = Fleet.create(where.absolute(), plan)
@@ -106,6 +106,24 @@ def begin(
         f"seed {plan.seed} · {plan.id}",
     )  # fmt: skip
     go_on(console, fleet, output)
+
+
+def _minutes(
+    plan: MeasurementPlan, chosen: Sequence[PlannedProgram], contenders: int, scheduler: str
+) -> int:
+    """The time limit of a job.
+
+    On this machine, no option sets another limit, so a round may take as long as the limits of its
+    runs allow. The limit of a job then ends nothing but a round that hangs.
+    """
+    from cairn.matrix import programs
+
+    round_s, _ = programs.expected_s(chosen, contenders, 1, plan.warmup)
+    limit_s = _SLOWEST * round_s
+    if scheduler == "local":
+        runs = contenders * (1 + plan.warmup)
+        limit_s = max(limit_s, runs * sum(program.timeout_s for program in chosen))
+    return math.ceil((limit_s + _START_S) / 60)
 
 
 def go_on(console: Console, fleet: Fleet, output: Output) -> None:

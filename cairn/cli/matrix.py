@@ -103,7 +103,9 @@ def check(
         f"{len(competing.contenders)} contenders: {names}"
     )
     if here:
-        seconds, unknown = programs.expected_s(here, len(competing.contenders), number)
+        seconds, unknown = programs.expected_s(
+            here, len(competing.contenders), number, named.plan.warmup
+        )
         budget = named.plan.budget_s
         most = f", {units.duration(budget)} at most" if budget is not None else ""
         guessed = (
@@ -113,8 +115,8 @@ def check(
             else ""
         )
         screen.line(
-            f"about {units.duration(seconds)} for {units.counted(number, 'round')} and the "
-            f"warm-up{most}{guessed}"
+            f"about {units.duration(seconds)} for {units.counted(number, 'round')}"
+            f"{' and the warm-up' if named.plan.warmup else ''}{most}{guessed}"
         )
     click.echo(screen.text(), nl=False, color=True)
     runs.runnable(found)

@@ -252,12 +252,15 @@ def settings_of(programs: Sequence[PlannedProgram], folder: Path) -> Settings:
 
 
 def expected_s(
-    programs: Sequence[PlannedProgram], contenders: int, rounds: int
+    programs: Sequence[PlannedProgram], contenders: int, rounds: int, warmup: int
 ) -> tuple[float, int]:
-    """The expected seconds of a run with its warm-up, and how many durations had to be guessed."""
+    """The expected seconds of a run with its warm-up, and how many durations had to be guessed.
+
+    warmup: the number of runs of each program under each contender before the first round.
+    """
     unknown = sum(program.seconds is None for program in programs)
     one = sum(_FACTOR * (program.seconds or UNKNOWN_S) + _OVERHEAD_S for program in programs)
-    return one * contenders * (rounds + 1), unknown
+    return one * contenders * (rounds + warmup), unknown
 
 
 def notes_of(plan: MeasurementPlan, programs: Sequence[PlannedProgram]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,8 +33,8 @@ class PlanProgress(Struct, frozen=True):
     """The number of runs in all planned rounds, without the warm-up and without the pairs of
     program and contender that failed."""
     seconds_left: float | None
-    """The expected seconds until all planned runs are done; None if none is left, or if no run was
-    timed."""
+    """The expected seconds until all planned runs are done, with those of the warm-up; None if none
+    is left, or if no run was timed."""
     programs: int
     """The number of programs in the run."""
     lost: int
@@ -67,6 +68,7 @@ def of(
     failures: dict[tuple[int, str], str] = {}
     times: dict[tuple[int, str], list[float]] = {}
     rounds: dict[tuple[int, str], set[int]] = {}
+    warmed: Counter[tuple[int, str]] = Counter()
     for sample in samples:
         cell = sample.trial.workload, sample.trial.contender
         if sample.failure is not None:
@@ -75,6 +77,8 @@ def of(
             times.setdefault(cell, []).append(sample.wall_ns / 1e9)
             if sample.counts:
                 rounds.setdefault(cell, set()).add(sample.trial.round)
+            else:
+                warmed[cell] += 1
     lost = {workload for workload, name in failures if name == run.baseline}
     others = [one.name for one in run.competing if one.name != run.baseline]
     alone = {
@@ -90,7 +94,11 @@ def of(
     ]
     planned = run.rule.max_rounds
     whole = set.intersection(*(rounds.get(cell, set()) for cell in cells)) if cells else set()
-    missing = [planned - len(rounds.get(cell, ())) for cell in cells]
+    warmup = run.settings.warmup
+    missing = [
+        planned - len(rounds[cell]) if cell in rounds else planned + max(0, warmup - warmed[cell])
+        for cell in cells
+    ]
     known = [statistics.fmean(times[cell]) for cell in cells if cell in times]
     each = statistics.fmean(known) if known else 0.0
     left = sum(

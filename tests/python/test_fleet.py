@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import sys
@@ -11,13 +12,15 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 from support.fleets import PLAN, Invented, a_fleet, a_round, deliver
 
 from cairn.cli import fleet as fleet_commands
 from cairn.cli import measurement
+from cairn.cli.console import Output
 from cairn.cli.fleet import options_of
 from cairn.errors import CairnError, UsageError
-from cairn.matrix import fleet_round, schedulers
+from cairn.matrix import fleet_round, runs, schedulers
 from cairn.matrix.fleet import COMPLETE, Fleet, Job, Refusal, find
 from cairn.matrix.fleet_watch import TRIES, FleetWatch
 from cairn.matrix.schedulers import Fate, Slurm
@@ -311,6 +314,43 @@ def test_a_wrong_place_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         schedulers.parse(text)
     assert schedulers.parse("slurm:a,b-1") == ("slurm", "a,b-1")
+
+
+def limit_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, warmup: int, on: str
+) -> int:
+    """Begins a fleet of a plan with one program, and returns its time limit in minutes."""
+    made: list[Fleet] = []
+    monkeypatch.setattr(fleet_commands, "go_on", lambda _, fleet, __: made.append(fleet))
+    monkeypatch.setattr(schedulers, "needed", lambda *_: None)
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        f'[plan]\ncontenders = ["system", "jemalloc"]\nwarmup = {warmup}\n'
+        f'[program.p]\ncommand = "cat"\n{lines}\n'
+    )
+    fleet_commands.begin(
+        Console(file=io.StringIO()), runs.load(str(file)), tmp_path / "results", Output(View()),
+        on=on, sbatch=(), specs=(), rounds=1, budget=None, only=(), seed=None,
+    )  # fmt: skip
+    return made[0].plan.minutes
+
+
+@pytest.mark.parametrize("on", ["slurm", "local"])
+def test_the_limit_of_a_job_has_its_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
+) -> None:
+    """A job with ten runs of warm-up needed more time than it got, so no round ever ended."""
+    minutes = limit_of_a_job(tmp_path, monkeypatch, "seconds = 120", 10, on)
+    needed = 2 * 11 * 1.25 * 120 / 60
+    assert minutes == pytest.approx(4 * needed + 10, abs=1)
+
+
+def test_a_job_on_this_machine_may_use_all_the_time_of_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program without 'seconds' counts as 1 s. Its job was ended after 10 minutes."""
+    lines = 'timeout = "1h"'
+    assert limit_of_a_job(tmp_path, monkeypatch, lines, 1, "local") == 2 * 2 * 60 + 10
 
 
 @pytest.mark.parametrize("text", ["=x", "a b=x", "account=x\ny", "--=y"])

@@ -11,7 +11,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cairn.cli import cli
 from cairn.doctor.program_checks import Diagnosis
 from cairn.errors import CairnError, UsageError
 from cairn.matrix import inputs, places, programs, recipes, runs
@@ -359,6 +361,28 @@ def test_the_settings_of_a_program_are_its_own(cache: Path, tmp_path: Path) -> N
     assert second.written == (f"{inputs.work_folder(other)}/y",)
     assert second.prepare is not None and "mkdir -p" in second.prepare
     assert settings.by_cell
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 10])
+def test_the_expected_time_has_all_runs_of_the_warm_up(warmup: int) -> None:
+    """Once, the time of a plan had one run for the warm-up, whatever its `warmup` was."""
+    chosen = plan(program('command = "cat"', "seconds = 60")).programs
+    one_s, _ = programs.expected_s(chosen, 2, 1, 0)
+    assert one_s > 120
+    seconds, unknown = programs.expected_s(chosen, 2, 3, warmup)
+    assert (seconds, unknown) == (pytest.approx((3 + warmup) * one_s), 0)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "says"), [(10, "about 27 min 31 s for 1 round and the warm-up"), (0, "for 1 round")]
+)
+def test_check_tells_the_time_with_the_warm_up(tmp_path: Path, warmup: int, says: str) -> None:
+    head = f'[plan]\ncontenders = ["system", "cairn"]\nwarmup = {warmup}\nrounds = 1\n'
+    file = tmp_path / "plan.toml"
+    file.write_text(head + '[program.p]\ncommand = "cat"\nseconds = 60\n')
+    said = CliRunner().invoke(cli, ["matrix", "check", str(file)])
+    assert said.exit_code == 0
+    assert said.output.splitlines()[-1].endswith(says)
 
 
 def test_two_processes_have_working_folders_of_their_own(

@@ -311,6 +311,15 @@ def test_progress_tells_rounds_failures_and_the_time_left(measured: Callable[...
     assert (now.state, now.rounds, now.seconds_left, now.resumable) == ("complete", 4, None, False)
 
 
+def test_the_time_left_has_the_rest_of_the_warm_up(measured: Callable[..., Folder]) -> None:
+    run = a_run(rounds=2)
+    run = replace(run, settings=replace(run.settings, warmup=3))
+    folder = measured(run, stop_at=17)
+    now = progress.of(folder.run(), folder.samples(), folder.stopped(), runs_now=False)
+    assert (now.done, now.trials) == (0, 24)
+    assert now.seconds_left == pytest.approx((3 * 12 - 17 + 24) * 0.106, rel=0.1)
+
+
 def test_a_run_whose_baseline_fails_everywhere_is_not_complete(
     measured: Callable[..., Folder],
 ) -> None:
