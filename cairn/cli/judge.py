@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ _BASELINE = "system"
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the metrics in which it is inside, too.")
 @options.JSON
-@options.form_option("--csv", "csv", "Print CSV, one line for each metric.")
+@options.form_option("--csv", "csv", "Print CSV, one line for each contender and metric.")
 @options.MARKDOWN
 @options.OUT_TABLE
 @options.FORCE
@@ -80,7 +81,7 @@ def judge(
     judgements = _judgements(found, table, about)
     if not judgements:
         raise UsageError(f"the run has no contender beside {found.run.baseline}")
-    output.write("\n".join(_rendered(one, output) for one in judgements))
+    output.write(_rendered(judgements, output))
     failures = [sentence for one in judgements for sentence in one.failures]
     if failures:
         raise ContenderFailed("; ".join(failures))
@@ -130,6 +131,7 @@ def _judgements(found: Measured, table: ProfileTable, about: str) -> tuple[Range
 
     own = gathered([(found.run, found.samples)], {})
     names = [workload.name for workload in found.run.settings.workloads]
+    titles = [contender.title for contender in found.run.competing]
     made = []
     for contender in found.run.competing:
         if contender.name == found.run.baseline:
@@ -149,7 +151,12 @@ def _judgements(found: Measured, table: ProfileTable, about: str) -> tuple[Range
         }
         made.append(
             RangeJudgement(
-                title=contender.title,
+                name=contender.name,
+                title=(
+                    contender.title
+                    if titles.count(contender.title) == 1
+                    else f"{contender.name} ({contender.title})"
+                ),
                 placed=placed(cells, others),
                 contenders=others.healthy,
                 baseline=table.baseline,
@@ -165,7 +172,7 @@ def _judgements(found: Measured, table: ProfileTable, about: str) -> tuple[Range
     return tuple(made)
 
 
-def _rendered(found: RangeJudgement, output: Output) -> str:
+def _rendered(found: Sequence[RangeJudgement], output: Output) -> str:
     from cairn.report import markdown, placing, terminal
 
     view = output.view
@@ -174,7 +181,8 @@ def _rendered(found: RangeJudgement, output: Output) -> str:
             return placing.as_json(found)
         case "csv":
             return placing.as_csv(found)
-    made = placing.board(found, full=view.full)
+    boards = [placing.board(one, full=view.full) for one in found]
     if view.form == "md":
-        return markdown.plain_board(made, found.about)
-    return terminal.drawn(made, view, answer_first=True)
+        each = zip(boards, found, strict=True)
+        return "\n".join(markdown.plain_board(board, one.about) for board, one in each)
+    return "\n".join(terminal.drawn(board, view, answer_first=True) for board in boards)

@@ -27,8 +27,10 @@ class RangeJudgement(Struct, frozen=True):
     The ranges come from earlier runs, which are kept with cairn.
     """
 
+    name: str
+    """The name of the judged contender, which is unique within its run."""
     title: str
-    """The name of the judged allocator."""
+    """The judged allocator and its version, as printed."""
     placed: tuple[Placed, ...]
     """The place of each of its metrics."""
     contenders: tuple[str, ...]
@@ -183,10 +185,19 @@ def _footer(found: RangeJudgement, *, full: bool) -> Iterator[str]:
         yield f"--full also shows the metrics in which {printable(found.title)} is inside."
 
 
-def as_json(found: RangeJudgement) -> str:
-    """Returns the judgement as one JSON document."""
-    document = {
-        "schema": SCHEMA,
+def as_json(found: Sequence[RangeJudgement]) -> str:
+    """Returns the judgements as one JSON document.
+
+    A single judgement is the document itself. Several are a list in it.
+    """
+    each = [_document(one) for one in found]
+    content = each[0] if len(each) == 1 else {"allocators": each}
+    return json.dumps({"schema": SCHEMA, **content}, ensure_ascii=True, indent=1) + "\n"
+
+
+def _document(found: RangeJudgement) -> dict[str, object]:
+    return {
+        "name": found.name,
         "allocator": found.title,
         "contenders": list(found.contenders),
         "about": found.about,
@@ -207,19 +218,22 @@ def as_json(found: RangeJudgement) -> str:
             for one in found.placed
         ],
     }
-    return json.dumps(document, ensure_ascii=True, indent=1) + "\n"
 
 
-def as_csv(found: RangeJudgement) -> str:
-    """Returns one row for each metric."""
+def as_csv(found: Sequence[RangeJudgement]) -> str:
+    """Returns one row for each contender and metric."""
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
-        ("metric", "place", "program", "value", "range_end", "range_end_of", "times_as_bad")
-    )
-    for one in found.placed:
+        (
+            "contender", "metric", "place", "program", "value", "range_end", "range_end_of",
+            "times_as_bad",
+        )
+    )  # fmt: skip
+    for name, one in ((of.name, one) for of in found for one in of.placed):
         writer.writerow(
             (
+                printable(name),
                 one.metric.key,
                 one.verdict,
                 one.program,

@@ -18,10 +18,14 @@ from support.judging import HEALTHY_LEAST, ILL_IN
 from support.widths import at_all_widths
 
 from cairn.bench import kept_ranges
+from cairn.cli import judge
+from cairn.cli.console import Output
+from cairn.model import SCHEMA
 from cairn.profile.metrics import METRICS, Number
 from cairn.report import placing as reporting
 from cairn.report import terminal
 from cairn.report.placing import RangeJudgement
+from cairn.report.view import View
 from cairn.why import placing
 from cairn.why.ill_allocators import ILL
 from cairn.why.placing import Placed, placed
@@ -95,11 +99,11 @@ def test_a_range_of_two_contenders_places_nobody() -> None:
     assert placed({"sort": {"calls.map": (100.0, 100.0, 100.0)}}, table) == ()
 
 
-def judgement() -> RangeJudgement:
+def judgement(name: str = "mine") -> RangeJudgement:
     table = invented(("mmap_storm",))
     cells = {"sort": {"calls.map": (100.0, 100.0, 100.0), "page_use": (0.4, 0.4, 0.4)}}
     return RangeJudgement(
-        title="libmine.so", placed=placed(cells, table), contenders=table.healthy,
+        name=name, title="libmine.so", placed=placed(cells, table), contenders=table.healthy,
         baseline="system", about="Made by cairn 0 on 2026-01-01.", missing=("gcc",),
     )  # fmt: skip
 
@@ -119,11 +123,28 @@ def test_golden_of_a_judgement(golden: Callable[[str, str], None]) -> None:
 def test_the_other_forms_of_a_judgement_have_every_metric(
     golden: Callable[[str, str], None],
 ) -> None:
-    rows = list(csv.DictReader(io.StringIO(reporting.as_csv(judgement()))))
+    rows = list(csv.DictReader(io.StringIO(reporting.as_csv([judgement()]))))
     assert [row["place"] for row in rows] == ["outside", "edge"]
-    document = json.loads(reporting.as_json(judgement()))
+    document = json.loads(reporting.as_json([judgement()]))
     assert document["metrics"][0]["outliers"][0]["cost"]["cpu"] == 2.5
     golden("keys/judge", keys(document))
+
+
+def test_several_judgements_are_one_document_and_one_table() -> None:
+    """Cairn once printed two JSON documents, and a table whose rows named no allocator."""
+    both = [judgement("mine"), judgement("other")]
+    document = json.loads(judge._rendered(both, Output(View(form="json"))))
+    first, second = document["allocators"]
+    assert (first["name"], second["name"], document["schema"]) == ("mine", "other", SCHEMA)
+    alone = json.loads(reporting.as_json(both[:1]))
+    assert alone == {"schema": SCHEMA, **first}
+    table = judge._rendered(both, Output(View(form="csv")))
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [(row["contender"], row["place"]) for row in rows] == [
+        ("mine", "outside"), ("mine", "edge"), ("other", "outside"), ("other", "edge"),
+    ]  # fmt: skip
+    markdown = judge._rendered(both, Output(View(form="md")))
+    assert markdown.count("# libmine.so beside healthy allocators\n") == 2
 
 
 @cache
