@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import functools
 import os
 import re
@@ -51,6 +52,11 @@ class Allocator(Struct, frozen=True):
         return self.name == "system"
 
     @property
+    def file_names(self) -> tuple[str, ...]:
+        """The names of its library's file, as globs. Names of our own libraries are known, too."""
+        return (f"lib{self.name}.so*",) if self.ours else self.libraries
+
+    @property
     def comes_along(self) -> bool:
         """Whether this is the system's allocator or our own, which are never fetched."""
         return self.is_system or self.ours
@@ -83,6 +89,16 @@ class Catalog(Struct, frozen=True):
             (entry for entry in self.allocators if name == entry.name or name in entry.aliases),
             None,
         )
+
+    def of_file(self, name: str) -> Allocator | None:
+        """The entry whose library has this file name; None if there is none."""
+        return next(
+            (
+                entry for entry in self.allocators
+                if any(fnmatch.fnmatchcase(name, glob) for glob in entry.file_names)
+            ),
+            None,
+        )  # fmt: skip
 
     @property
     def names(self) -> tuple[str, ...]:

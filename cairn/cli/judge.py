@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from cairn.run import store
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cairn.model import Contender
     from cairn.report.placing import RangeJudgement
     from cairn.report.run import Measured
     from cairn.why.ranges import ProfileTable
@@ -136,7 +138,7 @@ def _judgements(found: Measured, table: ProfileTable, about: str) -> tuple[Range
     for contender in found.run.competing:
         if contender.name == found.run.baseline:
             continue
-        same = tuple(name for name in table.healthy if name == contender.allocator)
+        same = _same(contender, table)
         cells = {
             program: row[contender.name]
             for program, row in own.cells.items()
@@ -170,6 +172,39 @@ def _judgements(found: Measured, table: ProfileTable, about: str) -> tuple[Range
             )
         )
     return tuple(made)
+
+
+def _same(contender: Contender, table: ProfileTable) -> tuple[str, ...]:
+    """The healthy allocators of the ranges that are the contender's own library.
+
+    A library that is given by its path, or that the user has added under another name, is
+    recognized by the names of its file and by its SONAME.
+    """
+    from cairn.allocators.catalog import load_catalog
+
+    catalog = load_catalog()
+    entries = [catalog.find(contender.allocator), *map(catalog.of_file, _file_names(contender))]
+    own = {contender.allocator}
+    own |= {entry.library_of or entry.name for entry in entries if entry is not None}
+    return tuple(
+        name for name in table.healthy if name in own or table.titles[name] == contender.title
+    )
+
+
+def _file_names(contender: Contender) -> list[str]:
+    """The names of the files that a contender preloads, and the SONAME of its library.
+
+    The library may have been changed after the run. Its SONAME then counts no more.
+    """
+    from cairn.binary.library import inspect_library
+
+    names = [Path(path).name for path in (*contender.preload, *contender.owners)]
+    for path in contender.preload:
+        with contextlib.suppress(ContenderFailed):
+            library = inspect_library(path)
+            if library.build_id == contender.build_id and library.soname is not None:
+                names.append(library.soname)
+    return names
 
 
 def _rendered(found: Sequence[RangeJudgement], output: Output) -> str:

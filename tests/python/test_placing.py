@@ -9,22 +9,29 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from support.comparisons import a_run
 from support.documents import keys
 from support.judging import HEALTHY_LEAST, ILL_IN
 from support.widths import at_all_widths
 
+from cairn import native
 from cairn.bench import kept_ranges
+from cairn.binary.library import inspect_library
 from cairn.cli import judge
 from cairn.cli.console import Output
-from cairn.model import SCHEMA
+from cairn.model import SCHEMA, Contender
 from cairn.profile.metrics import METRICS, Number
 from cairn.report import placing as reporting
 from cairn.report import terminal
 from cairn.report.placing import RangeJudgement
+from cairn.report.run import Measured
 from cairn.report.view import View
 from cairn.why import placing
 from cairn.why.ill_allocators import ILL
@@ -145,6 +152,60 @@ def test_several_judgements_are_one_document_and_one_table() -> None:
     ]  # fmt: skip
     markdown = judge._rendered(both, Output(View(form="md")))
     assert markdown.count("# libmine.so beside healthy allocators\n") == 2
+
+
+def test_a_title_that_two_contenders_share_has_their_names() -> None:
+    shared = "jemalloc 5.3.1"
+    contenders = [Contender(name, "jemalloc", shared) for name in ("jemalloc", "lazy")]
+    run = a_run(Contender("system", "system", "glibc 2.36"), *contenders)
+    found = judge._judgements(Measured(run, (), (), "last", kind="matrix"), invented(), "")
+    assert [one.title for one in found] == [f"jemalloc ({shared})", f"lazy ({shared})"]
+
+
+LEFT_OUT = {
+    "jemalloc": (Contender("lazy", "jemalloc", "jemalloc 5.2", ("/l/libjemalloc.so.2",)), "jemalloc"),
+    "a path": (Contender("a", "custom", "x", ("/l/libjemalloc.so.2",)), "jemalloc"),
+    "the end of a link": (
+        Contender("a", "custom", "x", ("/l/x.so",), owners=("/l/libmimalloc.so.2.1",)), "mimalloc",
+    ),
+    "our library": (Contender("a", "custom", "x", ("/l/libcairn.so.0",)), "cairn"),
+    "a name of the user": (Contender("a", "my-mi", "my-mi", ("/l/libmimalloc.so.2",)), "mimalloc"),
+    "another name in the ranges": (Contender("a", "custom", "jemalloc 1.0"), "jemalloc"),
+    "the hardened build": (Contender("a", "custom", "x", ("/l/libcairn-hardened.so.0",)), None),
+    "another library": (Contender("a", "custom", "x", ("/l/libother.so",)), None),
+    "another library with the name of one": (Contender("jemalloc", "custom", "x", ("/x.so",)), None),
+}  # fmt: skip
+"""By the way of naming a library: a contender, and its own library in the ranges."""
+
+
+def left_out_for(contender: Contender, table: ProfileTable) -> tuple[str, ...]:
+    run = a_run(Contender("system", "system", "glibc 2.36"), contender)
+    (found,) = judge._judgements(Measured(run, (), (), "last", kind="matrix"), table, "")
+    assert set(found.contenders) == set(table.healthy) - set(found.left_out)
+    return found.left_out
+
+
+@pytest.mark.parametrize("how", LEFT_OUT)
+def test_the_ranges_do_not_contain_the_judged_library(how: str) -> None:
+    """A library that was given by its path was judged by a range that contained it."""
+    contender, expected = LEFT_OUT[how]
+    assert left_out_for(contender, invented()) == ((expected,) if expected else ())
+
+
+def test_an_allocator_with_the_library_of_another_is_that_allocator() -> None:
+    contender = Contender("a", "google-tcmalloc-rseq", "x", ("/l/libother.so",))
+    assert left_out_for(contender, kept()) == ("google-tcmalloc",)
+
+
+def test_a_copy_of_a_library_is_recognized_by_its_soname(tmp_path: Path) -> None:
+    copy = tmp_path / "libmine.so"
+    shutil.copy(native.allocator(), copy)
+    build = inspect_library(str(copy)).build_id
+    contender = Contender("a", "custom", "libmine.so", (str(copy),), build_id=build)
+    assert left_out_for(contender, invented()) == ("cairn",)
+    assert left_out_for(replace(contender, build_id="ff"), invented()) == ()
+    copy.unlink()
+    assert left_out_for(contender, invented()) == ()
 
 
 @cache
