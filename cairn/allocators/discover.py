@@ -282,10 +282,11 @@ def companion_folders(library: Library, companions: Sequence[str]) -> tuple[str,
     """The library's own folder, if the loader needs it on LD_LIBRARY_PATH; else ().
 
     The loader needs it if a companion lies there that it does not find by itself. It may find
-    another version of the companion in a folder of the system.
+    another version of the companion in a folder of the system. It never looks there for a companion
+    that the library names by a path.
     """
     folder = os.path.dirname(library.realpath)
-    beside = {name: os.path.join(folder, name) for name in companions}
+    beside = {name: os.path.join(folder, name) for name in companions if "/" not in name}
     beside = {name: path for name, path in beside.items() if os.path.lexists(path)}
     found = found_by_loader(library) if beside else {}
     taken = all(

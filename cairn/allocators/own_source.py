@@ -27,7 +27,13 @@ from cairn.allocators.catalog import Found, is_typable, load_catalog, refuse_nam
 from cairn.allocators.discover import file_sha256
 from cairn.allocators.register import OWN, holding_lock
 from cairn.allocators.tool_runner import REPORT_EVERY_S, Failed, Progress, Task, run_tasks
-from cairn.binary.library import inspect_library, refuse_library
+from cairn.binary.library import (
+    Library,
+    inspect_library,
+    refuse_library,
+    refuse_needs_by_path,
+    refuse_needs_in,
+)
 from cairn.errors import CairnError, ContenderFailed, UsageError
 
 _NAMED_MOST = 4
@@ -207,6 +213,22 @@ def _library(wanted: OwnSource, source: Path, log: Path) -> Path:
     )
 
 
+def _copy_needs(copied: Library, beside: Path, home: Path) -> None:
+    """Copies the libraries that a copied library needs, and those that these need.
+
+    beside: the folder in which they lie. Others are those of the system. Raises ContenderFailed if
+    one is needed by a path that is not valid after the build.
+    """
+    fresh, waiting = Path(copied.path).parent, [copied]
+    while waiting:
+        library = waiting.pop()
+        refuse_needs_by_path(library, temporary=str(home))
+        for need in library.needs:
+            if "/" not in need and (beside / need).is_file() and not (fresh / need).exists():
+                shutil.copyfile(beside / need, fresh / need)
+                waiting.append(inspect_library(str(fresh / need)))
+
+
 def _keep(wanted: OwnSource, built: Path, home: Path) -> Path:
     """Copies the library and its record to a new folder, and renames that to the final one.
 
@@ -220,12 +242,11 @@ def _keep(wanted: OwnSource, built: Path, home: Path) -> Path:
         library.chmod(0o755)
         try:
             facts = inspect_library(str(library))
-            for need in facts.needs:
-                if (built.parent / need).is_file():
-                    shutil.copyfile(built.parent / need, fresh / need)
+            _copy_needs(facts, built.parent, home)
+            refuse_needs_in(facts, temporary=str(home))
             refuse_library(facts, library_path=discover.companion_folders(facts, facts.needs))
         except ContenderFailed as error:
-            reason = str(error).replace(str(library), built.name)
+            reason = str(error).replace(f"{fresh}{os.sep}", "")
             raise ContenderFailed(f"the library that was built cannot be used: {reason}") from None
         place = os.path.realpath(wanted.place)
         record = {

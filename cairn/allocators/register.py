@@ -19,7 +19,7 @@ from pathlib import Path
 from cairn.allocators import discover
 from cairn.allocators.catalog import Allocator, Found, is_version, load_catalog, refuse_name
 from cairn.allocators.tool_runner import Busy, Progress, locked
-from cairn.binary.library import inspect_library, refuse_library
+from cairn.binary.library import inspect_library, refuse_library, refuse_needs_by_path
 from cairn.errors import CairnError, UsageError
 
 LOCK_TIMEOUT_S = 60.0
@@ -46,6 +46,7 @@ def add(name: str, path: str, progress: Progress, cache: Path | None = None) -> 
             f"'cairn allocators remove {name}' first, or choose another name."
         )
     library = inspect_library(path, or_name=False)
+    refuse_needs_by_path(library)
     refuse_library(library, library_path=discover.companion_folders(library, library.needs))
     status = os.stat(library.realpath)
     record = {

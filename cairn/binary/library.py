@@ -224,6 +224,48 @@ def refuse_library(
         raise ContenderFailed(f"{name} {problem}")
 
 
+def refuse_needs_by_path(library: Library, temporary: str = "") -> None:
+    """Raises ContenderFailed if the library needs another one by a path that is not always valid.
+
+    For a library without a SONAME, the linker records the path of its command line. The loader
+    looks for a relative path in the current folder of each program.
+
+    temporary: a folder that will be removed; "" if there is none.
+    """
+    for need in library.needs:
+        if "/" in need and not os.path.isabs(need):
+            how = "by a relative path, which begins in the current folder of each program"
+            raise ContenderFailed(_needs_elsewhere(library, need, how))
+        if "/" in need and _lies_in(need, temporary):
+            raise ContenderFailed(_needs_elsewhere(library, need, _REMOVED))
+
+
+def refuse_needs_in(library: Library, temporary: str) -> None:
+    """Raises ContenderFailed if the loader finds a needed library only in this folder.
+
+    temporary: a folder that will be removed. The own folder of the library may be a part of it, and
+    stays.
+    """
+    own = os.path.dirname(library.path)
+    for name, path in found_by_loader(library).items():
+        if _lies_in(path, temporary) and not os.path.exists(os.path.join(own, name)):
+            raise ContenderFailed(_needs_elsewhere(library, name, _REMOVED))
+
+
+_REMOVED = "from the folder of the build, which is removed"
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return folder != "" and os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
+
+
+def _needs_elsewhere(library: Library, need: str, how: str) -> str:
+    return (
+        f"{library.given} needs {need} {how}. Put {os.path.basename(need)} beside "
+        f"{os.path.basename(library.given)}, and link it with -L and -l."
+    )
+
+
 def _refuse_machine(library: Library, program: Program | None) -> None:
     if program is not None and program.elf_class is not None and program.machine is not None:
         bits, machine, musl = program.elf_class, program.machine, program.musl

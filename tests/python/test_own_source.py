@@ -222,6 +222,77 @@ def test_a_library_beside_it_that_it_needs_is_kept_with_it(cache: Path, checkout
     assert (found.problem, found.library_path) == (None, (folder,))
 
 
+def test_what_a_library_beside_it_needs_is_kept_too(cache: Path, checkout: Path) -> None:
+    (checkout / "one.c").write_text("int two(void); int one(void) { return two(); }")
+    (checkout / "two.c").write_text("int two(void) { return 2; }")
+    more = MALLOC + "\nint one(void);\nint uses(void) { return one(); }\n"
+    (checkout / "mine.c").write_text(more)
+    found = add(
+        checkout,
+        build="gcc -shared -fPIC two.c -o libtwo.so && gcc -shared -fPIC one.c -o libone.so -L. "
+        "-ltwo && gcc -fno-builtin -shared -fPIC mine.c -o libmine.so -L. -lone",
+        library="libmine.so",
+    )
+    kept = {path.name for path in (cache / "mine" / discover.ADDED).glob("*.so")}
+    assert (kept, found.problem) == ({"libmine.so", "libone.so", "libtwo.so"}, None)
+
+
+NOT_KEPT = {
+    "a relative path": ("libmine.so", "sub/libone.so", "needs sub/libone.so by a relative path"),
+    "a path above": ("deep/er/libmine.so", "../../sub/libone.so", "by a relative path"),
+    "a path in the build": (
+        "libmine.so", "$PWD/sub/libone.so",
+        "/source/sub/libone.so from the folder of the build, which is removed",
+    ),
+    "the search path of the build": (
+        "libmine.so", "-Lsub -lone -Wl,-rpath,$PWD/sub",
+        "needs libone.so from the folder of the build, which is removed",
+    ),
+}  # fmt: skip
+"""By the way in which a library names another one: its path, the words that link it, and a part of
+the error."""
+
+
+@pytest.mark.parametrize("how", NOT_KEPT)
+def test_a_library_that_the_build_leaves_elsewhere_is_refused(
+    cache: Path, checkout: Path, how: str
+) -> None:
+    """Cairn once said that the disk was full, or wrote a file outside of the library's folder."""
+    library, link, says = NOT_KEPT[how]
+    (checkout / "one.c").write_text("int one(void) { return 1; }")
+    more = MALLOC + "\nint one(void);\nint uses(void) { return one(); }\n"
+    (checkout / "mine.c").write_text(more)
+    folder, file = os.path.split(library)
+    with pytest.raises(ContenderFailed) as raised:
+        add(
+            checkout,
+            build="mkdir -p sub deep/er && gcc -shared -fPIC one.c -o sub/libone.so && "
+            f"cp mine.c '{folder or 'sub'}' && cd './{folder}' && "
+            f"gcc -fno-builtin -shared -fPIC mine.c -o {file} {link}",
+            library=library,
+        )
+    assert says in str(raised.value)
+    assert str(raised.value).endswith(
+        "Put libone.so beside libmine.so, and link it with -L and -l."
+    )
+    assert left(cache) == ["build.log"]
+
+
+def test_a_library_of_the_system_may_be_needed_by_its_path(
+    cache: Path, checkout: Path, tmp_path: Path
+) -> None:
+    (checkout / "one.c").write_text("int one(void) { return 1; }")
+    more = MALLOC + "\nint one(void);\nint uses(void) { return one(); }\n"
+    (checkout / "mine.c").write_text(more)
+    found = add(
+        checkout,
+        build=f"gcc -shared -fPIC one.c -o {tmp_path}/libone.so && "
+        f"gcc -fno-builtin -shared -fPIC mine.c -o libmine.so {tmp_path}/libone.so",
+        library="libmine.so",
+    )
+    assert (found.problem, found.library_path) == (None, ())
+
+
 @pytest.mark.parametrize(
     ("name", "version", "says"),
     [("a b", None, "cannot be an allocator's name"), ("x", "1/2", "cannot be a version")],

@@ -55,6 +55,19 @@ def silent(_: str) -> None:
     """A progress callback that ignores its text."""
 
 
+def test_a_library_that_needs_another_by_a_relative_path_is_not_added(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can only be loaded into programs that run in the folder in which it was linked."""
+    monkeypatch.chdir(tmp_path)
+    build(tmp_path / "sub" / "libone.so", "int one(void) { return 1; }")
+    source = MALLOC + "\nint one(void);\nint uses(void) { return one(); }\n"
+    command = "gcc -fno-builtin -shared -fPIC -x c - -o libmine.so -x none sub/libone.so"
+    subprocess.run(command.split(), input=source, text=True, check=True)
+    with pytest.raises(ContenderFailed, match=r"needs sub/libone\.so by a relative path"):
+        register.add("mine", "./libmine.so", silent)
+
+
 def unpacked(cache: Path, version: str, allocator: str = "jemalloc") -> Path:
     """Puts a library into the cache, as `get` does."""
     library = build(cache / allocator / version / "lib.so")
