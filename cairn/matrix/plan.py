@@ -199,6 +199,7 @@ _ONLY_COMMANDS = (
     "ready",
     "output",
     "unchecked",
+    "ok_exit",
 )
 """Keys that a workload of the catalog cannot have."""
 
@@ -534,10 +535,10 @@ class _Reader:
     def _check_places(self, path: KeyPath, made: PlannedProgram, table: Mapping[str, Any]) -> None:
         threaded, fed = "threads" in table, "input" in table or "file" in table
         used = {name for line in made.lines for name in _PLACE.findall(line)}
-        arguments = made.arguments or ""
+        in_arguments = set(_PLACE.findall(made.arguments or "" if made.workload else ""))
         if "threads" in used and not threaded:
             self._wrong(path, "{threads} needs a list, such as threads = [1, 2]")
-        if threaded and "threads" not in used | set(_PLACE.findall(arguments)):
+        if threaded and "threads" not in used | in_arguments:
             self._wrong((*path, "threads"), "'threads' has no effect: no line has {threads}")
         if "data" in used and not fed:
             self._wrong(path, "{data} needs an 'input' or a 'file'")
@@ -545,7 +546,9 @@ class _Reader:
             self._wrong(path, "its inputs have no effect: no line has {data}")
         if "port" in used and not made.load:
             self._wrong(path, "{port} belongs to a server, which has a 'load'")
-        for name in sorted(used - set(PLACES)):
+        for name in sorted(in_arguments & set(PLACES) - {"threads"}):
+            self._wrong((*path, "arguments"), f"the arguments of a workload have no {{{name}}}")
+        for name in sorted((used | in_arguments) - set(PLACES)):
             close = difflib.get_close_matches(name, PLACES, n=1, cutoff=0.75)
             if close:
                 self._wrong(path, f"there is no {{{name}}}; did you mean {{{close[0]}}}?")

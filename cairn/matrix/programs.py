@@ -65,15 +65,13 @@ def examined(program: PlannedProgram, folder: Path) -> Examination:
 
     folder: the folder in which the programs run.
     """
-    if program.workload:
-        return Examination(program)
     first = _first_word(program.command, shell=program.shell)
     load = _first_word(program.load, shell=True)
     wanted = dict.fromkeys(filter(None, (first, load, *program.needs)))
     missing = [name for name in wanted if not _is_here(name, folder)]
     if program.stdin and not _is_file(program.stdin, folder):
         missing.append(program.stdin)
-    if missing:
+    if missing or program.workload:
         return Examination(program, tuple(missing))
     environment = {**os.environ, **dict(_filled_environment(program))}
     try:
@@ -208,7 +206,7 @@ def workload_of(program: PlannedProgram, cpus: int) -> Workload:
         made = entry.workload(arguments, cpus, name=program.name, group=program.kind)
         own = OwnSettings(
             reports=True, verify_output=False, ok_exit=(0,), timeout_s=program.timeout_s,
-            environment=_filled_environment(program),
+            environment=_filled_environment(program), prepare=_prepare(program),
         )  # fmt: skip
         return Workload(made.name, made.command, made.group, own=own)
     own = OwnSettings(

@@ -103,6 +103,15 @@ BROKEN = {
     "the arguments of a workload": (
         program('workload = "larson"', 'arguments = "\'"'), 5, "split into words",
     ),
+    "exit codes of a workload": (
+        program('workload = "larson"', "ok_exit = [3]"), 5, "a workload of the catalog has no",
+    ),
+    "a place in the arguments of a workload": (
+        program('workload = "larson"', 'arguments = "--threads 1 {work}"'), 5, "have no {work}",
+    ),
+    "a misspelt place in arguments": (
+        program('workload = "larson"', 'arguments = "--threads {thread}"'), 3, "mean {threads}?",
+    ),
     "a text for no program": (program('command = "a\\u0000b"'), 4, "U+0000"),
     "an empty name": (program("command = \"'' x\""), 4, "name of the program is empty"),
     "the timeout": (program('command = "p"', 'timeout = "never"'), 5, "duration"),
@@ -313,6 +322,25 @@ def test_a_plain_first_word_of_a_shell_line_must_be_installed(tmp_path: Path, li
     assert programs.examined(one, tmp_path).missing == missing
     (one,) = plan(program('command = "cat"', f'load = "{line}; : {{port}}"')).programs
     assert programs.examined(one, tmp_path).missing == missing
+
+
+def test_the_needs_of_a_workload_are_looked_for(tmp_path: Path) -> None:
+    """They were accepted and never looked for."""
+    (one,) = plan(program('workload = "larson"', 'needs = ["no-such-tool", "./file"]')).programs
+    assert programs.examined(one, tmp_path).missing == ("no-such-tool", "./file")
+    (tmp_path / "file").touch()
+    (one,) = plan(program('workload = "larson"', 'needs = ["cat", "./file"]')).programs
+    assert programs.examined(one, tmp_path).runs
+
+
+def test_a_workload_has_its_working_folder(cache: Path) -> None:
+    """A variable could name the folder {work}, and no such folder was made."""
+    (one,) = plan(program('workload = "larson"', 'environment = { A = "{work}/a" }')).programs
+    own = programs.workload_of(one, 2).own
+    assert own.environment == (("A", f"{inputs.work_folder(one)}/a"),)
+    assert own.prepare == inputs.emptied(inputs.work_folder(one))
+    (one,) = plan(program('workload = "larson"')).programs
+    assert programs.workload_of(one, 2).own.prepare is None
 
 
 def test_the_load_of_a_server_is_not_judged(
