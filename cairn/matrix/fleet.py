@@ -445,20 +445,23 @@ def find(results: Path, name: str) -> Fleet | None:
     """The fleet of this name: "last", an id, its beginning or a path. None if there is none.
 
     "last" names the newest run; None if this is a run on one machine.
-    Raises UsageError if several ids begin with `name`.
+    Raises UsageError if several ids begin with `name`. Those of runs on one machine count, too.
     """
     if "/" in name or name in (".", ".."):
         return Fleet(Path(name)) if os.path.isfile(Path(name) / FLEET) else None
     known = fleets(results)
+    if not known or not name:
+        return None
+    runs = store.runs(results)
     if name == "last":
-        runs = store.runs(results)
-        newer = bool(known and runs and runs[-1].name > known[-1].name)
-        return Fleet(known[-1]) if known and not newer else None
-    exact = [path for path in known if path.name == name]
-    matching = exact or [path for path in known if name and path.name.startswith(name)]
-    if len(matching) > 1:
+        newer = bool(runs) and store.find(results, name).path.name > known[-1].name
+        return None if newer else Fleet(known[-1])
+    every = sorted((*known, *runs), key=lambda path: path.name)
+    exact = [path for path in every if path.name == name]
+    matching = exact or [path for path in every if path.name.startswith(name)]
+    if len(matching) > 1 and not set(matching).isdisjoint(known):
         raise store.several_runs(name, matching)
-    return Fleet(matching[0]) if matching else None
+    return Fleet(matching[0]) if matching and matching[0] in known else None
 
 
 def _or_fail(path: Path, content: bytes) -> None:

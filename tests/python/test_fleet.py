@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 from support.fleets import PLAN, Invented, a_fleet, a_round, deliver
+from support.plans import a_plan_run
 
 from cairn.cli import fleet as fleet_commands
 from cairn.cli import measurement
@@ -116,6 +117,35 @@ def test_a_run_without_a_round_says_how_far_it_is(tmp_path: Path) -> None:
     assert str(raised.value) == (
         f"no round of {name} was measured yet; 'cairn matrix status {name}' shows how far it is"
     )
+
+
+def a_run_of_one_machine(results: Path, name: str) -> None:
+    store.Folder.create(results, replace(a_plan_run({"a": "program"}, ("system", "x"), 1), id=name))
+
+
+def test_a_name_with_which_a_fleet_and_a_run_begin_is_told(tmp_path: Path) -> None:
+    """Once, the fleet was chosen without a word."""
+    fleet = a_fleet(tmp_path)
+    other = fleet.path.name[:-1] + "0"
+    a_run_of_one_machine(tmp_path, other)
+    with pytest.raises(
+        UsageError, match=f"several runs begin with 2026: {fleet.path.name}, {other}"
+    ):
+        find(tmp_path, "2026")
+    assert find(tmp_path, fleet.path.name).path == fleet.path
+    assert find(tmp_path, other) is None
+    a_run_of_one_machine(tmp_path, "20260202-000000-0000")
+    a_run_of_one_machine(tmp_path, "20260202-000000-0001")
+    assert find(tmp_path, "202602") is None, "the store tells that these are several"
+
+
+def test_a_folder_with_another_name_is_not_the_newest_run(tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path)
+    a_run_of_one_machine(tmp_path, "20250101-000000-0000")
+    a_run_of_one_machine(tmp_path, "my-copy")
+    assert find(tmp_path, "last").path == fleet.path
+    a_run_of_one_machine(tmp_path, "20270101-000000-0000")
+    assert find(tmp_path, "last") is None
 
 
 def test_another_command_says_which_one_shows_it(tmp_path: Path) -> None:
