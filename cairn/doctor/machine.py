@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import statistics
@@ -77,6 +78,9 @@ second."""
 
 
 LAUNCHER = "cairn-launch"
+_MEASURES = ("--memory-series", "--cpu-samples")
+"""The options of the launcher in a comparison and in a profile. 'cairn run' gives it none of
+them."""
 
 
 class Conditions(Struct, frozen=True):
@@ -93,7 +97,7 @@ class Conditions(Struct, frozen=True):
     spread: float | None = None
     """Relative spread of the time of a fixed piece of work: `spin_spread()`."""
     others: int | None = None
-    """The number of other cairn runs at this moment."""
+    """The number of other cairns that are measuring at this moment."""
     quota: float | None = None
     """CPU time per second that the cgroup allows, in CPUs; None without a limit."""
     governor: str | None = None
@@ -161,16 +165,26 @@ def _swap_used() -> int | None:
 
 
 def other_runs() -> int | None:
-    """The number of running launchers; None if /proc cannot be read.
+    """The number of running launchers that measure a program; None if /proc cannot be read.
 
-    A launcher that this process started is counted as well. So call this function before a run
-    starts.
+    A program that 'cairn run' started is not measured, and may run for weeks. A launcher that this
+    process started is counted as well. So call this function before a run starts.
     """
     try:
         processes = [name for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
         return None
-    return sum(_read(f"/proc/{name}/comm") == LAUNCHER + "\n" for name in processes)
+    return sum(map(_measures, processes))
+
+
+def _measures(process: str) -> bool:
+    """Whether the process with this number is a launcher that measures. A zombie has no words."""
+    if _read(f"/proc/{process}/comm") != LAUNCHER + "\n":
+        return False
+    options = itertools.takewhile(
+        lambda word: word != "--", (_read(f"/proc/{process}/cmdline") or "").split("\0")
+    )
+    return not set(options).isdisjoint(_MEASURES)
 
 
 def cpu_quota() -> float | None:
