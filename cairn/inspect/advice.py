@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cairn import units
-from cairn.inspect.facts import EnvironmentVariable, Inspection
+from cairn.inspect.facts import EnvironmentVariable, Inspection, Limits
 
 MIB = 1 << 20
 FREE_LEAST, FREE_SHARE = 32 * MIB, 0.25
@@ -54,11 +54,12 @@ def _limits(found: Inspection) -> Iterator[str]:
             f"{limits.mappings_most:,}: beyond that, allocations fail although memory is free. "
             "Raise vm.max_map_count."
         )
-    used, most = limits.cgroup_used, limits.cgroup_bytes
-    if used is not None and most is not None and used >= LIMIT_SHARE * most:
+    needed, most = limits.cgroup_needed, limits.cgroup_bytes
+    if needed is not None and most is not None and needed >= LIMIT_SHARE * most:
         yield (
-            f"Its cgroup uses {units.size(used)} of the {units.size(most)} that it may have; at "
-            "the limit, the kernel ends a process of it."
+            f"Its cgroup uses {units.size(needed)} of the {units.size(most)} that it may have, "
+            "page cache not counted. At the limit, the kernel swaps out memory of it if it can, "
+            "and else ends a process of it."
         )
     swapped = found.sum_of("heap", "anonymous", "stacks", "shared memory").swapped
     if swapped >= SWAPPED_LEAST:
@@ -72,15 +73,7 @@ def _growth(found: Inspection) -> Iterator[str]:
     growth = found.growth
     if growth is None or growth.per_s is None or growth.low is None or growth.low <= 0:
         return
-    limits = found.limits
-    left = None
-    if limits.cgroup_bytes is not None and limits.cgroup_used is not None:
-        left = (limits.cgroup_bytes - limits.cgroup_used) / growth.per_s
-    if left is not None and 0 < left < _SOON_S:
-        yield (
-            f"At this rate, its cgroup reaches its limit of {units.size(limits.cgroup_bytes or 0)} "
-            f"in about {units.duration(left)}."
-        )
+    yield from _limit_is_near(found.limits, growth.low, growth.high or growth.per_s)
     short = "A short look cannot tell a leak from a cache that fills"
     private = found.sum_of("heap", "anonymous").resident
     if found.process.is_static:
@@ -99,6 +92,27 @@ def _growth(found: Inspection) -> Iterator[str]:
             f"{short}: 'cairn soak -- PROG' can, and 'cairn profile --stacks -- PROG' names the "
             "functions that allocate."
         )
+
+
+def _limit_is_near(limits: Limits, low: float, high: float) -> Iterator[str]:
+    """Says when the cgroup reaches its limit. `low` and `high` are rates in bytes per second."""
+    most, needed = limits.cgroup_bytes, limits.cgroup_needed
+    if most is None or needed is None or needed >= most:
+        return
+    first_s, last_s = (most - needed) / high, (most - needed) / low
+    if first_s >= _SOON_S:
+        return
+    first, last = units.duration(first_s), units.duration(last_s)
+    if last_s >= _SOON_S:
+        when = f"in {first} at the earliest"
+    elif first == last:
+        when = f"in about {first}"
+    else:
+        when = f"in {first} to {last}"
+    yield (
+        f"At this rate, its cgroup reaches its limit of {units.size(most)} {when}, page cache not "
+        "counted."
+    )
 
 
 def _memory(found: Inspection) -> Iterator[str]:

@@ -156,12 +156,22 @@ class Limits(Struct, frozen=True):
     cgroup_bytes: int | None
     """The least memory limit of the process's cgroups."""
     cgroup_used: int | None
-    """The memory that the cgroup with this limit uses."""
+    """The memory that the kernel compares with this limit. It includes page cache."""
     mappings: int
     mappings_most: int | None
     """vm.max_map_count."""
     address_bytes: int | None
     """RLIMIT_AS."""
+    cgroup_cache: int | None = None
+    """The part of `cgroup_used` that the kernel frees first at the limit: page cache, and memory
+    that was freed with MADV_FREE."""
+
+    @property
+    def cgroup_needed(self) -> int | None:
+        """The part of `cgroup_used` that the kernel cannot just free; None if not known."""
+        if self.cgroup_used is None or self.cgroup_cache is None:
+            return None
+        return max(0, self.cgroup_used - self.cgroup_cache)
 
 
 class Inspection(Struct, frozen=True):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from io import StringIO
 
+import pytest
 from msgspec.structs import replace
 from support.documents import keys
 from support.invented_process import INSPECTION, SAMPLED, attached_share
@@ -49,10 +50,11 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
     assert heap is not None
     serving, process, free = quiet.allocator, quiet.process, replace(heap, free=160 * MIB)
     growing = GrowthOf(30.0, 193, 0, 0, 1e6, 0.9e6, 1.1e6)
+    near = Limits(512 * MIB, 511 * MIB, 100, 65530, None, 411 * MIB)
     cases = {
         "mappings": replace(quiet, limits=replace(quiet.limits, mappings=60_000)),
-        "cgroup": replace(quiet, limits=replace(quiet.limits, cgroup_bytes=512 * MIB,
-                                                cgroup_used=500 * MIB)),
+        "cgroup": replace(quiet, limits=replace(
+            quiet.limits, cgroup_bytes=512 * MIB, cgroup_used=500 * MIB, cgroup_cache=20 * MIB)),
         "swapped": replace(quiet, mappings=tuple(
             replace(one, swapped=40 * MIB) if one.kind == "heap" else one
             for one in quiet.mappings)),
@@ -60,8 +62,12 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
         "grows, static": replace(
             quiet, growth=growing, process=replace(process, is_static=True)),
         "grows, outside malloc": replace(quiet, growth=growing, heap=replace(heap, held=MIB)),
-        "grows to a limit": replace(quiet, growth=growing, limits=replace(
-            quiet.limits, cgroup_bytes=512 * MIB, cgroup_used=100 * MIB)),
+        "grows to a limit": replace(quiet, growth=growing, limits=near),
+        "grows to a limit, as is known well": replace(
+            quiet, growth=replace(growing, low=0.9999e6, high=1.0001e6),
+            limits=replace(near, cgroup_cache=511 * MIB)),
+        "grows to a limit, or hardly": replace(
+            quiet, growth=replace(growing, low=1.0), limits=near),
         "lazily freed": replace(quiet, mappings=tuple(
             replace(one, lazily_freed=100 * MIB) if one.kind == "anonymous" else one
             for one in quiet.mappings)),
@@ -93,6 +99,28 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
         for name, case in cases.items()
     ))  # fmt: skip
     assert all(advice(case) for case in cases.values())
+
+
+@pytest.mark.parametrize("cache", [400 * MIB, None])
+def test_nothing_is_concluded_from_a_cgroup_whose_page_cache_fills_its_limit(
+    cache: int | None,
+) -> None:
+    """Page cache that is not known may fill the limit, too."""
+    full = Limits(512 * MIB, 511 * MIB, 100, 65530, None, cache)
+    growing = GrowthOf(30.0, 193, 0, 0, 1.0, 0.9, 1.1)
+    told = advice(replace(INSPECTION, growth=growing, limits=full))
+    assert not any("cgroup" in sentence for sentence in told)
+
+
+def test_the_time_to_the_limit_is_the_range_of_the_growth() -> None:
+    """1,000 MiB are left, and the memory grows by 1 to 2 MiB in a second: 500 to 1,000 s."""
+    growing = GrowthOf(30.0, 193, 0, 0, 1.5 * MIB, 1.0 * MIB, 2.0 * MIB)
+    near = Limits(2000 * MIB, 1900 * MIB, 100, 65530, None, 900 * MIB)
+    told = advice(replace(INSPECTION, growth=growing, limits=near))
+    assert (
+        "At this rate, its cgroup reaches its limit of 1.95 GiB in 8 min 20 s to 16 min 40 s, "
+        "page cache not counted."
+    ) in told
 
 
 def test_every_sentence_on_growth_is_as_in_the_golden_file(

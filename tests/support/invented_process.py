@@ -49,7 +49,7 @@ INSPECTION = Inspection(
     heap=Heap(235 * MIB, 60 * MIB, 58 * MIB, 175 * MIB, 163_664, MIB, 8, 9, True),
     heap_why_not="",
     growth=GrowthOf(30.0, 193, 232 * MIB, 233 * MIB, 33_000.0, 31_000.0, 35_000.0, "", 8.1),
-    limits=Limits(512 * MIB, 300 * MIB, 57, 65530, None),
+    limits=Limits(512 * MIB, 300 * MIB, 57, 65530, None, 40 * MIB),
     transparent_huge_pages="madvise",
 )  # fmt: skip
 _PERIOD_NS = 1e6
