@@ -11,14 +11,16 @@ MIB = 1 << 20
 FREE_LEAST, FREE_SHARE = 32 * MIB, 0.25
 """Free resident memory is worth a sentence if it is at least this large, and at least this share of
 the memory that the allocator holds. Allocators keep a quarter for speed without harm."""
+TRIM_LEAST = 0.02
+"""If malloc_trim(0) returns less than this share of the free resident memory, it is of no use."""
 ARENAS_MANY = 8
 """With at least this many arenas, a limit of their number may save memory. glibc makes up to eight
 for each processor."""
 LAZY_LEAST, LAZY_SHARE = 16 * MIB, 0.10
 SWAPPED_LEAST = 8 * MIB
 HUGE_FROM = 512 * MIB
-"""With at least this much anonymous memory, huge pages may save notable time. With small pages, the
-caches of address translations (TLB) of most processors reach only some megabytes."""
+"""If glibc holds at least this much physical memory, huge pages may save notable time. With small
+pages, the caches of address translations (TLB) of most processors reach only some megabytes."""
 MAPPINGS_SHARE, LIMIT_SHARE = 0.8, 0.9
 OWN_SHARE = 0.5
 """If glibc holds less than this share of the private memory, most of it does not come from malloc.
@@ -81,9 +83,9 @@ def _growth(found: Inspection) -> Iterator[str]:
             f"{short}: look again later. The program is statically linked, so 'cairn soak' and "
             "'cairn profile' cannot reach its allocator."
         )
-    elif found.heap is not None and found.heap.held < OWN_SHARE * private:
+    elif found.heap is not None and found.heap.held_resident < OWN_SHARE * private:
         yield (
-            f"{short}: look again later. glibc holds {units.size(found.heap.held)} of the "
+            f"{short}: look again later. glibc holds {units.size(found.heap.held_resident)} of the "
             f"{units.size(private)} of private memory. The program or a library maps the rest "
             "itself, and 'cairn soak' and 'cairn profile' do not see that."
         )
@@ -124,32 +126,37 @@ def _memory(found: Inspection) -> Iterator[str]:
             "kernel takes these pages when it needs them, so the process needs less than its "
             "resident set."
         )
-    if heap is None:
+    if heap is None or heap.free_resident is None:
         return
-    # The allocator may have returned the pages of free blocks, so not all of them are resident.
-    resident_free = min(heap.free, max(0, lazy.resident - lazy.lazily_freed - heap.live_most))
-    if resident_free >= max(FREE_LEAST, FREE_SHARE * heap.held):
+    resident_free = min(heap.free_resident, lazy.resident)
+    if resident_free >= max(FREE_LEAST, FREE_SHARE * heap.held_resident):
         share = resident_free / heap.held
         text = (
             f"{units.size(resident_free)} of the {units.size(heap.held)} that glibc holds are free "
             f"and still resident ({share:.0%}): ".replace("%", " %")
         )
+        trim = f"malloc_trim(0) in the program returns {_trimmed(heap.trimmed or 0, resident_free)}"
         if heap.arenas >= ARENAS_MANY:
             yield text + (
                 f"it has {heap.arenas} arenas, and fewer of them share free memory better. Try "
                 "MALLOC_ARENA_MAX=2 by 'cairn compare -a system -a "
                 "few=system:MALLOC_ARENA_MAX=2 -- PROG'."
             )
-        elif heap.top >= resident_free / 2:
-            yield text + (
-                "most of them are at the end of the heap, and malloc_trim(0) in the program "
-                "returns them."
-            )
+        elif (heap.top_resident or 0) >= resident_free / 2:
+            ends = "the end of the heap" if heap.arenas == 1 else "the ends of its arenas"
+            yield text + f"most of them are at {ends}, and {trim}."
         else:
             yield text + (
-                "they lie between live blocks. malloc_trim(0) in the program returns their whole "
-                "pages, and 'cairn compare -- PROG' says whether another allocator keeps less."
+                f"they lie between live blocks. {trim}, and 'cairn compare -- PROG' says whether "
+                "another allocator keeps less."
             )
+
+
+def _trimmed(trimmed: int, free: int) -> str:
+    """The part of `free` bytes that a trim returns, in words."""
+    if trimmed < TRIM_LEAST * free:
+        return "almost none of them"
+    return f"{units.size(min(trimmed, free))} of them"
 
 
 def _settings(found: Inspection) -> Iterator[str]:
@@ -168,18 +175,19 @@ def _settings(found: Inspection) -> Iterator[str]:
         )
         yield f"LD_PRELOAD names {', '.join(found.unused_preload)}, but {reason}."
     anonymous = found.sum_of("heap", "anonymous")
+    held = min(anonymous.resident, 0 if found.heap is None else found.heap.held_resident)
     if (
         serving.entry == "system"
         and found.transparent_huge_pages == "madvise"
-        and anonymous.resident >= HUGE_FROM
+        and held >= HUGE_FROM
         and not anonymous.huge
         and not any(one.name == "hugetlb_page_bytes" and one.value for one in found.in_use)
     ):
         yield (
-            f"None of its {units.size(anonymous.resident)} of private memory lie in huge pages. "
-            "glibc 2.35 and newer requests them with GLIBC_TUNABLES=glibc.malloc.hugetlb=1; try "
-            "'cairn compare -a system -a huge=system:GLIBC_TUNABLES=glibc.malloc.hugetlb=1 -- "
-            "PROG'."
+            f"None of the {units.size(held)} of physical memory that glibc holds lie in huge "
+            "pages. glibc 2.35 and newer requests them with GLIBC_TUNABLES=glibc.malloc.hugetlb=1; "
+            "try 'cairn compare -a system -a "
+            "huge=system:GLIBC_TUNABLES=glibc.malloc.hugetlb=1 -- PROG'."
         )
 
 

@@ -131,6 +131,19 @@ class Heap(Struct, frozen=True):
     is_by_symbols: bool
     """Whether debug symbols gave the address of the statistics. Otherwise the statistics were found
     in the data of the C library by their form."""
+    free_resident: int | None = None
+    """The part of `free` in physical memory. None if the kernel does not show which pages are; then
+    the next two numbers are None, too."""
+    top_resident: int | None = None
+    """The part of `free_resident` at the ends of the arenas."""
+    trimmed: int | None = None
+    """The part of `free_resident` that malloc_trim(0) would return to the kernel. These are the
+    whole pages inside free blocks, and those at the end of the main arena."""
+
+    @property
+    def held_resident(self) -> int:
+        """The most physical memory of `held`. It is `held` if `free_resident` is None."""
+        return self.held - (0 if self.free_resident is None else self.free - self.free_resident)
 
 
 class GrowthOf(Struct, frozen=True):

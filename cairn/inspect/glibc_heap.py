@@ -17,6 +17,10 @@ made an arena is the first block of this arena. Any other thread may have up to
 Debug symbols give the addresses of the structures. Without them, the structures are found by their
 form: an empty list of an arena points to itself, and an arena has 127 lists in a row.
 
+The kernel says which pages are resident (pagemap). A page of free memory that is not was returned
+to the kernel by malloc_trim(3), or was never used. Only pages that lie wholly in a free block or in
+a top can be missing. The other pages of free memory have headers or live blocks.
+
 The process is not stopped. Each list is checked while it is walked. If a list changed meanwhile,
 everything is read again.
 """
@@ -31,13 +35,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cairn.binary import elf
 from cairn.binary.build_ids import DEBUG_FOLDER
 from cairn.inspect.allocator import LoadedFile
 from cairn.inspect.facts import Heap, InUse
 from cairn.inspect.mappings import Mapping
-from cairn.inspect.memory import ProcessMemory, Unreadable
+from cairn.inspect.memory import Pages, ProcessMemory, Span, Unreadable, whole_pages
 from cairn.profile.symbols import VARIABLES, Functions
 
 _BINS = 254
@@ -58,6 +63,9 @@ _TIME_MOST_S = 10.0
 """The most seconds of CPU time that we take to walk the free blocks."""
 _TRIES = 20
 _SCAN_MOST = 64 << 20
+_LINKS = 48
+"""The number of bytes at the beginning of a free block that its header and its pointers may use.
+malloc_trim(3) returns whole pages behind them."""
 _FLAGS = 7
 """The lowest three bits of the size of a block. They are flags and no part of the size."""
 _MMAPS_MOST = 65536
@@ -135,12 +143,13 @@ def read(
     """
     areas = _data(owner, mappings)
     place = _place(memory, owner, areas)
+    shared = sum(_shared(one) for one in mappings)
     deadline = time.process_time() + _TIME_MOST_S
     for _ in range(_TRIES):
         memory.forget()
         par = _par(memory, owner, areas, mappings)
         try:
-            heap = _read(memory, place, par, threads, deadline)
+            heap = _read(memory, place, par, threads, shared, deadline)
         except (Changed, Unreadable):
             if time.process_time() > deadline:
                 break
@@ -150,6 +159,14 @@ def read(
         "Live memory is not known: the program allocates so often that glibc's lists of free "
         "blocks changed each time they were read."
     )
+
+
+def _shared(mapping: Mapping) -> int:
+    """The bytes of a private mapping without a file that other processes have, too."""
+    if mapping.is_shared or mapping.path.startswith("/"):
+        return 0
+    numbers = mapping.numbers or {}
+    return numbers.get("Shared_Clean", 0) + numbers.get("Shared_Dirty", 0)
 
 
 def _data(owner: LoadedFile, mappings: Sequence[Mapping]) -> list[Mapping]:
@@ -321,7 +338,12 @@ def _plausible(
 
 
 def _read(
-    memory: ProcessMemory, place: ArenaPlace, par: MallocPar, threads: int, deadline: float
+    memory: ProcessMemory,
+    place: ArenaPlace,
+    par: MallocPar,
+    threads: int,
+    shared: int,
+    deadline: float,
 ) -> Heap:
     """Adds up all arenas. Raises Changed or Unreadable if they change meanwhile."""
     at_next = place.lists_at + 8 * _BINS + 16
@@ -333,7 +355,7 @@ def _read(
         if arenas > _ARENAS_MOST:
             raise Changed
         size = memory.word_at(one + at_next + 24)
-        of_top = walk.top(one) if size else 0
+        of_top = walk.top(one, size)
         held += size
         top += of_top
         free += of_top + (walk.free(one) if size else 0)
@@ -349,7 +371,7 @@ def _read(
     if most < 0:
         raise Changed
     others = max(0, threads - caches) * par.cached_most()
-    return Heap(
+    heap = Heap(
         held=held + par.mapped_bytes,
         live_most=most,
         live_least=max(par.mapped_bytes, most - others),
@@ -360,21 +382,54 @@ def _read(
         arenas=arenas,
         is_by_symbols=place.by_symbols,
     )
+    return _with_pages(heap, memory, walk, shared)
+
+
+def _with_pages(heap: Heap, memory: ProcessMemory, walk: _Walk, shared: int) -> Heap:
+    """The statistics with the resident parts of free memory.
+
+    shared: the bytes of private mappings that other processes have, too, since a fork.
+    """
+    spans = (walk.in_lists, walk.in_tops[:1], walk.in_tops[1:])
+    found = [one for one in map(memory.pages, spans) if one is not None]
+    if len(found) < len(spans):
+        return heap
+
+    def resident(of: int, *parts: Pages) -> int:
+        """The resident part of `of` bytes, of which `parts` are the pages that may be missing."""
+        partial = of - sum(one.size for one in parts)
+        rest = min(shared, sum(one.rest for one in parts))
+        return max(0, partial + sum(one.own for one in parts) + rest)
+
+    lists, main_top, other_tops = found
+    return replace(
+        heap,
+        free_resident=resident(heap.free, lists, main_top, other_tops),
+        top_resident=resident(heap.top, main_top, other_tops),
+        trimmed=lists.own + main_top.own,
+    )
 
 
 class _Walk:
-    """Walks the free blocks of arenas."""
+    """Walks the free blocks of arenas, and notes the whole pages in them."""
 
     def __init__(self, memory: ProcessMemory, lists_at: int, deadline: float) -> None:
         self._memory, self._lists_at, self._deadline = memory, lists_at, deadline
         self._walked = 0
+        self.in_lists: list[Span] = []
+        """The whole pages inside the free blocks of the lists, without empty spans."""
+        self.in_tops: list[Span] = []
+        """The whole pages of the top of each arena, in the order in which the tops were read."""
 
-    def top(self, arena: int) -> int:
+    def top(self, arena: int, arena_bytes: int) -> int:
         """The size of the block at the arena's end."""
         block = self._memory.word_at(arena + self._lists_at - 16)
-        if block == arena + self._lists_at - 16:
+        if not arena_bytes or block == arena + self._lists_at - 16:
+            self.in_tops.append((0, 0))
             return 0  # the arena has no memory yet
-        return self._memory.word_at(block + 8) & ~_FLAGS
+        size = self._memory.word_at(block + 8) & ~_FLAGS
+        self.in_tops.append(whole_pages(block + _LINKS, block + size))
+        return size
 
     def free(self, arena: int) -> int:
         """The bytes of all free blocks in the arena's lists."""
@@ -415,6 +470,9 @@ class _Walk:
             if back != before or size < 32 or size % 16:
                 raise Changed
             total += size
+            whole = whole_pages(block + _LINKS, block + size)
+            if whole[0] < whole[1]:
+                self.in_lists.append(whole)
             before, block = block, forward
         return total
 

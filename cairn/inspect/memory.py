@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
 
 from cairn.inspect.process import Target
 
@@ -12,6 +18,31 @@ AHEAD = 4
 """The number of pages that are read at once. Lists of free blocks often lie close together."""
 _PAGES_MOST = 1 << 14
 """The most pages that are kept, which is 64 MiB."""
+_ENTRIES_MOST = 1 << 17
+"""The most entries of pagemap that are read at once. An entry has 8 bytes."""
+_PRESENT, _OWN = np.uint64(1 << 63), np.uint64(1 << 56)
+"""Two bits of an entry of pagemap. The first one says that the page is in physical memory, the
+second one that only this process has it."""
+Span = tuple[int, int]
+"""The addresses of the first byte of a part of the memory, and of the first byte behind it."""
+
+
+class Pages(Struct, frozen=True):
+    """Some pages of the process, in bytes."""
+
+    size: int
+    own: int
+    """The pages in physical memory that only this process has."""
+    rest: int
+    """The other pages in physical memory. A process shares pages with another one since a fork. If
+    a page was only read, the kernel shows it a page of zeros that all processes share. So a part of
+    these pages may take no memory."""
+
+
+def whole_pages(start: int, end: int) -> Span:
+    """The whole pages between two addresses. The span is empty if there are none."""
+    first, last = -(-start // mmap.PAGESIZE), end // mmap.PAGESIZE
+    return first * mmap.PAGESIZE, max(first, last) * mmap.PAGESIZE
 
 
 class Unreadable(Exception):
@@ -30,6 +61,7 @@ class ProcessMemory:
             self._file = os.open(f"/proc/{target.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise target.refused(error) from error
+        self._pid = target.pid
         self._pages: dict[int, bytes] = {}
 
     def __enter__(self) -> ProcessMemory:
@@ -72,6 +104,28 @@ class ProcessMemory:
             raise Unreadable(address)
         return found
 
+    def pages(self, spans: Sequence[Span]) -> Pages | None:
+        """Spans of whole pages, added up; None if the kernel does not show which are resident.
+
+        The spans do not overlap.
+        """
+        count = own = present = 0
+        try:
+            file = os.open(f"/proc/{self._pid}/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            for entries in _entries(file, spans):
+                is_present = entries & _PRESENT != 0
+                count += len(entries)
+                present += int(np.count_nonzero(is_present))
+                own += int(np.count_nonzero(is_present & (entries & _OWN != 0)))
+        except (OSError, OverflowError, ValueError):
+            return None
+        finally:
+            os.close(file)
+        return Pages(*(number * mmap.PAGESIZE for number in (count, own, present - own)))
+
     def _page(self, number: int) -> bytes:
         if number not in self._pages:
             if len(self._pages) >= _PAGES_MOST:
@@ -90,3 +144,27 @@ class ProcessMemory:
             return os.pread(self._file, count * PAGE, number * PAGE)
         except (OSError, OverflowError, ValueError):
             return b""
+
+
+def _entries(pagemap: int, spans: Sequence[Span]) -> Iterator[NDArray[np.uint64]]:
+    """Yields the entries of all pages of the spans. Raises ValueError if the kernel shows too few.
+
+    Many spans are short and lie close together. So the entries between them are read as well, and
+    left out afterwards.
+    """
+    bounds = np.array(sorted(spans), np.int64).reshape(-1, 2) // mmap.PAGESIZE
+    starts, ends = bounds[bounds[:, 0] < bounds[:, 1]].T
+    at = 0
+    while len(ends) and at < ends[-1]:
+        first = int(np.searchsorted(ends, at, "right"))
+        at = max(at, int(starts[first]))
+        behind = int(np.searchsorted(starts, at + _ENTRIES_MOST))
+        stop = min(at + _ENTRIES_MOST, int(ends[behind - 1]))
+        content = os.pread(pagemap, 8 * (stop - at), 8 * at)
+        if len(content) != 8 * (stop - at):
+            raise ValueError(at)
+        edges = np.zeros(stop - at + 1, np.int8)
+        edges[np.maximum(starts[first:behind], at) - at] += 1
+        edges[np.minimum(ends[first:behind], stop) - at] -= 1
+        yield np.frombuffer(content, np.uint64)[np.cumsum(edges[:-1]) > 0]
+        at = stop

@@ -114,10 +114,16 @@ def _live(heap: Heap, name: str) -> str:
     if heap.live_least < heap.live_most and units.size(heap.live_least) != live:
         live = f"{units.size(heap.live_least)} to {live}"
         share = f"at most {share}"
+    free = units.size(heap.free)
+    resident = free if heap.free_resident is None else units.size(heap.free_resident)
+    if resident != free:
+        free = f"{free} are free, of which {resident} are resident"
+    else:
+        free = f"{free} are free"
     arenas = units.counted(heap.arenas, "arena")
     return (
         f"{name} holds {units.size(heap.held)} in {arenas}. Of these, {live} are live blocks "
-        f"({share}), and {units.size(heap.free)} are free."
+        f"({share}), and {free}."
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import platform
+import random
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,10 +24,11 @@ from support.preloadable_path import carried
 from cairn import native
 from cairn.binary import elf
 from cairn.errors import UsageError
-from cairn.inspect import glibc_heap, growth, process
+from cairn.inspect import glibc_heap, growth, memory, process
 from cairn.inspect.advice import advice
 from cairn.inspect.facts import Inspection
 from cairn.inspect.look import look
+from cairn.inspect.memory import Pages, ProcessMemory
 from cairn.inspect.process import NotPermitted, ProcessEnded, find
 from cairn.report import inspection
 
@@ -236,6 +241,132 @@ def test_musl_is_known(tmp_path: Path, flag: str) -> None:
     assert found.allocator.name == "musl"
     assert found.process.is_static is (flag == "-static")
     assert found.heap is None and "musl" in found.heap_why_not
+
+
+# --- free memory that is resident ---
+
+FREED = 40_000_000
+"""The bytes that freed.c frees. It maps 64 MiB of its own, too."""
+PARTIAL = 200 * 2 * mmap.PAGESIZE
+"""The most bytes that freed.c leaves in pages which are not wholly free: a block has two ends."""
+
+
+@contextmanager
+def freed(program: Path, how: str) -> Iterator[tuple[int, Callable[[], str]]]:
+    """Starts freed.c. Yields its process id, and a function that lets it call malloc_trim(0)."""
+    with subprocess.Popen(
+        [program, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as one:
+        assert one.stdin is not None and one.stdout is not None
+        assert int(one.stdout.readline()) == FREED
+
+        def trim() -> str:
+            assert one.stdin is not None and one.stdout is not None
+            one.stdin.write("\n")
+            one.stdin.flush()
+            return one.stdout.readline()
+
+        yield one.pid, trim
+
+
+@pytest.mark.parametrize("at_once", [7, 64, 1 << 17])
+def test_resident_pages_are_counted_like_one_by_one(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written pages are the process's own, and pages that were only read are not."""
+    monkeypatch.setattr(memory, "_ENTRIES_MOST", at_once)
+    size, chance, page = 1000, random.Random(at_once), mmap.PAGESIZE
+    area = mmap.mmap(-1, size * page, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    area.madvise(mmap.MADV_NOHUGEPAGE)
+    written = set(chance.sample(range(size), size // 2))
+    for number in written:
+        area[number * page] = 1
+    read = {one for one in range(0, size, 3) if one not in written and not area[one * page]}
+    with ProcessMemory(find(os.getpid())) as own:
+        for count in range(0, 60, 2):
+            cuts = sorted(chance.sample(range(size + 1), count))
+            spans = [*zip(cuts[::2], cuts[1::2], strict=True), (size, size)]
+            chance.shuffle(spans)
+            within = [one for start, end in spans for one in range(start, end)]
+            assert own.pages([(base + a * page, base + b * page) for a, b in spans]) == Pages(
+                len(within) * page,
+                sum(one in written for one in within) * page,
+                sum(one in read for one in within) * page,
+            )
+
+
+def told_of_free_memory(found: Inspection) -> list[str]:
+    return [sentence for sentence in advice(found) if "free and still resident" in sentence]
+
+
+@GLIBC
+@pytest.mark.parametrize("how", ["between", "end"])
+def test_free_memory_is_resident_until_it_is_trimmed(
+    compiled: Callable[..., Path], how: str
+) -> None:
+    """The 64 MiB that the program maps itself are not free memory of malloc.
+
+    The second look comes after the first one has read the lists of free blocks, so the kernel shows
+    pages of zeros there.
+    """
+    with freed(compiled("freed.c", "-pthread"), how) as (pid, trim):
+        before = look(pid)
+        assert before.heap is not None and before.heap.free_resident is not None
+        assert FREED <= before.heap.free_resident <= FREED + (1 << 20)
+        assert before.heap.trimmed is not None
+        assert before.heap.free_resident - before.heap.trimmed <= PARTIAL + OWN_BYTES
+        assert len(told_of_free_memory(before)) == 1
+        trim()
+        look(pid)
+        after = look(pid)
+    assert after.heap is not None and after.heap.free_resident is not None
+    assert after.heap.trimmed == 0 and after.heap.free_resident <= PARTIAL + OWN_BYTES
+    assert told_of_free_memory(after) == []
+    gone = before.sum_of("heap").resident - after.sum_of("heap").resident
+    # The trim itself may need a page.
+    assert abs(gone - before.heap.trimmed) <= 4 * mmap.PAGESIZE
+
+
+@GLIBC
+def test_free_memory_that_a_fork_shares_is_resident_and_cannot_be_trimmed(
+    compiled: Callable[..., Path],
+) -> None:
+    with freed(compiled("freed.c", "-pthread"), "fork") as (pid, _):
+        found = look(pid)
+    assert found.heap is not None and found.heap.free_resident is not None
+    assert FREED <= found.heap.free_resident <= FREED + (1 << 20)
+    assert found.heap.trimmed == 0
+
+
+@GLIBC
+def test_a_kernel_that_shows_no_pages_gives_no_advice_about_free_memory(
+    compiled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProcessMemory, "pages", lambda *_: None)
+    with freed(compiled("freed.c", "-pthread"), "between") as (pid, _):
+        found = look(pid)
+    assert found.heap is not None and found.heap.free >= FREED
+    assert (found.heap.free_resident, found.heap.top_resident, found.heap.trimmed) == (None,) * 3
+    assert told_of_free_memory(found) == []
+
+
+@GLIBC
+def test_a_trim_that_returns_nothing_is_not_advised(compiled: Callable[..., Path]) -> None:
+    """The ends of the arenas of threads are not trimmed by glibc."""
+    with freed(compiled("freed.c", "-pthread"), "thread") as (pid, trim):
+        before = look(pid)
+        trim()
+        after = look(pid)
+    for found in (before, after):
+        assert found.heap is not None and found.heap.free_resident is not None
+        assert FREED <= found.heap.free_resident <= FREED + (1 << 20)
+        assert found.heap.trimmed is not None and found.heap.trimmed <= OWN_BYTES + (1 << 17)
+        (told,) = told_of_free_memory(found)
+        assert told.endswith(
+            "most of them are at the ends of its arenas, and malloc_trim(0) in the program returns "
+            "almost none of them."
+        )
 
 
 # --- kinds of memory ---

@@ -41,16 +41,27 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
         INSPECTION,
         environment=(),
         growth=None,
-        heap=replace(INSPECTION.heap or Heap(0, 0, 0, 0, 0, 0, 0, 0, False), free=0),
+        heap=replace(
+            INSPECTION.heap or Heap(0, 0, 0, 0, 0, 0, 0, 0, False),
+            free=0,
+            free_resident=0,
+            top_resident=0,
+            trimmed=0,
+        ),
         mappings=tuple(replace(one, swapped=0, lazily_freed=0) for one in INSPECTION.mappings),
         limits=Limits(None, None, 100, 65530, None),
     )
     assert advice(quiet) == ()
     heap = quiet.heap
     assert heap is not None
-    serving, process, free = quiet.allocator, quiet.process, replace(heap, free=160 * MIB)
+    serving, process = quiet.allocator, quiet.process
+    free = replace(heap, free=160 * MIB, free_resident=160 * MIB, trimmed=120 * MIB, arenas=1)
     growing = GrowthOf(30.0, 193, 0, 0, 1e6, 0.9e6, 1.1e6)
     near = Limits(512 * MIB, 511 * MIB, 100, 65530, None, 411 * MIB)
+    own_pages = replace(quiet, mappings=tuple(
+        replace(one, resident=900 * MIB, huge=0) if one.kind == "anonymous" else one
+        for one in quiet.mappings))  # fmt: skip
+    assert advice(own_pages) == (), "these pages are not glibc's, so it cannot make them huge"
     cases = {
         "mappings": replace(quiet, limits=replace(quiet.limits, mappings=60_000)),
         "cgroup": replace(quiet, limits=replace(
@@ -62,6 +73,8 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
         "grows, static": replace(
             quiet, growth=growing, process=replace(process, is_static=True)),
         "grows, outside malloc": replace(quiet, growth=growing, heap=replace(heap, held=MIB)),
+        "grows, outside malloc, which returned its memory": replace(
+            quiet, growth=growing, heap=replace(heap, free=234 * MIB)),
         "grows to a limit": replace(quiet, growth=growing, limits=near),
         "grows to a limit, as is known well": replace(
             quiet, growth=replace(growing, low=0.9999e6, high=1.0001e6),
@@ -71,10 +84,12 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
         "lazily freed": replace(quiet, mappings=tuple(
             replace(one, lazily_freed=100 * MIB) if one.kind == "anonymous" else one
             for one in quiet.mappings)),
-        "free in arenas": replace(quiet, heap=replace(free, arenas=9, live_most=60 * MIB)),
-        "free at the top": replace(quiet, heap=replace(free, arenas=1, live_most=60 * MIB,
-                                                       top=159 * MIB)),
-        "free between": replace(quiet, heap=replace(free, arenas=1, live_most=60 * MIB, top=0)),
+        "free in arenas": replace(quiet, heap=replace(free, arenas=9)),
+        "free at the top": replace(quiet, heap=replace(free, top_resident=159 * MIB)),
+        "free at the tops": replace(quiet, heap=replace(
+            free, top_resident=159 * MIB, trimmed=MIB, arenas=3)),
+        "free between": replace(quiet, heap=free),
+        "free between, in small pieces": replace(quiet, heap=replace(free, trimmed=0)),
         "another's variable": replace(quiet, environment=(
             EnvironmentVariable("MALLOC_CONF", "x", False),)),
         "preload of a static program": replace(
@@ -83,9 +98,7 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
             quiet, unused_preload=("libjemalloc.so.2",),
             allocator=replace(serving, how="in the program")),
         "preload without effect": replace(quiet, unused_preload=("libjemalloc.so.2",)),
-        "no huge pages": replace(quiet, mappings=tuple(
-            replace(one, resident=900 * MIB, huge=0) if one.kind == "anonymous" else one
-            for one in quiet.mappings)),
+        "no huge pages": replace(own_pages, heap=replace(heap, held=800 * MIB)),
         "replaced": replace(quiet, process=replace(process, is_replaced=True)),
         "deleted": replace(
             quiet, process=replace(process, is_replaced=True, is_deleted=True)
@@ -99,6 +112,24 @@ def test_every_sentence_of_advice_is_as_in_the_golden_file(
         for name, case in cases.items()
     ))  # fmt: skip
     assert all(advice(case) for case in cases.values())
+
+
+def test_returned_pages_of_free_blocks_are_not_resident() -> None:
+    """Own mappings of the program do not stand in for them: 232 MiB of private memory remain."""
+    assert INSPECTION.heap is not None
+    returned = replace(INSPECTION.heap, free_resident=4 * MIB, top_resident=0, trimmed=0)
+    assert returned.held_resident == (60 + 4) * MIB
+    found = replace(INSPECTION, heap=returned)
+    assert not any("still resident" in sentence for sentence in advice(found))
+    assert "175 MiB are free, of which 4.00 MiB are resident." in " ".join(inspection.answer(found))
+    # A quarter of the memory that is left may be much, even if it is little of all addresses.
+    some = replace(returned, held=1000 * MIB, free=940 * MIB, free_resident=150 * MIB)
+    assert any(
+        sentence.startswith(
+            "150 MiB of the 1,000 MiB that glibc holds are free and still resident (15 %): "
+        )
+        for sentence in advice(replace(INSPECTION, heap=some))
+    )
 
 
 @pytest.mark.parametrize("cache", [400 * MIB, None])
