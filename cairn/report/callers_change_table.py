@@ -97,7 +97,9 @@ def notes(found: CallersChange) -> list[str]:
     if not shown:
         told.append("No function is shown to differ.")
     if left:
-        told.append(f"{units.counted(left, 'more function')} differ: --json and --csv have them.")
+        verb, them = ("differs", "it") if left == 1 else ("differ", "them")
+        functions = units.counted(left, "more function")
+        told.append(f"{functions} {verb}: --json and --csv have {them}.")
     if any(one.high > one.low for row in found.functions for one in row.changes):
         told.append(
             "± is half of an interval. The intervals of all functions hold the true differences "

@@ -52,7 +52,7 @@ def _missing(profile: Profile) -> Iterator[str]:
         yield (
             f"{units.counted(lost, 'thread')} could not be counted, because the probe could not "
             "lengthen its file: the disk is full, or the program has a filter of system calls "
-            "(seccomp)"
+            "(seccomp)."
         )
 
 

@@ -161,3 +161,16 @@ def test_the_report_fits_and_has_its_numbers_in_json_and_csv(
     lines = list(csv.DictReader(StringIO(table.rows(found))))
     assert len(lines) == 15 * len(PARTS)
     assert {line["function"] for line in lines} >= {"(all)", "function_3"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (1, "1 more function differs: --json and --csv have it."),
+        (2, "2 more functions differ: --json and --csv have them."),
+    ],
+)
+def test_the_functions_that_the_table_leaves_out_are_counted(more: int, says: str) -> None:
+    none, some = exact(0, 0), exact(1, 8)
+    after = tuple(stack(f"f{place}", some, none) for place in range(table.SHOWN + more))
+    assert table.notes(difference(((), ()), ((), after)))[0] == says

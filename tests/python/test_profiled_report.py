@@ -28,6 +28,7 @@ from cairn.model import Contender
 from cairn.profile import reader
 from cairn.profile.tally import ClockRun, FunctionTime, KernelClock, Missing, Peak, Profile, Tree
 from cairn.report import profile, profile_export
+from cairn.report.profile_gaps import gaps
 from cairn.report.profile_numbers import size_about
 from cairn.report.view import View
 from cairn.run import foreground
@@ -365,7 +366,7 @@ def test_notes_name_the_limits_of_the_numbers(tmp_path: Path) -> None:
         "shortly before.",
         "1 process left no counts",
         "2 threads could not be counted, because the probe could not lengthen its file: the disk is "
-        "full, or the program has a filter of system calls (seccomp)",
+        "full, or the program has a filter of system calls (seccomp).",
         "4 calls by ending threads are not timed, and their phase (serial or parallel) and block "
         "size are not known.",
         "Failed calls: 1 of realloc.",
@@ -377,6 +378,7 @@ def test_notes_name_the_limits_of_the_numbers(tmp_path: Path) -> None:
         "/lib/x86_64-linux-gnu/libc.so.6.",
     ):
         assert words in text, words
+    assert all(sentence.endswith(".") for sentence in gaps(reader.gather(tmp_path)))
 
 
 def test_the_report_has_a_table_of_lock_waits_if_the_allocator_takes_locks(tmp_path: Path) -> None:
