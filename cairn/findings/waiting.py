@@ -11,8 +11,9 @@ from cairn import units
 from cairn.clock_samples import AtomicSamples
 from cairn.findings.kernel import has_threads
 from cairn.model import Finding, Interval
-from cairn.profile.estimates import LEVEL, Estimate, clock, probe_ns
+from cairn.profile.estimates import LEVEL, Estimate
 from cairn.profile.lock_table import LockTable, lock_table
+from cairn.profile.lock_table import thread_ns as thread_ns  # noqa: PLC0414 - for cairn.why
 from cairn.profile.tables import kernel_lines, lock_lines
 from cairn.profile.tally import WAITING, WAKING, Profile
 
@@ -28,16 +29,6 @@ PER_THOUSAND_LEAST = 0.5
 SHARE_LEAST, SHARE_LARGE = 0.05, 0.15
 """The least waiting for a finding, as shares of the time of all threads. SHARE_LEAST applies if
 there are PER_THOUSAND_LEAST waits per 1,000 operations, and SHARE_LARGE if there are fewer."""
-
-
-def thread_ns(profile: Profile) -> float:
-    """The sum of the life times of all threads in ns, without the probe's part; 0 if not known.
-
-    The probe's part is an estimate. So at most half of the sum is subtracted for the probe.
-    """
-    ticking = clock(profile.tally)
-    whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
-    return max(whole - (probe_ns(profile) or 0.0), whole / 2)
 
 
 def is_queueing(share: float, waits: float) -> bool:
@@ -128,7 +119,9 @@ def queues(profile: Profile) -> Finding | None:
     slept = [one for one in calls if one.name in WAITING]
     woken = [one for one in calls if one.name == WAKING]
     locks = [one for one in lock_lines(profile) if one.contended]
-    waits = max(sum(one.count for one in slept), sum(one.contended for one in locks))
+    # A thread may make several system calls until it has the lock for which it waits.
+    by_call, by_lock = sum(one.count for one in slept), sum(one.contended for one in locks)
+    waits, noun = max(by_call, by_lock), "waiting system call" if by_call > by_lock > 0 else "wait"
     waited = max(
         sum(one.total_ns or 0.0 for one in slept), sum(one.wait_ns or 0.0 for one in locks)
     )
@@ -158,7 +151,7 @@ def queues(profile: Profile) -> Finding | None:
         measured=True,
         evidence=(
             *lock,
-            f"{units.counted(waits, 'wait')} on {where}, "
+            f"{units.counted(waits, noun)} on {where}, "
             f"{waits / profile.operations * 1000:.3g} per 1,000 operations, "
             f"{units.time(waited)} in all"
             f"{f', and {units.time(waking)} to wake waiting threads' if waking else ''}",

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cairn.model import Interval
-from cairn.profile.estimates import LEVEL, Estimate, clock
+from cairn.profile.estimates import LEVEL, Estimate, clock, probe_ns
 from cairn.profile.tally import LockCount, Profile
 
 SHOWN = 10
@@ -46,7 +46,7 @@ class LockUse(Struct, frozen=True):
     waited."""
     wait_ns: float | None
     share: float | None
-    """The waiting time as a share of the life times of all threads."""
+    """The waiting time as a share of `thread_ns`."""
     held_ns: Estimate | None
     refused: int
     futex_waits: int
@@ -64,18 +64,29 @@ class LockTable(Struct, frozen=True):
     """The number of locks for which a thread waited."""
 
 
+def thread_ns(profile: Profile) -> float:
+    """The sum of the life times of all threads in ns, without the probe's part; 0 if not known.
+
+    All shares of the threads' time are shares of this sum. The probe's part is an estimate. So at
+    most half of the sum is subtracted for the probe.
+    """
+    ticking = clock(profile.tally)
+    whole = profile.tally.threads_ticks * ticking.ns_per_tick if ticking is not None else 0.0
+    return max(whole - (probe_ns(profile) or 0.0), whole / 2)
+
+
 def lock_table(profile: Profile) -> LockTable | None:
     """The locks of a profile; None if only a part of the program's life was counted."""
     if profile.window is not None:
         return None
-    ticking, lived = clock(profile.tally), profile.tally.threads_ticks
+    ticking, lived_ns = clock(profile.tally), thread_ns(profile)
     each = ticking.ns_per_tick if ticking is not None else None
     by_name: dict[tuple[str, str, str], list[LockCount]] = {}
     for place, process in enumerate(profile.processes):
         for lock in process.locks:
             where = lock.library or f"process {place}"
             by_name.setdefault((lock.name, where, lock.kind), []).append(lock)
-    uses = [_use(of, each, lived) for of in by_name.values()]
+    uses = [_use(of, each, lived_ns) for of in by_name.values()]
     return LockTable(
         tuple(sorted(uses, key=_costliest)), len(uses), sum(1 for one in uses if one.waits)
     )
@@ -86,13 +97,14 @@ def _costliest(one: LockUse) -> tuple[float, float, int, str]:
     return -(one.wait_ns or 0.0), -held, -(one.taken or 0), one.name
 
 
-def _use(of: Sequence[LockCount], ns_per_tick: float | None, lived: int) -> LockUse:
+def _use(of: Sequence[LockCount], ns_per_tick: float | None, lived_ns: float) -> LockUse:
     first = of[0]
     is_futex = first.kind == "futex"
     futex_waits, futex_ticks = (
         sum(one.futex_waits for one in of), sum(one.futex_wait_ticks for one in of)
     )  # fmt: skip
     ticks = futex_ticks if is_futex else sum(one.wait_ticks for one in of)
+    wait_ns = None if ns_per_tick is None else ticks * ns_per_tick
     held = None if is_futex else _held([one for one in of if one.taken])
     return LockUse(
         name=first.name,
@@ -100,8 +112,8 @@ def _use(of: Sequence[LockCount], ns_per_tick: float | None, lived: int) -> Lock
         kind=first.kind,
         taken=None if is_futex else sum(one.taken for one in of),
         waits=futex_waits if is_futex else sum(one.contended for one in of),
-        wait_ns=None if ns_per_tick is None else ticks * ns_per_tick,
-        share=ticks / lived if lived else None,
+        wait_ns=wait_ns,
+        share=None if wait_ns is None or not lived_ns else min(1.0, wait_ns / lived_ns),
         held_ns=None
         if held is None or ns_per_tick is None
         else Estimate(

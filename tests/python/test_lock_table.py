@@ -13,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 from msgspec.structs import replace
 from support.probes import TICKS_PER_NS, Made, busy
 
+from cairn.findings.waiting import queues
 from cairn.profile import lock_records, reader
 from cairn.profile.lock_table import lock_table
 from cairn.profile.tally import Window
@@ -101,3 +102,39 @@ def test_the_report_and_the_csv_have_each_lock(tmp_path: Path) -> None:
 def test_a_part_of_a_life_has_no_table_of_locks(tmp_path: Path) -> None:
     made().write(tmp_path)
     assert lock_table(replace(reader.gather(tmp_path), window=Window(1, 2, 1))) is None
+
+
+def test_the_finding_and_the_table_divide_by_the_same_time(tmp_path: Path) -> None:
+    """One lock has all 182 ms of waiting, which are 10 % of the threads' time.
+
+    Two threads live for 1 s each, and use 900 ms of CPU time, of which the probe takes a fifth. An
+    acquisition that waits makes three system calls.
+    """
+    written = locked(
+        busy(),
+        0,
+        address=0x5040,
+        taken=10_000,
+        contended=200,
+        wait_ticks=182_000_000 * TICKS_PER_NS,
+    )
+    written.locked("mutex", 10_000, [910_000 * TICKS_PER_NS] * 200)
+    written.kernel("futex wait", 600, 100_000)
+    written.sampled(1000, 100, own=200)
+    written.threads["since_ticks"][0] = 7
+    written.threads["lived_ticks"][0] = 1_000_000_000 * TICKS_PER_NS
+    written.start["threads_most"], written.start["contended_locks"] = 2, 1
+    written.write(tmp_path)
+    found = reader.gather(tmp_path)
+    table = lock_table(found)
+    assert table is not None and table.uses[0].share == pytest.approx(0.1)
+    finding = queues(found)
+    assert finding is not None and finding.effect == pytest.approx(0.1, rel=1e-3)
+    lock, waits, _ = finding.evidence
+    assert lock == (
+        "One lock (record at 0x5040) takes 10.0 % of the threads' time: 200 of 10,000 "
+        "acquisitions waited for it"
+    )
+    assert waits == (
+        "600 waiting system calls on one lock, 4.26 per 1,000 operations, 182 ms in all"
+    )
