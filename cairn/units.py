@@ -128,6 +128,14 @@ def counted(number: int, one: str, more: str = "") -> str:
     return f"{count(number)} {one if number == 1 else more or one + 's'}"
 
 
+def multiple(ratio: float, half_width: float = 0.0) -> str:
+    """Returns a ratio for a sentence such as "2.4 times as much": "2.4", "46", "1,012".
+
+    It has a decimal only if it is below 10 and half of its interval is below 1.
+    """
+    return f"{ratio:,.{1 if ratio < 9.95 and half_width < 1 else 0}f}"
+
+
 def percent(ratio: float, *, signed: bool = True) -> str:
     """A relative change: "−5.6 %", "+0.03 %". Zero has no sign."""
     value = ratio * 100.0

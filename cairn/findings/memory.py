@@ -56,6 +56,23 @@ def _error_of_live(profile: Profile, live: float) -> float:
     return math.sqrt(_unevenness(tally) / max(1.0, min(told_by, WATCHED_MOST)))
 
 
+def _live_most(profile: Profile, live: float, error: float) -> float:
+    """The most usable bytes that can have been live at once.
+
+    `live` is the peak, with the relative standard error `error`. The highest upper end of the
+    peaks' intervals and two standard errors above `live` are compared, and the larger one counts.
+    """
+    tally = profile.tally
+    rounding = tally.usable_bytes / tally.watched_bytes if tally.watched_bytes else 1.0
+    most = live * (1 + 2 * error)
+    for process in profile.processes:
+        if process.peak_usable is not None:
+            most = max(most, process.peak_usable.high)
+        elif process.peak_requested is not None:
+            most = max(most, rounding * process.peak_requested.high)
+    return most
+
+
 def _unevenness(tally: Tally) -> float:
     """Mean square of the sizes over the square of their mean; 1 if all sizes are equal.
 
@@ -145,9 +162,13 @@ def not_reused(profile: Profile) -> Finding | None:
         return None
     kept = _kept(most)
     beyond = min(kept - live, round(_most_not_reused(profile, live)))
-    surely = live * (1 + 2 * _error_of_live(profile, asked))
-    if kept < LIVE_RATIO_LEAST * surely or beyond < BYTES_LEAST:
+    error = _error_of_live(profile, asked)
+    if kept < LIVE_RATIO_LEAST * live * (1 + 2 * error) or beyond < BYTES_LEAST:
         return None
+    most_live = _live_most(profile, live, error)
+    least, bound = "", units.size(live)
+    if units.size(most_live) != bound:
+        least, bound = "at least ", f"at most {units.size(most_live)}"
     share = min(1.0, beyond / most.resident_bytes)
     remote = remote_share(profile)
     by_others = remote is not None and remote.value >= 0.1
@@ -160,8 +181,8 @@ def not_reused(profile: Profile) -> Finding | None:
         measured=True,
         evidence=(
             f"When {units.size(most.resident_bytes)} were resident, {units.size(kept)} of them "
-            f"were blocks and former blocks, {kept / live:.3g} times as much as live blocks ever "
-            f"took ({units.size(live)})",
+            f"were blocks and former blocks, {least}{units.multiple(kept / most_live)} times as "
+            f"much as live blocks ever took ({bound})",
             *(
                 [f"{remote.value * 100:.3g} % of the frees came from another thread"]
                 if by_others and remote

@@ -163,12 +163,7 @@ TWICE, TENTH = 1.995, 0.1
 as a divisor. The first is not 2 but the least ratio that is 2.00 when rounded."""
 
 
-def multiple(ratio: float, half_width: float = 0.0) -> str:
-    """Returns a ratio for a sentence such as "2.4 times as much": "2.4", "46", "1,012".
-
-    It has a decimal only if it is below 10 and half of its interval is below 1.
-    """
-    return f"{ratio:,.{1 if ratio < 9.95 and half_width < 1 else 0}f}"
+multiple = units.multiple
 
 
 def change(change: Change | None, margin: float) -> str:

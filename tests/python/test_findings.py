@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from support.probes import Made, busy
 
+from cairn import units
 from cairn.findings import find
 from cairn.findings.waiting import one_lock
 from cairn.model import Finding
@@ -339,6 +340,46 @@ def test_memory_that_is_not_reused_is_found_from_twice_the_live_memory(
     assert names(found) == ["not-reused"] * count
     if found:
         assert found[0].effect == pytest.approx((own - 22.5) / 110, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("granted", "says"),
+    [(0, "4.4 times as much as live blocks ever took (22.5 MiB)"),
+     # One cache of each thread may hide up to 2.5 MiB.
+     (5 * MIB // 2, "at least 4.0 times as much as live blocks ever took (at most 25.0 MiB)")],
+)  # fmt: skip
+def test_counted_live_memory_is_compared_with_the_upper_end_of_its_interval(
+    tmp_path: Path, granted: int, says: str
+) -> None:
+    made = wasting()
+    made.moments((1, 20 * MIB, 100 * MIB, 110 * MIB, 0, 0, UNKNOWN))
+    peak = 45 * MIB // 2
+    made.live(peak, granted, (peak, 20 * MIB, 0))
+    (found,) = find(gathered(tmp_path, made))
+    assert found.evidence == (
+        f"When 110 MiB were resident, 100 MiB of them were blocks and former blocks, {says}",
+    )
+
+
+def test_estimated_live_memory_is_compared_with_the_most_that_it_can_be(tmp_path: Path) -> None:
+    """The probe watched 4 blocks of 100 bytes at most, and each stands for 64 blocks.
+
+    The finding once said "4.1e+03 times as much as live blocks ever took (25.0 KiB)".
+    """
+    made = wasting()
+    made.moments((1, 25_600, 100 * MIB, 110 * MIB, 0, 0, UNKNOWN), (2, 25_600, 0, 0))
+    made.samples["moments"][0, :2]["live_error_bytes"] = 12_800
+    made.start["live_noted_bytes"], made.start["live_noted_error"] = 25_600, 12_800
+    made.start["live_looks"] = 100
+    profile = gathered(tmp_path, made)
+    (found,) = find(profile)
+    peak = profile.largest.peak_requested
+    assert peak is not None and 50_000 < peak.high < 200_000
+    most = peak.high * 1.12  # The usable bytes are 112 of 100 requested ones.
+    assert found.evidence[0].endswith(
+        f"at least {100 * MIB / most:,.0f} times as much as live blocks ever took "
+        f"(at most {units.size(most)})"
+    )
 
 
 def test_memory_of_the_program_itself_does_not_count_as_not_reused(tmp_path: Path) -> None:
