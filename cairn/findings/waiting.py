@@ -151,8 +151,7 @@ def queues(profile: Profile) -> Finding | None:
         measured=True,
         evidence=(
             *lock,
-            f"{units.counted(waits, noun)} on {where}, "
-            f"{waits / profile.operations * 1000:.3g} per 1,000 operations, "
+            f"{units.counted(waits, noun)} on {where}, {_frequency(waits / profile.operations)}, "
             f"{units.time(waited)} in all"
             f"{f', and {units.time(waking)} to wake waiting threads' if waking else ''}",
             *(f"{units.count(one.count)} {one.name}" for one in (*slept, *woken)),
@@ -166,9 +165,16 @@ def queues(profile: Profile) -> Finding | None:
         found,
         says="Threads sleep in the allocator",
         evidence=(
-            f"{units.counted(waits, 'sleep')}, {waits / profile.operations * 1000:.3g} per 1,000 "
-            f"operations, {units.time(waited)} in all; no lock was seen for which the threads "
-            "could wait",
+            f"{units.counted(waits, 'sleep')}, {_frequency(waits / profile.operations)}, "
+            f"{units.time(waited)} in all; no lock was seen for which the threads could wait",
         ),
         advice="use an allocator that does not sleep in its operations",
     )
+
+
+def _frequency(each: float) -> str:
+    """Returns a number of waits per operation as text, without an exponent."""
+    scale, operations = (1e3, "1,000") if each >= 1e-5 else (1e6, "million")
+    number = each * scale
+    text = f"{number:.3g}" if number < 999.5 else units.count(number)
+    return f"{text} per {operations} operations"

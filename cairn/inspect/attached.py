@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from cairn import units
 from cairn.inspect.facts import Serving
 from cairn.inspect.sampled import Sampled
 from cairn.model import Interval
@@ -153,8 +154,7 @@ def _too_few(found: Sampled, samples: int) -> str:
     text = f"The share is not known: there {there} of its CPU time, and {SAMPLES_LEAST} are needed."
     if found.is_ended:
         return f"{text} The process ended."
-    used_s = found.cpu_ns / 1e9
-    text += f" It used {used_s:.2g} s of CPU time in {found.seconds:.3g} s."
+    text += f" It used {units.time(found.cpu_ns)} of CPU time in {units.about(found.seconds)}."
     if not samples:
         return f"{text} Watch it while it works."
     longer = found.seconds * SAMPLES_LEAST / samples * 1.5

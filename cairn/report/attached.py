@@ -81,7 +81,7 @@ def answer(found: AttachedShare) -> Iterator[str]:
     yield f"{name} takes {about(found.share)} of the CPU time of {who}."
     used = units.time(found.cpu_s * 1e9)
     yield (
-        f"The process used {used} of CPU time in {found.seconds:.3g} s, of which "
+        f"The process used {used} of CPU time in {units.about(found.seconds)}, of which "
         f"{units.counted(found.samples, 'clock sample')} were taken."
     )
     inside = sum(one.samples for one in found.callers)

@@ -131,7 +131,7 @@ def growth_of(growth: GrowthOf) -> str:
     """Returns the sentence on growth."""
     if growth.per_s is None or growth.low is None or growth.high is None:
         return growth.why_not
-    length = f"{growth.seconds:.3g} s ({growth.readings} readings)"
+    length = f"{units.about(growth.seconds)} ({growth.readings} readings)"
     if growth.low == growth.high == 0:
         return f"Its private memory neither grew nor shrank in {length}."
     if growth.low > 0 or growth.high < 0:

@@ -11,7 +11,7 @@ from support.probes import Made, busy
 
 from cairn import units
 from cairn.findings import find
-from cairn.findings.waiting import one_lock
+from cairn.findings.waiting import one_lock, queues
 from cairn.model import Finding
 from cairn.profile import reader
 from cairn.profile.lock_table import LockTable, LockUse
@@ -207,6 +207,30 @@ def test_threads_that_only_sleep_wait_for_no_lock_that_was_seen(tmp_path: Path) 
     assert found.evidence[0].startswith("1 sleep, ")
     assert "per million operations" in found.evidence[0] or "per 1,000" in found.evidence[0]
     assert "heap" not in found.advice
+
+
+@pytest.mark.parametrize(
+    ("operations", "says"),
+    [(1_000, "20,000 waits on locks that are only visible as system calls, 20,000 per 1,000 "
+             "operations, "),
+     (141_000, "20,000 waits on locks that are only visible as system calls, 142 per 1,000 "
+               "operations, "),
+     (4_000_000_000, "20,000 waits on locks that are only visible as system calls, 5 per million "
+                     "operations, ")],
+)  # fmt: skip
+def test_the_frequency_of_waits_has_no_exponent(tmp_path: Path, operations: int, says: str) -> None:
+    made = busy()
+    made.threads["since_ticks"][0] = 7
+    made.start["threads_most"] = 2
+    made.kernel("futex wait", 20_000, 10_000)
+    profile = gathered(tmp_path, made)
+    calls = profile.tally.calls * 0
+    calls[0, 0, 0] = operations
+    profile = replace(
+        profile, tally=replace(profile.tally, calls=calls, released=profile.tally.released * 0)
+    )
+    found = queues(profile)
+    assert found is not None and found.evidence[0].startswith(says)
 
 
 def test_calls_take_no_more_than_the_clock_samples_saw_without_the_probe(tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ def test_every_sentence_on_growth_is_as_in_the_golden_file(
         replace(steady, per_s=3.0, low=1.0, high=5.0),
         replace(steady, per_s=200.0, low=-9000.0, high=9400.0),
         growth_of([0.0, 0.5], [1, 2]),
+        replace(steady, seconds=1800.2),
     )
     golden("inspect-growth", "".join(f"{inspection.growth_of(one)}\n" for one in cases))
 
@@ -208,6 +209,17 @@ def test_too_few_samples_give_no_share_but_the_time_that_is_needed() -> None:
     assert "--for 60s" in found.why_not
     idle = attached(replace(few, seconds=600.0))
     assert idle.why_not.endswith("That is too little for a share within 10 minutes.")
+
+
+def test_half_an_hour_has_no_exponent() -> None:
+    (_, used, *_) = attached_report.answer(attached(replace(SAMPLED, seconds=1800.2)))
+    assert used == (
+        "The process used 8.10 s of CPU time in 30 min, of which 8,000 clock samples were taken."
+    )
+    assert SAMPLED.run is not None
+    few = replace(SAMPLED.run, samples=50)
+    rare = attached(replace(SAMPLED, run=few, seconds=1800.2, cpu_ns=1.3e11))
+    assert " It used 130 s of CPU time in 30 min. " in rare.why_not
 
 
 def test_time_without_samples_widens_the_interval() -> None:
