@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +14,7 @@ from cairn.report.profile_numbers import about
 from cairn.report.standings import UNKNOWN, Board
 from cairn.report.tables import Cell, Table
 from cairn.why.prediction import Costs, Prediction
-from cairn.why.prediction_score import claim
+from cairn.why.prediction_score import TOLD_FROM, claim
 
 _KINDS = ("new", "reused", "calloc", "realloc", "free, local", "free, remote")
 _MIB = 1 << 20
@@ -44,14 +45,19 @@ def sentences(predictions: Sequence[Prediction]) -> Iterator[str]:
     if says == "saves nothing":
         most = max(one.high for one in predictions)
         yield (
-            f"No other allocator {among} is expected to save 5 % of the CPU time: at most "
-            f"{_percent(most)} %, although {_LAYOUT}."
+            f"No other allocator {among} is expected to save 5 % of the CPU time: "
+            f"{_at_most(most)}, although {_LAYOUT}."
         )
         return
+    which = f"the best {among}, {best.allocator},"
+    if best.high < TOLD_FROM:
+        # The interval of another allocator is wider, and reaches further.
+        best = max(predictions, key=lambda one: one.high)
+        which = f"{best.allocator}, one {among},"
     yield (
-        f"Whether another allocator saves 5 % of the CPU time is not known: the best {among}, "
-        f"{best.allocator}, is expected to save between {_percent(best.low)} and "
-        f"{_percent(best.high)} %, and {_LAYOUT}. 'cairn compare' measures it."
+        f"Whether another allocator saves 5 % of the CPU time is not known: {which} is expected to "
+        f"save between {_percent(best.low)} and {_percent(best.high)} %, and {_LAYOUT}. 'cairn "
+        "compare' measures it."
     )
 
 
@@ -62,6 +68,19 @@ in which this effect is as small as in the programs on which predictions were va
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}".replace("-", "−")
+
+
+def _at_most(share: float) -> str:
+    """Returns an upper end below TOLD_FROM in words.
+
+    The end is rounded up, since a rounded bound must still be one. It has a decimal if it would
+    otherwise be TOLD_FROM.
+    """
+    for digits in (0, 1):
+        end = math.ceil(round(100 * share * 10**digits, 6)) / 10**digits
+        if end < 100 * TOLD_FROM:
+            return f"at most {end + 0.0:.{digits}f} %".replace("-", "−")
+    return f"less than {100 * TOLD_FROM:.0f} %"
 
 
 def board(costs: Mapping[str, Costs], names: Sequence[str], *, used: bool) -> Board:
