@@ -13,11 +13,16 @@ from cairn.why.ill_allocators import ILL, Ill, Told
 
 
 def board(told: Sequence[Told]) -> Board:
-    """Returns the score as a board. Its first sentence has the three totals."""
-    ill, healthy = ([one for one in told if bool(one.right) is sick] for sick in (True, False))
-    known = [one for one in ill if not one.why_not]
+    """Returns the score as a board. Its first sentence has the three totals.
+
+    A case that failed was not judged. It counts in no total, and is listed as a failure.
+    """
+    judged = [one for one in told if not one.why_not]
+    known, healthy = (
+        [one for one in judged if bool(one.right) is is_ill] for is_ill in (True, False)
+    )
     first, named = sum(one.first for one in known), sum(one.named for one in known)
-    false = sum(len(one.false) for one in told)
+    false = sum(len(one.false) for one in judged)
     says = (
         f"Of {units.counted(len(known), 'case')} of ill allocators, the cause was named first in "
         f"{first} ({_percent(first, len(known))}) and named at all in {named} "
@@ -30,7 +35,7 @@ def board(told: Sequence[Told]) -> Board:
         Table(
             "",
             ("ill allocator", "to be named", "first", "named", "false", "named first instead"),
-            tuple(_rows(ill)),
+            tuple(_rows(known)),
             texts=True,
         ),
         Table(
@@ -62,7 +67,7 @@ def _percent(part: int, whole: int) -> str:
 
 def _rows(told: Sequence[Told]) -> Iterator[tuple[Cell, ...]]:
     for ill in ILL:
-        its = [one for one in told if one.allocator == ill.name and not one.why_not]
+        its = [one for one in told if one.allocator == ill.name]
         if its:
             yield _row(ill, its)
 
@@ -87,16 +92,15 @@ def _row(ill: Ill, its: Sequence[Told]) -> tuple[Cell, ...]:
 
 def _healthy_rows(told: Sequence[Told]) -> Iterator[tuple[Cell, ...]]:
     for name in dict.fromkeys(one.allocator for one in told):
-        its = [one for one in told if one.allocator == name and not one.why_not]
+        its = [one for one in told if one.allocator == name]
         found = Counter(cause.name for one in its for cause in one.causes)
         false = Counter(cause for one in its for cause in one.false)
-        if its:
-            yield (
-                Cell("  " + printable(name)),
-                Cell(str(len(its))),
-                Cell(_listed(found)),
-                Cell(_listed(false), None if not false else False),
-            )
+        yield (
+            Cell("  " + printable(name)),
+            Cell(str(len(its))),
+            Cell(_listed(found)),
+            Cell(_listed(false), None if not false else False),
+        )
 
 
 def _listed(found: Counter[str]) -> str:

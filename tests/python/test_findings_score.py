@@ -199,6 +199,24 @@ def test_the_board_has_a_row_for_each_ill_allocator_and_the_three_totals() -> No
     assert "table: slow-new" in text and "slow-free or slow-path" in text
 
 
+def test_a_case_that_failed_counts_in_no_total() -> None:
+    """A failed case of a healthy allocator once counted as one without a false finding."""
+    why = a_why("slow_free", own=60, compared=[finding("slow-free", 0.3)])
+    failed = [replace(a_why(name), why_not="it failed") for name in ("cairn", "scattered")]
+    samples = runs({"slow_free": 160, "scattered": 100, "cairn": 100, "system": 100})
+    told = score([why, *failed], samples, ["table"])
+    assert [one.allocator for one in told if one.why_not] == ["cairn", "scattered"]
+    found = board(told)
+    assert found.says == (
+        "Of 1 case of ill allocators, the cause was named first in 1 (100 %) and named at all in 1 "
+        "(100 %). 0 findings were false, 0 of them about healthy allocators in 1 case.",
+    )
+    assert [row[0].text.strip() for table in found.tables for row in table.rows] == [
+        "slow_free", "system",
+    ]  # fmt: skip
+    assert found.failures == ("cairn, table: it failed", "scattered, table: it failed")
+
+
 def test_each_ill_allocator_has_a_source_that_names_its_findings() -> None:
     sources = {file.stem for file in ill_libraries.FOLDER.glob("*.c")}
     assert {one.name for one in ILL} == sources and len(ILL) >= 20
