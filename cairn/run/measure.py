@@ -32,6 +32,7 @@ from cairn.run.observer import Observer, Progress
 from cairn.run.preparation import Preparations
 from cairn.run.proof import unproven
 from cairn.run.runner import Runner, Trace, failed_before
+from cairn.run.sample_checks import beside_successes, refuse_other_environment, verified
 from cairn.run.store import Folder
 from cairn.run.time_budget import TimeBudget
 
@@ -398,7 +399,6 @@ class Measurement:
             trial = replace(trial, contender=self._run.baseline)
             sample, trace = failed_before(trial, time.time(), str(error))
         self._watch.refuse_changed()
-        self._check_environment(sample)
         sample = self._beside_successes(self._judged_by_endings(self._verified(sample)))
         if _cell(sample) not in self._tried:
             self._folder.keep("witness", f"{trial.workload}-{trial.contender}.jsonl", trace.witness)
@@ -425,17 +425,11 @@ class Measurement:
 
     def _beside_successes(self, sample: Sample) -> Sample:
         """The sample. If it failed, the failure also says how often this contender succeeded."""
-        good = sum(
-            one.failure is None and _cell(one) == _cell(sample)
-            for one in self._of[sample.trial.workload]
-        )
-        if not good or sample.failure is None or self._run.settings.instructions:
+        if self._run.settings.instructions:
             return sample
-        # A failure that begins so already has such a number, or says that the proof of load failed.
-        if sample.failure.startswith("failed: "):
-            return sample
-        return replace(
-            sample, failure=f"{sample.failure}; {units.counted(good, 'run')} before had succeeded"
+        of = self._of[sample.trial.workload]
+        return beside_successes(
+            sample, sum(one.failure is None and _cell(one) == _cell(sample) for one in of)
         )
 
     def _may_be_the_program(self, sample: Sample) -> bool:
@@ -504,50 +498,15 @@ class Measurement:
         active = value(sample, "active")
         return sample if not active or active < 0 else replace(sample, wall_ns=round(active))
 
-    def _check_environment(self, sample: Sample) -> None:
-        """Raises UsageError if variables that an allocator reads changed since an earlier trial.
-
-        That can happen when a run is resumed. One run must not mix two environments.
-        """
-        before = self._first.get(_cell(sample), sample)
-        if sample.failure is None and before.proof.knobs != sample.proof.knobs:
-            changed = sorted(before.proof.knobs.keys() ^ sample.proof.knobs.keys()) or sorted(
-                sample.proof.knobs
-            )
-            raise UsageError(
-                f"{', '.join(changed)} is not as it was when this run began; "
-                "set it as it was, or begin a new run"
-            )
-
     def _verified(self, sample: Sample) -> Sample:
         """The sample, marked as failed if its output differs from that of the baseline.
 
-        The reference is the baseline's first trial that did not fail. With --verify same-output,
-        the whole output must be the same. For built-in workloads, the checksum in the report must
-        be the same.
+        Raises UsageError if the environment differs from that of earlier trials.
         """
-        settings = self._settings_of(sample.trial.workload)
-        first = self._first.get((sample.trial.workload, self._run.baseline), sample)
-        if sample.failure is None and first.load and not sample.load:
-            why = (
-                f"was loaded, but its load printed no numbers as it did under {self._run.baseline}"
-            )
-            return replace(sample, failure=why)
-        if sample.failure is not None or sample.output_digest == first.output_digest:
-            return sample
-        if not (settings.verify_output or settings.reports):
-            return sample
-        other = (
-            "than in its first run"
-            if sample.trial.contender == self._run.baseline
-            else f"than under {self._run.baseline}"
-        )
-        if settings.reports:
-            return replace(sample, failure=f"computed another checksum {other}")
-        option = "" if settings.by_cell else " (--verify same-output)"
-        if settings.by_cell and sample.trial.contender == self._run.baseline:
-            option = " (a plan allows that with 'unchecked')"
-        return replace(sample, failure=f"printed something else {other}{option}")
+        workload = sample.trial.workload
+        refuse_other_environment(sample, self._first.get(_cell(sample), sample))
+        first = self._first.get((workload, self._run.baseline), sample)
+        return verified(sample, first, self._settings_of(workload), self._run.baseline)
 
     def _judged_by_endings(self, sample: Sample) -> Sample:
         """The sample, marked as failed if its processes ended otherwise than under the baseline.
