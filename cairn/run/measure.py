@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cairn import units
 from cairn.build import Build
-from cairn.compare import endings, plan, rounds_needed, stats, stopping, suitability
+from cairn.compare import endings, plan, rounds_needed, stopping, suitability
 from cairn.doctor import machine
 from cairn.errors import CairnError, ContenderFailed, Interrupted, ProgramFailed, UsageError
 from cairn.model import (
@@ -31,6 +31,7 @@ from cairn.run import batches, builds, stop_request, time_budget
 from cairn.run.observer import Observer, Progress
 from cairn.run.preparation import Preparations
 from cairn.run.proof import unproven
+from cairn.run.rule_answers import RuleAnswers
 from cairn.run.runner import Runner, Trace, failed_before
 from cairn.run.sample_checks import beside_successes, refuse_other_environment, verified
 from cairn.run.store import Folder
@@ -50,14 +51,6 @@ _WARM_SHARE = 1.2
 """The memory to touch, as a multiple of the program's peak."""
 _WARM_LIMIT = 0.7
 """The largest share of the available memory to touch."""
-_LOOKS_ALL = 100
-"""Up to this number of rounds, the stopping rule is evaluated after every round."""
-_FORECASTS_ALL = 12
-"""Up to this number of rounds, the total number of rounds is predicted anew after every round.
-Later it is predicted whenever the number of rounds has grown by the factor _LOOKS_GROWTH."""
-_LOOKS_GROWTH = 1.05
-"""Beyond _LOOKS_ALL rounds, the stopping rule is evaluated again when the number of rounds has
-grown by this factor; see _look()."""
 
 
 _AGAIN_SHORT = 3
@@ -108,12 +101,7 @@ class Measurement:
         self._trial_s: dict[tuple[int, str], float] = {}
         """By workload and contender: the seconds that the last trial took, including --prepare,
         checks and storage."""
-        self._looks: dict[int, tuple[int, int, stats.Look]] = {}
-        """By workload: the last evaluation of the stopping rule.
-
-        It consists of the number of rounds at the evaluation, the number of contenders that were
-        compared with the baseline, and the answer.
-        """
+        self._answers = RuleAnswers(run)
         self._watch = builds.Watch(())
         self._told_restored = False
         self._ends: dict[tuple[int, str], endings.Trials] = {}
@@ -121,9 +109,6 @@ class Measurement:
         self._bases = {one.name: endings.bases(run, one) for one in run.contenders}
         """By contender: the baseline, and perhaps the baseline with the probe. The endings of the
         contender's processes are compared with those under these baselines."""
-        self._forecasts: dict[int, tuple[int, rounds_needed.Forecast | None]] = {}
-        """By workload: the number of rounds at the last prediction, and this prediction of the
-        total number."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         for sample in before:
@@ -627,7 +612,7 @@ class Measurement:
         ratios = self._ratios(workload)
         done = self._complete(workload, ratios)
         if ratios:
-            look = self._look(workload, ratios)
+            look = self._answers.look(workload, ratios)
             if look.stop:
                 return look.because or "stopped"
         elif done >= (rule.max_rounds if rule.precision is None else rule.min_rounds):
@@ -636,26 +621,6 @@ class Measurement:
             return None
         left = sum(self._round_s(w) for w in self._unsettled())
         return TIME_BUDGET if done >= 1 and not self._budget.has_room(left) else None
-
-    def _look(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> stats.Look:
-        """The stopping rule's answer on the rounds so far.
-
-        The time to evaluate the rule grows with the square of the number of rounds. So beyond
-        _LOOKS_ALL rounds, the last answer is returned again until the number of rounds has grown by
-        the factor _LOOKS_GROWTH. The rule is always evaluated anew when its number of rounds is one
-        at which it may stop (`stats.look_rounds`), and after a contender failed.
-        """
-        rule = self._run.rule
-        rounds = min(len(of) for of in ratios.values())
-        before = self._looks.get(workload)
-        decides = before is None or before[1] != len(ratios) or rounds in stats.look_rounds(rule)
-        if before is not None and not decides:
-            at, _, answer = before
-            if rounds == at or _LOOKS_ALL < rounds < at * _LOOKS_GROWTH:
-                return answer
-        answer = stopping.look(self._run, ratios)
-        self._looks[workload] = rounds, len(ratios), answer
-        return answer
 
     def _ratios(self, workload: int) -> dict[str, tuple[float, ...]]:
         if self._run.settings.instructions:
@@ -686,21 +651,6 @@ class Measurement:
         alone = min(rounds.values(), default=self._run.rule.max_rounds)
         return min((len(of) for of in ratios.values()), default=alone)
 
-    def _forecast(
-        self, workload: int, ratios: Mapping[str, Sequence[float]]
-    ) -> rounds_needed.Forecast | None:
-        """The predicted number of rounds of this workload; the last prediction if that is recent.
-
-        A prediction takes some milliseconds. It is made after every round at first, and later when
-        the number of rounds has grown by the factor _LOOKS_GROWTH.
-        """
-        rounds = min((len(of) for of in ratios.values()), default=0)
-        at, answer = self._forecasts.get(workload, (0, None))
-        if answer is None or rounds <= _FORECASTS_ALL or rounds >= at * _LOOKS_GROWTH:
-            answer = stopping.forecast(self._run, ratios) if ratios else None
-            self._forecasts[workload] = rounds, answer
-        return answer
-
     def _progress(self) -> Progress:
         """The progress of the workload that needs the most further rounds.
 
@@ -712,8 +662,8 @@ class Measurement:
         for workload in self._unsettled():
             ratios = self._ratios(workload)
             done = self._complete(workload, ratios)
-            look = self._look(workload, ratios) if ratios else None
-            forecast = self._forecast(workload, ratios)
+            look = self._answers.look(workload, ratios) if ratios else None
+            forecast = self._answers.forecast(workload, ratios)
             few = forecast is not None and done < rounds_needed.LIKELY_FROM
             least = max(done, rule.min_rounds)
             low, likely, high = (
