@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -57,6 +58,9 @@ _AGAIN_SHORT = 3
 """The number of additional runs of the baseline after a contender failed, for a short program.
 
 If the program itself fails in half of its runs, all three succeed in only one of eight cases.
+"""
+_NOTHING_LEFT = "nothing left to compare"
+"""The reason why a workload needs no more rounds if all other contenders than the baseline failed.
 """
 
 
@@ -111,9 +115,7 @@ class Measurement:
         contender's processes are compared with those under these baselines."""
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
-        for sample in before:
-            self._note(sample)
-            self._trial_s[_cell(sample)] = sample.wall_ns / 1e9
+        self._restore(before)
         began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
         self._budget = TimeBudget(run.rule.budget_s, began)
         """The time budget.
@@ -127,6 +129,24 @@ class Measurement:
 
         These pairs have run since this machine was started.
         """
+
+    def _restore(self, before: Sequence[Sample]) -> None:
+        """Notes the trials of an interrupted run, and decides again what was decided after them.
+
+        A run of a plan decides at the beginning of each round which workloads have enough rounds.
+        It must not decide this anew in an interrupted round: if a contender failed in that round,
+        its workload may now have enough rounds, and the round would stay incomplete.
+        """
+        last = max((sample.trial.round for sample in before), default=plan.WARM_UP)
+        begins = last > plan.WARM_UP and self._run.settings.by_cell
+        for sample in before:
+            if begins and sample.trial.round == last:
+                begins = False
+                self._settle_failed()
+                self._settle_complete()
+            self._note(sample)
+            self._trial_s[_cell(sample)] = sample.wall_ns / 1e9
+        self._settle_failed()
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -142,13 +162,15 @@ class Measurement:
         failed baseline ends only its workload, and another contender leaves only this workload.
         """
         settings = self._run.settings
-        for workload, name in sorted(self._failed):
-            if name == self._run.baseline and not self._by_cell:
-                raise ProgramFailed(
-                    f"this run has already failed under {self._run.baseline}; begin a new run"
-                )
-            if name == self._run.baseline and not settings.instructions:
-                self._settled[workload] = f"fails under {name}"
+        baseline = self._run.baseline
+        if not self._by_cell and any(name == baseline for _, name in self._failed):
+            raise ProgramFailed(f"this run has already failed under {baseline}; begin a new run")
+        if len(self._settled) == len(self._of) and not self._by_cell:
+            others = ", ".join(sorted({name for _, name in self._failed}))
+            raise ContenderFailed(
+                f"nothing is left to compare {baseline} with, since this run has already "
+                f"failed under {others}; begin a new run"
+            )
         try:
             if settings.setup is not None:
                 self._runner.hook("setup", settings.setup)
@@ -196,29 +218,34 @@ class Measurement:
         names = plan.taking_part(run, plan.WARM_UP)
         baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
         workloads = range(len(run.settings.workloads))
-        if self._settle():
+        number = max((sample.trial.round for sample in self._samples), default=plan.WARM_UP)
+        rest = self._rest_of(number) if run.settings.by_cell else []
+        if not rest and self._settle():
             return
         warming = plan.warm_up(baseline_first, run.settings.warmup, workloads, run.settings.only)
         self._carry_out(
             [t for t in warming if (t.workload, t.contender) not in self._warm], watch=True
         )
         self._report_unchecked()
-        self._judge(suitability.before_rounds)
+        self._judge(suitability.before_rounds, plan.WARM_UP)
         self._report_few_rounds()
         self._decide_warm_memory()
-        number = max((sample.trial.round for sample in self._samples), default=0)
         if self._only_round is not None:
             number = self._only_round - 1
-        elif self._run.settings.by_cell:
-            self._carry_out(self._rest_of(number))
+        if rest:
+            self._round(number, rest)
         while not self._settle() and number != self._only_round:
             number += 1
-            if self._warm_bytes:
-                self._runner.touch(self._warm_bytes)
-            self._carry_out(plan.round_of(run, number))
-            if number == 1 and not any(one.program for one in run.contenders):
-                self._judge(suitability.after_round)
-            self._observer.round_ended(self._progress())
+            self._round(number, plan.round_of(run, number))
+
+    def _round(self, number: int, trials: Sequence[Trial]) -> None:
+        """Runs the trials of a round, or those that an interruption has left of it."""
+        if self._warm_bytes:
+            self._runner.touch(self._warm_bytes)
+        self._carry_out(trials)
+        if number == 1 and not any(one.program for one in self._run.contenders):
+            self._judge(suitability.after_round, number)
+        self._observer.round_ended(self._progress())
 
     def _rest_of(self, number: int) -> list[Trial]:
         """The trials of an interrupted round of a plan that have not run yet.
@@ -229,21 +256,30 @@ class Measurement:
         if number == plan.WARM_UP:
             return []
         done = {_cell(sample) for sample in self._samples if sample.trial.round == number}
-        planned = plan.round_of(self._run, number)
-        return [trial for trial in planned if (trial.workload, trial.contender) not in done]
+        return [
+            trial
+            for trial in plan.round_of(self._run, number)
+            if (trial.workload, trial.contender) not in done | self._failed
+            and trial.workload not in self._settled
+        ]
 
     def _judge(
         self,
         judged: Callable[[Sequence[Sample], str, Settings, int], Sequence[suitability.Unsuited]],
+        last: int,
     ) -> None:
         """Tells the observer which programs are little suited to compare allocators, and why.
+
+        last: the round that has just ended. A resumed run has trials of later rounds already. They
+        are not judged, so that its judgement is that of an uninterrupted run.
 
         Raises UsageError if the numbers of a program would mean nothing at all.
         """
         competing = {one.name for one in self._run.competing}
         for workload, of in enumerate(self._of if self._run.settings.soak_s is None else []):
             settings = self._settings_of(workload)
-            its = [sample for sample in of if sample.trial.contender in competing]
+            until = takewhile(lambda sample: sample.trial.round <= last, of)
+            its = [sample for sample in until if sample.trial.contender in competing]
             for one in judged(its, self._run.baseline, settings, workload):
                 if one.hopeless and not settings.by_cell:
                     self._folder.mark_stopped("before the first round")
@@ -318,13 +354,30 @@ class Measurement:
 
     def _settle(self) -> bool:
         """Records the workloads that need no more rounds. Returns whether all are finished."""
-        for workload in range(len(self._of)):
-            because = None if workload in self._settled else self._enough(workload)
-            if because is not None:
-                self._settled[workload] = because
+        self._settle_complete()
         if self._run.settings.by_cell and not self._room_for_round():
             self._settled |= dict.fromkeys(self._unsettled(), TIME_BUDGET)
         return len(self._settled) == len(self._of)
+
+    def _settle_complete(self) -> None:
+        """Records the workloads that have enough rounds."""
+        for workload in self._unsettled():
+            because = self._enough(workload)
+            if because is not None:
+                self._settled[workload] = because
+
+    def _settle_failed(self) -> None:
+        """Records the workloads on which the baseline, or every other contender, has failed."""
+        for workload in self._unsettled() if not self._run.settings.instructions else ():
+            if (workload, self._run.baseline) in self._failed:
+                self._settled[workload] = f"fails under {self._run.baseline}"
+            elif self._nothing_left(workload):
+                self._settled[workload] = _NOTHING_LEFT
+
+    def _nothing_left(self, workload: int) -> bool:
+        """Whether every contender has failed that the baseline is compared with on the workload."""
+        others = [name for name in self._competing(workload) if name != self._run.baseline]
+        return bool(others) and all((workload, name) in self._failed for name in others)
 
     def _room_for_round(self) -> bool:
         """Whether the budget has room for another round of a plan.
@@ -594,11 +647,8 @@ class Measurement:
                 f"there is nothing to compare with, since under {name}{where} the program {why}"
                 + advice
             )
-        competing = self._competing(workload)
-        if name in competing and all(
-            (workload, one) in self._failed for one in competing if one != self._run.baseline
-        ):
-            self._settled[workload] = "nothing left to compare"
+        if name in self._competing(workload) and self._nothing_left(workload):
+            self._settled[workload] = _NOTHING_LEFT
             if self._by_cell or len(self._settled) < len(settings.workloads):
                 return
             raise ContenderFailed(

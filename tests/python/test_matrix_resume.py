@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -12,90 +10,23 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
-from support.plans import MIB, a_plan_run, a_trial
+from support.plans import a_plan_run
+from support.resuming import Measuring, Quiet, fine, trials
 
 from cairn.cli import matrix, measurement
-from cairn.errors import CairnError, Interrupted, UsageError
+from cairn.errors import CairnError, UsageError
 from cairn.matrix import inputs, progress
 from cairn.model import Run, Sample, Trial
-from cairn.run import builds, measure, preparation
-from cairn.run.observer import Progress
-from cairn.run.runner import Trace
 from cairn.run.store import Folder
 
 PROGRAMS = {"a": "program", "b": "program", "c": "kernel"}
 CONTENDERS = ("system", "x", "y", "z")
-Outcome = Callable[[Trial], Sample]
-
-
-def fine(trial: Trial) -> Sample:
-    sample = a_trial(trial.workload, trial.contender, trial.round, 100 + trial.position, MIB)
-    return replace(sample, trial=trial, started_at=time.time())
-
-
-class Quiet:
-    """An observer that does nothing."""
-
-    def trial_begins(self, _: Trial) -> None:
-        """Does nothing."""
-
-    def trial_ended(self, _: Sample) -> None:
-        """Does nothing."""
-
-    def told(self, _: str) -> None:
-        """Does nothing."""
-
-    def warmed(self, _: int) -> None:
-        """Does nothing."""
-
-    def contender_failed(self, name: str, why: str) -> None:
-        """Does nothing."""
-
-    def round_ended(self, _: Progress) -> None:
-        """Does nothing."""
 
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Folder]:
     """Returns measured(run, outcome, stop_at), which measures a run, new or interrupted."""
-    monkeypatch.setattr(builds, "of_run", lambda *_: ())
-
-    def conduct(run: Run, outcome: Outcome = fine, stop_at: int | None = None) -> Folder:
-        count = 0
-
-        class Fake:
-            def __init__(self, *_: object) -> None:
-                """Needs nothing."""
-
-            def trial(self, trial: Trial, **_: object) -> tuple[Sample, Trace]:
-                nonlocal count
-                count += 1
-                if stop_at is not None and count > stop_at:
-                    raise KeyboardInterrupt
-                return outcome(trial), Trace(b"", "")
-
-        monkeypatch.setattr(measure, "Runner", Fake)
-        path = tmp_path / "results" / run.id
-        if path.exists():
-            folder = Folder(path)
-            folder.mark_resumed()
-        else:
-            folder = Folder.create(tmp_path / "results", run)
-        try:
-            measure.Measurement(folder.run(), folder, tmp_path, Quiet()).measure()
-        except Interrupted:
-            assert stop_at is not None
-        # The process that measures a run holds its lock until it ends.
-        assert folder._lock is not None
-        os.close(folder._lock)
-        folder._lock = None
-        return folder
-
-    return conduct
-
-
-def trials(folder: Folder) -> list[Trial]:
-    return [sample.trial for sample in folder.samples()]
+    return Measuring(tmp_path, monkeypatch)
 
 
 def a_run(number: int = 0, rounds: int = 4) -> Run:
@@ -163,10 +94,7 @@ def test_a_program_that_fails_under_the_baseline_leaves_the_others(
     assert "fails under system" in folder.stopped()
 
 
-def test_a_preparation_that_fails_ends_its_program_alone(
-    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
+def test_a_preparation_that_fails_ends_its_program_alone(measured: Callable[..., Folder]) -> None:
 
     def outcome(trial: Trial) -> Sample:
         if trial.workload == 2:
@@ -180,10 +108,7 @@ def test_a_preparation_that_fails_ends_its_program_alone(
     assert {one.workload for one in trials(folder) if one.round} == {0, 1}
 
 
-def test_a_preparation_that_fails_once_costs_nothing(
-    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
+def test_a_preparation_that_fails_once_costs_nothing(measured: Callable[..., Folder]) -> None:
     failed: set[Trial] = set()
 
     def outcome(trial: Trial) -> Sample:
@@ -196,13 +121,12 @@ def test_a_preparation_that_fails_once_costs_nothing(
 
 
 def test_a_trial_that_cannot_be_prepared_costs_a_round_of_its_program(
-    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+    measured: Callable[..., Folder],
 ) -> None:
     """If a trial cannot be prepared, for example because a port is in use, only its round is lost.
 
     In an earlier version, the contender lost its mean over the whole plan.
     """
-    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
 
     def outcome(trial: Trial) -> Sample:
         if (trial.workload, trial.contender, trial.round) == (1, "y", 2):
@@ -222,9 +146,8 @@ def test_a_trial_that_cannot_be_prepared_costs_a_round_of_its_program(
 
 
 def test_a_program_that_can_no_longer_be_prepared_is_to_blame_itself(
-    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+    measured: Callable[..., Folder],
 ) -> None:
-    monkeypatch.setattr(preparation, "_PAUSE_S", 0.0)
 
     def outcome(trial: Trial) -> Sample:
         if trial.workload == 1 and trial.round > 1:

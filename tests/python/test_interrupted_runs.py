@@ -1,0 +1,159 @@
+"""Tests that an interrupted and resumed run has the trials of an uninterrupted one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from support.plans import a_plan_run
+from support.resuming import Measuring, Outcome, fine, trials
+
+from cairn.errors import ContenderFailed, UsageError
+from cairn.model import Contender, Run, Sample, Trial
+from cairn.run.store import Folder
+
+PROGRAMS = {"a": "program", "b": "program"}
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan, and the outcome of each of its trials."""
+
+    outcome: Outcome = fine
+    contenders: tuple[str, ...] = ("system", "x", "y")
+    warmup: int = 1
+    profiled: bool = False
+    """Whether the contenders also run with the probe in the first round."""
+
+    def run(self, number: int) -> Run:
+        made = a_plan_run(PROGRAMS, self.contenders, rounds=ROUNDS, number=number)
+        settings = replace(made.settings, warmup=self.warmup)
+        contenders = made.contenders
+        if self.profiled:
+            settings = replace(settings, why=True, profiled_rounds=1)
+            contenders += tuple(
+                Contender(f"{one.name}+probe", one.name, one.title, probed=True)
+                for one in contenders
+            )
+        host = replace(made.host, virtual=False)
+        return replace(made, host=host, settings=settings, contenders=contenders)
+
+
+def broken(
+    fails: Callable[[Trial], bool], why: str = "failed with exit code 1", **more: object
+) -> Outcome:
+    """Returns an outcome in which some trials fail."""
+
+    def outcome(trial: Trial) -> Sample:
+        changed = replace(fine(trial), failure=why, **more)  # type: ignore[arg-type]
+        return changed if fails(trial) else fine(trial)
+
+    return outcome
+
+
+def unprepared(fails: Callable[[Trial], bool]) -> Outcome:
+    """Returns an outcome in which the command `prepare` of some trials fails."""
+
+    def outcome(trial: Trial) -> Sample:
+        if fails(trial):
+            raise UsageError("the prepare command failed with exit code 1")
+        return fine(trial)
+
+    return outcome
+
+
+def in_background(trial: Trial) -> Sample:
+    """The first program ends soon, and leaves processes behind."""
+    return (
+        replace(fine(trial), left_behind=1, wall_ns=50_000_000)
+        if trial.workload == 0
+        else fine(trial)
+    )
+
+
+def slower(trial: Trial) -> Sample:
+    """The program leaves processes behind, and ends soon only after its warm-up."""
+    wall_ns = 50_000_000 if trial.round else 200_000_000
+    return replace(fine(trial), left_behind=1, wall_ns=wall_ns)
+
+
+PLANS = {
+    "all trials succeed": Plan(),
+    "no warm-up": Plan(warmup=0),
+    "with the probe": Plan(profiled=True, contenders=("system", "x")),
+    "one contender crashes": Plan(
+        broken(
+            lambda t: (t.workload, t.contender) == (1, "x") and t.round == 2,
+            "was killed by signal 11", signal=11,
+        )
+    ),
+    "all others crash": Plan(
+        broken(
+            lambda t: t.workload == 0 and t.contender != "system" and t.round >= 2,
+            "was killed by signal 11", signal=11,
+        )
+    ),
+    "the baseline fails": Plan(
+        broken(lambda t: (t.workload, t.contender) == (0, "system") and t.round == 2)
+    ),
+    "a program goes into the background": Plan(in_background),
+    "it does so without a warm-up": Plan(in_background, warmup=0),
+    "it does so after the warm-up": Plan(slower),
+    "a program can never be prepared": Plan(unprepared(lambda t: t.workload == 0)),
+}  # fmt: skip
+
+
+def found(folder: Folder) -> tuple[object, ...]:
+    """Returns the trials of a run with their failures, and why measuring ended."""
+    return trials(folder), [one.failure for one in folder.samples()], folder.stopped()
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_run_that_is_interrupted_anywhere_has_the_trials_of_an_uninterrupted_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = PLANS[name]
+    measured = Measuring(tmp_path, monkeypatch)
+    whole = found(measured(plan.run(0), plan.outcome))
+    differs = []
+    for stop_at in range(1, measured.calls):
+        run = plan.run(stop_at)
+        measured(run, plan.outcome, stop_at=stop_at)
+        if found(measured(run, plan.outcome)) != whole:
+            differs.append(stop_at)
+    assert not differs
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_run_that_is_interrupted_again_and_again_has_them_too(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial that cannot be prepared is tried twice. So each measurement has two trials."""
+    plan = PLANS[name]
+    measured = Measuring(tmp_path, monkeypatch)
+    whole = found(measured(plan.run(0), plan.outcome))
+    sessions = measured.calls
+    run = plan.run(1)
+    for _ in range(sessions):
+        folder = measured(run, plan.outcome, stop_at=2)
+    assert found(folder) == whole
+
+
+def test_a_comparison_with_nothing_left_to_compare_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it was resumed, the baseline alone ran in all further rounds."""
+    made = Plan(contenders=("system", "x")).run(0)
+    settings = replace(made.settings, workloads=made.settings.workloads[:1], by_cell=False)
+    run = replace(made, settings=settings)
+    crash = broken(lambda t: t.contender == "x", "was killed by signal 11", signal=11)
+    measured = Measuring(tmp_path, monkeypatch)
+    with pytest.raises(ContenderFailed, match="nothing is left to compare system with: under x"):
+        measured(run, crash)
+    with pytest.raises(ContenderFailed, match="has already failed under x; begin a new run"):
+        measured(run, crash)
+    assert measured.calls == 0
