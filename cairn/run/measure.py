@@ -124,11 +124,11 @@ class Measurement:
         those trials does not count, because it is not known.
         """
         booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._warm = {_cell(sample) for sample in before if sample.started_at > booted}
-        """The (workload, contender) pairs of a resumed run that need no warm-up.
-
-        These pairs have run since this machine was started.
-        """
+        recent = [sample.trial for sample in before if sample.started_at > booted]
+        self._warmed = {trial for trial in recent if trial.round == plan.WARM_UP}
+        """The trials of a resumed run's warm-up that were run since this machine was started."""
+        self._is_warm = any(trial.round > plan.WARM_UP for trial in recent)
+        """Whether rounds were run since then, so that the warm-up is over."""
 
     def _restore(self, before: Sequence[Sample]) -> None:
         """Notes the trials of an interrupted run, and decides again what was decided after them.
@@ -222,10 +222,9 @@ class Measurement:
         rest = self._rest_of(number) if run.settings.by_cell else []
         if not rest and self._settle():
             return
-        warming = plan.warm_up(baseline_first, run.settings.warmup, workloads, run.settings.only)
-        self._carry_out(
-            [t for t in warming if (t.workload, t.contender) not in self._warm], watch=True
-        )
+        runs = 0 if self._is_warm else run.settings.warmup
+        warming = plan.warm_up(baseline_first, runs, workloads, run.settings.only)
+        self._carry_out([trial for trial in warming if trial not in self._warmed], watch=True)
         self._report_unchecked()
         self._judge(suitability.before_rounds, plan.WARM_UP)
         self._report_few_rounds()

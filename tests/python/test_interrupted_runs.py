@@ -84,6 +84,7 @@ def slower(trial: Trial) -> Sample:
 PLANS = {
     "all trials succeed": Plan(),
     "no warm-up": Plan(warmup=0),
+    "a long warm-up": Plan(warmup=3),
     "with the probe": Plan(profiled=True, contenders=("system", "x")),
     "one contender crashes": Plan(
         broken(
@@ -141,6 +142,18 @@ def test_a_run_that_is_interrupted_again_and_again_has_them_too(
     for _ in range(sessions):
         folder = measured(run, plan.outcome, stop_at=2)
     assert found(folder) == whole
+
+
+def test_the_warm_up_is_run_again_if_the_machine_was_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(warmup=2)
+    measured = Measuring(tmp_path, monkeypatch)
+    whole = trials(measured(plan.run(0)))
+    measured(plan.run(1), stop_at=15)
+    monkeypatch.setattr("time.clock_gettime", lambda _: 0.0)
+    resumed = trials(measured(plan.run(1)))
+    assert resumed == whole[:15] + whole[:12] + whole[15:]
 
 
 def test_a_comparison_with_nothing_left_to_compare_does_not_go_on(
