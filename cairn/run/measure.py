@@ -28,7 +28,7 @@ from cairn.model import (
     Trial,
     value,
 )
-from cairn.run import batches, builds, stop_request, time_budget
+from cairn.run import batches, builds, retries, stop_request, time_budget
 from cairn.run.observer import Observer, Progress
 from cairn.run.preparation import Preparations
 from cairn.run.proof import unproven
@@ -54,11 +54,6 @@ _WARM_LIMIT = 0.7
 """The largest share of the available memory to touch."""
 
 
-_AGAIN_SHORT = 3
-"""The number of additional runs of the baseline after a contender failed, for a short program.
-
-If the program itself fails in half of its runs, all three succeed in only one of eight cases.
-"""
 _NOTHING_LEFT = "nothing left to compare"
 """The reason why a workload needs no more rounds if all other contenders than the baseline failed.
 """
@@ -116,6 +111,8 @@ class Measurement:
         self._warm_bytes = run.settings.warm_memory or 0
         before = folder.samples()
         self._restore(before)
+        self._unchecked = retries.unchecked(before, run.baseline, self._may_be_the_program)
+        """The last failure of a resumed run, if its check was interrupted; else None."""
         began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
         self._budget = TimeBudget(run.rule.budget_s, began)
         """The time budget.
@@ -165,7 +162,8 @@ class Measurement:
         baseline = self._run.baseline
         if not self._by_cell and any(name == baseline for _, name in self._failed):
             raise ProgramFailed(f"this run has already failed under {baseline}; begin a new run")
-        if len(self._settled) == len(self._of) and not self._by_cell:
+        ended = len(self._settled) == len(self._of) and self._unchecked is None
+        if ended and not self._by_cell:
             others = ", ".join(sorted({name for _, name in self._failed}))
             raise ContenderFailed(
                 f"nothing is left to compare {baseline} with, since this run has already "
@@ -218,6 +216,8 @@ class Measurement:
         names = plan.taking_part(run, plan.WARM_UP)
         baseline_first = [run.baseline, *(name for name in names if name != run.baseline)]
         workloads = range(len(run.settings.workloads))
+        if self._unchecked is not None:
+            self._check_failed(self._unchecked.sample, self._unchecked.tries)
         number = max((sample.trial.round for sample in self._samples), default=plan.WARM_UP)
         rest = self._rest_of(number) if run.settings.by_cell else []
         if not rest and self._settle():
@@ -448,11 +448,8 @@ class Measurement:
             self._folder.keep(
                 "failed", f"{several}{trial.contender}.stderr", trace.stderr_tail.encode()
             )
-            if self._may_be_the_program(sample):
-                self._try_baseline_again(trial.workload)
-                if (trial.workload, self._run.baseline) in self._failed:
-                    return  # the observer was told that the program itself fails
-            self._fail(sample, trace.stderr_tail)
+            number = retries.number(self._samples, trial.workload, self._run.baseline)
+            self._check_failed(sample, number, trace.stderr_tail)
 
     def _one_trial(self, trial: Trial, *, watch: bool) -> tuple[Sample, Trace]:
         number = 1 if watch else self._repeats(trial)
@@ -479,16 +476,22 @@ class Measurement:
             and not (settings.instructions or settings.reports)
         )
 
-    def _try_baseline_again(self, workload: int) -> None:
-        """Runs the baseline again, to see whether it always succeeds. These trials do not count.
+    def _check_failed(self, sample: Sample, tries: int, errors: str = "") -> None:
+        """Blames the contender or the program for a failed trial.
 
-        Raises ProgramFailed if a trial fails, because then no contender is to blame.
+        tries: how often the baseline is run again, to see whether it always succeeds. If such a
+        trial fails, no contender is to blame, and ProgramFailed is raised unless the run goes on.
+        errors: the end of what the program wrote to stderr.
         """
-        baseline = self._run.baseline
+        workload, baseline = sample.trial.workload, self._run.baseline
         took_s = self._trial_s.get((workload, baseline), 0.0)
-        for _ in range(_AGAIN_SHORT if took_s < 1.0 else 1):
-            if (workload, baseline) not in self._failed and self._budget.has_room(took_s):
-                self._take(Trial(plan.WARM_UP, 0, baseline, workload))
+        for _ in range(tries if self._may_be_the_program(sample) else 0):
+            stop_request.check()
+            if self._budget.has_room(took_s):
+                self._take(retries.again(workload, baseline))
+            if (workload, baseline) in self._failed:
+                return  # the observer was told that the program itself fails
+        self._fail(sample, errors)
 
     def _repeats(self, trial: Trial) -> int:
         """The number of runs whose mean is one sample.

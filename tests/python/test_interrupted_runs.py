@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support.plans import a_plan_run
 from support.resuming import Measuring, Outcome, fine, trials
 
-from cairn.errors import ContenderFailed, UsageError
+from cairn.errors import ContenderFailed, ProgramFailed, UsageError
 from cairn.model import Contender, Run, Sample, Trial
 from cairn.run.store import Folder
 
@@ -81,11 +81,30 @@ def slower(trial: Trial) -> Sample:
     return replace(fine(trial), left_behind=1, wall_ns=wall_ns)
 
 
+def flaky(trial: Trial) -> Sample:
+    """A program fails once under x, and then under the baseline when it is tried again."""
+    fails = (trial.workload, trial.contender, trial.round) == (1, "x", 2)
+    again = trial == Trial(0, 0, "system", 1)
+    return broken(lambda _: fails or again)(trial)
+
+
+def slow(trial: Trial) -> Sample:
+    """A program takes longer than a second, and fails under x."""
+    fails = (trial.workload, trial.contender, trial.round) == (1, "x", 2)
+    return replace(broken(lambda _: fails)(trial), wall_ns=2_000_000_000)
+
+
 PLANS = {
     "all trials succeed": Plan(),
     "no warm-up": Plan(warmup=0),
     "a long warm-up": Plan(warmup=3),
     "with the probe": Plan(profiled=True, contenders=("system", "x")),
+    "one contender fails in a round": Plan(
+        broken(lambda t: (t.workload, t.contender) == (1, "x") and t.round == 2)
+    ),
+    "one contender fails in a long warm-up": Plan(
+        broken(lambda t: (t.workload, t.contender) == (0, "x")), warmup=3
+    ),
     "one contender crashes": Plan(
         broken(
             lambda t: (t.workload, t.contender) == (1, "x") and t.round == 2,
@@ -98,9 +117,20 @@ PLANS = {
             "was killed by signal 11", signal=11,
         )
     ),
+    "all others fail in the warm-up": Plan(
+        broken(lambda t: t.workload == 0 and t.contender != "system")
+    ),
+    "all others fail in a round": Plan(
+        broken(lambda t: t.workload == 0 and t.contender != "system" and t.round >= 2)
+    ),
+    "the only other one fails": Plan(
+        broken(lambda t: (t.workload, t.contender) == (1, "x")), contenders=("system", "x")
+    ),
     "the baseline fails": Plan(
         broken(lambda t: (t.workload, t.contender) == (0, "system") and t.round == 2)
     ),
+    "the program fails now and then": Plan(flaky),
+    "a slow program fails": Plan(slow),
     "a program goes into the background": Plan(in_background),
     "it does so without a warm-up": Plan(in_background, warmup=0),
     "it does so after the warm-up": Plan(slower),
@@ -156,13 +186,18 @@ def test_the_warm_up_is_run_again_if_the_machine_was_started_anew(
     assert resumed == whole[:15] + whole[:12] + whole[15:]
 
 
+def a_comparison(number: int) -> Run:
+    """Returns a comparison of two contenders on one program, which ends with the first failure."""
+    made = Plan(contenders=("system", "x")).run(number)
+    settings = replace(made.settings, workloads=made.settings.workloads[:1], by_cell=False)
+    return replace(made, settings=settings)
+
+
 def test_a_comparison_with_nothing_left_to_compare_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When it was resumed, the baseline alone ran in all further rounds."""
-    made = Plan(contenders=("system", "x")).run(0)
-    settings = replace(made.settings, workloads=made.settings.workloads[:1], by_cell=False)
-    run = replace(made, settings=settings)
+    run = a_comparison(0)
     crash = broken(lambda t: t.contender == "x", "was killed by signal 11", signal=11)
     measured = Measuring(tmp_path, monkeypatch)
     with pytest.raises(ContenderFailed, match="nothing is left to compare system with: under x"):
@@ -170,3 +205,30 @@ def test_a_comparison_with_nothing_left_to_compare_does_not_go_on(
     with pytest.raises(ContenderFailed, match="has already failed under x; begin a new run"):
         measured(run, crash)
     assert measured.calls == 0
+
+
+def test_a_program_that_fails_now_and_then_is_to_blame_after_an_interruption_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the runs that show it were interrupted, the contender was to blame for the failure."""
+
+    def outcome(trial: Trial) -> Sample:
+        fails = (trial.contender, trial.round) == ("x", 2)
+        again = trial == Trial(0, 0, "system") and len(tried) == 2
+        if trial == Trial(0, 0, "system"):
+            tried.append(trial)
+        return broken(lambda _: fails or again)(trial)
+
+    tried = list[Trial]()
+    measured = Measuring(tmp_path, monkeypatch)
+    with pytest.raises(ProgramFailed):
+        measured(a_comparison(0), outcome)
+    whole = trials(Folder(tmp_path / "results" / a_comparison(0).id))
+    failed = whole.index(Trial(2, whole[-3].position, "x")) + 1
+    assert whole[failed:] == [Trial(0, 0, "system")] * 2
+    for number in (1, 2):
+        tried.clear()
+        measured(a_comparison(number), outcome, stop_at=failed + number - 1)
+        with pytest.raises(ProgramFailed):
+            measured(a_comparison(number), outcome)
+        assert trials(Folder(tmp_path / "results" / a_comparison(number).id)) == whole
