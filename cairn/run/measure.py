@@ -94,7 +94,7 @@ class Measurement:
         """(workload, contender) pairs that have been run."""
         self._failed: set[tuple[int, str]] = set()
         """(workload, contender) pairs with a failed trial."""
-        self._preparations = Preparations(tolerant=settings.by_cell)
+        self._preparations = Preparations(tolerant=settings.by_cell, left_out=folder.left_out())
         self._settled: dict[int, str] = {}
         """By workload that needs no more rounds: the reason."""
         self._trial_s: dict[tuple[int, str], float] = {}
@@ -260,6 +260,7 @@ class Measurement:
             for trial in plan.round_of(self._run, number)
             if (trial.workload, trial.contender) not in done | self._failed
             and trial.workload not in self._settled
+            and not self._preparations.leaves_out(trial)
         ]
 
     def _judge(
@@ -428,8 +429,14 @@ class Measurement:
             workload = trial.workload
             succeeded = any(cell[0] == workload for cell in self._first)
             if self._preparations.may_go_on(trial, succeeded=succeeded):
+                self._folder.mark_left_out(self._preparations.left_out)
                 name = self._run.settings.workloads[workload].name
-                self._observer.told(f"{name} is left out of this round: {error}")
+                says = (
+                    f"{name} is left out of this round"
+                    if trial.round
+                    else f"a run of {name} in the warm-up is left out"
+                )
+                self._observer.told(f"{says}: {error}")
                 return
             # The commands of --prepare and --conclude run without a preloaded allocator. If one of
             # them fails, this counts as a failure under the baseline.

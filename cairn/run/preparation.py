@@ -8,7 +8,7 @@ contender is to blame for their failure.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from cairn.errors import UsageError
@@ -18,21 +18,25 @@ _PAUSE_S = 1.0
 """The pause before a failed trial is tried once more. A port may still be in use, for example."""
 _ROUNDS_MOST = 2
 """The number of rounds of a program that may be left out. After one more failure, the program is
-not measured any further."""
+not measured any further. The warm-up counts as one round, however many of its trials fail."""
 
 T = TypeVar("T")
 
 
 class Preparations:
-    """The trials of a run whose `prepare` or `conclude` command failed."""
+    """The rounds of a run in which a `prepare` or `conclude` command failed."""
 
-    def __init__(self, *, tolerant: bool) -> None:
+    def __init__(self, *, tolerant: bool, left_out: Iterable[tuple[int, int]] = ()) -> None:
+        """Begins with the rounds that an interrupted run has left out."""
         self._tolerant = tolerant
         """Whether the run goes on after a failure."""
-        self._failures: dict[int, int] = {}
-        """By workload: the number of trials that failed twice."""
-        self._shortened: set[tuple[int, int]] = set()
-        """(workload, round) pairs whose remaining trials are left out."""
+        self._left_out = set(left_out)
+        """(workload, round) pairs in which a trial failed twice."""
+
+    @property
+    def left_out(self) -> tuple[tuple[int, int], ...]:
+        """(workload, round) pairs that are left out, or of which a part is left out."""
+        return tuple(sorted(self._left_out))
 
     def tried(self, run: Callable[[], T]) -> T:
         """Runs a trial, and runs it once more if it could not be prepared or concluded."""
@@ -45,8 +49,11 @@ class Preparations:
         return run()
 
     def leaves_out(self, trial: Trial) -> bool:
-        """Whether the trial belongs to a round whose remaining trials are left out."""
-        return (trial.workload, trial.round) in self._shortened
+        """Whether the trial belongs to a round whose remaining trials are left out.
+
+        The trials of the warm-up belong to no round.
+        """
+        return trial.round > 0 and (trial.workload, trial.round) in self._left_out
 
     def may_go_on(self, trial: Trial, *, succeeded: bool) -> bool:
         """Notes a trial that failed twice. Returns whether its program may go on.
@@ -55,10 +62,6 @@ class Preparations:
 
         succeeded: whether a trial of the program has succeeded before.
         """
-        failures = self._failures.get(trial.workload, 0) + 1
-        self._failures[trial.workload] = failures
-        if not succeeded or failures > _ROUNDS_MOST:
-            return False
-        if trial.round:  # the trials of the warm-up belong to no round
-            self._shortened.add((trial.workload, trial.round))
-        return True
+        self._left_out.add((trial.workload, trial.round))
+        rounds = sum(workload == trial.workload for workload, _ in self._left_out)
+        return succeeded and rounds <= _ROUNDS_MOST

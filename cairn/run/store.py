@@ -4,6 +4,7 @@ Measuring appends to them, and reports read them. No other state exists.
 
     ROOT/ID/run.json        the settings; complete before the first trial
     ROOT/ID/samples.jsonl   one line for each trial, in the order in which they ran
+    ROOT/ID/left_out.json   the rounds of programs that could not be prepared, if there are any
     ROOT/ID/input           the copy of standard input, if the program has one
     ROOT/ID/stopped         why measuring ended; absent during a run, and if it was cut short
     ROOT/ID/refused.json    the error that ended measuring, if there was one
@@ -39,6 +40,7 @@ from cairn.model import INTERRUPTED, Run, Sample
 from cairn.run.run_archive import RunArchive
 from cairn.run.stored_run import (
     LARGEST_FILE,
+    LEFT_OUT,
     REFUSED,
     RUN,
     SAMPLES,
@@ -293,6 +295,10 @@ class Folder(StoredRun):
     def mark_refused(self, because: RunRefusal) -> None:
         """Records the error that ended measuring."""
         self.write(REFUSED, encoded(because) + b"\n")
+
+    def mark_left_out(self, rounds: Sequence[tuple[int, int]]) -> None:
+        """Records rounds of programs that could not be prepared; see `StoredRun.left_out`."""
+        self.write(LEFT_OUT, encoded(rounds) + b"\n")
 
     def mark_resumed(self) -> None:
         """Locks the run and removes an incomplete last line, so that measuring can continue.

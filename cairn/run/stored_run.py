@@ -29,6 +29,8 @@ and if misses were simulated.
 """
 REFUSED = "refused.json"
 """The name of the part with the error that ended measuring, if there was one."""
+LEFT_OUT = "left_out.json"
+"""The name of the part with the rounds of programs that could not be prepared, if there are any."""
 
 _ROUNDS_MAX = 10_000
 _REASONS_MAX = 10_000
@@ -194,6 +196,17 @@ class StoredRun(ABC):
         """
         content = self.content(REFUSED)
         return None if content is None else _decode(RunRefusal, content, self.path / REFUSED)
+
+    def left_out(self) -> tuple[tuple[int, int], ...]:
+        """Returns the rounds that are left out, or of which a part is left out.
+
+        Each is a pair of a workload's index and the number of the round. Round 0 is the warm-up.
+        Raises CairnError if they are damaged.
+        """
+        content = self.content(LEFT_OUT)
+        if content is None:
+            return ()
+        return _decode(tuple[tuple[int, int], ...], content, self.path / LEFT_OUT)
 
     def stopped(self) -> tuple[str, ...]:
         """Returns why measuring ended: one reason for each workload, or one for all.

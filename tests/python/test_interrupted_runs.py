@@ -28,6 +28,12 @@ class Plan:
     warmup: int = 1
     profiled: bool = False
     """Whether the contenders also run with the probe in the first round."""
+    step: int = 2
+    """The number of trials of a measurement that is interrupted again and again.
+
+    A trial that cannot be prepared is tried twice. In the warm-up, a later measurement begins with
+    this trial again.
+    """
 
     def run(self, number: int) -> Run:
         made = a_plan_run(PROGRAMS, self.contenders, rounds=ROUNDS, number=number)
@@ -94,6 +100,19 @@ def slow(trial: Trial) -> Sample:
     return replace(broken(lambda _: fails)(trial), wall_ns=2_000_000_000)
 
 
+def crash_in_a_further_round(trial: Trial) -> Sample:
+    """Y lacks a round, and crashes in the round that is measured in its place."""
+    cell = trial.workload, trial.contender
+    if cell == (0, "y") and trial.round == 1:
+        raise UsageError("the prepare command failed with exit code 1")
+    crashes = cell == (0, "y") and trial.round == ROUNDS + 1
+    return (
+        replace(fine(trial), failure="was killed by signal 11", signal=11)
+        if crashes
+        else fine(trial)
+    )
+
+
 PLANS = {
     "all trials succeed": Plan(),
     "no warm-up": Plan(warmup=0),
@@ -134,7 +153,21 @@ PLANS = {
     "a program goes into the background": Plan(in_background),
     "it does so without a warm-up": Plan(in_background, warmup=0),
     "it does so after the warm-up": Plan(slower),
+    "a trial cannot be prepared": Plan(
+        unprepared(lambda t: (t.workload, t.contender, t.round) == (1, "y", 2))
+    ),
+    "a program can no longer be prepared": Plan(
+        unprepared(lambda t: t.workload == 1 and t.round > 1)
+    ),
     "a program can never be prepared": Plan(unprepared(lambda t: t.workload == 0)),
+    "two rounds cannot be prepared": Plan(
+        unprepared(lambda t: t.workload == 1 and t.round in (1, 3) and t.contender == "x")
+    ),
+    "the warm-up cannot be prepared": Plan(
+        unprepared(lambda t: t.workload == 1 and t.round == 0 and t.contender != "system"),
+        contenders=("system", "x", "y", "z"), step=7,
+    ),
+    "a crash in a further round": Plan(crash_in_a_further_round),
 }  # fmt: skip
 
 
@@ -163,14 +196,13 @@ def test_a_run_that_is_interrupted_anywhere_has_the_trials_of_an_uninterrupted_o
 def test_a_run_that_is_interrupted_again_and_again_has_them_too(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trial that cannot be prepared is tried twice. So each measurement has two trials."""
     plan = PLANS[name]
     measured = Measuring(tmp_path, monkeypatch)
     whole = found(measured(plan.run(0), plan.outcome))
     sessions = measured.calls
     run = plan.run(1)
     for _ in range(sessions):
-        folder = measured(run, plan.outcome, stop_at=2)
+        folder = measured(run, plan.outcome, stop_at=plan.step)
     assert found(folder) == whole
 
 

@@ -159,6 +159,45 @@ def test_a_program_that_can_no_longer_be_prepared_is_to_blame_itself(
     assert (bad[0].failure or "").startswith("cannot be run: the prepare command failed")
 
 
+def test_failures_to_prepare_the_warm_up_count_as_one_round(
+    measured: Callable[..., Folder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three runs of the warm-up could not be prepared, and no round of the program was measured.
+
+    Each sentence said that the program was left out of a round.
+    """
+    told = []
+    monkeypatch.setattr(Quiet, "told", lambda _, sentence: told.append(sentence))
+
+    def outcome(trial: Trial) -> Sample:
+        if (trial.workload, trial.round) == (1, 0) and trial.contender != "system":
+            raise UsageError("the prepare command failed with exit code 1")
+        return fine(trial)
+
+    folder = measured(a_run(), outcome)
+    assert [s.failure for s in folder.samples() if s.failure] == []
+    assert len([s for s in folder.samples() if s.counts and s.trial.workload == 1]) == 16
+    says = "a run of b in the warm-up is left out: the prepare command failed with exit code 1"
+    assert told == [says] * 3
+
+
+def test_rounds_that_cannot_be_prepared_are_counted_over_all_interruptions(
+    measured: Callable[..., Folder],
+) -> None:
+    """A run that was interrupted ten times went on to round 16 before the program was ended."""
+
+    def outcome(trial: Trial) -> Sample:
+        if trial.workload == 1 and trial.round > 1:
+            raise UsageError("the prepare command failed with exit code 1")
+        return fine(trial)
+
+    whole = measured(a_run(1), outcome)
+    for stop_at in (27, *[6] * 10):
+        resumed = measured(a_run(2), outcome, stop_at=stop_at)
+    assert trials(resumed) == trials(whole)
+    assert resumed.left_out() == whole.left_out() == ((1, 2), (1, 3))
+
+
 def test_another_output_than_under_the_baseline_is_a_failure(
     measured: Callable[..., Folder],
 ) -> None:
