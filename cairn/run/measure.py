@@ -113,8 +113,8 @@ class Measurement:
         self._restore(before)
         self._unchecked = retries.unchecked(before, run.baseline, self._may_be_the_program)
         """The last failure of a resumed run, if its check was interrupted; else None."""
-        began = time.monotonic() - sum(sample.wall_ns for sample in before) / 1e9
-        self._budget = TimeBudget(run.rule.budget_s, began)
+        spent_ns = sum(sample.wall_ns * sample.repeats for sample in before)
+        self._budget = TimeBudget(run.rule.budget_s, time.monotonic() - spent_ns / 1e9)
         """The time budget.
 
         In a resumed run, the wall times of all earlier trials count as spent. The time between
@@ -142,7 +142,7 @@ class Measurement:
                 self._settle_failed()
                 self._settle_complete()
             self._note(sample)
-            self._trial_s[_cell(sample)] = sample.wall_ns / 1e9
+            self._trial_s[_cell(sample)] = sample.wall_ns * sample.repeats / 1e9
         self._settle_failed()
 
     @property

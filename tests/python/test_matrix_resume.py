@@ -259,6 +259,22 @@ def test_the_budget_ends_a_run_after_a_whole_round(
     assert set(folder.stopped()) == {"time budget"}
 
 
+def test_a_resumed_run_has_spent_the_time_of_every_run_of_a_sample(
+    measured: Callable[..., Folder],
+) -> None:
+    """A sample of --repeat is the mean of several runs. The time of one of them was counted."""
+    run = a_run()
+    run = replace(run, rule=replace(run.rule, budget_s=150.0))
+
+    def outcome(trial: Trial) -> Sample:
+        return replace(fine(trial), wall_ns=1_000_000_000, repeats=10)
+
+    measured(run, outcome, stop_at=15)
+    folder = measured(run, outcome)
+    assert len(folder.samples()) == 15
+    assert set(folder.stopped()) == {"time budget"}
+
+
 def test_progress_tells_rounds_failures_and_the_time_left(measured: Callable[..., Folder]) -> None:
     folder = measured(a_run(), stop_at=12 + 12 + 5)
     now = progress.of(folder.run(), folder.samples(), folder.stopped(), runs_now=False)
