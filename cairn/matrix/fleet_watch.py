@@ -4,6 +4,9 @@ A round is in one of three states: it was delivered, or its job waits or runs, o
 job. A job that was lost with its node or was preempted does not count as a failure. After any other
 end without a delivery, the round is tried again, on another node if a node refused it. After the
 third failure, the round is given up.
+
+--resume tries all missing rounds again, also those that were given up or cancelled. So jobs that
+ended before it do not count.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from cairn import units
 from cairn.errors import CairnError
 from cairn.matrix import schedulers
 from cairn.matrix.fleet import COMPLETE, Fleet, Job, missing
-from cairn.matrix.schedulers import Scheduler
+from cairn.matrix.schedulers import Fate, Scheduler
 from cairn.model import TIME_BUDGET
 
 TRIES = 3
@@ -63,6 +66,8 @@ class FleetWatch:
         self._absent: set[tuple[str, str]] = set()
         self._bad: list[str] = []
         """Nodes that refused a round, or on which a job failed."""
+        self._past = {job.id for job in fleet.submitted()}
+        """The ids of jobs that were submitted before this watch began, and were not seen alive."""
         self._unreachable = False
         self._since = clock()
 
@@ -103,6 +108,7 @@ class FleetWatch:
             self._tell_unreachable()
             return None
         self._unreachable = False
+        self._past.difference_update(alive)
         self._note_refusals([job for job in jobs if alive.get(job.id) == "PENDING"])
         running = {job.round for job in jobs if job.id in alive}
         for number in running:
@@ -143,14 +149,35 @@ class FleetWatch:
         if now - state.gone_since >= self._scheduler.patience_s:
             state.gone_since = None
             for job in ended:
-                self._judge(state, job)
+                if job.id not in self._past:
+                    self._judge(state, job)
+            state.judged.update(job.id for job in ended)
+            if ended[-1].id in self._past:
+                self._tell_past(ended[-1])
+
+    def _tell_past(self, job: Job) -> None:
+        """Tells how the last job of a round ended before this watch began.
+
+        The ends of the round's earlier jobs were told before the last one was submitted.
+        """
+        fate = self._scheduler.fate(job)
+        if fate.ending == "lost":
+            self._tell_lost(job, fate)
+        elif fate.state:
+            self._tell(
+                "▲",
+                f"round {job.round}: job {job.id} ended as {fate.state} without a result; the "
+                "round is tried again",
+            )
+
+    def _tell_lost(self, job: Job, fate: Fate) -> None:
+        self._tell("lost", f"round {job.round} on {fate.node or 'a node'}: {fate.state}")
 
     def _judge(self, state: _State, job: Job) -> None:
         """Counts the end of a job. `_note_refusals` counts the refusals of nodes."""
-        state.judged.add(job.id)
         fate = self._scheduler.fate(job)
         if fate.ending == "lost":
-            self._tell("lost", f"round {job.round} on {fate.node or 'a node'}: {fate.state}")
+            self._tell_lost(job, fate)
         elif fate.ending == "cancelled":
             state.cancelled = True
             state.why = f"job {job.id} was cancelled"

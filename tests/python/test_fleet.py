@@ -311,6 +311,66 @@ def test_cancelled_jobs_are_not_submitted_again(watched) -> None:
     assert len(scheduler.submitted) == 1
 
 
+@pytest.mark.parametrize("remembers", [True, False], ids=["remembered", "forgotten"])
+@pytest.mark.parametrize("ending", ["cancelled", "failed", "refused"])
+def test_resuming_tries_a_round_again_that_was_given_up(
+    watched, tmp_path: Path, ending: str, remembers: bool
+) -> None:
+    """The jobs of the earlier session were counted again, so no job was submitted.
+
+    Slurm forgets a job some minutes after its end.
+    """
+    fleet = a_fleet(tmp_path, rounds=1)
+    scheduler = Invented()
+    fate = Fate(ending, ending.upper(), "n1") if ending != "refused" else Fate("unknown", "")
+
+    def end() -> None:
+        if ending == "refused":
+            for job in scheduler.going_on:
+                fleet.refuse(Refusal(1, f"n{job}", "x is not installed"))
+        scheduler.end(*scheduler.going_on, fate=fate)
+
+    watch, *_ = watched(*[end] * 30, fleet=fleet, scheduler=scheduler)
+    assert "round 1 not measured" in watch.wait()
+    tries = 1 if ending == "cancelled" else TRIES
+    assert len(scheduler.submitted) == tries
+    if not remembers:
+        scheduler.fates.clear()
+    steps = [lambda: None] * 5 + [lambda: deliver(fleet, 1)]
+    again, _, _, said = watched(*steps, fleet=Fleet(fleet.path), scheduler=scheduler)
+    assert again.wait() == COMPLETE
+    assert len(scheduler.submitted) == tries + 1
+    told = [line for line in said if line.startswith("▲")]
+    ended = f"▲ round 1: job {tries}_0 ended as {ending.upper()} without a result; the round is"
+    assert told == ([f"{ended} tried again"] if remembers and ending != "refused" else [])
+
+
+def test_each_resumed_watch_counts_its_own_failures(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=1)
+    scheduler = Invented()
+
+    def fail() -> None:
+        scheduler.end(*scheduler.going_on, fate=Fate("failed", "FAILED", "n1"))
+
+    for session in (1, 2, 3):
+        watch, *_ = watched(*[fail] * 30, fleet=Fleet(fleet.path), scheduler=scheduler)
+        assert "round 1 not measured" in watch.wait()
+        assert len(scheduler.submitted) == session * TRIES
+
+
+def test_an_end_that_a_resumed_watch_sees_counts(watched, tmp_path: Path) -> None:
+    fleet = a_fleet(tmp_path, rounds=1)
+    scheduler = Invented()
+    fleet.note_submitted(scheduler.submit([1], ()))
+
+    def cancel() -> None:
+        scheduler.end(*scheduler.going_on, fate=Fate("cancelled", "CANCELLED", "n1"))
+
+    watch, *_ = watched(lambda: None, cancel, fleet=Fleet(fleet.path), scheduler=scheduler)
+    assert "job 1_0 was cancelled" in watch.wait()
+    assert len(scheduler.submitted) == 1
+
+
 def test_the_budget_ends_the_jobs(watched, tmp_path: Path) -> None:
     fleet = a_fleet(tmp_path, rounds=3, budget_s=30.0)
     watch, _, scheduler, _ = watched(lambda: deliver(fleet, 1), fleet=fleet)
