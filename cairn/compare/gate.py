@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn import units
-from cairn.compare import comparison, rounds_needed, stats
+from cairn.compare import comparison, plan, rounds_needed, stats
 from cairn.compare.load_output import REQUEST_CPU_TIME, REQUEST_TIME
 from cairn.gate import INSTRUCTIONS, Gate, GateBound, InstructionCount
 from cairn.model import (
@@ -124,10 +124,14 @@ class Checked(Struct, frozen=True):
     now: float | None = None
     """The medians of both contenders, in nanoseconds, bytes or counts."""
     rounds: int = 0
-    """The number of rounds, or of counts for each contender."""
+    """The number of complete rounds, or of counts for each contender."""
+    measured_rounds: int | None = None
+    """The number of rounds in which the measure is known for both contenders. None if it is known
+    in all rounds."""
     rounds_needed: int | None = None
-    """If the state is "not enough data": the rounds that will probably decide the bound. None if
-    more than ROUNDS_MOST are needed."""
+    """If the state is "not enough data": the complete rounds that will probably decide the bound.
+    It is assumed that the measure stays missing in the same share of rounds. None if more than
+    ROUNDS_MOST are needed."""
     problem: str | None = None
     """If the state is "not known": why, as a sentence without a full stop."""
 
@@ -163,8 +167,9 @@ def _metric(samples: Sequence[Sample], measure: str) -> Metric:
 
 
 def deciding_ratios(run: Run, samples: Sequence[Sample]) -> dict[str, tuple[float, ...]]:
-    """Returns the log ratios of each bound that needs rounds, by measure, equally long.
+    """Returns the log ratios of each bound that needs rounds, by measure.
 
+    A measure that is missing in some rounds has fewer ratios than there are complete rounds.
     Measures without ratios are left out. The result is empty if a contender failed.
     """
     assert run.gate is not None
@@ -174,9 +179,7 @@ def deciding_ratios(run: Run, samples: Sequence[Sample]) -> dict[str, tuple[floa
         run.baseline,
         {one.measure: _metric(samples, one.measure) for one in run.gate.timed},
     )
-    known = {measure: ratios for measure, ratios in found.items() if ratios is not None}
-    rounds = min((len(ratios) for ratios in known.values()), default=0)
-    return {measure: ratios[:rounds] for measure, ratios in known.items()}
+    return {measure: ratios for measure, ratios in found.items() if ratios is not None}
 
 
 def change_of(
@@ -198,20 +201,24 @@ def state_of(low: float, high: float, most: float) -> GateState:
     return GateState.PASS if high <= most else GateState.OPEN
 
 
-def look(ratios: Mapping[str, Sequence[float]], gate: Gate, rule: StopRule) -> stats.Look:
-    """The stopping rule of a check.
+def look(
+    ratios: Mapping[str, Sequence[float]], gate: Gate, rule: StopRule, rounds: int | None = None
+) -> stats.Look:
+    """The stopping rule of a check. `rounds` is as for `stats.look`.
 
     A check stops when all bounds are decided or one is exceeded. It stops only at the rounds of
     `stats.look_rounds`. At the last of these rounds, it stops in any case.
     """
-    rounds = min((len(of) for of in ratios.values()), default=0)
+    if rounds is None:
+        rounds = min((len(of) for of in ratios.values()), default=0)
     if not rounds:
         return stats.Look(stop=False, because=None, half_width=None, leading=None)
     states, widths = [], []
     for bound in gate.timed:
         if bound.measure not in ratios:
             continue
-        found = change_of(ratios[bound.measure], ERROR_EARLY, len(gate.timed))
+        of = ratios[bound.measure]
+        found = change_of(of, ERROR_EARLY, len(gate.timed)) if of else None
         if found is None:
             states.append(GateState.OPEN)
             continue
@@ -233,13 +240,17 @@ def look(ratios: Mapping[str, Sequence[float]], gate: Gate, rule: StopRule) -> s
 
 
 def forecast(
-    ratios: Mapping[str, Sequence[float]], gate: Gate, rule: StopRule
+    ratios: Mapping[str, Sequence[float]], gate: Gate, rule: StopRule, rounds: int | None = None
 ) -> rounds_needed.Forecast | None:
-    """Predicts the rounds at which every bound is decided. Returns None with too few rounds."""
+    """Predicts the rounds at which every bound is decided. Returns None with too few rounds.
+
+    ratios and rounds: as for `look`.
+    """
     if rule.precision is None:
         return rounds_needed.Forecast(rule.max_rounds, rule.max_rounds, rule.max_rounds)
-    rounds = min((len(of) for of in ratios.values()), default=0)
-    if rounds < rounds_needed.FORECAST_FROM:
+    known = min((len(of) for of in ratios.values()), default=0)
+    rounds = known if rounds is None else rounds
+    if known < rounds_needed.FORECAST_FROM:
         return None
     wanted = [
         _needed(ratios[bound.measure], bound, ERROR_EARLY, len(gate.timed))
@@ -286,6 +297,7 @@ def judge(
     gate = run.gate
     assert gate is not None
     ratios = deciding_ratios(run, samples)
+    rounds = plan.complete(samples, (run.baseline, other_than(run)))
     if run.rule.precision is None:
         error = ERROR
     else:
@@ -297,7 +309,7 @@ def judge(
             continue
         metric = _metric(samples, bound.measure)
         base, now = comparison.medians(samples, (run.baseline, other_than(run)), metric)
-        one = Checked(bound.measure, bound.most, GateState.OPEN, base=base, now=now)
+        one = Checked(bound.measure, bound.most, GateState.OPEN, base=base, now=now, rounds=rounds)
         found.append(_decided(one, ratios.get(bound.measure), error, len(gate.timed), bound))
     return tuple(found)
 
@@ -305,7 +317,10 @@ def judge(
 def _decided(
     one: Checked, ratios: Sequence[float] | None, error: float, bounds: int, bound: GateBound
 ) -> Checked:
-    """Returns the answer `one` with the interval of these ratios."""
+    """Returns the answer `one` with the interval of these ratios.
+
+    one: an answer with the medians and the number of complete rounds.
+    """
     if ratios is None:
         noun = MEASURES[one.measure].noun
         problem = (
@@ -314,11 +329,14 @@ def _decided(
             else f"{noun} cannot be compared, since a run measured 0"
         )
         return replace(one, state=GateState.UNKNOWN, problem=problem)
-    rounds = len(ratios)
-    interval = change_of(ratios, error, bounds) if rounds else None
+    known = len(ratios)
+    if known < one.rounds:
+        one = replace(one, measured_rounds=known)
+    share = known / one.rounds if known else 1.0
+    interval = change_of(ratios, error, bounds) if known else None
     if interval is None:
-        fewest = math.ceil(math.log2(bounds / error))
-        return replace(one, rounds=rounds, rounds_needed=max(fewest, rounds + 1))
+        fewest = math.ceil(math.log2(bounds / error) / share)
+        return replace(one, rounds_needed=max(fewest, one.rounds + 1))
     estimate, low, high, level = interval
     state = state_of(low, high, one.most)
     needed = None
@@ -326,11 +344,11 @@ def _decided(
         needed = _needed(ratios, bound, error, bounds)
         # `_needed` trusts the estimate, which may be off by chance. So it may return fewer rounds
         # than there are, although these did not decide the bound. At least a quarter is added.
-        needed = needed and min(ROUNDS_MOST, max(needed, math.ceil(1.25 * rounds)))
+        least = math.ceil(1.25 * one.rounds)
+        needed = needed and min(ROUNDS_MOST, max(math.ceil(needed / share), least))
     return replace(
-        one, state=state, estimate=estimate, low=low, high=high, level=level, rounds=rounds,
-        rounds_needed=needed,
-    )  # fmt: skip
+        one, state=state, estimate=estimate, low=low, high=high, level=level, rounds_needed=needed
+    )
 
 
 def counted(bound: GateBound, base: str, now: str, counts: Iterable[InstructionCount]) -> Checked:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cairn.model import Run, Settings, Trial
+from cairn.model import Run, Sample, Settings, Trial
 from cairn.own_settings import OwnSettings
 
 WARM_UP = 0
@@ -90,6 +90,18 @@ def round_of(run: Run, number: int) -> tuple[Trial, ...]:
         names = names if number % 2 else names[::-1]
         return tuple(Trial(number, place, name, 0) for place, name in enumerate(names))
     return one_round(number, names, run.seed, workloads, run.settings.only)
+
+
+def complete(samples: Iterable[Sample], names: Iterable[str]) -> int:
+    """The number of rounds in which each of these contenders has a trial that counts.
+
+    There must be at least one name.
+    """
+    rounds: dict[str, set[int]] = {name: set() for name in names}
+    for sample in samples:
+        if sample.counts and sample.trial.contender in rounds:
+            rounds[sample.trial.contender].add(sample.trial.round)
+    return len(set.intersection(*rounds.values()))
 
 
 def warm_up(

@@ -94,17 +94,20 @@ def least(hypotheses: int, rule: StopRule) -> int:
     return stats.rounds_for_intervals(max(1, hypotheses), stats.alpha(rule))
 
 
-def forecast(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Forecast | None:
+def forecast(
+    ratios: Mapping[str, Sequence[float]], rule: StopRule, rounds: int | None = None
+) -> Forecast | None:
     """Predicts the round at which the rule stops. Returns None with too few rounds.
 
-    ratios: as for `stats.look`.
+    ratios and rounds: as for `stats.look`.
     """
     if rule.precision is None:
         return Forecast(rule.max_rounds, rule.max_rounds, rule.max_rounds)
-    rounds = min((len(of) for of in ratios.values()), default=0)
-    if rounds < FORECAST_FROM:
+    known = min((len(of) for of in ratios.values()), default=0)
+    rounds = known if rounds is None else rounds
+    if known < FORECAST_FROM:
         return None
-    differences = [list(of)[:rounds] for of in ratios.values()]
+    differences = [list(of)[:known] for of in ratios.values()]
     if rule.judged == "active":
         widest = max(math.expm1(stats.mean_half_width(of)) for of in differences)
         wanted = math.ceil(rounds * (widest / rule.precision) ** 2)

@@ -385,10 +385,11 @@ class Look(Struct, frozen=True):
     """The contender with the smallest estimate; None while the baseline leads."""
 
 
-def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
-    """Judges whether the log ratios of wall time so far are enough.
+def look(ratios: Mapping[str, Sequence[float]], rule: StopRule, rounds: int | None = None) -> Look:
+    """Judges whether the log ratios so far are enough.
 
-    ratios: by surviving contender, equally long lists.
+    ratios: by surviving contender, one ratio for each round in which its measure is known.
+    rounds: the number of complete rounds. By default, it is the length of the shortest list.
 
     A contender is settled in two cases: its interval is as narrow as `precision` demands and a
     difference or equivalence is shown at ALPHA_EARLY; or its interval is half as wide as demanded,
@@ -404,9 +405,11 @@ def look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> Look:
     """
     if not ratios:
         return Look(True, "nothing left to compare", None, None)
-    rounds = min(len(differences) for differences in ratios.values())
-    if rounds == 0:
-        return Look(False, None, None, None)
+    known = min(len(differences) for differences in ratios.values())
+    rounds = known if rounds is None else rounds
+    if known == 0:
+        stop = rounds >= rule.max_rounds
+        return Look(stop, units.counted(rounds, "round") if stop else None, None, None)
     ranks = _ranked(ratios)
     found = _judged(ranks, alpha(rule), rule.margin)
     strict = _judged(ranks, ALPHA_EARLY, rule.margin)

@@ -20,7 +20,9 @@ from cairn.model import Run, Sample, StopRule
 def ratios(
     run: Run, samples: Sequence[Sample], names: Sequence[str]
 ) -> dict[str, tuple[float, ...]]:
-    """Returns the log ratios that decide when measuring stops, all of the same length.
+    """Returns the log ratios that decide when measuring stops.
+
+    A measure that is missing in some rounds has fewer ratios than there are complete rounds.
 
     samples: those of one workload. names: the contenders that are compared on it.
     """
@@ -29,11 +31,15 @@ def ratios(
     return comparison.deciding_ratios(samples, names, run.baseline, run.aim)
 
 
-def look(run: Run, of: Mapping[str, Sequence[float]]) -> stats.Look:
-    """Returns the answer of the run's rule. `of` is the result of `ratios`, and is not empty."""
+def look(run: Run, of: Mapping[str, Sequence[float]], rounds: int) -> stats.Look:
+    """Returns the answer of the run's rule after this number of complete rounds.
+
+    of: the result of `ratios`, which is not empty.
+    """
     if run.gate is not None:
-        return gate.look(of, run.gate, run.rule)
-    return stats.look(of, run.rule) if run.rule.judged == "wall" else suite_look(of, run.rule)
+        return gate.look(of, run.gate, run.rule, rounds)
+    judged = stats.look if run.rule.judged == "wall" else suite_look
+    return judged(of, run.rule, rounds)
 
 
 def least(run: Run) -> int:
@@ -43,14 +49,21 @@ def least(run: Run) -> int:
     return rounds_needed.least(run.aim.hypotheses(len(run.competing)), run.rule)
 
 
-def forecast(run: Run, of: Mapping[str, Sequence[float]]) -> rounds_needed.Forecast | None:
-    """Predicts the round at which the rule stops. Returns None if it is not known."""
+def forecast(
+    run: Run, of: Mapping[str, Sequence[float]], rounds: int
+) -> rounds_needed.Forecast | None:
+    """Predicts the round at which the rule stops. Returns None if it is not known.
+
+    of and rounds: as for `look`.
+    """
     if run.gate is not None:
-        return gate.forecast(of, run.gate, run.rule)
-    return rounds_needed.forecast(of, run.rule)
+        return gate.forecast(of, run.gate, run.rule, rounds)
+    return rounds_needed.forecast(of, run.rule, rounds)
 
 
-def suite_look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.Look:
+def suite_look(
+    ratios: Mapping[str, Sequence[float]], rule: StopRule, rounds: int | None = None
+) -> stats.Look:
     """The stopping rule for one workload of a suite. It depends on the widths of intervals alone.
 
     `stats.look` is the rule for a comparison with a verdict of its own. It needs many rounds: for
@@ -60,15 +73,18 @@ def suite_look(ratios: Mapping[str, Sequence[float]], rule: StopRule) -> stats.L
     are as narrow as `precision` demands. The estimates stay unbiased, because the rule depends on
     widths alone. The coverage of the intervals falls by three percentage points at most
     (tests/python/test_bench.py).
+
+    rounds: as for `stats.look`.
     """
-    rounds = min(len(differences) for differences in ratios.values())
+    known = min(len(differences) for differences in ratios.values())
+    rounds = known if rounds is None else rounds
     widths = (
-        [math.expm1(stats.mean_half_width(differences[:rounds])) for differences in ratios.values()]
-        if rounds > 2
+        [math.expm1(stats.mean_half_width(differences)) for differences in ratios.values()]
+        if known > 2
         else []
     )
     widest = max(widths, default=None)
-    means = {name: statistics.fmean(differences) for name, differences in ratios.items() if rounds}
+    means = {name: statistics.fmean(differences) for name, differences in ratios.items() if known}
     leader = min(means, key=means.__getitem__, default=None)
     because = None
     if rounds >= rule.max_rounds:

@@ -105,6 +105,8 @@ def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
         case GateState.UNKNOWN:
             return " ".join(filter(None, (f"{one.problem}.", _remedy(one))))
         case GateState.OPEN:
+            if one.low is None and one.measured_rounds is not None:
+                return f"{_partly(one)}, and about {one.rounds_needed} rounds are needed."
             if one.low is None:
                 return (
                     f"{_rounds(one)} cannot decide {measure.noun}; at least {one.rounds_needed} "
@@ -163,6 +165,13 @@ def _range(low: str, high: str) -> str:
 
 def _rounds(one: Checked) -> str:
     return units.counted(one.rounds, "round")
+
+
+def _partly(one: Checked) -> str:
+    """Returns the clause that a measure is missing in some rounds."""
+    noun = MEASURES[one.measure].noun
+    were = "were" if noun.endswith("s") else "was"
+    return f"{noun} {were} measured in {one.measured_rounds} of {_rounds(one)}"
 
 
 def _wanted(one: Checked, stored: bool) -> str:
@@ -268,6 +277,10 @@ def _footer(report: CheckReport) -> Iterator[str]:
             else "instructions: counted twice by callgrind; the range is that of the counts, which "
             "differ from run to run"
         )
+    for one in report.checked:
+        if one.measured_rounds is not None and one.low is not None:
+            text = _partly(one)
+            yield f"▲ {text[0].upper()}{text[1:]}; these rounds decide its bound."
     if report.stored is not None:
         yield f"▲ {report.stored}"
     if report.comparison is not None:

@@ -671,7 +671,7 @@ class Measurement:
         ratios = self._ratios(workload)
         done = self._complete(workload, ratios)
         if ratios:
-            look = self._answers.look(workload, ratios)
+            look = self._answers.look(workload, ratios, done)
             if look.stop:
                 return look.because or "stopped"
         elif done >= (rule.max_rounds if rule.precision is None else rule.min_rounds):
@@ -695,20 +695,20 @@ class Measurement:
     def _complete(self, workload: int, ratios: Mapping[str, Sequence[float]]) -> int:
         """The number of complete rounds of this workload.
 
-        With ratios, it is the number of rounds that they cover. Without ratios, it is the number of
-        counted trials of the contender that has the fewest.
+        Each contender that did not fail has a counted trial in them. With ratios, only the
+        contenders that are compared matter.
         """
-        rounds = {
-            name: 0
-            for name in plan.taking_part(self._run, self._run.rule.max_rounds)
+        run = self._run
+        names = plan.taking_part(run, run.rule.max_rounds)
+        if ratios:
+            names = self._competing(workload)
+        names = [
+            name
+            for name in names
             if (workload, name) not in self._failed
-            and plan.runs_on(self._run.settings.only, name, workload)
-        }
-        for sample in self._of[workload]:
-            if sample.counts and sample.trial.contender in rounds:
-                rounds[sample.trial.contender] += 1
-        alone = min(rounds.values(), default=self._run.rule.max_rounds)
-        return min((len(of) for of in ratios.values()), default=alone)
+            and plan.runs_on(run.settings.only, name, workload)
+        ]
+        return plan.complete(self._of[workload], names) if names else run.rule.max_rounds
 
     def _progress(self) -> Progress:
         """The progress of the workload that needs the most further rounds.
@@ -721,8 +721,8 @@ class Measurement:
         for workload in self._unsettled():
             ratios = self._ratios(workload)
             done = self._complete(workload, ratios)
-            look = self._answers.look(workload, ratios) if ratios else None
-            forecast = self._answers.forecast(workload, ratios)
+            look = self._answers.look(workload, ratios, done) if ratios else None
+            forecast = self._answers.forecast(workload, ratios, done)
             few = forecast is not None and done < rounds_needed.LIKELY_FROM
             least = max(done, rule.min_rounds)
             low, likely, high = (

@@ -38,34 +38,34 @@ class RuleAnswers:
         """By workload: the number of rounds at the last prediction, and this prediction of the
         total number."""
 
-    def look(self, workload: int, ratios: Ratios) -> stats.Look:
-        """The stopping rule's answer on the rounds so far. `ratios` is not empty.
+    def look(self, workload: int, ratios: Ratios, rounds: int) -> stats.Look:
+        """The stopping rule's answer after this number of complete rounds.
+
+        `ratios` is not empty.
 
         Beyond _LOOKS_ALL rounds, the last answer is returned again until the number of rounds has
         grown by the factor _LOOKS_GROWTH. The rule is always evaluated anew when its number of
         rounds is one at which it may stop (`stats.look_rounds`), and after a contender failed.
         """
         rule = self._run.rule
-        rounds = min(len(of) for of in ratios.values())
         before = self._looks.get(workload)
         decides = before is None or before[1] != len(ratios) or rounds in stats.look_rounds(rule)
         if before is not None and not decides:
             at, _, answer = before
             if rounds == at or _LOOKS_ALL < rounds < at * _LOOKS_GROWTH:
                 return answer
-        answer = stopping.look(self._run, ratios)
+        answer = stopping.look(self._run, ratios, rounds)
         self._looks[workload] = rounds, len(ratios), answer
         return answer
 
-    def forecast(self, workload: int, ratios: Ratios) -> rounds_needed.Forecast | None:
+    def forecast(self, workload: int, ratios: Ratios, rounds: int) -> rounds_needed.Forecast | None:
         """The predicted number of rounds of this workload; the last prediction if that is recent.
 
         A prediction takes some milliseconds. It is made after every round at first, and later when
         the number of rounds has grown by the factor _LOOKS_GROWTH.
         """
-        rounds = min((len(of) for of in ratios.values()), default=0)
         at, answer = self._forecasts.get(workload, (0, None))
         if answer is None or rounds <= _FORECASTS_ALL or rounds >= at * _LOOKS_GROWTH:
-            answer = stopping.forecast(self._run, ratios) if ratios else None
+            answer = stopping.forecast(self._run, ratios, rounds) if ratios else None
             self._forecasts[workload] = rounds, answer
         return answer

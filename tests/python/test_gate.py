@@ -16,7 +16,7 @@ from support.comparisons import a_run, a_sample, compared
 from support.widths import at_all_widths
 
 from cairn.cli import check, check_plan, cli, json_schema
-from cairn.compare import gate, stats
+from cairn.compare import gate, stats, stopping
 from cairn.compare.gate import GateState
 from cairn.errors import CairnError
 from cairn.gate import Gate, GateBound, InstructionCount
@@ -166,6 +166,53 @@ def test_a_check_stops_as_soon_as_it_is_decided() -> None:
     assert not looked(samples(13, 1.2, 0.01)).stop, "not between two looks"
     assert looked(samples(30, 1.02, 0.05)).because == "30 rounds"
     assert gate.least(asked, rule) == 9 and gate.least(asked, replace(rule, precision=None)) == 8
+
+
+def lacking(of: Sequence[Sample], every: int) -> list[Sample]:
+    """Returns the samples. Every `every`-th round lacks the peak of the new build."""
+    nothing = Memory("cgroup v1", None, None, None)
+    return [
+        replace(one, memory=nothing)
+        if one.trial.round % every == 0 and one.trial.contender == "new"
+        else one
+        for one in of
+    ]
+
+
+def test_the_stopping_rule_counts_complete_rounds_also_if_memory_is_missing_in_some() -> None:
+    """`-r 8` once ran until the peak was known in 8 rounds, which took up to 195 rounds."""
+    run = replace(
+        a_run(OLD, NEW), baseline="old", rule=StopRule(None, 8, 8),
+        gate=Gate((GateBound("time", 0.03), GateBound("peak", 0.02))),
+    )  # fmt: skip
+    of = lacking(samples(8, 1.0, 0.01), 2)
+    ratios = stopping.ratios(run, of, ["old", "new"])
+    assert {name: len(each) for name, each in ratios.items()} == {"time": 8, "peak": 4}
+    assert stopping.look(run, ratios, 8).because == "8 rounds"
+    assert not stopping.look(run, ratios, 7).stop
+    early = replace(run, rule=StopRule(min_rounds=12, max_rounds=24))
+    of = lacking(samples(24, 1.0, 0.5), 3)
+    ratios = stopping.ratios(early, of, ["old", "new"])
+    assert stopping.look(early, ratios, 24).because == "24 rounds"
+    assert stopping.look(early, {**ratios, "peak": ()}, 24).because == "24 rounds"
+
+
+def test_a_check_says_in_how_many_rounds_memory_was_measured() -> None:
+    rule = StopRule(None, 12, 12)
+    few = a_check(["peak>2%"], lacking(samples(12, 1.0, 0.01), 2), rule=rule)
+    assert (few.checked[0].rounds, few.checked[0].measured_rounds) == (12, 6)
+    assert few.checked[0].rounds_needed == 14, "7 are needed, and half of the rounds lack the peak"
+    assert reporting.says(few) == (
+        "Not enough data: peak memory was measured in 6 of 12 rounds, and about 14 rounds are "
+        "needed.",
+        "Use -r 14, or leave out -r.",
+    )
+    some = a_check(["time>3%", "peak>2%"], lacking(samples(12, 1.0, 0.01), 4), rule=rule)
+    assert states(some) == ["pass", "pass"]
+    assert [one.measured_rounds for one in some.checked] == [None, 9]
+    footer = reporting.board(some).footer
+    assert footer[0].startswith("12 rounds ")
+    assert "▲ Peak memory was measured in 9 of 12 rounds; these rounds decide its bound." in footer
 
 
 def test_stored_numbers_are_compared_without_rounds() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
+from support.observers import Quiet
 from support.plans import a_plan_run
-from support.resuming import Measuring, Quiet, fine, trials
+from support.resuming import Measuring, fine, trials
 
 from cairn.cli import matrix, measurement
 from cairn.errors import CairnError, UsageError

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from support.observers import Quiet
 from support.plans import MIB, a_trial
 
 from cairn.errors import Interrupted
 from cairn.model import Run, Sample, Trial
 from cairn.run import builds, measure, preparation
-from cairn.run.observer import Progress
 from cairn.run.runner import Trace
 from cairn.run.store import Folder
 
@@ -25,28 +25,6 @@ def fine(trial: Trial) -> Sample:
     """Returns a sample of a trial that succeeds."""
     sample = a_trial(trial.workload, trial.contender, trial.round, 100 + trial.position, MIB)
     return replace(sample, trial=trial, started_at=time.time())
-
-
-class Quiet:
-    """An observer that does nothing."""
-
-    def trial_begins(self, _: Trial) -> None:
-        """Does nothing."""
-
-    def trial_ended(self, _: Sample) -> None:
-        """Does nothing."""
-
-    def told(self, _: str) -> None:
-        """Does nothing."""
-
-    def warmed(self, _: int) -> None:
-        """Does nothing."""
-
-    def contender_failed(self, name: str, why: str) -> None:
-        """Does nothing."""
-
-    def round_ended(self, _: Progress) -> None:
-        """Does nothing."""
 
 
 class Measuring:

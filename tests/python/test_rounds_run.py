@@ -1,0 +1,55 @@
+"""Tests of the number of rounds that a measurement runs, with a runner that runs nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from support.comparisons import a_run, a_sample
+from support.observers import Quiet
+
+from cairn.memory import Memory
+from cairn.model import Run, Sample, StopRule, Trial
+from cairn.run import builds, measure, runner, store
+from cairn.verdict import EVERY_AIM, Aim, Measure
+
+UNKNOWN = Memory("cgroup v1", None, None, None)
+
+
+def rounds_run(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Returns the number of rounds of a run in which the peak of "fast" is often not known."""
+    monkeypatch.setattr(builds, "of_run", lambda *_: ())
+
+    class Fake:
+        def __init__(self, *_: object) -> None:
+            """Needs nothing."""
+
+        def trial(self, trial: Trial, **_: object) -> tuple[Sample, runner.Trace]:
+            sample = replace(a_sample(0, "", 5.0 + 0.001 * trial.position), trial=trial)
+            if trial.contender == "fast" and trial.round % 3:
+                sample = replace(sample, memory=UNKNOWN)
+            return sample, runner.Trace(b"", "")
+
+    monkeypatch.setattr(measure, "Runner", Fake)
+    run = replace(run, host=replace(run.host, virtual=False))
+    stored = store.Folder.create(folder, run)
+    measurement = measure.Measurement(run, stored, folder, Quiet())
+    measurement.measure()
+    assert max(one.trial.round for one in measurement.samples) == int(
+        stored.stopped()[0].partition(" ")[0]
+    )
+    return max(one.trial.round for one in measurement.samples)
+
+
+@pytest.mark.parametrize(
+    "aim", [EVERY_AIM, Aim(Measure.MEMORY), Aim(pareto=True)], ids=["every", "memory", "pareto"]
+)
+@pytest.mark.parametrize("precision", [None, 1e-9], ids=["-r", "--max-rounds"])
+def test_a_run_ends_after_its_rounds_also_if_memory_is_missing_in_some(
+    aim: Aim, precision: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-r 8 --goal memory` once ran up to 48 rounds."""
+    rule = StopRule(precision=precision, min_rounds=2, max_rounds=8)
+    run = replace(a_run(), rule=rule, aim=aim)
+    assert rounds_run(run, tmp_path, monkeypatch) == 8
