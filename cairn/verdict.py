@@ -133,6 +133,8 @@ class Advice(Enum):
     """No contender is shown to be better, and none may be better by `POSSIBLE` or more."""
     OPEN = "not known yet"
     """No contender is shown to be better, but some contender may be, by `POSSIBLE` or more."""
+    TOO_FEW_ROUNDS = "measured in too few rounds"
+    """The measure is missing in some rounds, and the others are too few for an interval."""
     NOT_MEASURED = "not measured"
 
 
@@ -173,6 +175,20 @@ class Recommendation(Struct, frozen=True):
     def in_order(self) -> tuple[str, ...]:
         """The contenders in `best`, with `leanest` moved to the front."""
         return tuple(sorted(self.best, key=lambda name: name != self.leanest))
+
+
+class Partly(Struct, frozen=True):
+    """A measure that is known in a part of the rounds only.
+
+    Memory is an example: it is not known of a run that ends before it is first measured.
+    """
+
+    measure: Measure
+    rounds: int
+    """The number of rounds in which it is known for the baseline and for a contender: the fewest of
+    all contenders."""
+    least: int | None = None
+    """If these rounds are too few for an interval: the least number of rounds that gives one."""
 
 
 class Beaten(Struct, frozen=True):
@@ -256,6 +272,8 @@ class Verdict(Struct, frozen=True):
     if the load printed its throughput and the number of its requests."""
     programs: bool = False
     """Whether the contenders are programs, so that not only allocators differ."""
+    partly: tuple[Partly, ...] = ()
+    """The measures that are missing in some rounds, in the order of `Measure`."""
     aim: Aim = EVERY_AIM
     front: Front | None = None
     """With an aim of `pareto`; None if time or memory was not measured in every run."""
@@ -283,7 +301,8 @@ class Verdict(Struct, frozen=True):
         With a goal, it is the advice for the goal alone. Else time is left out if the program waits
         and another aim was measured.
         """
-        known = [one for one in self.recommendations if one.advice is not Advice.NOT_MEASURED]
+        unknown = (Advice.NOT_MEASURED, Advice.TOO_FEW_ROUNDS)
+        known = [one for one in self.recommendations if one.advice not in unknown]
         if self.aim.goal is not None:
             return tuple(one for one in known if one.aim is self.aim.goal)
         others = [one for one in known if one.aim is not Measure.TIME]

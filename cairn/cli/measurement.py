@@ -100,7 +100,9 @@ def raise_unanswered(run: Run, comparisons: Sequence[Comparison]) -> None:
         if comparison.judged.unanswered:
             where = f" on {shortened(workload.name)}" if len(comparisons) > 1 else ""
             what = "time or memory" if run.aim.pareto else run.aim.measures[0].value
-            raise CairnError(f"the aim has no answer{where}: {what} was not measured in every run")
+            few = any(one.least and one.measure is run.aim.goal for one in comparison.judged.partly)
+            how = "measured in too few rounds" if few else "not measured in every run"
+            raise CairnError(f"the aim has no answer{where}: {what} was {how}")
 
 
 def _failures(row: Row, counting: bool) -> list[str]:

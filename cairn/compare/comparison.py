@@ -145,6 +145,7 @@ def compare(
         notes=(
             *(_doubts(judged, samples) if bench is None else ()),
             *_notes(table, rows, contenders, samples, baseline, under_load),
+            *_partly_measured(judged),
         ),
         details=tuple(_details(table, rows)),
         time=time,
@@ -476,9 +477,13 @@ def _next_steps(
         wanted = max(judged.rounds_least or 0, rounds + 1)
         again = "cairn compare" if bench is None else f"cairn bench {bench}"
         return [*steps, f"{again} -r {wanted}{' …' if bench is None else ''}"]
-    deciding = judged.measured if judged.aim.given else judged.recommendations
+    deciding = judged.recommendations
+    if judged.aim.goal is not None:
+        deciding = tuple(one for one in deciding if one.aim is judged.aim.goal)
+    elif judged.aim.given:
+        deciding = judged.measured
     if not any(
-        one.advice is Advice.OPEN
+        one.advice in (Advice.OPEN, Advice.TOO_FEW_ROUNDS)
         or (one.aim is Measure.TIME and (one.possible or 0.0) > rule.margin)
         for one in deciding
     ):
@@ -610,6 +615,18 @@ def _notes(
         f"{contender.name}: {caveat}" for contender in contenders for caveat in contender.caveats
     ]
     return notes
+
+
+def _partly_measured(judged: Verdict) -> Iterator[str]:
+    """Yields a sentence on each measure that is missing in some rounds, but not in too many."""
+    for one in judged.partly:
+        if one.least is None:
+            noun = one.measure.value
+            were = "were" if one.measure is Measure.FAULTS else "was"
+            yield (
+                f"{noun[0].upper()}{noun[1:]} {were} measured in {one.rounds} of {judged.rounds} "
+                "rounds; the others do not count for it."
+            )
 
 
 def crash_notes(samples: Iterable[Sample], baseline: str) -> list[str]:

@@ -23,7 +23,7 @@ All functions are pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
 from msgspec import Struct
@@ -57,6 +57,7 @@ from cairn.verdict import (
     Judgement,
     Measure,
     Outcome,
+    Partly,
     Recommendation,
     State,
     Verdict,
@@ -110,12 +111,13 @@ def verdict(
     )
     judgements = tuple(judge.judgement(row) for row in others) if rounds else ()
     state = _state(rows, baseline, others, rounds, judgements)
+    fewest = stats.rounds_for_intervals(aim.hypotheses(len(alive)), stats.alpha(rule))
     recommendations: tuple[Recommendation, ...] = ()
     least = None
     if state is State.JUDGED:
         recommendations = tuple(judge.recommendation(one, judgements) for one in AIMS)
     elif state is State.TOO_FEW_ROUNDS:
-        least = stats.rounds_for_intervals(aim.hypotheses(len(alive)), stats.alpha(rule))
+        least = fewest
     taken = WALL.key if time.key == REQUEST_TIME.key else time.key
     walls = [row.summaries[taken].median for row in alive if taken in row.summaries]
     return Verdict(
@@ -128,6 +130,7 @@ def verdict(
         failed=failed,
         cpu_share=cpu_share if time.key in (WALL.key, REQUEST_TIME.key) else None,
         under_load=under_load,
+        partly=tuple(judge.partly(others, rounds, fewest)) if judgements else (),
         aim=aim,
         front=judge.front([row.contender for row in alive]) if recommendations else None,
         rounds_least=least,
@@ -172,6 +175,20 @@ class _Judge(Struct, frozen=True):
                 return PEAK.key
             case Measure.FAULTS:
                 return FAULTS.key
+
+    def partly(self, rows: Sequence[Row], rounds: int, least: int) -> Iterator[Partly]:
+        """Yields the measures that are missing in some of the rounds.
+
+        rows: the contenders that are compared with the baseline.
+        rounds: the number of complete rounds. least: the number of rounds that gives intervals.
+        """
+        for measure in Measure:
+            key = self._key(measure)
+            changes = [row.changes[key] for row in rows if key in row.changes]
+            known = min((change.rounds for change in changes), default=rounds)
+            if known < rounds:
+                few = any(change.interval is None for change in changes)
+                yield Partly(measure, known, max(least, known + 1) if few else None)
 
     def judgement(self, row: Row) -> Judgement:
         effects = tuple(self._effect(row, measure) for measure in Measure)
@@ -246,7 +263,9 @@ class _Judge(Struct, frozen=True):
     def _without_better(self, aim: Measure, effects: Mapping[str, Effect]) -> Recommendation:
         """The advice if none of the contenders that can be chosen is shown to be better."""
         if all(of.outcome is Outcome.NOT_KNOWN for of in effects.values()):
-            return Recommendation(aim, Advice.NOT_MEASURED)
+            # A change without an interval was measured, but in too few rounds.
+            few = any(self._key(aim) in self.rows[name].changes for name in effects)
+            return Recommendation(aim, Advice.TOO_FEW_ROUNDS if few else Advice.NOT_MEASURED)
         unknown = [name for name, of in effects.items() if of.outcome is Outcome.NOT_KNOWN]
         if unknown:
             return Recommendation(aim, Advice.OPEN, possible_with=unknown[0])

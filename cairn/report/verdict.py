@@ -25,6 +25,7 @@ from cairn.verdict import (
     Judgement,
     Measure,
     Outcome,
+    Partly,
     Recommendation,
     State,
     Verdict,
@@ -79,9 +80,10 @@ def says(verdict: Verdict) -> Says:
         case State.TOO_FEW_ROUNDS:
             advice = (_too_few(verdict),)
         case State.JUDGED:
-            advice = (*_waits(verdict), _advice(verdict), *_other_aims(verdict))
+            few = _too_rarely_measured(verdict)
+            advice = (*_waits(verdict), _advice(verdict), *few, *_other_aims(verdict))
             if verdict.front is not None:
-                advice = (*_waits(verdict), *_front(verdict.front, verdict))
+                advice = (*_waits(verdict), *_front(verdict.front, verdict), *few)
             return Says(advice, tuple(_evidence(verdict)), failures)
     return Says(advice, (), failures)
 
@@ -110,6 +112,21 @@ def _too_few(verdict: Verdict) -> str:
     if verdict.rounds_least_s is not None:
         took = f", which takes about {units.duration(max(1.0, verdict.rounds_least_s))}"
     return f"{sentence} Run at least {least} (-r {least}){took}."
+
+
+def in_part_of_the_rounds(one: Partly, rounds: int) -> str:
+    """Returns the clause that a measure is known in a part of the complete rounds only."""
+    noun = one.measure.value
+    were = "were" if noun.endswith("s") else "was"
+    return f"{noun} {were} measured in {one.rounds} of {units.counted(rounds, 'round')}"
+
+
+def _too_rarely_measured(verdict: Verdict) -> Iterator[str]:
+    """Yields a sentence for each measure that is known in too few rounds for an interval."""
+    for one in verdict.partly:
+        if one.least is not None:
+            text = in_part_of_the_rounds(one, verdict.rounds)
+            yield f"{text[0].upper()}{text[1:]}, and an interval needs {one.least}."
 
 
 def outlook(prospect: Prospect | None) -> Iterator[str]:
@@ -150,6 +167,8 @@ def _advice(verdict: Verdict) -> str:
     if verdict.aim.pareto:
         return f"No answer: time and memory were not both measured in every run. {_DOCTOR}"
     if not measured and verdict.aim.goal is not None:
+        if any(one.least and one.measure is verdict.aim.goal for one in verdict.partly):
+            return f"No answer yet by {verdict.aim.goal.value}."
         return f"No answer: {verdict.aim.goal.value} was not measured in every run. {_DOCTOR}"
     if not measured:
         return "No answer: neither time, CPU time nor memory was measured in every run. " + _DOCTOR

@@ -68,8 +68,9 @@ def _mean(numbers: Iterable[int]) -> int:
 
 
 def _median(numbers: Sequence[int | None]) -> int | None:
+    """The median of the known numbers; None if less than half of the runs have one."""
     known = [number for number in numbers if number is not None]
-    return round(statistics.median(known)) if len(known) == len(numbers) else None
+    return round(statistics.median(known)) if known and 2 * len(known) >= len(numbers) else None
 
 
 def _memory(of: Sequence[Memory]) -> Memory:

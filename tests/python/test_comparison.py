@@ -28,7 +28,7 @@ from cairn.model import (
     Unreached,
 )
 from cairn.report.verdict import says
-from cairn.verdict import Advice, Measure, Outcome, State
+from cairn.verdict import Advice, Aim, Measure, Outcome, State
 
 MIB = 1 << 20
 FIXED = StopRule(precision=None, max_rounds=20)
@@ -715,3 +715,42 @@ class TestLimits:
         contenders = [contender("system"), contender("a", spec=spec)]
         steps = compare(samples, contenders, "system", FIXED).next_steps
         assert steps == (f"cairn run -a {typed} -- PROG…", "cairn report last --md")
+
+
+def without_peak(samples: Sequence[Sample], rounds: Iterable[int]) -> list[Sample]:
+    """Returns the samples. The peak of "a" is not known in these rounds."""
+    lost = set(rounds)
+    nothing = Memory("cgroup v2", None, None, None)
+    return [
+        replace(one, memory=nothing)
+        if one.trial.contender == "a" and one.trial.round in lost
+        else one
+        for one in samples
+    ]
+
+
+def test_memory_is_judged_by_the_rounds_that_have_it_and_the_report_says_how_many() -> None:
+    whole = runs({"system": 10.0, "a": 10.0}, {"a": 50 * MIB}, rounds=20)
+    found = judge(without_peak(whole, range(1, 8)), ("system", "a"))
+    assert found.rounds == 20
+    assert found.judged.judgements[0].effect(Measure.MEMORY).outcome is Outcome.BETTER
+    assert "Memory was measured in 13 of 20 rounds; the others do not count for it." in found.notes
+    assert not any("an interval needs" in sentence for sentence in said(found))
+    assert not judge(whole, ("system", "a")).judged.partly
+
+
+def test_a_verdict_says_if_memory_was_measured_in_too_few_rounds() -> None:
+    """The verdict once left out memory without a word."""
+    rule = StopRule(precision=None, max_rounds=6)
+    whole = runs({"system": 10.0, "a": 10.0}, {"a": 50 * MIB}, rounds=6)
+    few = without_peak(whole, [3])
+    found = judge(few, ("system", "a"), rule)
+    told = "Memory was measured in 5 of 6 rounds, and an interval needs 6."
+    assert said(found)[1] == told
+    assert [one.advice for one in found.judged.recommendations][2] is Advice.TOO_FEW_ROUNDS
+    assert "cairn compare -r 12 …" in found.next_steps
+    goal = judge(few, ("system", "a"), rule, aim=Aim(Measure.MEMORY))
+    assert said(goal)[:2] == ("No answer yet by memory.", told) and goal.judged.unanswered
+    none = judge(without_peak(whole, range(1, 7)), ("system", "a"), rule)
+    assert none.judged.recommendations[2].advice is Advice.NOT_MEASURED
+    assert not none.judged.partly

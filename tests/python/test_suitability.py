@@ -163,7 +163,9 @@ def test_a_batch_takes_the_median_peak() -> None:
     runs = [replace(base, memory=replace(base.memory, peak_bytes=n)) for n in (1, 5, 900)]
     assert batches.merged(runs).memory.peak_bytes == 5
     unknown = replace(base, memory=replace(base.memory, peak_bytes=None))
-    assert batches.merged([*runs, unknown]).memory.peak_bytes is None
+    assert batches.merged([*runs, unknown]).memory.peak_bytes == 5
+    assert batches.merged([runs[2], unknown]).memory.peak_bytes == 900
+    assert batches.merged([runs[2], unknown, unknown]).memory.peak_bytes is None
 
 
 def test_a_batch_fails_with_its_first_run_that_failed() -> None:
