@@ -114,7 +114,7 @@ def _too_few(verdict: Verdict) -> str:
     return f"{sentence} Run at least {least} (-r {least}){took}."
 
 
-def in_part_of_the_rounds(one: Partly, rounds: int) -> str:
+def _in_part_of_the_rounds(one: Partly, rounds: int) -> str:
     """Returns the clause that a measure is known in a part of the complete rounds only."""
     noun = one.measure.value
     were = "were" if noun.endswith("s") else "was"
@@ -125,7 +125,7 @@ def _too_rarely_measured(verdict: Verdict) -> Iterator[str]:
     """Yields a sentence for each measure that is known in too few rounds for an interval."""
     for one in verdict.partly:
         if one.least is not None:
-            text = in_part_of_the_rounds(one, verdict.rounds)
+            text = _in_part_of_the_rounds(one, verdict.rounds)
             yield f"{text[0].upper()}{text[1:]}, and an interval needs {one.least}."
 
 

@@ -6,14 +6,14 @@ every trial. Each contender runs TIMES times, because a program need not do the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from cairn import units
 from cairn.compare import plan
-from cairn.errors import ContenderFailed, ProgramFailed
+from cairn.errors import ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
 from cairn.model import COPY, Run, Sample, Trial
 from cairn.profile.path_instructions import parsed
@@ -30,9 +30,12 @@ def count(
 ) -> tuple[InstructionCount, ...]:
     """Returns the counts of all contenders on all workloads.
 
-    told: shows the user a line before each contender runs.
+    told: shows the user a line before each contender runs, and a failure of --cleanup.
 
-    Raises UsageError if --prepare or --conclude fails, and Interrupted on ctrl-C. Raises
+    --setup runs before the first count and --cleanup after the last one, also if the rounds of the
+    run had both already: --cleanup may have removed what the program needs.
+
+    Raises UsageError if --setup, --prepare or --conclude fails, and Interrupted on ctrl-C. Raises
     ProgramFailed or ContenderFailed if the program also fails without valgrind, or if it prints
     something else than under the baseline and `verify_output` is set.
     """
@@ -46,8 +49,27 @@ def count(
         settings = replace(settings, timeout_s=settings.timeout_s * SLOWER)
     runner = Runner(settings, run.contenders, scratch, under)
     plain = Runner(settings, run.contenders, scratch)
+    try:
+        if settings.setup is not None:
+            plain.hook("setup", settings.setup)
+        return tuple(_all_counts(run, runner, plain, outs, told))
+    finally:
+        if settings.cleanup is not None:
+            try:
+                plain.hook("cleanup", settings.cleanup)
+            except UsageError as error:
+                told(str(error))
+
+
+def _all_counts(
+    run: Run, runner: Runner, plain: Runner, outs: Path, told: Callable[[str], None]
+) -> Iterator[InstructionCount]:
+    """Yields the counts of each contender on each workload, the baseline's first.
+
+    runner: runs programs under callgrind, which writes to `outs`. plain: runs them without it.
+    """
+    settings = run.settings
     names = sorted((one.name for one in run.competing), key=lambda name: name != run.baseline)
-    found = []
     for workload in range(len(settings.workloads)):
         printed: str | None = None
         for name in names:
@@ -63,8 +85,7 @@ def count(
                 raise ContenderFailed(
                     f"{name} printed something else than {run.baseline} (--verify same-output)"
                 )
-            found.append(count_)
-    return tuple(found)
+            yield count_
 
 
 def _refuse_broken(plain: Runner, trial: Trial, baseline: str) -> None:
