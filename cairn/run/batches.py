@@ -59,8 +59,19 @@ def merged(samples: Sequence[Sample]) -> Sample:
             (sample.proof for sample in samples),
             key=lambda proof: proof.loaded / proof.processes if proof.processes else 1.0,
         ),
+        output_digest=digest(samples),
         repeats=len(samples),
     )
+
+
+def digest(samples: Iterable[Sample]) -> str | None:
+    """The digest of the output of all runs.
+
+    If the runs printed different outputs, all their digests are joined. The result then differs
+    from the digest of any single output, so that a comparison of the outputs fails.
+    """
+    each = dict.fromkeys(sample.output_digest for sample in samples)
+    return next(iter(each)) if len(each) == 1 else " ".join(str(one) for one in each)
 
 
 def _mean(numbers: Iterable[int]) -> int:

@@ -15,7 +15,7 @@ from cairn import units
 from cairn.compare import plan
 from cairn.errors import ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
-from cairn.model import COPY, Run, Sample, Trial
+from cairn.model import COPY, Run, Trial
 from cairn.profile.path_instructions import parsed
 from cairn.run import stop_request
 from cairn.run.runner import Runner
@@ -76,12 +76,16 @@ def _all_counts(
             if not plan.runs_on(settings.only, name, workload):
                 continue
             trial = Trial(plan.WARM_UP, 0, name, workload)
-            count_, sample = _counted(runner, outs, trial, told)
+            count_, digests = _counted(runner, outs, trial, told)
             if count_.problem is not None:
                 _refuse_broken(plain, trial, run.baseline)
             elif name == run.baseline:
-                printed = sample.output_digest
-            elif printed is not None and sample.output_digest != printed:
+                printed = digests[0]
+                if len(set(digests)) > 1:
+                    raise ProgramFailed(
+                        f"{name} printed something else in its second run (--verify same-output)"
+                    )
+            elif printed is not None and set(digests) != {printed}:
                 raise ContenderFailed(
                     f"{name} printed something else than {run.baseline} (--verify same-output)"
                 )
@@ -98,10 +102,11 @@ def _refuse_broken(plain: Runner, trial: Trial, baseline: str) -> None:
 
 def _counted(
     runner: Runner, outs: Path, trial: Trial, told: Callable[[str], None]
-) -> tuple[InstructionCount, Sample]:
-    """Returns the counts, and the sample of the last run."""
+) -> tuple[InstructionCount, list[str | None]]:
+    """Returns the counts, and the digest of the output of each run that succeeded."""
     told(f"{trial.contender}, in {units.counted(TIMES, 'run')} under valgrind")
     counts = []
+    digests: list[str | None] = []
     for _ in range(TIMES):
         stop_request.check()
         for old in outs.iterdir():
@@ -109,7 +114,8 @@ def _counted(
         sample, _ = runner.trial(trial)
         if sample.failure is not None:
             problem = f"cannot run under valgrind: it {sample.failure}"
-            return InstructionCount(trial.contender, (), trial.workload, problem), sample
+            return InstructionCount(trial.contender, (), trial.workload, problem), digests
+        digests.append(sample.output_digest)
         files = [one.open(encoding="utf-8", errors="replace") for one in sorted(outs.iterdir())]
         try:
             counts.append(parsed(files, ()).program)
@@ -118,5 +124,5 @@ def _counted(
                 file.close()
         if not counts[-1]:
             problem = "ended without valgrind's count of its instructions"
-            return InstructionCount(trial.contender, (), trial.workload, problem), sample
-    return InstructionCount(trial.contender, tuple(counts), trial.workload), sample
+            return InstructionCount(trial.contender, (), trial.workload, problem), digests
+    return InstructionCount(trial.contender, tuple(counts), trial.workload), digests

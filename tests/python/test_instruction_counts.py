@@ -12,7 +12,7 @@ from support.comparisons import a_run, a_sample
 from support.suites import a_suite
 
 from cairn.cli import measurement
-from cairn.errors import UsageError
+from cairn.errors import ContenderFailed, ProgramFailed, UsageError
 from cairn.gate import InstructionCount
 from cairn.model import Contender, Sample, StopRule, Trial
 from cairn.report import instruction_counts
@@ -86,3 +86,33 @@ def test_setup_and_cleanup_enclose_the_counts(
     counts = counting.count(run, folder, tmp_path, lambda _: None)
     assert [one.contender for one in counts] == ["system", "fast"]
     assert done == ["setup make", "system", "system", "fast", "fast", "cleanup rm"]
+
+
+def test_the_outputs_of_both_counted_runs_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the output of the last run was once compared."""
+    printed: dict[str, list[str]] = {}
+
+    class Fake:
+        def __init__(self, *_: object) -> None:
+            """Needs nothing."""
+
+        def trial(self, trial: Trial, **_: object) -> tuple[Sample, runner.Trace]:
+            (tmp_path / "callgrind" / "1").write_text("events: Ir\nfn=main\n1 5\n")
+            digest = printed[trial.contender].pop(0)
+            sample = replace(a_sample(0, "", 5.0), trial=trial, output_digest=digest)
+            return sample, runner.Trace(b"", "")
+
+    monkeypatch.setattr(counting, "Runner", Fake)
+    monkeypatch.setattr(counting, "callgrind", lambda *_: ("valgrind",))
+    folder = store.Folder.create(tmp_path / "results", a_run())
+    for system, fast, error in (
+        (["a", "a"], ["b", "a"], ContenderFailed),
+        (["a", "b"], ["a", "a"], ProgramFailed),
+    ):
+        printed |= {"system": system, "fast": fast}
+        with pytest.raises(error, match="printed something else"):
+            counting.count(folder.run(), folder, tmp_path, lambda _: None)
+        (tmp_path / "callgrind" / "1").unlink()
+        (tmp_path / "callgrind").rmdir()

@@ -168,6 +168,16 @@ def test_a_batch_takes_the_median_peak() -> None:
     assert batches.merged([runs[2], unknown, unknown]).memory.peak_bytes is None
 
 
+def test_a_batch_with_a_wrong_output_has_another_digest_than_any_output() -> None:
+    """A batch once had the digest of its first run, so the outputs of the others were unchecked."""
+    base = a_sample(1, "system", 1)
+    good, bad = replace(base, output_digest="good"), replace(base, output_digest="bad")
+    assert batches.merged([good, good]).output_digest == "good"
+    assert batches.merged([base, base]).output_digest is None
+    for order in ([good, good, bad], [bad, good, good]):
+        assert batches.merged(order).output_digest not in ("good", "bad", None)
+
+
 def test_a_batch_fails_with_its_first_run_that_failed() -> None:
     good, bad = a_sample(1, "system", 1), a_sample(1, "system", 2, failure="failed")
     assert batches.merged([good, bad]) is bad
