@@ -89,7 +89,7 @@ def two_builds(
         raise UsageError(f"which two builds? For example: {_EXAMPLE}")
     settings = _settings(command, wanted, given)
     baseline = None if programs else parse_contender(specs[0]).name
-    with standard_input.chosen(given["stdin"], where, console) as chosen:
+    with standard_input.chosen(given["stdin"], where, console, settings.stdout) as chosen:
         settings = replace(settings, stdin=chosen.stdin)
         run = new_run(
             console, settings, specs, baseline, _rule(given), given["seed"], stdin=chosen.path,
@@ -123,7 +123,7 @@ def one_build(
     chosen_specs = specs or (program_contenders.allocator_of(settings),)
     runs = given["runs"] or max(1, rounds)
     rule = StopRule(None, runs, runs, budget_s=given["budget"] if was_given("budget") else None)
-    with standard_input.chosen(given["stdin"], where, console) as chosen:
+    with standard_input.chosen(given["stdin"], where, console, settings.stdout) as chosen:
         settings = replace(settings, stdin=chosen.stdin)
         run = new_run(
             console, settings, chosen_specs, parse_contender(chosen_specs[0]).name, rule,
@@ -156,10 +156,13 @@ def _settings(command: Sequence[str], wanted: Gate, given: dict[str, Any]) -> Se
             Workload(f"{line} while {load}" if load else line, tuple(command), load=load or ""),
         ),
         folder=str(Path.cwd()), ready=given["ready"], idle_s=given["idle"], shell=given["shell"],
-        stdout=output_file(given["stdout"], hooks=(given["setup"], given["prepare"])),
-        setup=given["setup"],
-        prepare=given["prepare"], conclude=given["conclude"], cleanup=given["cleanup"],
-        ok_exit=given["ok_exit"], verify_output=given["verify"] is not None, cpus=given["cpus"],
+        stdout=output_file(
+            given["stdout"], hooks=(given["setup"], given["prepare"]),
+            reader="--verify" if given["verify"] else None,
+        ),
+        setup=given["setup"], prepare=given["prepare"], conclude=given["conclude"],
+        cleanup=given["cleanup"], ok_exit=given["ok_exit"],
+        verify_output=given["verify"] is not None, cpus=given["cpus"],
         timeout_s=given["timeout"], warmup=given["warmup"], warm_memory=given["warm_memory"],
         memory=given["memory"], wait_descendants=given["wait_descendants"],
         repeat=given["repeat"], count_instructions=INSTRUCTIONS in measures,

@@ -199,10 +199,13 @@ def compare(
         settings = Settings(
             workloads=workloads, folder=str(Path.cwd()), ready=ready, idle_s=idle,
             shell=shell,
-            stdout=output_file(stdout, hooks=(setup, prepare)), setup=setup, prepare=prepare,
-            conclude=conclude, cleanup=cleanup, patterns=patterns, ok_exit=ok_exit,
-            verify_output=verify is not None, cpus=cpus, timeout_s=timeout, warmup=warmup,
-            warm_memory=warm_memory, counters=counters, memory=memory, why=why,
+            stdout=output_file(
+                stdout, hooks=(setup, prepare),
+                reader="--verify" if verify else "--metric" if patterns else None,
+            ),
+            setup=setup, prepare=prepare, conclude=conclude, cleanup=cleanup, patterns=patterns,
+            ok_exit=ok_exit, verify_output=verify is not None, cpus=cpus, timeout_s=timeout,
+            warmup=warmup, warm_memory=warm_memory, counters=counters, memory=memory, why=why,
             wait_descendants=wait_descendants, repeat=repeat, count_instructions=instructions,
         )  # fmt: skip
         if instructions:
@@ -224,7 +227,7 @@ def compare(
             )
         else:
             rule = StopRule(precision, min_rounds, max_rounds, margin, budget)
-        with standard_input.chosen(stdin, where, console) as given:
+        with standard_input.chosen(stdin, where, console, settings.stdout) as given:
             settings = replace(settings, stdin=given.stdin)
             run = new_run(
                 console, settings, specs, baseline, rule, seed, stdin=given.path, programs=programs

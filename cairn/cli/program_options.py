@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +13,7 @@ import rich_click as click
 
 from cairn.cli import options
 from cairn.cli.console import check_out
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,16 +58,27 @@ WARM_MEMORY = click.option(
 )  # fmt: skip
 
 
-def output_file(stdout: str | None, *, hooks: Sequence[str | None] = ()) -> str | None:
+def output_file(
+    stdout: str | None, *, hooks: Sequence[str | None] = (), reader: str | None = None
+) -> str | None:
     """Returns the absolute path of the file of --output.
 
     hooks: the commands that run before the program, and may make the file's folder.
+    reader: the option for which cairn reads the file after each run; None if there is none. Then
+    the file may be a device, such as /dev/null. It is never a pipe, since the reader of a pipe
+    could let a run wait for ever.
 
     Raises UsageError or CairnError if the file cannot be written. Call it before a run is made.
     """
     if stdout is None:
         return None
     path = Path(stdout).absolute()
+    with contextlib.suppress(OSError):
+        mode = path.stat().st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            raise UsageError(f"--output {stdout} is a pipe or a socket; give a regular file")
+        if reader is not None and not stat.S_ISREG(mode):
+            raise UsageError(f"{reader} reads the output, but --output {stdout} keeps none of it")
     if not any(hooks):
         if not os.path.lexists(path):
             check_out(Path(stdout), False)

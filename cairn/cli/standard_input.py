@@ -45,14 +45,37 @@ class Input(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def chosen(given: str | None, results: Path, console: Console) -> Iterator[Input]:
+def chosen(
+    given: str | None, results: Path, console: Console, output: str | None = None
+) -> Iterator[Input]:
     """Yields the input that the user gave by --input, or by a pipe or a redirected file.
 
     given: the argument of --input; None without the option.
     results: the folder for the copy.
+    output: the file of --output, which every run overwrites.
 
     Raises UsageError if the input cannot be read again for every run.
     """
+    with _chosen(given, results, console) as found:
+        if output is not None and _same_file(found.stdin, output):
+            raise UsageError(
+                f"the program would read and overwrite one file, {output}; give --output another"
+            )
+        yield found
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one regular file."""
+    try:
+        status = os.stat(one)
+        return stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.stat(other))
+    except OSError:  # the output is a new file, or the input is a copy
+        return False
+
+
+@contextlib.contextmanager
+def _chosen(given: str | None, results: Path, console: Console) -> Iterator[Input]:
+    """Does the work of `chosen`, which also looks at the output."""
     if given not in (None, "-"):
         if given != NO_INPUT and not Path(str(given)).is_file():
             raise UsageError(

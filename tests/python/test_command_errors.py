@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from cairn.allocators import catalog, register
-from cairn.cli import cli, measurement, options
+from cairn.cli import cli, console, measurement, options, standard_input
 from cairn.cli import profile as profiling
 from cairn.cli.console import DOCUMENT, PICTURE, TABLE, ending_of
 from cairn.cli.program_options import output_file
@@ -313,3 +313,46 @@ def test_a_command_of_slurm_that_fails_is_quoted() -> None:
 def test_a_wrong_pattern_is_refused_with_its_reason(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         options.parse_pattern(text)
+
+
+def test_an_output_that_is_read_after_each_run_is_a_regular_file(empty: Path) -> None:
+    """--verify once compared nothing with --output /dev/null, and a FIFO let cairn hang."""
+    pair = ("-r", 1, "-a", "system", "--", "true")
+    says = "reads the output, but --output /dev/null keeps none of it"
+    null = ("--output", "/dev/null")
+    assert refused("compare", "--verify", "same-output", *null, *pair) == f"--verify {says}"
+    assert refused("compare", "--metric", "x=([0-9]+)", *null, *pair) == f"--metric {says}"
+    bound = ("check", "--fail-if", "time>3%", "--verify", "same-output", *null)
+    assert refused(*bound, "-a", "system", "-a", "cairn", "--", "true") == f"--verify {says}"
+    assert output_file("/dev/null") == "/dev/null"
+    os.mkfifo("pipe")
+    for hooks in ((), ("true",)):
+        with pytest.raises(UsageError, match="--output pipe is a pipe or a socket"):
+            output_file("pipe", hooks=hooks)
+
+
+def test_a_program_does_not_overwrite_its_own_input(empty: Path) -> None:
+    """Each run once emptied the user's file, and then read nothing from it."""
+    Path("data").write_text("precious")
+    Path("link").symlink_to("data")
+    says = f"the program would read and overwrite one file, {empty}/link; give --output another"
+    given = ("--input", "data", "--output", "link")
+    assert refused("compare", *given, "-r", 1, "-a", "system", "--", "cat") == says
+    bound = ("check", "--fail-if", "time>3%", *given)
+    assert refused(*bound, "-a", "system", "-a", "cairn", "--", "cat") == says
+    kept, saved = os.open("data", os.O_RDONLY), os.dup(0)
+    os.dup2(kept, 0)
+    os.close(kept)
+    try:
+        with (
+            pytest.raises(UsageError, match="would read and overwrite"),
+            standard_input.chosen(None, empty, console.stderr("auto"), str(empty / "link")),
+        ):
+            pass
+    finally:
+        os.dup2(saved, 0)
+        os.close(saved)
+    assert Path("data").read_text() == "precious"
+    for one, other in (("/dev/null", "/dev/null"), ("data", "new")):
+        with standard_input.chosen(one, empty, console.stderr("auto"), other):
+            pass
