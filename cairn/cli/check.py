@@ -201,7 +201,8 @@ def check(
     output = output_of(form, False, color, out, force, endings=DOCUMENT)
     for file in (junit, summary, make_base):
         check_out(file, True)
-    refuse_one_file(out, junit, summary)
+    printed = how["stdout"]
+    refuse_one_file(out, junit, summary, make_base, Path(printed) if printed else None)
     where = results or store.root()
     specs = tuple(part for spec in specs for part in split_contenders(spec))
     context = click.get_current_context()

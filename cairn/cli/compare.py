@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cairn import units
 from cairn.cli import load as loads
 from cairn.cli import options, standard_input
-from cairn.cli.console import PICTURE, output_of, stderr, was_given
+from cairn.cli.console import PICTURE, output_of, refuse_one_file, stderr, was_given
 from cairn.cli.measurement import conduct, new_run, refuse_beside_resume, resumed
 from cairn.cli.program_options import BUDGET, MEMORY, WARM_MEMORY, output_file, program_options
 from cairn.cli.root_command import cli
@@ -172,6 +172,7 @@ def compare(
     """
     console = stderr(color)
     output = output_of(form, full, color, out, force, endings=PICTURE)
+    refuse_one_file(out, Path(stdout) if stdout else None)
     aim = options.aim_of(goal, may_cost, pareto, margin)
     if memory == "none" and Measure.MEMORY in aim.measures:
         raise UsageError("memory is part of the aim, but --memory none does not measure it")

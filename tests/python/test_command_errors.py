@@ -356,3 +356,14 @@ def test_a_program_does_not_overwrite_its_own_input(empty: Path) -> None:
     for one, other in (("/dev/null", "/dev/null"), ("data", "new")):
         with standard_input.chosen(one, empty, console.stderr("auto"), other):
             pass
+
+
+def test_the_report_and_the_programs_output_have_different_files(empty: Path) -> None:
+    """This was once told after all rounds, and the report was lost."""
+    says = "two outputs would be written to x.json; give each a file"
+    one = ("--output", "x.json", "-a", "system", "-a", "cairn", "--", "true")
+    assert refused("compare", "-o", "./x.json", *one) == says
+    for option in ("-o", "--junit", "--summary"):
+        assert refused("check", "--fail-if", "time>3%", option, "x.json", *one) == says
+    base = ("check", "--make-base", "x.json", "--output", "x.json", "--", "true")
+    assert refused(*base) == says
