@@ -14,6 +14,8 @@ from cairn.run import workloads
 
 TAIL_BYTES = 4096
 """The number of bytes at the end of stderr that are kept."""
+_GROUPED = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})+(\.\d*)?([eE][-+]?\d+)?\s*")
+"""A number whose digits are grouped by commas. Any other comma may stand before decimals."""
 State = tuple[int, ...] | None
 """The state of a file; None if there is none."""
 
@@ -102,6 +104,11 @@ def searched(
         last = matches[-1]
         number = last[1] if last.re.groups else last[0]
         try:
+            if "," in number and not _GROUPED.fullmatch(number):
+                return found, (
+                    f"printed {number!r} where --metric {pattern.name} expects a number, whose "
+                    "decimals follow a point"
+                )
             value = float(number.replace(",", "").replace("_", ""))
             if not math.isfinite(value):
                 raise ValueError(number)

@@ -72,6 +72,24 @@ def test_a_number_is_that_of_the_group_or_of_the_whole_match(
     assert (found, failure) == ({"n": value}, None)
 
 
+@pytest.mark.parametrize(
+    ("printed", "value"),
+    [
+        ("1,025", 1025.0), ("-12,345,678.5", -12345678.5), ("1,000e3", 1e6), ("1_000", 1000.0),
+        ("9,5", None), ("10,25", None), ("1.234,5", None), ("1,2345", None), ("1234,567", None),
+        (",5", None), ("1,", None),
+    ],
+)  # fmt: skip
+def test_a_comma_groups_digits_and_is_no_decimal_comma(
+    tmp_path: Path, printed: str, value: float | None
+) -> None:
+    """9,5 and 10,25 were once read as 95 and 1,025, a ratio of 10.8."""
+    (tmp_path / "out").write_text(f"time {printed} s")
+    found, failure = outputs.searched([Pattern("t", r"time (\S+)")], [tmp_path / "out"])
+    says = f"printed '{printed}' where --metric t expects a number, whose decimals follow a point"
+    assert (found, failure) == (({"t": value}, None) if value is not None else ({}, says))
+
+
 def test_a_program_without_the_probes_handler_is_not_asked_for_memory() -> None:
     """Cairn asks the probe by a signal, which would kill a program that exec() has just started."""
     program = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
