@@ -55,11 +55,15 @@ Numbers = dict[str, float]
 def read(output: str) -> Numbers:
     """Returns the numbers in the output of a load by name; empty if no known tool printed them.
 
-    A latency of 0 is left out, since it is below the resolution of the tool.
+    A latency of 0 is left out, since it is below the resolution of the tool. A text that looks like
+    the output of a tool, but has words or lone points in the place of numbers, is that of no tool.
     """
     text = output.replace("\r", "\n")
     for parse in _PARSERS:
-        found = parse(text)
+        try:
+            found = parse(text)
+        except ValueError:
+            continue
         if RATE in found:
             return {
                 name: number

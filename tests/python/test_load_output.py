@@ -197,3 +197,20 @@ def test_the_numbers_of_the_whole_load_come_first() -> None:
         "p50",
         "p99",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: . requests per second\n",
+        "====== SET ======\n. requests per second\n",
+        "====== SET ======\n1 requests per second\nlatency summary (msec):\n avg\n word\n",
+        "Requests/sec: ..\n  12 requests in 1s\n",
+        "Requests/sec: 1\n  12 requests in 1s\n  Latency  .ms 1ms 1ms\n",
+        "Requests per second: . [#/sec]\nComplete requests: 1\n",
+        "Type  Ops/sec\nTotals  .\n",
+    ],
+)
+def test_a_text_without_numbers_is_that_of_no_tool(text: str) -> None:
+    """Such an output of a load once ended the run with a traceback."""
+    assert load_output.read(text) == {}
