@@ -40,7 +40,8 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
     """
     where = results or store.root()
     now = time.time()
-    going = [path for path in store.runs(where) if now - store.began(path) >= older_than]
+    there = [*store.runs(where), *store.lost_inputs(where)]
+    going = [path for path in there if now - store.began(path) >= older_than]
     cache = discover.cache_folder().parent
     if also_cache and cache.is_dir():
         going.append(cache)
@@ -48,7 +49,8 @@ def clean(older_than: float, also_cache: bool, yes: bool, results: Path | None) 
         click.echo(f"nothing to remove in {printable(str(where))}")
         return
     for path in going:
-        click.echo(f"{units.size(bytes_below(path)):>10}  {printable(str(path))}")
+        size = path.lstat().st_size if path.is_file() else bytes_below(path)
+        click.echo(f"{units.size(size):>10}  {printable(str(path))}")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(

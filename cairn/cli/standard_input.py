@@ -6,6 +6,7 @@ A pipe can be read only once, so its content is copied. Every run reads the same
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shutil
@@ -18,7 +19,7 @@ from msgspec import Struct
 from rich.console import Console
 
 from cairn import units
-from cairn.cli.console import say
+from cairn.cli.console import end_like_ctrl_c, say
 from cairn.errors import UsageError, cannot
 from cairn.model import COPY, NO_INPUT
 from cairn.run import store
@@ -146,17 +147,24 @@ def _path_of(status: os.stat_result) -> str | None:
 
 @contextlib.contextmanager
 def _copied(results: Path) -> Iterator[Path]:
-    """Yields a copy of standard input, which is removed at the end if it is still there."""
+    """Yields a copy of standard input, which is removed at the end if it is still there.
+
+    The copy is locked until then, so that 'cairn clean' does not remove it.
+    """
     store.make_root(results)
+    end_like_ctrl_c()
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".input-", dir=results.absolute())
+        descriptor, name = tempfile.mkstemp(prefix=store.INPUT_COPY, dir=results.absolute())
     except OSError as error:
         raise cannot("write", results, error) from error
+    held = os.dup(descriptor)
     try:
+        fcntl.flock(held, fcntl.LOCK_EX)
         _copy_to(descriptor, Path(name))
         yield Path(name)
     finally:
         Path(name).unlink(missing_ok=True)
+        os.close(held)
 
 
 def _copy_to(descriptor: int, path: Path) -> None:

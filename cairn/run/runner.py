@@ -7,7 +7,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -35,7 +34,7 @@ from cairn.model import (
     Trial,
     signal_name,
 )
-from cairn.run import batches, memory_series, outputs, soak
+from cairn.run import batches, memory_series, outputs, process_group, soak
 from cairn.run.endings import endings
 from cairn.run.idle_server import IdleServer
 from cairn.run.outputs import last_line
@@ -501,8 +500,7 @@ class Runner:
             try:
                 status = process.wait()
             except BaseException:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
+                process_group.end(process)
                 raise
         if status != 0:
             tail = last_line(outputs.tail(errors_file))

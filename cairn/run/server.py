@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from cairn import units
 from cairn.errors import CairnError
-from cairn.run import process_usage
+from cairn.run import process_group, process_usage
 from cairn.run.process_usage import TreeUsage
 
 READY_S = 30.0
@@ -282,7 +282,7 @@ class Session:
     def _started(self, line: str, output: int, errors: int) -> Iterator[subprocess.Popen[bytes]]:
         """Runs the line under /bin/sh in a process group of its own.
 
-        Kills the group if the command still runs at the end of the with block.
+        Kills the group at the end of the with block, with all that the command left in it.
         """
         process = subprocess.Popen(
             ["/bin/sh", "-c", line], cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output,
@@ -291,10 +291,7 @@ class Session:
         try:
             yield process
         finally:
-            if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process_group.kill(process)
 
     def _end(self, launcher: subprocess.Popen[bytes], report: int) -> None:
         """Asks the server to end. Kills it if it does not end within END_S."""

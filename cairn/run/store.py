@@ -469,10 +469,27 @@ def last_of(results: Path, experiment: str) -> Folder | None:
     return None
 
 
+INPUT_COPY = ".input-"
+"""The beginning of the name of a copy of standard input, until it is moved into the run's folder.
+The process that makes the copy holds an exclusive flock(2) on it."""
+
+
+def lost_inputs(results: Path) -> list[Path]:
+    """Returns the copies of standard input that a process left behind when it was killed."""
+    try:
+        return [one for one in results.glob(f"{INPUT_COPY}*") if not _is_locked(one)]
+    except OSError as error:
+        raise cannot("read", results, error) from error
+
+
 def is_measured(path: Path) -> bool:
     """Returns whether a process is measuring this run now."""
+    return _is_locked(path / RUN)
+
+
+def _is_locked(path: Path) -> bool:
     try:
-        with (path / RUN).open("rb") as file:
+        with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -482,13 +499,19 @@ def is_measured(path: Path) -> bool:
 
 
 def began(path: Path) -> float:
-    """Returns when a run began, in seconds since the epoch."""
-    return (path / RUN).stat().st_mtime
+    """Returns when a run began, in seconds since the epoch.
+
+    For a copy of standard input, it is the time of its last change.
+    """
+    return (path if path.name.startswith(INPUT_COPY) else path / RUN).stat().st_mtime
 
 
 def remove(path: Path) -> None:
-    """Removes a run or a cache with its contents. Links are removed, not followed."""
+    """Removes a run, a cache or a copy of standard input. Links are removed, not followed."""
     try:
-        shutil.rmtree(path)
+        if path.name.startswith(INPUT_COPY):
+            path.unlink()
+        else:
+            shutil.rmtree(path)
     except OSError as error:
         raise cannot("remove", path, error) from error

@@ -1,0 +1,130 @@
+"""Tests that no process and no file stays behind after a command of the user or an interruption."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cairn.cli import cli, console, standard_input
+from cairn.model import Settings, Workload
+from cairn.run import process_group, stop_request, store
+from cairn.run.runner import Runner
+from cairn.run.server import Session
+
+IGNORING = 'trap "" TERM; echo $$ > pid; while :; do sleep 0.1; done'
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """Restores the handlers that a test has changed, and forgets received signals."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    stop_request._received.clear()
+
+
+def runs(pid: int) -> bool:
+    """Returns whether a process runs. One that is dead and was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def soon(path: Path) -> str:
+    """Returns the content of a file as soon as it has some."""
+    until = time.monotonic() + 20
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return path.read_text()
+
+
+def test_a_hook_that_ignores_sigterm_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an interruption, such a command of --prepare once ran on."""
+    monkeypatch.setattr(process_group, "PATIENCE_S", 0.2)
+    signal.signal(signal.SIGTERM, stop_request.on_signal)
+
+    def interrupt() -> None:
+        soon(tmp_path / "pid")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = Settings(workloads=(Workload("true", ("true",)),), folder=str(tmp_path))
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        Runner(settings, (), tmp_path).hook("prepare", IGNORING)
+    thread.join()
+    assert not runs(int((tmp_path / "pid").read_text()))
+
+
+def test_a_group_ends_when_asked_and_is_not_waited_for_longer(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with subprocess.Popen(["sleep", "60"], process_group=0) as one:
+        process_group.end(one)
+    assert one.returncode == -signal.SIGTERM and time.monotonic() - began < 0.9
+    process_group.kill(one)
+
+
+def test_what_a_load_leaves_in_the_background_is_killed(tmp_path: Path) -> None:
+    """The background part of a load once ran on beside the runs of the next contender."""
+    session = Session("sleep 60 & echo $! > pid", None, str(tmp_path), None, tmp_path)
+    with session._started(session._load, subprocess.DEVNULL, subprocess.DEVNULL) as process:
+        assert process.wait() == 0
+        left = int(soon(tmp_path / "pid"))
+        assert runs(left)
+    until = time.monotonic() + 5
+    while runs(left) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not runs(left)
+
+
+def test_a_copy_of_standard_input_is_removed_on_sigterm(tmp_path: Path) -> None:
+    """SIGTERM once ended the process before the copy was complete, and the copy stayed for ever."""
+
+    def interrupt() -> None:
+        until = time.monotonic() + 20
+        while not list(tmp_path.glob(".input-*")) and time.monotonic() < until:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    reading, writing = os.pipe()
+    os.write(writing, b"some")
+    saved = os.dup(0)
+    os.dup2(reading, 0)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            standard_input.chosen("-", tmp_path, console.stderr("auto")),
+        ):
+            pass
+    finally:
+        thread.join()
+        os.dup2(saved, 0)
+        for one in (reading, writing, saved):
+            os.close(one)
+    assert not list(tmp_path.iterdir())
+
+
+def test_clean_removes_copies_of_standard_input_that_nobody_makes(tmp_path: Path) -> None:
+    (tmp_path / ".input-lost").write_bytes(b"x" * 2048)
+    with (tmp_path / ".input-used").open("wb") as used:
+        fcntl.flock(used, fcntl.LOCK_EX)
+        done = CliRunner().invoke(cli, ["clean", "-y", "--results", str(tmp_path)])
+    assert done.exit_code == 0 and "2.00 KiB" in done.output, done.output
+    assert [one.name for one in tmp_path.iterdir()] == [".input-used"]
+    assert store.lost_inputs(tmp_path / "nowhere") == []
