@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from typing import NoReturn
 
 import rich_click as click
 from click.exceptions import NoArgsIsHelpError
@@ -49,8 +50,12 @@ def _sentences() -> Iterator[None]:
         begins = set(sys.argv[1:2]) & _MEASURING and "--resume" not in sys.argv
         fail(Interrupted(NOTHING_YET if begins else "interrupted"), Interrupted.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+        _end_without_reader()
+    except SystemExit as end:
+        # click turns a BrokenPipeError into the exit code 1, which would mean that cairn failed.
+        if isinstance(end.__context__, BrokenPipeError):
+            _end_without_reader()
+        raise
     except UnicodeEncodeError:
         fail(
             UsageError("an argument is not valid UTF-8; give the file another name"),
@@ -64,6 +69,12 @@ def _sentences() -> Iterator[None]:
             # again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         fail(refused(error), CairnError.exit_code)
+
+
+def _end_without_reader() -> NoReturn:
+    """Ends as a process does that SIGPIPE kills, since nobody reads standard output any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(128 + signal.SIGPIPE)
 
 
 def _end_by_signals() -> None:

@@ -44,6 +44,20 @@ def test_a_full_device_is_an_error_of_one_sentence() -> None:
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
+def test_without_a_reader_of_standard_output_the_command_ends_as_by_sigpipe() -> None:
+    """The exit code was once 1, which means that cairn failed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cairn", "--help"], stdout=writing, stderr=subprocess.PIPE,
+            cwd=Path(__file__).parents[2], check=False, timeout=60,
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_two_outputs_do_not_share_a_file(tmp_path: Path) -> None:
     refuse_one_file(tmp_path / "a", tmp_path / "b", None, Path("/dev/null"), Path("/dev/null"))
     (tmp_path / "link").symlink_to("a")
