@@ -244,9 +244,13 @@ def explained(measured: Measured) -> tuple[Why, ...]:
     run = measured.run
     if not run.settings.why:
         return ()
+
+    from cairn.why import doubts
+
     others = [contender.name for contender in run.competing if contender.name != run.baseline]
+    found = comparisons(measured)
     return tuple(
-        _explained(measured, name, run.baseline, workload)
+        doubts.marked(_explained(measured, name, run.baseline, workload), found[workload])
         for workload in range(len(run.settings.workloads))
         for name in others
         if plan.runs_on(run.settings.only, name, workload)
@@ -287,11 +291,18 @@ def explained_pairs(
     """Returns the explained gaps of one pair, or of every contender to the baseline."""
     if contender is None:
         return explained(measured)
-    other = other or measured.run.baseline
-    return tuple(
+    baseline = measured.run.baseline
+    other = other or baseline
+    whys = [
         _explained(measured, contender, other, place)
         for place in range(len(measured.run.settings.workloads))
-    )
+    ]
+    if other != baseline:  # the verdict says nothing about this pair
+        return tuple(whys)
+
+    from cairn.why import doubts
+
+    return tuple(map(doubts.marked, whys, comparisons(measured)))
 
 
 def explanation(measured: Measured, contender: str | None, other: str | None, view: View) -> str:

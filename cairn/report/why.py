@@ -308,7 +308,7 @@ def _in_shares(gap: Gap) -> bool:
     given as shares of the other contender's whole. Here such shares could be above 100 %.
     """
     ratio = gap.whole.ratio
-    return gap.whole.shown and ratio is not None and not 1 / TWICE < ratio < TWICE
+    return gap.is_shown and ratio is not None and not 1 / TWICE < ratio < TWICE
 
 
 def _percent(ratio: float, part: Part, whole: float) -> str:
@@ -405,6 +405,13 @@ def _about(why: Why, gap: Gap) -> Iterator[str]:
     elif _most(whole.interval) < _TELL_FROM * other:
         yield _alike(why, gap, other)
         yield from _differing(why, gap)
+    elif gap.doubted:
+        yield (
+            f"{why.contender} may take {_size(gap, what)} {why.baseline}: the means differ, but "
+            "the verdict, which compares round by round, shows no difference. More rounds (-r) "
+            "can decide it."
+        )
+        yield from _differing(why, gap)
     elif not whole.shown:
         ends = (_percent(end / other, whole, other) for end in _ends(whole.interval))
         yield (
@@ -446,7 +453,7 @@ def _most(interval: Interval) -> float:
 def _alike(why: Why, gap: Gap, other: float) -> str:
     """Returns the sentence that the whole differs by less than 1 %, which its interval shows."""
     what = "CPU time" if gap.of == "time" else "peak memory"
-    if gap.whole.shown:
+    if gap.is_shown:
         return (
             f"The {what} of {why.contender} differs from that of {why.baseline} by less than 1 %."
         )

@@ -294,7 +294,7 @@ def accounted(whys: Sequence[Why]) -> tuple[int, int]:
         why.time
         for why in whys
         if why.time is not None
-        and why.time.whole.shown
+        and why.time.is_shown
         and abs(why.time.whole.change or 0.0) >= GAP_LEAST * (why.time.whole.other or 0.0)
     ]
     left = [abs(gap.unexplained.change or 0.0) / abs(gap.whole.change or 1.0) for gap in large]

@@ -82,6 +82,14 @@ class Gap(Struct, frozen=True):
     """Why interrupts are not measured, as the end of a sentence. Page faults then include them."""
     holds: str = ""
     """What the unexplained part can hold, as a noun phrase."""
+    doubted: bool = False
+    """Whether the interval of `whole` excludes 0, but the verdict's interval of the same quantity
+    does not. See `cairn.why.doubts`."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the whole is shown to differ, by its own interval and by that of the verdict."""
+        return self.whole.shown and not self.doubted
 
     @property
     def largest(self) -> Part | None:
