@@ -186,7 +186,7 @@ class Partly(Struct, frozen=True):
     measure: Measure
     rounds: int
     """The number of rounds in which it is known for the baseline and for a contender: the fewest of
-    all contenders."""
+    all contenders. It is 0 if the two never have it in the same round."""
     least: int | None = None
     """If these rounds are too few for an interval: the least number of rounds that gives one."""
 

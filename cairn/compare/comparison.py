@@ -124,6 +124,7 @@ def compare(
         cpu_share, aim,
     )  # fmt: skip
     judged = replace(judged, programs=programs)
+    of_verdict = (time, cpu_time, PEAK)
     prospect = None
     if stopped_because != stats.PRECISE:
         prospect = _prospect(table, judged, rule, time, samples)
@@ -146,8 +147,9 @@ def compare(
             *(_doubts(judged, samples) if bench is None else ()),
             *_notes(table, rows, contenders, samples, baseline, under_load),
             *_partly_measured(judged),
+            *_undefined(table, rows, of_verdict),
         ),
-        details=tuple(_details(table, rows)),
+        details=tuple(_details(table, rows, of_verdict)),
         time=time,
         cpu_time=cpu_time,
         against=tuple(
@@ -205,17 +207,21 @@ def paired(
 ) -> dict[str, tuple[float, ...] | None]:
     """Returns the log ratios of one contender to the baseline, by the keys of `metrics`.
 
-    There is one ratio for each complete round of the two contenders. The value of a key is None if
-    no round has its metric for both, or if a run measured 0. The result is empty if one of the two
-    contenders failed.
+    There is one ratio for each complete round in which both contenders have the metric. The value
+    of a key is None if no run of one contender has the metric, or if a run measured 0. The result
+    is empty if one of the two contenders failed.
     """
     table = _table(samples, (baseline, name), tuple(metrics.values()))
     if len(table.survivors) < 2:
         return {}
-    return {
-        key: table.log_ratios(metric.key, name, baseline) if table.rounds else ()
-        for key, metric in metrics.items()
-    }
+
+    def ratios(key: str) -> tuple[float, ...] | None:
+        numbers = [table.numbers(key, one) for one in (name, baseline)]
+        found = table.log_ratios(key, name, baseline)
+        apart = found is None and all(min(of, default=0) > 0 for of in numbers)
+        return () if apart or not table.rounds else found
+
+    return {key: ratios(metric.key) for key, metric in metrics.items()}
 
 
 def medians(
@@ -670,8 +676,11 @@ def knob_notes(samples: Iterable[Sample]) -> list[str]:
     )
 
 
-def _details(table: _Numbers, rows: Sequence[Row]) -> list[str]:
-    """Sentences on single runs and single columns."""
+def _details(table: _Numbers, rows: Sequence[Row], judged: Sequence[Metric]) -> list[str]:
+    """Sentences on single runs and single columns.
+
+    judged: the metrics of the verdict. A note tells if one of them has no change.
+    """
     details = []
     for row in rows:
         if row.outliers:
@@ -680,21 +689,26 @@ def _details(table: _Numbers, rows: Sequence[Row]) -> list[str]:
                 f"{row.contender} was far slower than usual in {rounds}; "
                 f"the intervals include {'this run' if len(row.outliers) == 1 else 'these runs'}."
             )
-    undefined = [
+    return [*details, *_undefined(table, rows, [one for one in table.metrics if one not in judged])]
+
+
+def _undefined(table: _Numbers, rows: Sequence[Row], metrics: Iterable[Metric]) -> Iterator[str]:
+    """Yields a sentence on the metrics that have no change, since a run measured 0."""
+    titles = [
         metric.title
-        for metric in table.metrics
-        if metric.direction is not Direction.NEITHER
+        for metric in metrics
+        if metric in table.metrics
+        and metric.direction is not Direction.NEITHER
+        and any(row.changes and metric.key not in row.changes for row in rows)
         and any(
-            row.changes and metric.key in row.summaries and metric.key not in row.changes
-            for row in rows
+            metric.key in row.summaries and row.summaries[metric.key].minimum <= 0 for row in rows
         )
     ]
-    if undefined:
-        details.append(
-            f"{_listed(undefined, 'and')}: no change is given, since a run measured 0 "
+    if titles:
+        yield (
+            f"{_listed(titles, 'and')}: no change is given, since a run measured 0 "
             "and a ratio needs numbers above 0."
         )
-    return details
 
 
 def _absent_counters(samples: Sequence[Sample]) -> list[str]:

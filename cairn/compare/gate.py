@@ -323,16 +323,16 @@ def _decided(
     """
     if ratios is None:
         noun = MEASURES[one.measure].noun
-        problem = (
-            f"{noun} was not measured"
-            if one.base is None or one.now is None
-            else f"{noun} cannot be compared, since a run measured 0"
-        )
+        problem = f"{noun} was not measured"
+        if one.base is not None and one.now is not None:
+            problem = f"{noun} cannot be compared, since a run measured 0"
+        elif one.base is not None or one.now is not None:
+            problem = f"{noun} was measured under one of the builds only"
         return replace(one, state=GateState.UNKNOWN, problem=problem)
     known = len(ratios)
     if known < one.rounds:
         one = replace(one, measured_rounds=known)
-    share = known / one.rounds if known else 1.0
+    share = max(known, 1) / max(one.rounds, 1)
     interval = change_of(ratios, error, bounds) if known else None
     if interval is None:
         fewest = math.ceil(math.log2(bounds / error) / share)

@@ -184,11 +184,24 @@ class _Judge(Struct, frozen=True):
         """
         for measure in Measure:
             key = self._key(measure)
-            changes = [row.changes[key] for row in rows if key in row.changes]
-            known = min((change.rounds for change in changes), default=rounds)
+            each = [number for row in rows if (number := self._pairs(row, measure)) is not None]
+            known = min(each, default=rounds)
             if known < rounds:
-                few = any(change.interval is None for change in changes)
+                few = not known or any(
+                    row.changes[key].interval is None for row in rows if key in row.changes
+                )
                 yield Partly(measure, known, max(least, known + 1) if few else None)
+
+    def _pairs(self, row: Row, measure: Measure) -> int | None:
+        """The number of rounds in which a measure is known for a contender and the baseline.
+
+        None if it is known in no round for either of them, or if a run measured 0.
+        """
+        key = self._key(measure)
+        if key in row.changes:
+            return row.changes[key].rounds
+        of = [one.summaries[key] for one in (row, self.rows[self.baseline]) if key in one.summaries]
+        return 0 if of and all(one.minimum > 0 for one in of) else None
 
     def judgement(self, row: Row) -> Judgement:
         effects = tuple(self._effect(row, measure) for measure in Measure)
@@ -263,8 +276,7 @@ class _Judge(Struct, frozen=True):
     def _without_better(self, aim: Measure, effects: Mapping[str, Effect]) -> Recommendation:
         """The advice if none of the contenders that can be chosen is shown to be better."""
         if all(of.outcome is Outcome.NOT_KNOWN for of in effects.values()):
-            # A change without an interval was measured, but in too few rounds.
-            few = any(self._key(aim) in self.rows[name].changes for name in effects)
+            few = any(self._pairs(self.rows[name], aim) is not None for name in effects)
             return Recommendation(aim, Advice.TOO_FEW_ROUNDS if few else Advice.NOT_MEASURED)
         unknown = [name for name, of in effects.items() if of.outcome is Outcome.NOT_KNOWN]
         if unknown:

@@ -123,7 +123,8 @@ def _remedy(one: Checked) -> str:
     metrics = MEASURES[one.measure].metrics
     if not metrics:
         return ""
-    if one.base is not None and one.now is not None:
+    known = [number is not None for number in (one.base, one.now)]
+    if all(known) or (any(known) and IDLE_MEMORY not in metrics):
         return "Give the program more work, or limit another measure."
     if IDLE_MEMORY in metrics:
         return (

@@ -118,6 +118,8 @@ def _in_part_of_the_rounds(one: Partly, rounds: int) -> str:
     """Returns the clause that a measure is known in a part of the complete rounds only."""
     noun = one.measure.value
     were = "were" if noun.endswith("s") else "was"
+    if not one.rounds:
+        return f"in no round {were} {noun} measured under every contender"
     return f"{noun} {were} measured in {one.rounds} of {units.counted(rounds, 'round')}"
 
 

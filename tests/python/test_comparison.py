@@ -31,6 +31,7 @@ from cairn.report.verdict import says
 from cairn.verdict import Advice, Aim, Measure, Outcome, State
 
 MIB = 1 << 20
+UNKNOWN = Memory("cgroup v2", None, None, None)
 FIXED = StopRule(precision=None, max_rounds=20)
 
 
@@ -720,9 +721,8 @@ class TestLimits:
 def without_peak(samples: Sequence[Sample], rounds: Iterable[int]) -> list[Sample]:
     """Returns the samples. The peak of "a" is not known in these rounds."""
     lost = set(rounds)
-    nothing = Memory("cgroup v2", None, None, None)
     return [
-        replace(one, memory=nothing)
+        replace(one, memory=UNKNOWN)
         if one.trial.contender == "a" and one.trial.round in lost
         else one
         for one in samples
@@ -751,6 +751,21 @@ def test_a_verdict_says_if_memory_was_measured_in_too_few_rounds() -> None:
     assert "cairn compare -r 12 …" in found.next_steps
     goal = judge(few, ("system", "a"), rule, aim=Aim(Measure.MEMORY))
     assert said(goal)[:2] == ("No answer yet by memory.", told) and goal.judged.unanswered
-    none = judge(without_peak(whole, range(1, 7)), ("system", "a"), rule)
+    one_sided = judge(without_peak(whole, range(1, 7)), ("system", "a"), rule)
+    assert said(one_sided)[1] == (
+        "In no round was memory measured under every contender, and an interval needs 6."
+    )
+    none = judge([replace(one, memory=UNKNOWN) for one in whole], ("system", "a"), rule)
     assert none.judged.recommendations[2].advice is Advice.NOT_MEASURED
     assert not none.judged.partly
+
+
+def test_a_note_tells_if_memory_cannot_be_compared_since_a_run_measured_0() -> None:
+    """The verdict once left out memory, and only --full said why."""
+    whole = runs({"system": 10.0, "a": 10.0}, {"a": 50 * MIB}, rounds=6)
+    nothing = Memory("cgroup v2", 0, 0, None)
+    zero = judge([replace(whole[0], memory=nothing), *whole[1:]], ("system", "a"))
+    assert any(note.startswith("peak memory: no change is given") for note in zero.notes)
+    assert not zero.judged.partly and not any("peak memory" in one for one in zero.details)
+    lost = judge(without_peak(whole, range(1, 7)), ("system", "a"))
+    assert not any("measured 0" in one for one in (*lost.notes, *lost.details))

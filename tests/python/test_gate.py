@@ -124,7 +124,25 @@ def test_a_measure_that_one_build_lacks_was_not_measured() -> None:
         for one in samples(12, 1.0, 0.01)
     ]  # fmt: skip
     (found,) = a_check(["idle-memory>3%"], of).checked
-    assert found.problem == "memory after idle was not measured"
+    assert found.problem == "memory after idle was measured under one of the builds only"
+
+
+def test_a_measure_that_no_round_has_for_both_builds_needs_more_rounds() -> None:
+    """The answer once was that a run measured 0."""
+    of = lacking(samples(8, 1.0, 0.01), 2)
+    nothing = Memory("cgroup v1", None, None, None)
+    of = [
+        replace(one, memory=nothing)
+        if one.trial.round % 2 and one.trial.contender == "old"
+        else one
+        for one in of
+    ]
+    found = a_check(["peak>2%"], of, rule=StopRule(None, 8, 8))
+    assert states(found) == ["not enough data"] and found.checked[0].measured_rounds == 0
+    assert reporting.says(found)[0] == (
+        "Not enough data: peak memory was measured in 0 of 8 rounds, and about 54 rounds are "
+        "needed."
+    )
 
 
 def test_the_footer_says_what_shares_the_error() -> None:
