@@ -124,9 +124,15 @@ def _in_part_of_the_rounds(one: Partly, rounds: int) -> str:
 
 
 def _too_rarely_measured(verdict: Verdict) -> Iterator[str]:
-    """Yields a sentence for each measure that is known in too few rounds for an interval."""
+    """Yields a sentence for each measure that is known in too few rounds for an interval.
+
+    The advice itself names a contender whose measure is not known at all, see `_open`.
+    """
+    open_ = [one for one in verdict.measured if one.advice is Advice.OPEN]
+    other = _possible(open_) or any(one.price_open for one in open_)
+    named = [] if other else [one.aim for one in open_]
     for one in verdict.partly:
-        if one.least is not None:
+        if one.least is not None and (one.rounds or one.measure not in named):
             text = _in_part_of_the_rounds(one, verdict.rounds)
             yield f"{text[0].upper()}{text[1:]}, and an interval needs {one.least}."
 
