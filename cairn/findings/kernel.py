@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Struct
+
 from cairn import units
 from cairn.model import Finding, Interval
 from cairn.profile.cpu_share import cpu_share
@@ -28,14 +30,14 @@ _NAMED = 2
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 """Page size of this machine. A profile does not record the page size of the machine on which it was
 made. The two sizes are nearly always the same."""
-PER_THOUSAND_LEAST = 1.0
-"""System calls are frequent from this number per 1,000 operations on."""
+PER_THOUSAND_LEAST, CALLS_LEAST = 1.0, 10
+"""System calls are frequent from PER_THOUSAND_LEAST per 1,000 operations on, if there are at least
+CALLS_LEAST of them. The rate of fewer calls may be chance."""
 SHARE_LEAST = 0.02
 """A finding about system calls needs at least this share of CPU time."""
 AGAIN_LEAST = 0.5
-"""`returns_what_it_needs` applies if at least this share of all page faults are repeated ones. The
-number of repeated page faults is the number of all page faults minus one for each page of the
-peak."""
+"""`returns_what_it_needs` applies if at least this share of all page faults are repeated ones, as
+`faults_again` counts them."""
 TURNOVER_LEAST = 2.0
 """A threshold of two findings, as a multiple of the most bytes that the allocator held. For
 `returns_what_it_needs`, an allocator that makes system calls rarely must return at least this much.
@@ -92,18 +94,41 @@ def shrunk_bytes(profile: Profile, line: KernelLine) -> int:
     return max(0, ((line.bytes or 0) - (ends[-1] if ends else 0)) // 2)
 
 
-def faults_again(profile: Profile) -> tuple[int, int]:
-    """The page faults beyond one for each page of the peak, and all page faults.
+class Faults(Struct, frozen=True):
+    """The page faults of all processes."""
 
-    Both numbers are sums over all processes.
+    total: int
+    beyond: int
+    """The page faults beyond one for each page of the peak of their process."""
+    again: int
+    """The part of `beyond` that memory changed by the allocator can have caused."""
+    ns: float
+    """The estimated time of the page faults in `again`."""
+
+    @property
+    def are_repeated(self) -> bool:
+        """Whether at least AGAIN_LEAST of all page faults are in `again`."""
+        return 0 < self.again >= AGAIN_LEAST * self.total
+
+
+def faults_again(profile: Profile, changed_bytes: int) -> Faults:
+    """The page faults of all processes, and the repeated ones among them.
+
+    A page fault is repeated if it comes in addition to one for each page of the peak. The program's
+    own mappings cause such page faults, too. So at most one for each page of `changed_bytes` counts
+    as caused by the allocator.
+
+    changed_bytes: the memory that the allocator returned to the kernel, or whose protection it
+    changed.
     """
     alive = lasting(profile.processes)
     faults = [process.minor_faults + process.major_faults for process in alive]
-    again = [
+    beyond = sum(
         max(0, count - (process.peak_resident_bytes or 0) // PAGE_BYTES)
         for count, process in zip(faults, alive, strict=True)
-    ]
-    return sum(again), sum(faults)
+    )
+    again = min(beyond, changed_bytes // PAGE_BYTES)
+    return Faults(sum(faults), beyond, again, again * _fault_ns(profile, sum(faults)))
 
 
 def _fault_ns(profile: Profile, faults: int) -> float:
@@ -147,38 +172,35 @@ def _on_processor(profile: Profile, ns: float) -> float:
     return ns * min(1.0, profile.tree.system_ns / (ns + detours))
 
 
-def _again_ns(profile: Profile) -> tuple[int, int, float]:
-    """The repeated page faults, all page faults, and the estimated time of the repeated ones."""
-    again, faults = faults_again(profile)
-    return again, faults, again * _fault_ns(profile, faults)
+def _are_frequent(profile: Profile, calls: int) -> bool:
+    """Whether the allocator makes so many system calls: CALLS_LEAST and PER_THOUSAND_LEAST."""
+    often = calls * 1000 >= PER_THOUSAND_LEAST * profile.operations
+    return profile.operations > 0 and calls >= CALLS_LEAST and often
 
 
 def returns_what_it_needs(profile: Profile) -> Finding | None:
     """Returns a finding if the allocator returns memory to the kernel and soon needs it again."""
     busy, found = busy_ns(profile), kernel_lines(profile)
-    again, faults, faults_ns = _again_ns(profile)
-    if busy is None or not profile.operations or not again or again < AGAIN_LEAST * faults:
+    if busy is None or not profile.operations:
         return None
     returning = [one for one in found if one.name in RETURNING]
-    moving = [
-        one
-        for one in found
-        if one.name == "brk" and shrunk_bytes(profile, one) > held_most(profile)
-    ]
+    brk = [one for one in found if one.name == "brk"]
+    shrunk = sum(shrunk_bytes(profile, one) for one in brk)
+    held = held_most(profile)
+    moving = brk if shrunk > held else []
     asking = [one for one in found if one.name in ASKING and one not in moving]
     calls, given, ns = _sum(returning)
+    faults = faults_again(profile, given + shrunk)
     brk_calls, _, brk_ns = _sum(moving)
     calls, ns = calls + brk_calls, ns + brk_ns
-    given += sum(shrunk_bytes(profile, one) for one in moving)
-    if not calls:
+    given += shrunk if moving else 0
+    if not calls or not faults.are_repeated:
         return None
-    often = calls / profile.operations * 1000 >= PER_THOUSAND_LEAST
-    held = held_most(profile)
-    if not often and (not held or given < TURNOVER_LEAST * held):
+    if not _are_frequent(profile, calls) and (not held or given < TURNOVER_LEAST * held):
         return None
     _, _, asking_ns = _sum(asking)
     ns, least = (_on_processor(profile, each) for each in (ns, ns + asking_ns))
-    effect = Estimate(least + faults_ns, Interval(ns, least + 2 * faults_ns, LEVEL)).over(
+    effect = Estimate(least + faults.ns, Interval(ns, least + 2 * faults.ns, LEVEL)).over(
         busy, most=1.0
     )
     if effect.value < SHARE_LEAST:
@@ -189,12 +211,16 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         of="CPU",
         effect=effect.value,
         interval=effect.interval,
-        measured=not faults_ns,
+        measured=not faults.ns,
         evidence=(
             f"{_calls([*returning, *moving])} returned {units.size(given)}"
             f"{f', while at most {units.size(held)} were held at a time' if held else ''}",
-            f"{units.count(again)} of {units.count(faults)} page faults come in addition to one "
-            "for each page of the largest resident set",
+            f"{units.count(faults.again)} of {units.count(faults.total)} page faults "
+            + (
+                "come in addition to one for each page of the largest resident set"
+                if faults.again == faults.beyond
+                else "can come from it"
+            ),
         ),
         advice="let the allocator keep more free memory (glibc: MALLOC_TRIM_THRESHOLD_ and "
         "MALLOC_MMAP_THRESHOLD_, jemalloc: dirty_decay_ms, mimalloc: MIMALLOC_PURGE_DELAY), or use "
@@ -215,11 +241,7 @@ def asks_too_often(profile: Profile) -> Finding | None:
         if one.name in GETTING and not (protects and one.name == PROTECTING)
     ]
     calls, got, ns = _sum(asking)
-    if (
-        busy is None
-        or not profile.operations
-        or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
-    ):
+    if busy is None or not _are_frequent(profile, calls):
         return None
     share = _seen_by_clock(profile, _on_processor(profile, ns) / busy)
     if share < SHARE_LEAST or returns_what_it_needs(profile) is not None:
@@ -252,14 +274,13 @@ def changes_protection(profile: Profile) -> Finding | None:
     if (
         busy is None
         or not held
-        or not profile.operations
-        or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
+        or not _are_frequent(profile, calls)
         or changed < TURNOVER_LEAST * held
         or returns_what_it_needs(profile) is not None
     ):
         return None
-    again, faults, faults_ns = _again_ns(profile)
-    faults_ns = faults_ns if again >= AGAIN_LEAST * faults else 0.0
+    faults = faults_again(profile, changed)
+    faults_ns = faults.ns if faults.are_repeated else 0.0
     ns = _on_processor(profile, ns)
     effect = Estimate(ns + faults_ns, Interval(ns, ns + 2 * faults_ns, LEVEL)).over(busy, most=1.0)
     if effect.value < SHARE_LEAST:
@@ -329,11 +350,7 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
     calls, _, ns = _sum(ours)
     calls += sum(one.count - waits for one in wakes)
     ns += sum((one.total_ns or 0.0) * (one.count - waits) / one.count for one in wakes)
-    if (
-        busy is None
-        or not profile.operations
-        or calls / profile.operations * 1000 < PER_THOUSAND_LEAST
-    ):
+    if busy is None or not _are_frequent(profile, calls):
         return None
     share = _seen_by_clock(profile, _on_processor(profile, ns) / busy)
     if share < SHARE_LEAST:

@@ -7,29 +7,18 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.probes import Made, busy
+from support.probes import Made, busy, gathered
 
 from cairn import units
 from cairn.findings import find
 from cairn.findings.waiting import one_lock, queues
 from cairn.model import Finding
-from cairn.profile import reader
 from cairn.profile.lock_table import LockTable, LockUse
-from cairn.profile.tally import CALLS, ClockRun, KernelClock, Profile, Tree
+from cairn.profile.tally import CALLS, ClockRun, KernelClock
 from cairn.report.profile import title_parts
 from cairn.report.profile_answer import because
 
 MIB = 1 << 20
-
-
-def gathered(tmp_path: Path, made: Made, *, system_ns: int = 0) -> Profile:
-    tmp_path.mkdir(exist_ok=True)
-    made.write(tmp_path)
-    found = reader.gather(tmp_path)
-    if not system_ns:
-        return found
-    tree = Tree(("prog",), "system", 1, 1, system_ns, 0, 0, 0, 0, {}, user_mode_only=False)
-    return Profile(found.processes, found.tally, found.moments, tree=tree)
 
 
 def storm() -> Made:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from cairn.profile import reader
 from cairn.profile.tally import (
@@ -21,6 +22,8 @@ from cairn.profile.tally import (
     RELEASING,
     SAMPLED,
     WHOSE,
+    Profile,
+    Tree,
 )
 from cairn.profile.tally import Path as TimedPath
 
@@ -356,3 +359,19 @@ def documented() -> Made:
     for name, number in (("memory_calls", 2), ("waiting_calls", 0), ("other_calls", 0)):
         made.samples["moments"][0, 0][name] = number
     return made
+
+
+def gathered(folder: Path, *files: Made, system_ns: int = 0, faults: int = 0) -> Profile:
+    """Returns the profile of a program whose processes have these files.
+
+    system_ns, faults: the system time and the minor page faults of the whole program. Without
+    `system_ns`, they are not known.
+    """
+    folder.mkdir(exist_ok=True)
+    for made in files:
+        made.write(folder)
+    found = reader.gather(folder)
+    if not system_ns:
+        return found
+    tree = Tree(("prog",), "system", 1, 1, system_ns, 0, 0, faults, 0, {}, user_mode_only=False)
+    return replace(found, tree=tree)
