@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from msgspec import Struct
 
@@ -79,19 +80,35 @@ def _calls(of: list[KernelLine]) -> str:
     return " and ".join([", ".join(told[:-1]), told[-1]]) if others else told[0]
 
 
-def held_most(profile: Profile) -> int:
-    """The most bytes that the allocator held, in the process with the most live bytes."""
-    return max((moment.held_bytes or 0 for moment in profile.moments), default=0)
+class _Held(Struct, frozen=True):
+    """The memory that the allocator had from the kernel, summed over the program's processes."""
+
+    bytes: int
+    """The sum of the most bytes that each process held."""
+    processes: int
+    shrunk_bytes: int
+    """The bytes that the processes returned by `brk`."""
+
+    @property
+    def clause(self) -> str:
+        """A clause that says how much memory was held; empty if it is not known."""
+        if not self.bytes:
+            return ""
+        if self.processes == 1:
+            return f", while at most {units.size(self.bytes)} were held at a time"
+        return (
+            f", while the most that each of {self.processes:,} processes held adds up to "
+            f"{units.size(self.bytes)}"
+        )
 
 
-def shrunk_bytes(profile: Profile, line: KernelLine) -> int:
-    """The bytes by which `brk` shrank the heap.
-
-    `line.bytes` is growth plus shrinkage. The bytes held at the end are growth minus shrinkage. So
-    half of their difference is the shrinkage.
-    """
-    ends = [moment.held_bytes for moment in profile.moments if moment.held_bytes is not None]
-    return max(0, ((line.bytes or 0) - (ends[-1] if ends else 0)) // 2)
+def _held(profile: Profile) -> _Held:
+    """The memory that the allocator held. All counts of system calls are of all processes, too."""
+    return _Held(
+        sum(process.held_bytes for process in profile.processes),
+        len(profile.processes),
+        sum(process.shrunk_bytes for process in profile.processes),
+    )
 
 
 class Faults(Struct, frozen=True):
@@ -114,21 +131,23 @@ class Faults(Struct, frozen=True):
 def faults_again(profile: Profile, changed_bytes: int) -> Faults:
     """The page faults of all processes, and the repeated ones among them.
 
-    A page fault is repeated if it comes in addition to one for each page of the peak. The program's
-    own mappings cause such page faults, too. So at most one for each page of `changed_bytes` counts
-    as caused by the allocator.
+    A page fault is repeated if it comes in addition to one for each page of the peak. If a process
+    executed other programs, each of them has a peak. The program's own mappings cause such page
+    faults, too. So at most one for each page of `changed_bytes` counts as caused by the allocator.
 
     changed_bytes: the memory that the allocator returned to the kernel, or whose protection it
     changed.
     """
-    alive = lasting(profile.processes)
-    faults = [process.minor_faults + process.major_faults for process in alive]
-    beyond = sum(
-        max(0, count - (process.peak_resident_bytes or 0) // PAGE_BYTES)
-        for count, process in zip(faults, alive, strict=True)
-    )
+    first_touches = Counter[int]()
+    for image in profile.processes:
+        first_touches[image.pid] += (image.peak_resident_bytes or 0) // PAGE_BYTES
+    total = beyond = 0
+    for process in lasting(profile.processes):
+        faults = process.minor_faults + process.major_faults
+        total += faults
+        beyond += max(0, faults - first_touches[process.pid])
     again = min(beyond, changed_bytes // PAGE_BYTES)
-    return Faults(sum(faults), beyond, again, again * _fault_ns(profile, sum(faults)))
+    return Faults(total, beyond, again, again * _fault_ns(profile, total))
 
 
 def _fault_ns(profile: Profile, faults: int) -> float:
@@ -136,12 +155,17 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 
     The estimate assumes that page faults took the rest of the system time. The rest is the system
     time without the allocator's system calls, the probe's interceptions, and the probe's reading of
-    page fault counts.
+    page fault counts. The system time is that of the whole program. So the rest is divided by all
+    page faults of the program, if they are more than `faults`, those of the recorded processes.
     """
     inside, ticking = kernel_cpu_ns(kernel_lines(profile)) or 0.0, clock(profile.tally)
     inside += profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
     inside += min(asked_ns(profile.tally), probe_ns(profile) or 0.0)
-    return max(0.0, profile.tree.system_ns - inside) / faults if profile.tree and faults else 0.0
+    tree = profile.tree
+    if tree is None:
+        return 0.0
+    faults = max(faults, tree.minor_faults + tree.major_faults)
+    return max(0.0, tree.system_ns - inside) / faults if faults else 0.0
 
 
 def _seen_by_clock(profile: Profile, share: float) -> float:
@@ -185,18 +209,18 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         return None
     returning = [one for one in found if one.name in RETURNING]
     brk = [one for one in found if one.name == "brk"]
-    shrunk = sum(shrunk_bytes(profile, one) for one in brk)
-    held = held_most(profile)
-    moving = brk if shrunk > held else []
+    held = _held(profile)
+    moving = brk if held.shrunk_bytes > held.bytes else []
     asking = [one for one in found if one.name in ASKING and one not in moving]
     calls, given, ns = _sum(returning)
-    faults = faults_again(profile, given + shrunk)
+    faults = faults_again(profile, given + held.shrunk_bytes)
     brk_calls, _, brk_ns = _sum(moving)
     calls, ns = calls + brk_calls, ns + brk_ns
-    given += shrunk if moving else 0
+    given += held.shrunk_bytes if moving else 0
     if not calls or not faults.are_repeated:
         return None
-    if not _are_frequent(profile, calls) and (not held or given < TURNOVER_LEAST * held):
+    turned_over = held.bytes and given >= TURNOVER_LEAST * held.bytes
+    if not _are_frequent(profile, calls) and not turned_over:
         return None
     _, _, asking_ns = _sum(asking)
     ns, least = (_on_processor(profile, each) for each in (ns, ns + asking_ns))
@@ -213,8 +237,7 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
         interval=effect.interval,
         measured=not faults.ns,
         evidence=(
-            f"{_calls([*returning, *moving])} returned {units.size(given)}"
-            f"{f', while at most {units.size(held)} were held at a time' if held else ''}",
+            f"{_calls([*returning, *moving])} returned {units.size(given)}{held.clause}",
             f"{units.count(faults.again)} of {units.count(faults.total)} page faults "
             + (
                 "come in addition to one for each page of the largest resident set"
@@ -268,14 +291,14 @@ def changes_protection(profile: Profile) -> Finding | None:
     An allocator that grows by mprotect changes each page once, so it changes at most the bytes that
     it holds. A finding needs TURNOVER_LEAST times as many bytes.
     """
-    busy, held = busy_ns(profile), held_most(profile)
+    busy, held = busy_ns(profile), _held(profile)
     lines = [one for one in kernel_lines(profile) if one.name == PROTECTING]
     calls, changed, ns = _sum(lines)
     if (
         busy is None
-        or not held
+        or not held.bytes
         or not _are_frequent(profile, calls)
-        or changed < TURNOVER_LEAST * held
+        or changed < TURNOVER_LEAST * held.bytes
         or returns_what_it_needs(profile) is not None
     ):
         return None
@@ -294,7 +317,7 @@ def changes_protection(profile: Profile) -> Finding | None:
         measured=not faults_ns,
         evidence=(
             f"{units.count(calls)} mprotect, {_per_operation(calls, profile)}: "
-            f"{units.size(changed)} changed, while at most {units.size(held)} were held at a time",
+            f"{units.size(changed)} changed{held.clause}",
         ),
         advice="use an allocator without guard pages, or turn them off, unless you want them to "
         "find errors",

@@ -47,12 +47,12 @@ def _error_of_live(profile: Profile, live: float) -> float:
     """
     if profile.largest.live_counted:
         return 0.0
-    tally = profile.tally
+    tally = profile.counts_of_largest
     calls = int(tally.calls[:, :, :2].sum())
     each = int(tally.asked[:, :, :2].sum()) / calls if calls else 0.0
     if not each:
         return 0.0
-    told_by = live / (each * max(process.gap for process in profile.processes))
+    told_by = live / (each * profile.largest.gap)
     return math.sqrt(_unevenness(tally) / max(1.0, min(told_by, WATCHED_MOST)))
 
 
@@ -125,13 +125,15 @@ def _kept(moment: Moment) -> int:
 def _most_not_reused(profile: Profile, live: int) -> float:
     """The most bytes that can have been freed and not handed out again; `live` is the live peak.
 
+    Like the live peak, they are those of the process with the most live bytes.
+
     Two quantities bound them. The first is the number of freed bytes, since only freed memory can
     be reused. The second is the number of bytes handed out of fresh memory beyond the live peak:
     only these requests could have been served by freed memory instead. The probe tells fresh memory
     from reused memory only for malloc and new. Other functions are taken to get fresh memory as
     often, among blocks of the same size group.
     """
-    tally = profile.tally
+    tally = profile.counts_of_largest
     requested = tally.asked.sum(axis=1)
     calls = tally.calls.sum(axis=1)
     plain = [ALLOCATING.index(name) for name in PLAIN]

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from cairn.errors import CairnError, UsageError, cannot
-from cairn.profile import live, lock_records
+from cairn.profile import held_memory, live, lock_records
 from cairn.profile.call_stacks import StacksFile, stacks_of
 from cairn.profile.layout import of as layout_of
 from cairn.profile.tally import (  # fmt: skip
@@ -364,7 +364,7 @@ def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
     """
     processes: list[Process] = []
     tally: Tally | None = None
-    moments: tuple[Moment, ...] = ()
+    largest: ProcessProfile | None = None
     most, empty = (-1, 0), 0
     for found in files:
         if found is None:
@@ -372,15 +372,22 @@ def added_up(files: Iterable[ProcessProfile | None]) -> Profile | None:
             continue
         processes.append(found.process)
         tally = found.tally if tally is None else tally + found.tally
-        # `Profile.largest` must return the process with these moments. If several processes have
-        # equal peaks, it is the one that began first.
+        # `Profile.largest` must return this process. If several processes have equal peaks, it is
+        # the one that began first.
         size = (found.process.peak_live_bytes, -found.process.begin_ns)
         if size > most:
-            most, moments = size, found.moments
-    if tally is None:
+            most, largest = size, found
+    if tally is None or largest is None:
         return None
     processes.sort(key=lambda process: process.begin_ns)
-    return Profile(tuple(processes), tally, moments, empty, os.uname().machine)
+    return Profile(
+        tuple(processes),
+        tally,
+        largest.moments,
+        empty,
+        os.uname().machine,
+        largest_tally=largest.tally if len(processes) > 1 else None,
+    )
 
 
 def names(folder: Path) -> list[str]:
@@ -677,6 +684,8 @@ def _process(head: np.void, tally: Tally, moments: Sequence[Moment], samples: Re
         live_counted=counted,
         peak_requested=requested,
         peak_usable=usable,
+        held_bytes=held_memory.most_bytes(tally, moments),
+        shrunk_bytes=held_memory.shrunk_bytes(tally, moments),
         locks=lock_records.counted(samples["locks"], _text(head["program"]), ended_unix_ns),
     )
 

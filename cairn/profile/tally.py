@@ -444,6 +444,10 @@ class Process(Struct, frozen=True):
     """The requested bytes of the live blocks at their peak. None if there is no estimate."""
     peak_usable: Peak | None
     """The usable bytes of the live blocks at their peak. None if they were not counted."""
+    held_bytes: int = 0
+    """The most bytes that the allocator had from the kernel at a recorded moment."""
+    shrunk_bytes: int = 0
+    """The bytes by which `brk` shrank the heap, or less: see `held_memory.shrunk_bytes`."""
     locks: tuple[LockCount, ...] = ()
     ended_unix_ns: int = 0
     """`end_ns` as nanoseconds since 1970 (Unix time); 0 if it is not known."""
@@ -628,6 +632,8 @@ class Profile(Struct, frozen=True, eq=False):
     """The call stacks of allocations, one file for each process that recorded some."""
     stacks_problem: str | None = None
     """Why a file of call stacks cannot be read, as a sentence; None if there was no problem."""
+    largest_tally: Tally | None = None
+    """The counts of the process with the most live bytes. None if there is only this process."""
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -640,6 +646,11 @@ class Profile(Struct, frozen=True, eq=False):
     def largest(self) -> Process:
         """The process with the most live bytes. `self.moments` has the moments of this process."""
         return max(self.processes, key=lambda process: process.peak_live_bytes)
+
+    @property
+    def counts_of_largest(self) -> Tally:
+        """The counts of the process `largest`."""
+        return self.tally if self.largest_tally is None else self.largest_tally
 
     @property
     def wall_ns(self) -> int:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cairn.errors import CairnError
 from cairn.model import Unreached
-from cairn.profile import reader
+from cairn.profile import held_memory, reader
 from cairn.profile.missing import missing_processes
 from cairn.profile.spare import Spare
 from cairn.profile.tally import (
@@ -158,12 +158,15 @@ def _windowed(
         now = _usage(process)
         used = (now or _usage_at_end(process)) - begin.usage.get(process.pid, Usage())
         moments = tuple(_moments(found, begin.at_ns))
+        last = moments or found.moments[-1:]
         begin_ns = max(process.begin_ns, begin.at_ns)
         if name in begin.counted:
             tally = tally - begin.counted[name]
             process = _peak_within(found, moments, begin.peaks.get(name))
         process = replace(
             process,
+            held_bytes=held_memory.most_bytes(tally, last),
+            shrunk_bytes=held_memory.shrunk_bytes(tally, last),
             state="alive" if now is not None else process.state,
             begin_ns=begin_ns,
             end_ns=end_ns if now is not None else max(begin_ns, process.end_ns),

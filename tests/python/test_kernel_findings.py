@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.probes import Made, busy, gathered
 
+from cairn import units
 from cairn.findings import find
 
 MIB = 1 << 20
@@ -108,3 +109,129 @@ def test_a_few_system_calls_are_not_frequent(
     made.kernel(call, count, 5_000_000, 4096 if call == "mmap" else 0)
     made.moments((4_000_000, MIB, 2 * MIB, 9 * MIB))
     assert len(find(gathered(tmp_path, made))) == expected
+
+
+def growing(pid: int) -> Made:
+    """Returns a process that grows by 1,000 calls of mprotect of 64 KiB each, as an arena of glibc.
+
+    It holds 64 MiB in the end, and has changed the protection of 62.5 MiB.
+    """
+    made = busy(pid=pid, begin_ns=10**9 + pid)
+    made.kernel("mprotect", 1_000, 50_000, 64 << 10)
+    made.moments((4_000_000, MIB, 2 * MIB, 9 * MIB), (8_000_000, 12 * MIB, 64 * MIB, 28 * MIB))
+    return made
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_growth_of_several_processes_is_no_change_of_the_same_pages(
+    tmp_path: Path, processes: int
+) -> None:
+    """The bytes of four processes were once compared with those that one of them held."""
+    (found,) = find(gathered(tmp_path, *(growing(100 + k) for k in range(processes))))
+    assert found.name == "asks-too-often"
+
+
+def test_changes_of_the_same_pages_are_found_in_several_processes(tmp_path: Path) -> None:
+    files = [growing(100), growing(101)]
+    for made in files:
+        made.kernel("mprotect", 1_200, 50_000, 64 << 10)
+    (found,) = find(gathered(tmp_path, *files))
+    assert found.name == "changes-protection"
+    assert found.evidence[0].endswith(
+        "275 MiB changed, while the most that each of 2 processes held adds up to 128 MiB"
+    )
+
+
+def moving_the_break(pid: int, *, shrinks: bool) -> Made:
+    """Returns a process that moves the end of its heap 640 times by 128 KiB, which takes 64 ms.
+
+    Either it grows to 80 MiB, or it grows to 2 MiB again and again. Its page faults are 10,000 more
+    than the pages of its peak.
+    """
+    made = busy(pid=pid, begin_ns=10**9 + pid)
+    made.kernel("brk", 640, 100_000, 128 << 10)
+    made.moments(
+        (4_000_000, MIB, 2 * MIB, 9 * MIB),
+        (8_000_000, 12 * MIB, (2 if shrinks else 80) * MIB, 28 * MIB),
+    )
+    made.start["minor_faults"] = 30 * PAGES + 10_000
+    return made
+
+
+@pytest.mark.parametrize("processes", [1, 8])
+def test_a_heap_that_never_shrank_returned_nothing(tmp_path: Path, processes: int) -> None:
+    """The growth of eight heaps, less the size of one, once counted as returned memory."""
+    grown = [moving_the_break(100 + k, shrinks=False) for k in range(processes)]
+    (found,) = find(gathered(tmp_path, *grown))
+    assert found.name == "asks-too-often"
+    shrunk = [moving_the_break(100 + k, shrinks=True) for k in range(processes)]
+    (found,) = find(gathered(tmp_path / "shrunk", *shrunk))
+    assert found.name == "returns-what-it-needs"
+    # Each process returned 39 MiB by brk, and 10 MiB by munmap.
+    returned = units.size(processes * 49 * MIB)
+    assert f"{640 * processes:,} of brk returned {returned}, while" in found.evidence[0]
+
+
+def test_a_process_without_a_recorded_moment_held_at_most_all_that_it_got(tmp_path: Path) -> None:
+    """So little is known of a process that was killed early."""
+    made = busy()
+    made.kernel("brk", 4, 1_000, 128 << 10)
+    made.samples["moments"][0]["ns"] = 0
+    (process,) = gathered(tmp_path, made).processes
+    assert process.held_bytes == 10 * MIB + (512 << 10)
+    assert process.shrunk_bytes == 0
+
+
+def test_a_process_that_executed_other_programs_touched_their_pages_for_the_first_time(
+    tmp_path: Path,
+) -> None:
+    """Each of four programs touches 100 MiB once, and returns 80 MiB of them. One follows another.
+
+    They are one process, so the page faults of the last include those of the others.
+    """
+    images = []
+    for k in range(4):
+        made = busy(begin_ns=10**9 + k, state=2 if k == 3 else 1)
+        made.kernel("munmap", 100, 1_000_000, 800 << 10)
+        made.start["peak_resident_bytes"] = 100 * MIB
+        made.start["minor_faults"] = (k + 1) * 100 * PAGES
+        images.append(made)
+    assert find(gathered(tmp_path, *images)) == ()
+
+
+def test_the_system_time_of_processes_without_a_record_is_not_that_of_the_others(
+    tmp_path: Path,
+) -> None:
+    """Each page fault of the program takes 1 µs. Nine tenths of them are in unrecorded processes.
+
+    The calls that return 72.5 MiB take 100 ms, and each returned page is needed again.
+    """
+    made = busy()
+    made.kernel("madvise(DONTNEED)", 1_000, 100_000, 64 << 10)
+    faults = made.start["minor_faults"] = 30 * PAGES + 18_560
+    whole = 10 * int(faults)
+    profile = gathered(tmp_path, made, system_ns=100_000_000 + whole * 1_000, faults=whole)
+    (found,) = find(profile)
+    assert found.name == "returns-what-it-needs"
+    assert found.effect == pytest.approx((100 + 18.56) / 900, rel=0.01)
+
+
+def test_memory_that_another_process_freed_cannot_be_reused_in_the_largest(tmp_path: Path) -> None:
+    """The largest process frees nothing, and 49 MiB of it hold blocks of 20 MiB.
+
+    Another process frees all of its 153 MiB. Once, these 153 MiB were memory that the largest could
+    have reused.
+    """
+    largest, other = Made(pid=100), Made(pid=101, begin_ns=10**9 + 1)
+    largest.called("malloc", "small", 200_000, 100)
+    largest.fresh("small", 200_000)
+    largest.moments((1, 20 * MIB, 49 * MIB, 110 * MIB, 0, 0, 2**64 - 1))
+    other.called("malloc", "small", 1_600_000, 100)
+    other.fresh("small", 1_500_000)
+    other.released("free", 1_600_000)
+    other.moments((1, MIB, 2 * MIB, 3 * MIB, 0, 0, 2**64 - 1))
+    assert find(gathered(tmp_path, largest, other)) == ()
+    largest.called("malloc", "small", 1_400_000, 100)
+    largest.fresh("small", 1_300_000)
+    (found,) = find(gathered(tmp_path / "freed", largest, other))
+    assert found.name == "not-reused"

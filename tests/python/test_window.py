@@ -121,6 +121,12 @@ def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
     assert [moment.live_bytes for moment in found.moments] == [3 << 20]
     assert 0 < found.moments[0].ns < 2_000_000_000
     assert found.processes[0].peak_resident_bytes == 5 << 20
+    assert found.processes[0].held_bytes == 4 << 20
+    made.moments((4_000_000, 1 << 20, 2 << 20, 9 << 20), (5_000_000, 3 << 20, 4 << 20, 5 << 20))
+    made.write(tmp_path)
+    (process,) = window.since(tmp_path, begin, 0).processes
+    # No moment is in this window, so the last one before it counts.
+    assert process.held_bytes == 4 << 20
 
 
 @pytest.mark.parametrize("grows", [False, True])
