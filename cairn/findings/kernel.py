@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 
@@ -45,7 +46,8 @@ TURNOVER_LEAST = 2.0
 For `changes_protection`, it must change the protection of at least this much."""
 
 
-_WITH_FAULTS = ("returns-what-it-needs", "changes-protection")
+RETURNS, PROTECTS = "returns-what-it-needs", "changes-protection"
+WITH_FAULTS = (RETURNS, PROTECTS)
 """Findings whose effect may contain page faults. Such page faults can be in the program's code,
 whose time is not part of the allocator's share of CPU time."""
 
@@ -55,7 +57,7 @@ def inclusion(finding: Finding) -> str:
 
     It is empty if the effect contains nothing else.
     """
-    has_faults = finding.name in _WITH_FAULTS and not finding.measured
+    has_faults = finding.name in WITH_FAULTS and not finding.measured
     return ", page faults in the program's code included" if has_faults else ""
 
 
@@ -159,6 +161,7 @@ def _fault_ns(profile: Profile, faults: int) -> float:
     page faults of the program, if they are more than `faults`, those of the recorded processes.
     """
     inside, ticking = kernel_cpu_ns(kernel_lines(profile)) or 0.0, clock(profile.tally)
+    inside = min(inside, _clocked(profile) * (busy_ns(profile) or math.inf))
     inside += profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
     inside += min(asked_ns(profile.tally), probe_ns(profile) or 0.0)
     tree = profile.tree
@@ -168,15 +171,16 @@ def _fault_ns(profile: Profile, faults: int) -> float:
     return max(0.0, tree.system_ns - inside) / faults if faults else 0.0
 
 
-def _seen_by_clock(profile: Profile, share: float) -> float:
-    """Limits a share of CPU time in system calls to that of the clock samples, if there are any.
+def _clocked(profile: Profile) -> float:
+    """The share of CPU time in the allocator's system calls by clock samples; 1 if there are none.
 
-    Most of these samples come from runs without the probe. The probe makes each call longer. A
-    thread that waits for a processor within a call makes the call longer, too.
+    No system calls of the allocator take more. Most of these samples come from runs without the
+    probe. The probe makes each call longer. A thread that waits for a processor within a call makes
+    the call longer, too.
     """
     found = cpu_share(profile)
     sampled = found.share is not None and found.scope in ("processors", "threads")
-    return min(1.0, share, found.calls) if sampled else min(1.0, share)
+    return min(1.0, found.calls) if sampled else 1.0
 
 
 def _on_processor(profile: Profile, ns: float) -> float:
@@ -194,6 +198,23 @@ def _on_processor(profile: Profile, ns: float) -> float:
     ticking = clock(profile.tally)
     detours = profile.tally.detour_ticks * ticking.ns_per_tick if ticking is not None else 0.0
     return ns * min(1.0, profile.tree.system_ns / (ns + detours))
+
+
+def _of_cpu(profile: Profile, ns: float, busy_ns: float) -> float:
+    """The share of CPU time in system calls of the allocator whose wall time is `ns`."""
+    return min(_clocked(profile), _on_processor(profile, ns) / busy_ns)
+
+
+def _with_faults(least: float, calls: float, faults: float) -> Estimate:
+    """The effect of system calls and page faults, as a share of CPU time.
+
+    The time of page faults is inferred. So the interval reaches from a part of the calls to all
+    calls and twice the page faults.
+
+    least, calls, faults: the shares of CPU time in that part of the calls, in all of them, and in
+    the page faults.
+    """
+    return Estimate(min(1.0, calls + faults), Interval(least, min(1.0, calls + 2 * faults), LEVEL))
 
 
 def _are_frequent(profile: Profile, calls: int) -> bool:
@@ -223,14 +244,12 @@ def returns_what_it_needs(profile: Profile) -> Finding | None:
     if not _are_frequent(profile, calls) and not turned_over:
         return None
     _, _, asking_ns = _sum(asking)
-    ns, least = (_on_processor(profile, each) for each in (ns, ns + asking_ns))
-    effect = Estimate(least + faults.ns, Interval(ns, least + 2 * faults.ns, LEVEL)).over(
-        busy, most=1.0
-    )
+    least, all_calls = (_of_cpu(profile, each, busy) for each in (ns, ns + asking_ns))
+    effect = _with_faults(least, all_calls, faults.ns / busy)
     if effect.value < SHARE_LEAST:
         return None
     return Finding(
-        name="returns-what-it-needs",
+        name=RETURNS,
         says="The allocator returns memory to the kernel and soon needs it again",
         of="CPU",
         effect=effect.value,
@@ -266,7 +285,7 @@ def asks_too_often(profile: Profile) -> Finding | None:
     calls, got, ns = _sum(asking)
     if busy is None or not _are_frequent(profile, calls):
         return None
-    share = _seen_by_clock(profile, _on_processor(profile, ns) / busy)
+    share = _of_cpu(profile, ns, busy)
     if share < SHARE_LEAST or returns_what_it_needs(profile) is not None:
         return None
     return Finding(
@@ -304,12 +323,12 @@ def changes_protection(profile: Profile) -> Finding | None:
         return None
     faults = faults_again(profile, changed)
     faults_ns = faults.ns if faults.are_repeated else 0.0
-    ns = _on_processor(profile, ns)
-    effect = Estimate(ns + faults_ns, Interval(ns, ns + 2 * faults_ns, LEVEL)).over(busy, most=1.0)
+    share = _of_cpu(profile, ns, busy)
+    effect = _with_faults(share, share, faults_ns / busy)
     if effect.value < SHARE_LEAST:
         return None
     return Finding(
-        name="changes-protection",
+        name=PROTECTS,
         says="The allocator changes the protection of pages (mprotect) again and again",
         of="CPU",
         effect=effect.value,
@@ -338,7 +357,7 @@ def waits_alone(profile: Profile) -> Finding | None:
     whole = profile.tally.threads_ticks * ticking.ns_per_tick
     total = sum(one.total_ns or 0.0 for one in lines if one.name != YIELDING)
     cpu = sum(one.cpu_ns or 0.0 for one in lines)
-    of_cpu = _seen_by_clock(profile, _on_processor(profile, cpu) / busy)
+    of_cpu = _of_cpu(profile, cpu, busy)
     of_time = min(1.0, total / whole) if whole else 0.0
     share, sleeps = max(of_cpu, of_time), of_time > of_cpu
     if share < SHARE_LEAST:
@@ -375,7 +394,7 @@ def calls_the_kernel(profile: Profile) -> Finding | None:
     ns += sum((one.total_ns or 0.0) * (one.count - waits) / one.count for one in wakes)
     if busy is None or not _are_frequent(profile, calls):
         return None
-    share = _seen_by_clock(profile, _on_processor(profile, ns) / busy)
+    share = _of_cpu(profile, ns, busy)
     if share < SHARE_LEAST:
         return None
     known = profile.tally.other_calls.most_common(_NAMED)

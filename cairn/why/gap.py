@@ -78,7 +78,7 @@ from cairn import units
 from cairn.clock_samples import CpuSamples
 from cairn.compare.refusals import refusals, says
 from cairn.findings import layout, slow_operations
-from cairn.findings.kernel import WAITS_ALONE
+from cairn.findings.kernel import PROTECTS, WAITS_ALONE, WITH_FAULTS
 from cairn.findings.thresholds import is_likely
 from cairn.findings.waiting import (
     PARALLEL_LEAST,
@@ -345,7 +345,7 @@ def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
 def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Finding]:
     """Corrects findings about system calls by the plain runs. The largest effect comes first.
 
-    `_at_most` limits findings that are only about the CPU time of system calls. The finding
+    `_at_most` limits findings about the CPU time of system calls and page faults. The finding
     `queues` of the probed runs is replaced if the plain runs show a larger effect.
 
     The probe's detours keep threads apart, so threads wait for each other less often in probed
@@ -357,9 +357,9 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     """
     before = next((one for one in raised if one.name == QUEUES), None)
     took_ns = statistics.fmean(cpu_ns(side.plain) for side in sides)
-    own, in_calls = (
+    own, in_calls, in_faults = (
         statistics.fmean(_sampled_ns(side, _SAMPLE_COUNTS[part]) or 0.0 for side in sides)
-        for part in (OWN, KERNEL)
+        for part in (OWN, KERNEL, FAULTS)
     )
     calls = [
         (kind, _cpu_of(kind, one)) for side in sides for kind, one in side.summary.calls.items()
@@ -371,7 +371,8 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
         else 0.0
     )
     share = in_calls * queueing / took_ns if took_ns else 0.0
-    raised = [_at_most(one, in_calls / took_ns) if took_ns else one for one in raised]
+    if took_ns:
+        raised = [_at_most(one, in_calls / took_ns, in_faults / took_ns) for one in raised]
     operations = sum(side.summary.operations for side in sides)
     waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
     # A single thread has no other thread to queue with.
@@ -395,16 +396,24 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 
-def _at_most(finding: Finding, share: float) -> Finding:
-    """Limits the effect of a finding to `share`, if it is only about CPU time in system calls.
+def _at_most(finding: Finding, calls: float, faults: float) -> Finding:
+    """Limits the effect of a finding about CPU time in system calls, or also in page faults.
 
     The probe measures wall time in system calls, so waiting for a processor makes them longer.
 
-    share: the CPU time in the allocator's system calls, as a share of all CPU time of plain runs.
+    calls, faults: the CPU time in the allocator's system calls, and that in all page faults, as
+        shares of all CPU time of plain runs.
     """
-    if finding.name not in _OF_CALLS or finding.of != "CPU" or finding.effect <= share:
+    if finding.name in _OF_CALLS or (finding.name == PROTECTS and finding.measured):
+        share = calls
+    elif finding.name in WITH_FAULTS and faults:
+        share = min(1.0, calls + faults * (1 + FAULTS_ELSEWHERE))
+    else:
         return finding
-    return replace(finding, effect=share, interval=Interval(share, share, LEVEL))
+    if finding.of != "CPU" or finding.effect <= share:
+        return finding
+    low = share if finding.interval is None else min(share, finding.interval.low)
+    return replace(finding, effect=share, interval=Interval(low, share, LEVEL))
 
 
 def _slow_operations(pairs: Pairs, time: Gap) -> tuple[Finding, ...]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.probes import Made, busy, gathered
 
 from cairn import units
 from cairn.findings import find
+from cairn.profile.tally import ClockRun, KernelClock, Profile
 
 MIB = 1 << 20
 PAGES = 256
@@ -235,3 +237,42 @@ def test_memory_that_another_process_freed_cannot_be_reused_in_the_largest(tmp_p
     largest.fresh("small", 1_300_000)
     (found,) = find(gathered(tmp_path / "freed", largest, other))
     assert found.name == "not-reused"
+
+
+def clocked(profile: Profile, calls_ns: float) -> Profile:
+    """Adds a run without the probe. Of 900 ms, `calls_ns` are in the allocator's system calls."""
+    run = ClockRun(
+        probed=False, scope="processors", samples=4_000, own_ns=100e6, calls_ns=calls_ns,
+        program_ns=800e6 - calls_ns, inside_squares=45e12, squares=202e12, cpu_ns=900e6,
+    )  # fmt: skip
+    return replace(profile, clock=KernelClock((run,)))
+
+
+def test_changes_of_protection_take_no_more_than_the_clock_samples_saw(tmp_path: Path) -> None:
+    """By the clock, 41 % of the CPU time were once in system calls, and 100 % in mprotect alone.
+
+    The calls take 1.8 s, because they wait for a processor.
+    """
+    made = busy()
+    made.kernel("mprotect", 1_000, 1_800_000, 64 << 10)
+    profile = gathered(tmp_path, made, system_ns=2_000_000_000)
+    assert find(profile)[0].effect == 1
+    (found,) = find(clocked(profile, 369e6))
+    assert (found.name, found.measured) == ("changes-protection", True)
+    assert found.effect == found.interval.low == found.interval.high == pytest.approx(0.41)
+
+
+def test_returned_memory_takes_no_more_calls_than_the_clock_samples_saw(tmp_path: Path) -> None:
+    """The calls that return memory take 90 ms, and 450 ms with the time in which they wait.
+
+    Each of 18,560 pages is needed again, and each page fault takes 10 µs.
+    """
+    made = busy()
+    made.kernel("madvise(DONTNEED)", 1_000, 450_000, 64 << 10)
+    faults = made.start["minor_faults"] = 30 * PAGES + 18_560
+    profile = gathered(tmp_path, made, system_ns=90_000_000 + int(faults) * 10_000)
+    (found,) = find(clocked(profile, 90e6))
+    assert found.name == "returns-what-it-needs" and not found.measured
+    assert found.effect == pytest.approx((90 + 185.6) / 900, rel=0.01)
+    assert found.interval.low == pytest.approx(0.1)
+    assert found.interval.high == pytest.approx((90 + 2 * 185.6) / 900, rel=0.01)

@@ -71,6 +71,33 @@ def test_system_calls_cost_no_more_than_the_plain_runs_spend_in_them(
     assert one.effect == pytest.approx(limited, rel=2e-2)
 
 
+@pytest.mark.parametrize(
+    ("name", "measured", "limited"),
+    [
+        # The page faults of the program count, and a fifth of their time may be elsewhere.
+        ("returns-what-it-needs", False, 40 + 20 * 1.2),
+        ("changes-protection", False, 40 + 20 * 1.2),
+        ("changes-protection", True, 40),
+        ("not-reused", True, 110),
+    ],
+)
+def test_findings_about_page_faults_take_no_more_than_all_page_faults_of_the_plain_runs(
+    name: str, measured: bool, limited: float
+) -> None:
+    """Of 110 ms, the plain runs spend 40 ms in the allocator's calls, and 20 ms in page faults."""
+    found = Finding(
+        name, "It calls", "CPU", 1.0, "another", Interval(0.1, 1.0, 0.95), measured=measured
+    )
+    samples = looked_at(
+        trials("system", findings=(found,)), own=60, calls=80, faults=40, others=0, program=36
+    )
+    why = explain(why_run("fast"), [*samples, *looked_at(trials("fast", 80.0))], "fast", "system")
+    (one,) = [one for whose, one in why.raised if whose == "system"]
+    assert one.effect == pytest.approx(limited / 110, rel=1e-3)
+    assert one.interval is not None
+    assert (one.interval.low, one.interval.high) == (0.1, one.effect)
+
+
 def test_the_clock_samples_decide_how_much_threads_queue_if_they_show_more() -> None:
     (one,) = queueing(
         0.16,
