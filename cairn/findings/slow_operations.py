@@ -41,11 +41,16 @@ mean from 18 ns to 400 ns."""
 WAITING_MOST = 0.1
 """If operations wait for other threads for more than this share of their time, their medians count
 instead of their means."""
+TIMED_LEAST = 30
+"""Two allocators are compared in a kind of operations if each has this many timed operations of it,
+in all rounds together."""
 SHORTEST_NS = 5.0
 """If the other allocator's mean time is less, a ratio is computed with this time instead. Shorter
 means are too close to the time of reading the clock."""
 
 AGAIN = ("reused",)
+PLAIN = ("new", *AGAIN)
+"""Kinds of allocations by the same functions. The allocator decides which of the two it makes."""
 FREEING = ("free, local", "free, remote")
 
 
@@ -54,6 +59,7 @@ class _Kinds(Struct, frozen=True):
 
     count: float
     ns: float
+    timed: float
 
     @property
     def each_ns(self) -> float:
@@ -78,7 +84,9 @@ def _kinds(summary: ProbeSummary, names: Sequence[str] | None = None) -> _Kinds 
         one.total_ns or 0.0 for one in summary.kinds.values()
     )
     return _Kinds(
-        known, sum(_without_waiting(one) if waits else one.own_ns or 0.0 for one in timed)
+        known,
+        sum(_without_waiting(one) if waits else one.own_ns or 0.0 for one in timed),
+        sum(one.timed for one in timed),
     )
 
 
@@ -114,12 +122,15 @@ class Two(Struct, frozen=True):
 
     @property
     def longer_ns(self) -> float:
-        """How much longer the slower kinds of operations take in sum, by the probe's times."""
+        """How much longer the slower kinds of operations take in sum, by the probe's times.
+
+        If the other allocator does not have a kind of PLAIN, its operations of PLAIN count instead.
+        """
         names = dict.fromkeys(name for one in (*self.mine, *self.theirs) for name in one.kinds)
         each = [
             statistics.fmean(found)
             for name in names
-            if (found := _differences(_pairs(self, (name,))))
+            if (found := _differences(_comparable(self, (name,)) or _instead(self, name)))
         ]
         return sum(one for one in each if one > 0)
 
@@ -197,6 +208,27 @@ def _pairs(two: Two, names: Sequence[str] | None = None) -> list[tuple[_Kinds, _
     return list(zip(_within(mine), _within(theirs), strict=True))
 
 
+def _comparable(two: Two, names: Sequence[str]) -> list[tuple[_Kinds, _Kinds]]:
+    """The operations of these kinds, by round, as `_pairs` returns them.
+
+    Returns nothing if the other allocator had no such operation in some round, or if one of the two
+    has fewer than TIMED_LEAST timed ones. An allocator that never reuses a block is not quick in
+    reusing them.
+    """
+    pairs = _pairs(two, names)
+    timed = [sum(one.timed for one in of) for of in zip(*pairs, strict=True)]
+    is_known = bool(pairs) and min(timed) >= TIMED_LEAST
+    return pairs if is_known and all(other.count for _, other in pairs) else []
+
+
+def _instead(two: Two, name: str) -> list[tuple[_Kinds, _Kinds]]:
+    """The operations of one kind, and those of PLAIN under the other allocator, by round."""
+    if name not in PLAIN:
+        return _pairs(two, (name,))
+    mine, theirs = _pairs(two, (name,)), _pairs(two, PLAIN)
+    return [(one[0], other[1]) for one, other in zip(mine, theirs, strict=False)]
+
+
 def _within(trials: Sequence[_Kinds]) -> list[_Kinds]:
     """An allocator's trials. Means above OUTLYING times their median are reduced to this limit."""
     most = OUTLYING * statistics.median(one.each_ns for one in trials)
@@ -215,9 +247,10 @@ def _differences(pairs: Sequence[tuple[_Kinds, _Kinds]]) -> list[float]:
 def _longer(two: Two, *names: str) -> _Longer | None:
     """Compares the operations of the kinds `names`.
 
-    Returns None if the first allocator's are not shown to take longer.
+    Returns None if the first allocator's are not shown to take longer, or if the two cannot be
+    compared in these operations.
     """
-    known = _pairs(two, names)
+    known = _comparable(two, names)
     if not known or not two.cpu_ns:
         return None
     differences = _differences(known)
@@ -235,7 +268,9 @@ def _longer(two: Two, *names: str) -> _Longer | None:
     ).over(two.cpu_ns, most=1.0)
     means = [
         _Kinds(
-            statistics.fmean(one.count for one in each), statistics.fmean(one.ns for one in each)
+            statistics.fmean(one.count for one in each),
+            statistics.fmean(one.ns for one in each),
+            statistics.fmean(one.timed for one in each),
         )
         for each in zip(*known, strict=True)
     ]
