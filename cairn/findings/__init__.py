@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cairn.findings import kernel, layout, memory, waiting
-from cairn.findings.thresholds import large_enough
+from cairn.findings.thresholds import large_enough, of_threads
 from cairn.model import Finding
+from cairn.profile.estimates import busy_ns
 from cairn.profile.tally import Profile
 
 __all__ = ["RULES", "Finding", "find"]
@@ -32,10 +33,15 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
 
 
 def find(profile: Profile) -> tuple[Finding, ...]:
-    """Runs all rules. Returns the findings that are large enough, the largest effect first."""
+    """Runs all rules. Returns the findings that are large enough, the largest effect first.
+
+    If one of them is in thread time, the order compares shares of CPU time in that unit, too.
+    """
     raised = [
         finding
         for rule in RULES
         if (finding := rule(profile)) is not None and large_enough(finding)
     ]
-    return tuple(sorted(raised, key=lambda one: -one.effect))
+    whole = waiting.thread_ns(profile) if any(one.of == "thread time" for one in raised) else 0.0
+    busy = min(1.0, (busy_ns(profile) or 0.0) / whole) if whole else 1.0
+    return tuple(sorted(raised, key=lambda one: -of_threads(one.of, one.effect, busy)))

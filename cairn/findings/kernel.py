@@ -348,7 +348,8 @@ def waits_alone(profile: Profile) -> Finding | None:
 
     No other thread can then end the wait. The effect of yielding is its share of CPU time. Other
     programs may run while the thread yields, and their time does not count. Sleeping takes no CPU
-    time, so its effect is a share of the thread's time.
+    time, so its effect is a share of the thread's time. The finding has the larger of the two
+    times.
     """
     busy, ticking = busy_ns(profile), clock(profile.tally)
     lines = [one for one in kernel_lines(profile) if one.name in WAITING]
@@ -359,7 +360,8 @@ def waits_alone(profile: Profile) -> Finding | None:
     cpu = sum(one.cpu_ns or 0.0 for one in lines)
     of_cpu = _of_cpu(profile, cpu, busy)
     of_time = min(1.0, total / whole) if whole else 0.0
-    share, sleeps = max(of_cpu, of_time), of_time > of_cpu
+    sleeps = of_time >= SHARE_LEAST and of_time * whole > of_cpu * busy
+    share = of_time if sleeps else of_cpu
     if share < SHARE_LEAST:
         return None
     calls = sum(one.count for one in lines)

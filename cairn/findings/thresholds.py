@@ -17,13 +17,22 @@ def is_likely(finding: Finding) -> bool:
     return not finding.measured and not finding.effect
 
 
-def large_enough(finding: Finding) -> bool:
-    """Whether the effect reaches LEAST_MEMORY or LEAST_CPU, whichever applies to its unit.
+def least_effect(of: str) -> float:
+    """LEAST_MEMORY or LEAST_CPU, whichever applies to effects of this unit."""
+    return LEAST_MEMORY if of == "memory" else LEAST_CPU
 
-    True if the effect is not known.
+
+def large_enough(finding: Finding) -> bool:
+    """Whether the effect reaches `least_effect`. True if the effect is not known."""
+    return is_likely(finding) or finding.effect >= least_effect(finding.of)
+
+
+def of_threads(of: str, effect: float, busy: float) -> float:
+    """An effect in the unit of effects in thread time, if it is a share of CPU time.
+
+    busy: CPU time as a share of the life times of all threads.
     """
-    least = LEAST_MEMORY if finding.of == "memory" else LEAST_CPU
-    return is_likely(finding) or finding.effect >= least
+    return effect * busy if of == "CPU" else effect
 
 
 LIVE_BYTES = 1 << 20

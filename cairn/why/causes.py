@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cairn.findings.thresholds import LEAST_CPU, LEAST_MEMORY
+from cairn.findings.thresholds import least_effect, of_threads
 from cairn.model import Finding
 from cairn.why.gap import Why, without_faults
 from cairn.why.parts import PROGRAM, UNEXPLAINED
@@ -48,17 +48,11 @@ def causes(why: Why, contender: str) -> tuple[Cause, ...]:
         *_layout(why, contender),
         *_without_reason(why, contender),
     ]
-    kept = [one for one in found if one.effect >= _least(one)]
+    kept = [one for one in found if one.effect >= least_effect(one.of)]
     waits = any(one.of == "thread time" for one in kept)
     busy = why.busy.get(contender, 1.0) if waits else 1.0
-    ranked = [
-        replace(one, rank=one.effect * busy if one.of == "CPU" else one.effect) for one in kept
-    ]
+    ranked = [replace(one, rank=of_threads(one.of, one.effect, busy)) for one in kept]
     return tuple(sorted(ranked, key=lambda one: -one.rank))
-
-
-def _least(cause: Cause) -> float:
-    return LEAST_MEMORY if cause.of == "memory" else LEAST_CPU
 
 
 def _sign(why: Why, contender: str) -> int:
@@ -76,13 +70,22 @@ def _compared(why: Why, contender: str) -> Iterator[Cause]:
 def _alone(why: Why, contender: str) -> Iterator[Cause]:
     """Yields the findings from the contender's own profiles.
 
-    The effect of each is reduced by the effect of the same finding on the other contender.
+    The effect of each is reduced by the effect of the same finding on the other contender. If one
+    is a share of CPU time and the other a share of thread time, both are in thread time.
     """
-    theirs = {one.name: one.effect for name, one in why.raised if name != contender}
+    theirs = {one.name: (name, one) for name, one in why.raised if name != contender}
     for name, finding in why.raised:
-        if name == contender:
-            effect = finding.effect - theirs.get(finding.name, 0.0)
-            yield Cause(finding.name, finding.of, effect, finding)
+        if name != contender:
+            continue
+        of, effect, less = finding.of, finding.effect, 0.0
+        if finding.name in theirs:
+            whose, other = theirs[finding.name]
+            less = other.effect
+            if other.of != of:
+                of = "thread time"
+                effect = of_threads(finding.of, effect, why.busy.get(name, 1.0))
+                less = of_threads(other.of, less, why.busy.get(whose, 1.0))
+        yield Cause(finding.name, of, effect - less, finding)
 
 
 def _layout(why: Why, contender: str) -> Iterator[Cause]:

@@ -78,8 +78,8 @@ from cairn import units
 from cairn.clock_samples import CpuSamples
 from cairn.compare.refusals import refusals, says
 from cairn.findings import layout, slow_operations
-from cairn.findings.kernel import PROTECTS, WAITS_ALONE, WITH_FAULTS
-from cairn.findings.thresholds import is_likely
+from cairn.findings.kernel import PROTECTS, SHARE_LEAST, WAITS_ALONE, WITH_FAULTS
+from cairn.findings.thresholds import is_likely, of_threads
 from cairn.findings.waiting import (
     PARALLEL_LEAST,
     QUEUES,
@@ -345,8 +345,10 @@ def _mostly(trials: Sequence[Sequence[Finding]]) -> list[Finding]:
 def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Finding]:
     """Corrects findings about system calls by the plain runs. The largest effect comes first.
 
-    `_at_most` limits findings about the CPU time of system calls and page faults. The finding
-    `queues` of the probed runs is replaced if the plain runs show a larger effect.
+    `_at_most` limits findings about the CPU time of system calls and page faults. One with less
+    than SHARE_LEAST left is dropped. The finding `queues` of the probed runs is replaced if the
+    plain runs show a larger effect. Both effects are compared as shares of the threads' time. If
+    only the number of the share of CPU time is larger, it becomes evidence.
 
     The probe's detours keep threads apart, so threads wait for each other less often in probed
     runs. In the plain runs, clock samples give the CPU time in the allocator's system calls. In the
@@ -371,28 +373,35 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
         else 0.0
     )
     share = in_calls * queueing / took_ns if took_ns else 0.0
-    if took_ns:
-        raised = [_at_most(one, in_calls / took_ns, in_faults / took_ns) for one in raised]
-    operations = sum(side.summary.operations for side in sides)
-    waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
     # A single thread has no other thread to queue with.
     alone = any(one.name == WAITS_ALONE for one in raised)
+    if took_ns:
+        limited = [_at_most(one, in_calls / took_ns, in_faults / took_ns) for one in raised]
+        raised = [
+            now
+            for now, one in zip(limited, raised, strict=True)
+            if now is one or now.effect >= SHARE_LEAST
+        ]
+    operations = sum(side.summary.operations for side in sides)
+    waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
     least = before.effect if before is not None else 0.0
     if alone or share <= least or not is_queueing(share, waits):
         return sorted(raised, key=lambda one: -one.effect)
     most = units.percent(min(1.0, max(share, (own + in_calls) / took_ns)), signed=False)
-    evidence = (
-        *(
-            before.evidence
-            if before
-            else (f"{waits * 1000:.3g} waits per 1,000 operations in the probed runs",)
-        ),
-        "In the plain runs, system calls that wait or wake other threads take this share; together "
-        f"with the allocator's own code it is {most}",
+    told = (
+        "In the plain runs, system calls that wait or wake other threads take {}; together with "
+        f"the allocator's own code it is {most}"
     )
-    says = before.says if before is not None else QUEUES_SAYS
-    advice = before.advice if before is not None else QUEUES_ADVICE
-    now = Finding(QUEUES, says, "CPU", share, advice, evidence=evidence)
+    if before is None:
+        counted = f"{waits * 1000:.3g} waits per 1,000 operations in the probed runs"
+        before = Finding(QUEUES, QUEUES_SAYS, "CPU", 0.0, QUEUES_ADVICE, evidence=(counted,))
+    busy = _busy(sides) or 1.0
+    if share * busy > of_threads(before.of, before.effect, busy):
+        evidence = (*before.evidence, told.format("this share"))
+        now = Finding(QUEUES, before.says, "CPU", share, before.advice, evidence=evidence)
+    else:
+        of_cpu = f"{units.percent(share, signed=False)} of the CPU time"
+        now = replace(before, evidence=(*before.evidence, told.format(of_cpu)))
     return sorted((now, *(one for one in raised if one is not before)), key=lambda one: -one.effect)
 
 

@@ -13,7 +13,7 @@ from support.probes import Made, busy, gathered
 
 from cairn import units
 from cairn.findings import find
-from cairn.profile.tally import ClockRun, KernelClock, Profile
+from cairn.profile.tally import CALLS, ClockRun, KernelClock, Profile
 
 MIB = 1 << 20
 PAGES = 256
@@ -276,3 +276,42 @@ def test_returned_memory_takes_no_more_calls_than_the_clock_samples_saw(tmp_path
     assert found.effect == pytest.approx((90 + 185.6) / 900, rel=0.01)
     assert found.interval.low == pytest.approx(0.1)
     assert found.interval.high == pytest.approx((90 + 2 * 185.6) / 900, rel=0.01)
+
+
+def sleeper(yielded_ms: int, slept_ms: int) -> Made:
+    """Returns a program of one thread that lives for ten seconds and has one second of CPU time."""
+    made = Made(user_us=1_000_000, span_ns=10_000_000_000)
+    made.called("malloc", "small", 50_000, 64)
+    made.released("free", 50_000)
+    made.threads["since_ticks"][0] = 7
+    for call, ms, cpu_ms in (("sched_yield", yielded_ms, yielded_ms), ("sleep", slept_ms, 0)):
+        made.kernel(call, 100, ms * 10_000)
+        made.start["calls"][0, CALLS.index(call)]["cpu_ns"] = cpu_ms * 1_000_000
+    return made
+
+
+@pytest.mark.parametrize(
+    ("yielded_ms", "slept_ms", "of", "effect"),
+    [
+        # 10 % of the CPU time are 0.1 s, and 9 % of the thread's time are 0.9 s.
+        (100, 900, "thread time", 0.09),
+        (100, 90, "CPU", 0.1),
+        # 1.9 % of the thread's time are too little for a finding, and 10 % of CPU time are not.
+        (100, 190, "CPU", 0.1),
+    ],
+)
+def test_the_larger_of_two_times_is_the_effect_and_not_the_larger_share(
+    tmp_path: Path, yielded_ms: int, slept_ms: int, of: str, effect: float
+) -> None:
+    (found,) = find(gathered(tmp_path, sleeper(yielded_ms, slept_ms)))
+    assert (found.name, found.of) == ("waits-alone", of)
+    assert found.effect == pytest.approx(effect, rel=0.01)
+
+
+def test_the_finding_with_the_largest_time_is_first(tmp_path: Path) -> None:
+    """The thread waits for 1 s of its 10 s. Frequent calls take 0.4 s, which are 40 % of CPU."""
+    made = sleeper(0, 1_000)
+    made.kernel("other", 1_000, 400_000)
+    first, second = find(gathered(tmp_path, made))
+    assert (first.name, first.effect) == ("waits-alone", pytest.approx(0.1, rel=0.01))
+    assert (second.name, second.effect) == ("calls-the-kernel", pytest.approx(0.4, rel=0.01))

@@ -6,6 +6,7 @@ The runs are invented.
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from support.gaps import MS, looked_at, trials, why_run
 
 from cairn.findings.kernel import WAITS_ALONE
@@ -15,12 +16,13 @@ from cairn.why.causes import causes
 from cairn.why.gap import explain
 
 
-def queueing(effect: float, **calls: Calls) -> list[Finding]:
+def queueing(effect: float, threads_ms: float = 0.0, **calls: Calls) -> list[Finding]:
     """Returns the findings for a contender whose probed runs have the finding "queues".
 
-    `effect` is the share of thread time that this finding claims. `calls` are the allocator's
-    system calls in the probed runs. In the plain runs, the clock samples stand for 109 ms: 30 ms in
-    the allocator's code, 44 ms in its system calls, and the rest elsewhere.
+    `effect` is the share of thread time that this finding claims. `threads_ms` is the life time of
+    all threads, 0 if it is not known. `calls` are the allocator's system calls in the probed runs.
+    In the plain runs, the clock samples stand for 109 ms: 30 ms in the allocator's code, 44 ms in
+    its system calls, and the rest elsewhere.
     """
     found = Finding(
         "queues",
@@ -33,7 +35,7 @@ def queueing(effect: float, **calls: Calls) -> list[Finding]:
     )
     known = {name.replace("_", " "): one for name, one in calls.items()}
     samples = looked_at(
-        trials("system", findings=(found,), calls=known),
+        trials("system", findings=(found,), calls=known, threads_ns=threads_ms * MS),
         own=60,
         calls=88,
         faults=0,
@@ -110,6 +112,40 @@ def test_the_clock_samples_decide_how_much_threads_queue_if_they_show_more() -> 
     assert "own code it is 67.3 %" in one.evidence[1]
 
 
+def test_shares_of_cpu_time_replace_no_larger_share_of_thread_time() -> None:
+    """Threads wait for 16 % of their time. In the plain runs, 40 % of CPU time are in these calls.
+
+    The CPU time of the threads is all their time in the first case, half of it in the second, and a
+    tenth of it in the third, where the 40 % are only 4 % of their time.
+    """
+    waits = {"futex_wait": Calls(5, 0, 9 * MS, 2.0 * MS)}
+    for threads_ms in (110.0, 220.0):
+        (one,) = queueing(0.16, threads_ms, **waits)
+        assert (one.of, one.effect) == ("CPU", pytest.approx(0.4, rel=1e-2))
+        assert one.evidence[1].startswith("In the plain runs, system calls that wait or wake")
+        assert "take this share; together" in one.evidence[1]
+    (one,) = queueing(0.16, 1_100.0, **waits)
+    assert (one.of, one.effect, one.interval) == ("thread time", 0.16, Interval(0.16, 0.16, 0.95))
+    assert "take 40.0 % of the CPU time; together" in one.evidence[1]
+
+
+@pytest.mark.parametrize(("calls", "kept"), [(4, False), (5, True)])
+def test_a_finding_of_which_the_plain_runs_leave_nearly_nothing_is_none(
+    calls: int, kept: bool
+) -> None:
+    """The probed runs show 4 % of CPU time in system calls. The plain runs show 1.8 or 2.3 %.
+
+    "0 % of CPU" was once printed as a finding.
+    """
+    found = Finding("asks-too-often", "It asks", "CPU", 0.04, "another")
+    samples = looked_at(
+        trials("system", findings=(found,)), own=60, calls=calls, faults=0, others=0, program=150
+    )
+    why = explain(why_run("fast"), [*samples, *looked_at(trials("fast", 80.0))], "fast", "system")
+    assert [name for name, _ in why.raised if name == "system"] == ["system"] * kept
+    assert any("It asks" in text for text in sentences(why)) is kept
+
+
 def test_the_clock_samples_do_not_reduce_the_queues_of_the_probed_runs() -> None:
     (one,) = queueing(0.5, futex_wait=Calls(5, 0, 9 * MS, 2.0 * MS))
     assert one.effect == 0.5 and one.evidence == ("7 waits",)
@@ -156,6 +192,35 @@ def test_a_single_thread_never_queues() -> None:
     )
     found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
     assert [one.name for _, one in found.raised] == [WAITS_ALONE]
+
+
+def test_a_lone_thread_does_not_queue_although_its_finding_is_dropped() -> None:
+    """Its waits take 3 % of the CPU time of the probed runs, and 1.8 % of that of the plain runs."""
+    alone = Finding(WAITS_ALONE, "It waits", "CPU", 0.03, "another")
+    known = {"sched_yield": Calls(90_000, 0, 60 * MS, 60 * MS)}
+    system = looked_at(
+        trials("system", findings=(alone,), calls=known, waits=90_000),
+        own=10, calls=4, faults=0, others=0, program=200,
+    )  # fmt: skip
+    found = explain(why_run("fast"), [*system, *looked_at(trials("fast", 80.0))], "fast", "system")
+    assert found.raised == ()
+
+
+def test_a_share_of_cpu_time_is_not_reduced_by_a_share_of_thread_time() -> None:
+    """Under one allocator, waits take 40 % of the CPU time. This is 10 % of the threads' time.
+
+    Under the other, they take 8 % of the threads' time. So one has 2 % more.
+    """
+    of_cpu = Finding("queues", "Threads wait", "CPU", 0.4, "another")
+    of_time = replace(of_cpu, of="thread time", effect=0.08)
+    samples = [
+        *trials("system", findings=(of_cpu,), threads_ns=440.0 * MS),
+        *trials("fast", 80.0, findings=(of_time,), threads_ns=400.0 * MS),
+    ]
+    why = explain(why_run("fast"), samples, "fast", "system")
+    (one,) = [each for each in causes(why, "system") if each.finding]
+    assert (one.of, one.effect) == ("thread time", pytest.approx(0.02, rel=1e-2))
+    assert [each for each in causes(why, "fast") if each.finding] == []
 
 
 def test_shares_of_cpu_time_and_of_thread_time_are_compared_in_one_unit() -> None:
