@@ -34,6 +34,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cairn.model import Interval
+from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.estimates import LEVEL, Estimate, cpu_ns, way_out_ns, wilson
 from cairn.profile.tables import kernel_cpu_ns, kernel_lines
 from cairn.profile.tally import ClockRun, KernelClock, Profile, Scope
@@ -137,14 +138,14 @@ def by_timers(profile: Profile) -> ClockRun | None:
     the CPU time has ticks, the kernel lost some. Each sample then stands for one tick, and the rest
     of the CPU time counts as time without samples.
     """
-    tally, cpu = profile.tally, cpu_ns(profile)
-    n = tally.cpu_samples
+    tally, n = profile.tally, profile.tally.cpu_samples
+    tick = max((one.timer_ns for one in profile.processes), default=0)
+    cpu = _counted_ns(profile, n * tick)
     if not n or cpu is None:
         return None
     inside, probe = (
         min(int(number), n) for number in (tally.cpu_samples_inside.sum(), tally.cpu_samples_probe)
     )
-    tick = max((one.timer_ns for one in profile.processes), default=0)
     due = cpu / tick if tick else 0.0
     each = tick if due - n > LOST_DEVIATIONS * math.sqrt(due) else cpu / n
     way_out = min(way_out_ns(tally), inside * each)
@@ -159,6 +160,19 @@ def by_timers(profile: Profile) -> ClockRun | None:
         squares=(n - probe) * each * each,
         cpu_ns=cpu,
     )
+
+
+def _counted_ns(profile: Profile, sampled_ns: int) -> int | None:
+    """The CPU time for which the timers gave samples; None if it is not known.
+
+    sampled_ns: the CPU time that the samples stand for if none was lost. It is used if the CPU time
+        has only limits, because some process did not end normally.
+    """
+    total = cpu_total_ns(profile)
+    if total.low == total.high:
+        return cpu_ns(profile)
+    most = sampled_ns if total.high is None else min(total.high, sampled_ns)
+    return max(total.low, most) or None
 
 
 def used(profile: Profile) -> KernelClock:

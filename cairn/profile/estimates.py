@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cairn.model import Interval
+from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.tally import (
     ALLOCATING,
     BUCKETS,
@@ -42,7 +43,6 @@ from cairn.profile.tally import (
     Path,
     Profile,
     Tally,
-    lasting,
 )
 
 if TYPE_CHECKING:
@@ -413,12 +413,14 @@ measured."""
 def cpu_ns(profile: Profile) -> int | None:
     """User and system time of all processes; None if not known.
 
+    If a process did not end normally, this is the upper limit of its sum: see `early_ends`.
+
     The kernel counts from the fork of the process, but the launcher's wall time begins at the exec.
     The CPU time of a whole run can therefore exceed the wall time of all threads by
     BEFORE_EXEC_NS_MAX. It is then limited to that wall time. A larger excess has another cause: the
     program has threads that the probe does not know.
     """
-    used_ns = sum(process.cpu_ns for process in lasting(profile.processes))
+    used_ns = cpu_total_ns(profile).high or 0
     if profile.window is None and profile.tree is not None and profile.tree.wall_ns:
         threads = sum(max(1, process.threads) for process in profile.processes)
         excess_ns = used_ns - profile.wall_ns * threads

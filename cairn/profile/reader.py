@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from cairn.errors import CairnError, UsageError, cannot
 from cairn.profile import held_memory, live, lock_records
 from cairn.profile.call_stacks import StacksFile, stacks_of
+from cairn.profile.early_ends import lived_to_the_end
 from cairn.profile.layout import of as layout_of
 from cairn.profile.tally import (  # fmt: skip
     ALLOCATING,
@@ -305,9 +306,9 @@ def gather(
         stacks = stacks_of(folder, programs)
     except CairnError as error:
         stacks_problem = str(error)
+    found = lived_to_the_end(replace(found, tree=tree))
     return replace(
         found,
-        tree=tree,
         clock=clock,
         layout=lies,
         layout_problem=problem,

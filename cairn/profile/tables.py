@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cairn.model import Interval
+from cairn.profile.early_ends import faults_total
 from cairn.profile.estimates import (
     FREED,
     LEVEL,
@@ -37,7 +38,6 @@ from cairn.profile.tally import (
     WAITING,
     Profile,
     Tally,
-    lasting,
 )
 
 if TYPE_CHECKING:
@@ -181,9 +181,8 @@ def faults_inside(profile: Profile) -> Estimate | None:
         found.add(stratum.operations, *sums)
     if found.unseen > UNTIMED_MAX * profile.operations or not found.looked_at:
         return None
-    return found.estimate(
-        sum(process.minor_faults + process.major_faults for process in lasting(profile.processes))
-    )
+    most = faults_total(profile).high
+    return found.estimate(math.inf if most is None else most)
 
 
 class EventLine(Struct, frozen=True):

@@ -269,7 +269,7 @@ class Tally(Struct, frozen=True, eq=False):
     are the same time by two clocks, and their ratio is the length of a tick."""
     lived_ns: int
     """The time for which the probe counted, summed over the processes. In the profile of a window,
-    it is only the part within the window."""
+    it is only the part within the window. 0 if it is not known."""
     probe_ticks: int
     """The known part of the probe's own time: it reads the clock and intercepts system calls."""
     detour_ticks: int
@@ -277,7 +277,8 @@ class Tally(Struct, frozen=True, eq=False):
     system time."""
     threads_ticks: int
     """The life times of all threads, summed. In the profile of a window, this is an estimate: the
-    length of the window times the largest number of threads at once."""
+    length of the window times the largest number of threads at once. So it is after the probe's
+    last look at a process that did not end normally. 0 if it is not known."""
     calls: Exact
     """[ALLOCATING, PHASES, GROUPS]: the number of calls that allocate."""
     asked: Exact
@@ -433,7 +434,8 @@ class Process(Struct, frozen=True):
     """Number of threads that were not counted, because the file could not grow."""
     cpu_ns: int
     """User and system time of the process. This field and the next three cover all images of the
-    process, not only this one. A value of 0 means not known."""
+    process, not only this one. They are those of the probe's last look at the process. A value of 0
+    means not known."""
     minor_faults: int
     major_faults: int
     peak_resident_bytes: int | None

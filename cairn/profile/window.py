@@ -169,7 +169,8 @@ def _windowed(
             shrunk_bytes=held_memory.shrunk_bytes(tally, last),
             state="alive" if now is not None else process.state,
             begin_ns=begin_ns,
-            end_ns=end_ns if now is not None else max(begin_ns, process.end_ns),
+            # A process that did not end normally lived at most until the end of the window.
+            end_ns=end_ns if process.state == "running" else max(begin_ns, process.end_ns),
             cpu_ns=used.cpu_ns,
             minor_faults=used.minor_faults,
             major_faults=used.major_faults,

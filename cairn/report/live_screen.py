@@ -11,6 +11,7 @@ from rich.cells import set_cell_size
 from cairn import units
 from cairn.profile.callers import Stack, functions, total
 from cairn.profile.cpu_share import SAMPLES_LEAST, cpu_share
+from cairn.profile.early_ends import cpu_total_ns, faults_total
 from cairn.profile.estimates import cpu_ns
 from cairn.profile.tally import CALLS, Profile, lasting
 from cairn.report import sparkline
@@ -115,8 +116,8 @@ def _totals(found: Profile) -> _Totals:
     return _Totals(
         operations=found.operations,
         bytes=int(tally.asked.sum() + tally.late_asked.sum()),
-        cpu_ns=cpu_ns(found) or 0,
-        faults=sum(one.minor_faults + one.major_faults for one in lasting(found.processes)),
+        cpu_ns=cpu_ns(found) or cpu_total_ns(found).low,
+        faults=faults_total(found).low,
         calls=tuple(int(one) for one in tally.kernel.count),
     )
 

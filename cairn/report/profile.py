@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from cairn import units
 from cairn.profile.callers import Stack
+from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.estimates import cpu_ns, whole_cpu_ns
 from cairn.profile.tally import Profile, lasting, one_or_more
 from cairn.report import sparkline
@@ -17,6 +18,7 @@ from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.pinned_table import pinned_answer, pinned_notes, pinned_table
 from cairn.report.profile_answer import answer
 from cairn.report.profile_notes import notes, used_libraries
+from cairn.report.profile_numbers import between
 from cairn.report.profile_tables import MEMORY, tables
 from cairn.report.terminal import Screen
 from cairn.report.view import View
@@ -128,7 +130,7 @@ def title_parts(profile: Profile, allocator: str | None = None) -> tuple[str, ..
     """
     alive = lasting(profile.processes)
     threads = sum(process.threads for process in alive)
-    cpu, whole = cpu_ns(profile), whole_cpu_ns(profile)
+    whole = whole_cpu_ns(profile)
     wall = units.time(profile.wall_ns) if profile.wall_ns else NOT_MEASURED
     parts = (
         shortened(program_of(profile), _COMMAND_MAX),
@@ -139,10 +141,19 @@ def title_parts(profile: Profile, allocator: str | None = None) -> tuple[str, ..
         f"{'recorded for' if _is_of_the_probe_alone(profile) else 'wall'} {wall}"
         if profile.window is None
         else f"counted for {wall}, beginning {units.time(profile.window.after_ns)} after the start",
-        f"CPU {NOT_MEASURED if cpu is None else units.time(cpu)}"
-        + (f" of {units.time(whole)} in the whole program" if whole else ""),
+        f"CPU {_cpu(profile)}" + (f" of {units.time(whole)} in the whole program" if whole else ""),
     )
     return tuple(map(printable, parts))
+
+
+def _cpu(profile: Profile) -> str:
+    """Returns the CPU time, or its limits if some process did not end normally."""
+    total = cpu_total_ns(profile)
+    if not total.low:
+        return NOT_MEASURED
+    if total.low == total.high:
+        return units.time(cpu_ns(profile) or 0)
+    return between(total, units.time)
 
 
 def _is_of_the_probe_alone(profile: Profile) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from cairn import units
 from cairn.findings import find
 from cairn.profile.cpu_share import CpuShare, cpu_share
+from cairn.profile.early_ends import cpu_total_ns
 from cairn.profile.tally import Profile, Seen, cut_short, lasting, one_or_more
 from cairn.report.profile_notes import not_recorded, refusal, used_libraries
 from cairn.report.profile_numbers import about
@@ -27,13 +28,32 @@ def gaps(profile: Profile) -> Iterator[str]:
             f"{units.counted(len(short), 'process', 'processes')} ended without a normal exit, or "
             "executed a program that allocates nothing "
             f"({one_or_more([process.program for process in short])}). Calls and live bytes were "
-            "counted until then, and other memory until shortly before."
+            "counted until then, and other memory until shortly before." + _unseen_time(profile)
         )
     if len(used := used_libraries(profile)) > 1:
         yield (
             "The processes called different allocators: "
             f"{', '.join(path or 'unknown' for path in used[:4])}."
         )
+
+
+def _unseen_time(profile: Profile) -> str:
+    """Returns the sentence about the CPU time of processes that did not end normally.
+
+    It is empty if this time is known.
+    """
+    total = cpu_total_ns(profile)
+    if total.high is None:
+        return (
+            " Their CPU time after the probe's last look is not known, so there can be no finding "
+            "about CPU time."
+        )
+    if total.low != total.high:
+        return (
+            " Their CPU time after the probe's last look is known only together with that of the "
+            "missing processes."
+        )
+    return ""
 
 
 def _missing(profile: Profile) -> Iterator[str]:

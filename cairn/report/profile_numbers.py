@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from cairn import units
+from cairn.profile.early_ends import Total
 from cairn.profile.estimates import Estimate
 from cairn.profile.tally import Peak
 from cairn.report.formatting import NOT_MEASURED
@@ -56,6 +58,14 @@ def about(share: Estimate) -> str:
     decimals = digits((ends.high - ends.low) / 2)
     value, low, high = (f"{100 * one:.{decimals}f}" for one in (share.value, ends.low, ends.high))
     return f"{value} %" if low == high else f"{value} % ({low} to {high})"
+
+
+def between(total: Total, text: Callable[[int], str]) -> str:
+    """Returns a sum as `text` of one number if it is exact, else as its limits."""
+    if total.high is None:
+        return f"at least {text(total.low)}"
+    low, high = text(total.low), text(total.high)
+    return low if low == high else f"{low} to {high}"
 
 
 def size_about(peak: Peak) -> str:

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 from cairn import units
 from cairn.profile.cpu_share import cpu_share
+from cairn.profile.early_ends import cpu_total_ns, faults_total
 from cairn.profile.estimates import (
     FREED,
     Estimate,
     Line,
     clock,
-    cpu_ns,
     details,
     lines,
     remote_share,
@@ -36,6 +36,7 @@ from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.layout_table import layout_table
 from cairn.report.profile_answer import peaks
 from cairn.report.profile_numbers import (
+    between,
     digits,
     each,
     estimated,
@@ -357,7 +358,6 @@ def _memory(profile: Profile) -> list[Table]:
     """
     tally, found = profile.tally, peaks(profile)
     alive = lasting(profile.processes)
-    faults = sum(process.minor_faults + process.major_faults for process in alive)
     inside, new, slack = faults_inside(profile), new_share(tally), None
     if tally.watched_bytes:
         slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
@@ -370,7 +370,7 @@ def _memory(profile: Profile) -> list[Table]:
     totals = [
         ("usable bytes beyond the requests", slack or NOT_MEASURED),
         ("page faults in the allocator", estimated(inside)),
-        ("page faults in total", units.count(faults) if cpu_ns(profile) else NOT_MEASURED),
+        ("page faults in total", _faults(profile)),
     ]
     if new is not None:
         totals.append(("malloc and new with fresh memory", percent(new)))
@@ -382,6 +382,16 @@ def _memory(profile: Profile) -> list[Table]:
         _table(MEMORY, ("",), rows),
         _table("memory, all processes", ("",), totals),
     ]
+
+
+def _faults(profile: Profile) -> str:
+    """Returns the page faults of all processes, or their limits.
+
+    There are limits if some process did not end normally.
+    """
+    if not cpu_total_ns(profile).low:
+        return NOT_MEASURED
+    return between(faults_total(profile), units.count)
 
 
 def _paths(profile: Profile) -> Table:

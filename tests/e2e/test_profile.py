@@ -130,11 +130,20 @@ def test_counters_are_reported_by_kind_of_operation(cairn, known: Path, tmp_path
 
 def test_the_report_says_that_the_program_was_killed(cairn, tmp_path: Path) -> None:
     keep = tmp_path / "keep"
-    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    # The program computes for 0.3 s without an allocation before it is killed.
+    script = """
+import os, signal, time
+while time.process_time() < 0.3:
+    pass
+os.kill(os.getpid(), signal.SIGKILL)
+"""
     result = cairn("profile", "--keep", keep, "--", "python3", "-c", script)
     assert result.code == 137
     assert "1 process ended without a normal exit" in result.err
-    assert len(json.loads(cairn("profile", "--read", keep, "--json", "-").out)["cut_short"]) == 1
+    found = json.loads(cairn("profile", "--read", keep, "--json", "-").out)
+    assert len(found["cut_short"]) == 1
+    assert found["cpu_ns"] >= 300_000_000
+    assert "in the whole program" not in result.err
 
 
 def test_system_calls_that_were_not_counted_are_not_reported_as_zero(cairn, known: Path) -> None:
