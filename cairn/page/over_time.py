@@ -11,7 +11,7 @@ from cairn.page import scale
 from cairn.page.parts import Axis, Curve, Curves
 from cairn.profile.tally import Moment, MomentCalls, Profile
 from cairn.report.formatting import NOT_MEASURED
-from cairn.report.profile_tables import table_named
+from cairn.report.profile_tables import spaced, table_named
 
 _BYTES = (("live", "live_bytes"), ("held", "held_bytes"), ("resident", "resident_bytes"))
 """The lines of memory: the name and style of each, and the field of a moment."""
@@ -53,7 +53,7 @@ def memory_over_time(found: Profile) -> Curves | None:
         title="Memory over time",
         says="Live: bytes requested and not freed. Held: bytes that the allocator has from the "
         f"kernel. Resident: pages in physical memory.{missing}",
-        across=scale.axis(across, "time since the start", "ns"),
+        across=scale.axis(across, _since(found), "ns"),
         up=_upright(up, "memory", "bytes"),
         curves=tuple(curves),
         table=table,
@@ -69,8 +69,7 @@ def calls_over_time(found: Profile) -> Curves | None:
     known = [(one.ns, one.calls) for one in found.moments if one.calls is not None and one.ns > 0]
     if len(known) < 2 or table is None:
         return None
-    step = -(-len(known) // _INTERVALS)
-    ends = [(0, MomentCalls(0, 0, 0)), *known[step - 1 :: step]]
+    ends = [(0, MomentCalls(0, 0, 0)), *spaced(known, _INTERVALS)]
     intervals = [pair for pair in pairwise(ends) if pair[1][0] > pair[0][0]]
     rates = [
         [
@@ -95,11 +94,16 @@ def calls_over_time(found: Profile) -> Curves | None:
         says="For memory: calls that take, change or return memory. Waiting: futex (to wait or to "
         "wake), sched_yield and sleep. Other: all other calls. Each level part of a line is the "
         "mean rate of one interval.",
-        across=scale.axis(across, "time since the start", "ns"),
+        across=scale.axis(across, _since(found), "ns"),
         up=_upright(up, "system calls per second", "count"),
         curves=tuple(curves),
         table=table,
     )
+
+
+def _since(found: Profile) -> str:
+    """Returns the title of the axis of time."""
+    return "time since the start" if found.window is None else "time since counting began"
 
 
 def _line(across: scale.Scale, up: scale.Scale, points: Sequence[tuple[int, float]]) -> str:

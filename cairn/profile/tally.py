@@ -348,6 +348,14 @@ class MomentCalls(Struct, frozen=True):
     """Calls that wait or wake: futex, sched_yield and sleep."""
     other: int
 
+    def __sub__(self, other: MomentCalls) -> MomentCalls:
+        """The calls since `other`; none if `other` is later."""
+        return MomentCalls(
+            max(0, self.memory - other.memory),
+            max(0, self.waiting - other.waiting),
+            max(0, self.other - other.other),
+        )
+
 
 class Moment(Struct, frozen=True):
     """The memory of a process at one time. None means not known."""
@@ -374,7 +382,8 @@ class Moment(Struct, frozen=True):
     own_bytes: int | None = None
     """Resident bytes of the allocator in the extents of 2 MiB in which a block once lay."""
     calls: MomentCalls | None = None
-    """The system calls of the allocator since the process began."""
+    """The system calls of the allocator since the process began; in a window, since the window
+    began."""
 
     @property
     def slack_bytes(self) -> int | None:

@@ -21,8 +21,11 @@ from cairn.profile import held_memory, reader
 from cairn.profile.missing import missing_processes
 from cairn.profile.spare import Spare
 from cairn.profile.tally import (
+    ABOUT_MEMORY,
+    CALLS,
     Missing,
     Moment,
+    MomentCalls,
     Peak,
     Process,
     ProcessProfile,
@@ -157,7 +160,7 @@ def _windowed(
         process, tally = found.process, found.tally
         now = _usage(process)
         used = (now or _usage_at_end(process)) - begin.usage.get(process.pid, Usage())
-        moments = tuple(_moments(found, begin.at_ns))
+        moments = tuple(_moments(found, begin.at_ns, _calls_of(begin.counted.get(name))))
         last = moments or found.moments[-1:]
         begin_ns = max(process.begin_ns, begin.at_ns)
         if name in begin.counted:
@@ -211,12 +214,25 @@ def _peak_within(found: ProcessProfile, moments: Sequence[Moment], before: Peak 
     )
 
 
-def _moments(of: ProcessProfile, from_ns: int) -> Iterator[Moment]:
-    """The moments from `from_ns` on, with their times counted from `from_ns`."""
+def _moments(of: ProcessProfile, from_ns: int, before: MomentCalls) -> Iterator[Moment]:
+    """The moments from `from_ns` on, with times and system calls counted from `from_ns`.
+
+    before: the system calls that the process made until then.
+    """
     for moment in of.moments:
         at_ns = of.process.begin_ns + moment.ns
         if at_ns >= from_ns:
-            yield replace(moment, ns=at_ns - from_ns)
+            calls = moment.calls - before if moment.calls is not None else None
+            yield replace(moment, ns=at_ns - from_ns, calls=calls)
+
+
+def _calls_of(tally: Tally | None) -> MomentCalls:
+    """The system calls of a process, by what they are for. There are none without a tally."""
+    if tally is None:
+        return MomentCalls(0, 0, 0)
+    made = dict(zip(CALLS, map(int, tally.kernel.count), strict=True))
+    memory = sum(made[name] for name in ABOUT_MEMORY)
+    return MomentCalls(memory, sum(made.values()) - memory - made["other"], made["other"])
 
 
 def _names(folder: Path, spare: Spare | None) -> list[str]:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from cairn import units
 from cairn.profile.cpu_share import cpu_share
@@ -62,6 +63,7 @@ _LOCK_MAX = 32
 """The most characters of a lock's name."""
 _TIMELINE = 12
 """The most rows of the tables over time. A process records up to 384 moments."""
+T = TypeVar("T")
 
 
 def tables(profile: Profile, *, full: bool) -> tuple[Table, ...]:
@@ -433,8 +435,6 @@ def _blocks(profile: Profile) -> Table:
 
 
 def _timeline(profile: Profile) -> Table:
-    moments = profile.moments
-    step = max(1, -(-len(moments) // _TIMELINE))
     rows = [
         (
             units.time(moment.ns),
@@ -442,9 +442,15 @@ def _timeline(profile: Profile) -> Table:
             NOT_MEASURED if moment.held_bytes is None else units.size(moment.held_bytes),
             NOT_MEASURED if moment.resident_bytes is None else units.size(moment.resident_bytes),
         )
-        for moment in moments[step - 1 :: step]
+        for moment in spaced(profile.moments, _TIMELINE)
     ]
     return _table("over time", ("live", "held", "resident"), rows)
+
+
+def spaced(values: Sequence[T], most: int) -> Sequence[T]:
+    """Returns at most `most` of the values, in their order. The last one is always among them."""
+    step = max(1, -(-len(values) // most))
+    return values[(len(values) - 1) % step :: step]
 
 
 def _calls_over_time(profile: Profile) -> Table:
@@ -453,11 +459,10 @@ def _calls_over_time(profile: Profile) -> Table:
     These are the calls of the process with the most live bytes.
     """
     known = [(one.ns, one.calls) for one in profile.moments if one.calls is not None]
-    step = max(1, -(-len(known) // _TIMELINE))
     none = MomentCalls(0, 0, 0)
     if not known or known[-1][1] == none:
         return _table("calls over time", ("for memory", "waiting", "other"), [])
-    ends = [(0, none), *known[step - 1 :: step]]
+    ends = [(0, none), *spaced(known, _TIMELINE)]
     rows = [
         (
             units.time(ns),

@@ -21,13 +21,13 @@ from support.probes import Made, busy, locking, refused
 from support.widths import at_all_widths
 
 import cairn
-from cairn import native
+from cairn import native, units
 from cairn.cli import cli
 from cairn.cli import profile as profiling
 from cairn.model import Contender
 from cairn.profile import reader
 from cairn.profile.tally import ClockRun, FunctionTime, KernelClock, Missing, Peak, Profile, Tree
-from cairn.report import profile, profile_export
+from cairn.report import profile, profile_export, profile_tables
 from cairn.report.profile_gaps import gaps
 from cairn.report.profile_numbers import size_about
 from cairn.report.view import View
@@ -305,6 +305,22 @@ def test_full_adds_size_phase_lives_and_time(tmp_path: Path) -> None:
     for words in ("reused, small, serial", "half lived", "over time  "):
         assert words not in short
         assert words in full
+
+
+@pytest.mark.parametrize("moments", [2, 12, 13, 23, 25, 100, 384])
+def test_tables_over_time_end_with_the_last_moment(tmp_path: Path, moments: int) -> None:
+    """The rows once left out the last moments, so that the calls did not add up."""
+    made = busy()
+    made.moments(*((n * 10**6, n << 20, n << 21, n << 22) for n in range(1, moments + 1)))
+    made.write(tmp_path)
+    found = reader.gather(tmp_path)
+    memory, calls = (
+        profile_tables.table_named(found, title) for title in ("over time", "calls over time")
+    )
+    assert memory is not None and calls is not None
+    assert len(memory.rows) == len(calls.rows) <= 12
+    assert memory.rows[-1][1].text == f"≈ {units.size(moments << 20)}"
+    assert sum(int(row[1].text.replace(",", "")) for row in calls.rows) == 10 * moments
 
 
 def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero(tmp_path: Path) -> None:

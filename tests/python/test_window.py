@@ -10,12 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.probes import Made, busy, locking
 
 from cairn.model import Unreached
+from cairn.page.over_time import calls_over_time
 from cairn.profile import estimates, reader, tables, window
-from cairn.profile.tally import Missing, cut_short
-from cairn.report import profile
+from cairn.profile.tally import Missing, MomentCalls, cut_short
+from cairn.report import profile, profile_tables
 from cairn.report.view import View
 
 MINE = os.getpid()
@@ -127,6 +129,33 @@ def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
     (process,) = window.since(tmp_path, begin, 0).processes
     # No moment is in this window, so the last one before it counts.
     assert process.held_bytes == 4 << 20
+
+
+def test_the_system_calls_over_time_are_those_of_the_window(tmp_path: Path) -> None:
+    """The first row of the table once had all calls since the start of the process.
+
+    Before the window, the process made 20 calls for memory and 3 others (those of busy()).
+    """
+    made = running()
+    moments = (4_000_000, 20, 0, 3), (2_000_000_000, 25, 1, 4), (2_500_000_000, 29, 2, 4)
+    made.moments(*((ns, 1 << 20, 2 << 20, 9 << 20) for ns, *_ in moments))
+    for place, (_, *calls) in enumerate(moments):
+        names = ("memory_calls", "waiting_calls", "other_calls")
+        for name, number in zip(names, calls, strict=True):
+            made.samples["moments"][0, place][name] = number
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    found = window.since(tmp_path, begin, 0)
+    assert [one.calls for one in found.moments] == [MomentCalls(5, 1, 1), MomentCalls(9, 2, 1)]
+    table = profile_tables.table_named(found, "calls over time")
+    assert table is not None
+    rows = [[cell.text for cell in row[1:]] for row in table.rows]
+    assert rows == [["5", "1", "1"], ["4", "1", "0"]]
+    drawn = calls_over_time(found)
+    assert drawn is not None and drawn.across.title == "time since counting began"
+    # A new process has no calls before the window.
+    new = window.since(tmp_path, replace(begin, at_ns=0, counted={}, usage={}), 0)
+    assert [one.calls.memory for one in new.moments if one.calls] == [20, 25, 29]
 
 
 @pytest.mark.parametrize("grows", [False, True])
