@@ -84,7 +84,8 @@ such calls took 131 ms."""
 OTHERS_LEAST, OTHERS_LEAST_NS = 1.2, 20_000_000
 """Processes that were not recorded used CPU time if the whole program used more than OTHERS_LEAST
 times the CPU time of those recorded, and OTHERS_LEAST_NS more for each of them."""
-FREED = ("free, local", "free, remote")
+LOCAL, REMOTE = "free, local", "free, remote"
+FREED = (LOCAL, REMOTE)
 """Kinds of frees, in the order of WHOSE."""
 TOTAL = "TOTAL"
 
@@ -119,11 +120,16 @@ class Line(Struct, frozen=True):
     name: str
     operations: float
     """The number of operations. It is exact if the line covers whole strata. If local and remote
-    frees share a stratum, the number of each is estimated from the timed frees."""
+    frees share a stratum, the number of each is estimated from the timed frees. If none of the
+    frees of such a stratum was timed, its frees are not among these operations."""
+    is_known: bool
+    """Whether `operations` has the frees of all strata."""
+    within: Interval
+    """The interval of the number of operations. It has no width if the number is exact."""
     timed: int
     untimed: int
     """Number of operations in strata in which no operation was timed. The times below leave these
-    operations out. `operations` includes them if the line covers their whole stratum."""
+    operations out."""
     switched: int
     """Number of timed operations in which the thread lost its processor. The times below leave
     these operations out."""
@@ -137,7 +143,8 @@ class Line(Struct, frozen=True):
     """Mean time of an operation between fences, so that the processor works on nothing else."""
     max_ns: float | None
     total_ns: Estimate | None
-    """Total time of the operations, as the program runs them."""
+    """Total time of the operations, as the program runs them. The mean time of an operation is
+    `mean_ns`, because `operations` may contain untimed ones."""
     calling: float = 0.0
     """The estimated number of operations that make a system call."""
     kernel_ns: float | None = None
@@ -155,14 +162,35 @@ class Stratum(Struct, frozen=True):
     paths: tuple[int, ...]
 
 
-def strata(tally: Tally) -> tuple[Stratum, ...]:
-    """The strata; together they contain every operation once."""
+def strata(tally: Tally, *, are_local: bool = False) -> tuple[Stratum, ...]:
+    """The strata; together they contain every operation once.
+
+    are_local: whether all frees are known to be local.
+    """
     found = [
         Stratum(_allocations(tally, path), (place,))
         for place, path in enumerate(PATHS)
         if path.kind in _CALLED
     ]
-    return (*found, *(_told_apart(tally) if tally.frees.any() else _frees(tally)))
+    frees = _told_apart(tally) if tally.frees.any() else _frees(tally)
+    if are_local:
+        frees = (Stratum(one.operations, _local(one.paths)) for one in frees)
+    return (*found, *frees)
+
+
+def _local(places: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(place for place in places if PATHS[place].kind != REMOTE)
+
+
+def are_local(profile: Profile) -> bool:
+    """Whether all frees are known to be local, because no process ever had two threads."""
+    remote = [place for place, path in enumerate(PATHS) if path.kind == REMOTE]
+    return is_alone(profile) and not profile.tally.timed.count[remote].any()
+
+
+def is_alone(profile: Profile) -> bool:
+    """Whether no process ever had two threads."""
+    return all(one.threads_most <= 1 and not one.threads_lost for one in profile.processes)
 
 
 def _told_apart(tally: Tally) -> Iterator[Stratum]:
@@ -267,6 +295,8 @@ class _Part(Struct, frozen=True, eq=False):
     """The contribution of one stratum to a line. Times are in ticks."""
 
     operations: float
+    within: Interval
+    """The interval of `operations`."""
     timed: int
     total: float
     """The estimated time of all operations."""
@@ -304,8 +334,11 @@ def _part(tally: Tally, stratum: Stratum, mine: list[int], clock: Clock | None) 
         (buckets * np.maximum(0.0, _middles() - (clock_ticks / k if k else 0.0)) ** 2).sum()
     )
     spread = max(0.0, squares / n - (taken / n) ** 2) * n / (n - 1) if n > 1 else squares
+    is_exact = n == operations or len(mine) == len(stratum.paths)
+    share = Interval(k / n, k / n, LEVEL) if is_exact else wilson(k, n)
     return _Part(
         operations=scale * k,
+        within=Interval(share.low * operations, share.high * operations, LEVEL),
         timed=k,
         total=scale * taken,
         least=taken,
@@ -324,20 +357,27 @@ def line(
 ) -> Line:
     """The line of a table for the paths at the places `wanted` of PATHS, from the strata `of`."""
     parts, untimed, unknown = [], 0, 0
+    low = high = 0.0
+    is_known = True
     for stratum in of:
         mine = [place for place in stratum.paths if place in wanted]
         if mine and tally.timed.count[list(stratum.paths)].any():
             parts.append(_part(tally, stratum, mine, clock))
-        elif mine:
+            low += parts[-1].within.low
+            high += parts[-1].within.high
+        elif mine or (not stratum.paths and len(wanted) == len(PATHS)):
+            is_whole = len(mine) == len(stratum.paths)
+            is_known = is_known and (is_whole or not stratum.operations)
             untimed += stratum.operations
-            unknown += stratum.operations if len(mine) == len(stratum.paths) else 0
-        elif not stratum.paths and len(wanted) == len(PATHS):
-            untimed += stratum.operations
-            unknown += stratum.operations
+            unknown += stratum.operations if is_whole else 0
+            low += stratum.operations if is_whole else 0
+            high += stratum.operations
     places = list(wanted)
     alone = sum(part.alone_known for part in parts)
     timed, known = sum(part.timed for part in parts), sum(part.operations for part in parts)
-    about = (name, known + unknown, timed, untimed, int(tally.timed.switched[places].sum()))
+    switched = int(tally.timed.switched[places].sum())
+    within = Interval(low, high, LEVEL)
+    about = (name, known + unknown, is_known, within, timed, untimed, switched)
     if clock is None or not timed:
         return Line(*about, (None,) * len(QUANTILES), None, None, None, None)
     import numpy as np
@@ -345,8 +385,8 @@ def line(
     tick, own = clock.ns_per_tick, float(tally.timed.clock_ticks[places].sum()) / timed
     total = sum(part.total for part in parts)
     half = Z * math.sqrt(sum(part.variance for part in parts))
-    low = max(sum(part.least for part in parts), total - half)
-    high = total + max(half, sum(part.blur for part in parts))
+    least = max(sum(part.least for part in parts), total - half)
+    most = total + max(half, sum(part.blur for part in parts))
     buckets = np.sum([part.buckets for part in parts], axis=0)
     return Line(
         *about,
@@ -355,10 +395,10 @@ def line(
         ),
         total / known * tick,
         sum(part.alone_total for part in parts) / alone * tick if alone else None,
-        max(0.0, most - own) * tick
-        if (most := float(max(tally.timed.most_ticks[places])))
+        max(0.0, longest - own) * tick
+        if (longest := float(max(tally.timed.most_ticks[places])))
         else None,
-        Estimate(total * tick, Interval(low * tick, high * tick, LEVEL)),
+        Estimate(total * tick, Interval(least * tick, most * tick, LEVEL)),
         sum(part.calling for part in parts),
         sum(part.kernel for part in parts) * tick,
     )
@@ -380,7 +420,8 @@ def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -
 
 def lines(profile: Profile) -> tuple[Line, ...]:
     """Returns a line for each kind of operation that occurred, and last the line of their sum."""
-    of, ticking = strata(profile.tally), clock(profile.tally)
+    of = strata(profile.tally, are_local=are_local(profile))
+    ticking = clock(profile.tally)
     found = [
         line(
             name,
@@ -392,17 +433,23 @@ def lines(profile: Profile) -> tuple[Line, ...]:
         for name in KINDS
     ]
     total = line(TOTAL, profile.tally, range(len(PATHS)), of, ticking)
-    return (*(one for one in found if one.operations or one.timed), total)
+    return (*(one for one in found if _occurred(one)), total)
 
 
 def details(profile: Profile) -> tuple[tuple[Path, Line], ...]:
     """One line for each path that occurred."""
-    of, ticking = strata(profile.tally), clock(profile.tally)
+    of = strata(profile.tally, are_local=are_local(profile))
+    ticking = clock(profile.tally)
     found = (
         (path, line(path.kind, profile.tally, [place], of, ticking))
         for place, path in enumerate(PATHS)
     )
-    return tuple((path, one) for path, one in found if one.operations or one.timed)
+    return tuple((path, one) for path, one in found if _occurred(one))
+
+
+def _occurred(line: Line) -> bool:
+    """Whether operations of the line occurred, or may have occurred without a timed one."""
+    return bool(line.operations or line.timed or not line.is_known)
 
 
 BEFORE_EXEC_NS_MAX = 1_000_000
@@ -499,25 +546,33 @@ def remote_share(profile: Profile) -> Estimate | None:
 
     The share is exact if every free was counted as local or remote, or if no process had a second
     thread. Otherwise the interval ends of the strata are added up, which makes the interval
-    a little too wide.
+    a little too wide. Any share of a stratum may be remote if none of its frees was timed.
     """
     tally = profile.tally
-    value = low = high = whole = 0.0
+    value = low = high = whole = untimed = 0.0
     if known := int(tally.frees.sum()):
-        share = int(tally.frees[FREED.index("free, remote")].sum()) / known
+        share = int(tally.frees[FREED.index(REMOTE)].sum()) / known
         return Estimate(share, Interval(share, share, LEVEL))
     for stratum in strata(tally):
-        far = [place for place in stratum.paths if PATHS[place].kind == "free, remote"]
+        far = [place for place in stratum.paths if PATHS[place].kind == REMOTE]
+        if not far:
+            continue
         n = int(tally.timed.count[list(stratum.paths)].sum())
-        if not far or not n:
+        operations = max(stratum.operations, n)
+        whole += operations
+        if not n:
+            untimed += operations
+            high += operations
             continue
         k = int(tally.timed.count[far].sum())
-        operations = max(stratum.operations, n)
         ends = wilson(k, n) if n < operations else Interval(k / n, k / n, LEVEL)
-        whole += operations
         value += operations * k / n
         low += operations * ends.low
         high += operations * ends.high
-    if value == 0 and all(one.threads == 1 and not one.threads_lost for one in profile.processes):
-        high = 0
-    return Estimate(value, Interval(low, high, LEVEL)).over(whole) if whole else None
+    if are_local(profile):
+        return Estimate(0.0, Interval(0.0, 0.0, LEVEL)) if whole else None
+    if untimed > UNTIMED_MAX * whole or not whole:
+        return None
+    # The untimed frees are taken to be remote as often as the others.
+    value = min(high, value * whole / (whole - untimed))
+    return Estimate(value, Interval(low, high, LEVEL)).over(whole)

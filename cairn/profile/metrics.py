@@ -228,13 +228,14 @@ def _times(profile: Profile) -> Iterator[tuple[str, Number]]:
         ("time.new", ("new",)), ("time.reused", ("reused",)), ("time.free", _FREES),
     ):  # fmt: skip
         parts = [
-            (line.operations, line.total_ns)
+            (line.total_ns, line.mean_ns)
             for name in names
             if (line := by_name.get(name)) is not None and line.timed >= _TIMED_LEAST
         ]
-        count = sum(operations for operations, _ in parts)
-        totals = [total for _, total in parts if total is not None]
-        if count and totals:
+        totals = [total for total, mean in parts if total is not None and mean]
+        # An operation of a stratum without timed operations is in no total.
+        count = sum(total.value / mean for total, mean in parts if total is not None and mean)
+        if count:
             yield (
                 key,
                 (

@@ -243,7 +243,9 @@ def _functions(profile: Profile) -> Iterator[dict[str, Any]]:
 def _line(line: Line, *, name: bool = True) -> dict[str, Any]:
     return {
         **({"name": line.name} if name else {}),
-        "operations": line.operations,
+        "operations": line.operations if line.is_known else None,
+        "operations_low": line.within.low,
+        "operations_high": line.within.high,
         "timed": line.timed,
         "untimed": line.untimed,
         "switched": line.switched,
@@ -293,6 +295,7 @@ _COLUMNS = (
     ),
     *("event", "events", "events_low", "events_high"),
     *("unit", "value", "value_low", "value_high"),
+    *("operations_low", "operations_high"),
 )
 
 
@@ -302,7 +305,9 @@ def rows(profile: Profile, stacks: Sequence[Stack] = ()) -> str:
     An empty field was not measured. The tables, with the columns that need an explanation, are:
 
     - `cpu time` and `functions`: `timed` is the number of clock samples.
-    - `counted`, `timed`, `paths` and `kernel`: all columns have their usual meaning.
+    - `counted`, `timed`, `paths` and `kernel`: all columns have their usual meaning. Only `timed`
+      and `paths` have `operations_low` and `operations_high`, which are the ends of the interval of
+      `operations`.
     - `locks`: `operations` counts taken locks, `failed` counts refused trylocks, `timed` counts
       timed critical sections, and times are waiting times. The row `different locks` has the number
       of different locks for which a thread waited.

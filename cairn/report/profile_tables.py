@@ -12,7 +12,6 @@ from cairn import units
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.early_ends import cpu_total_ns, faults_total
 from cairn.profile.estimates import (
-    FREED,
     Estimate,
     Line,
     clock,
@@ -61,6 +60,9 @@ _FUNCTION_MAX = 44
 """The most characters of a function's name."""
 _LOCK_MAX = 32
 """The most characters of a lock's name."""
+_ERROR_MOST = 0.25
+"""An estimated number of frees is shown without its interval if half the width of the interval is
+at most this share of the number."""
 _TIMELINE = 12
 """The most rows of the tables over time. A process records up to 384 moments."""
 T = TypeVar("T")
@@ -206,36 +208,34 @@ def _times(profile: Profile) -> Table:
     found = lines(profile)
     ticking = clock(profile.tally)
     shortest = ticking.resolution_ns if ticking else 0.0
-    exact = _knows_remote(profile)
-    rows = [_time_row(line, shortest, exact) for line in found]
+    rows = [_time_row(line, shortest) for line in found]
     heads = ("operations", "median", "P95", "P99", "P99.9", "longest")
     return _table("timed", heads, rows if found[-1].operations else [], (), (4, 2, 5, 3))
 
 
-def _time_row(line: Line, shortest: float, exact: bool) -> tuple[str, ...]:
+def _time_row(line: Line, shortest: float) -> tuple[str, ...]:
     times = [short_time(ns, shortest) for ns in (*line.quantiles, line.max_ns)]
-    return (line.name, _number(line, exact), *times)
+    return (line.name, _number(line), *times)
 
 
-def _knows_remote(profile: Profile) -> bool:
-    """Whether the numbers of local and remote frees are exact.
+def _number(line: Line) -> str:
+    """Returns the number of operations, or its interval.
 
-    They are if each free was counted as one of the two, or if no process had two threads. Otherwise
-    the timed frees say which share of all is remote.
+    The number has two digits if it is an estimate whose error is at most _ERROR_MOST. With a larger
+    error, the interval is returned.
     """
-    alone = all(process.threads_most <= 1 for process in profile.processes)
-    return alone or bool(profile.tally.frees.any())
-
-
-def _number(line: Line, exact: bool) -> str:
-    """Returns the number of operations; with two digits if it is an estimate.
-
-    exact: see `_knows_remote`.
-    """
-    if exact or line.name not in FREED:
+    low, high = line.within.low, line.within.high
+    if low == high:
         return units.count(round(line.operations))
-    digits = max(0, math.floor(math.log10(max(1.0, line.operations))) - 1)
-    return f"≈ {units.count(round(line.operations, -digits))}"
+    if high - low <= 2 * _ERROR_MOST * line.operations:
+        return f"≈ {_two_digits(line.operations)}"
+    return f"{_two_digits(low)} to {_two_digits(high)}"
+
+
+def _two_digits(number: float) -> str:
+    """Returns a count, rounded to two significant digits."""
+    digits = max(0, math.floor(math.log10(max(1.0, number))) - 1)
+    return units.count(round(number, -digits))
 
 
 def _kernel(profile: Profile, *, full: bool) -> Table:
@@ -399,14 +399,14 @@ def _faults(profile: Profile) -> str:
 def _paths(profile: Profile) -> Table:
     ticking = clock(profile.tally)
     shortest = ticking.resolution_ns if ticking else 0.0
-    rows, exact = [], _knows_remote(profile)
+    rows = []
     for path, line in details(profile):
         name = ", ".join(part for part in (path.kind, path.group, path.phase) if part)
         times = [
             short_time(ns, shortest)
             for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)
         ]
-        rows.append((name, _number(line, exact), units.count(line.timed), *times))
+        rows.append((name, _number(line), units.count(line.timed), *times))
     heads = (
         "operations",
         "timed",

@@ -15,7 +15,7 @@ import pytest
 from support.probes import TICKS_PER_NS, Made, bucket, busy, locking
 
 from cairn.model import Interval
-from cairn.profile import estimates, reader, tables
+from cairn.profile import estimates, metrics, reader, tables
 from cairn.profile.estimates import TOTAL, Estimate, Line
 from cairn.profile.tally import CALLS, PATHS, Profile
 
@@ -429,3 +429,51 @@ def test_numbers_of_any_size_make_no_infinity(tmp_path: Path) -> None:
         assert one.total_ns is None or math.isfinite(one.total_ns.interval.high)
     assert len(tables.kernel_lines(found)) == len(CALLS)
     assert len(estimates.details(found)) == len(PATHS)
+
+
+def test_the_interval_of_the_number_of_remote_frees_has_the_truth_in_95_of_100_cases(
+    tmp_path: Path,
+) -> None:
+    rng, hits, tries = random.Random(5), 0, 0
+    for remote in (0.02, 0.3, 0.9):
+        for _ in range(100):
+            timed = rng.randint(5, 100)
+            far = sum(rng.random() < remote for _ in range(timed))
+            made = Made()
+            made.start["threads_most"] = 2
+            made.released("free", 20_000)
+            for kind, number in (("free, local", timed - far), ("free, remote", far)):
+                if number:
+                    made.timed(kind, "small", [30] * number)
+            within = line(gathered(tmp_path, made), "free, remote").within if far else None
+            hits += remote * 20_000 <= within.high if within else 1
+            hits += within.low <= remote * 20_000 if within else 1
+            tries += 1
+    assert 2 * tries - hits <= 0.07 * tries
+
+
+def test_an_untimed_stratum_does_not_shorten_the_mean_time(tmp_path: Path) -> None:
+    """100 large blocks take 9 µs each. None of the 900 small ones was timed."""
+    made = Made()
+    made.called("malloc", "small", 900, 100)
+    made.called("malloc", "large", 100, 1 << 20)
+    made.timed("reused", "large", [9_000] * 100)
+    found = gathered(tmp_path, made)
+    one = line(found, "reused")
+    assert (one.operations, one.timed, one.untimed, one.is_known) == (1_000, 100, 900, True)
+    assert one.mean_ns == pytest.approx(9_000)
+    assert metrics.measured(found)["time.reused"] == pytest.approx((9_000, 9_000, 9_000))
+
+
+@pytest.mark.parametrize(("untimed", "is_known"), [(400, True), (600, False)])
+def test_untimed_frees_may_all_be_remote(tmp_path: Path, untimed: int, is_known: bool) -> None:
+    """Of 10,000 frees of large blocks, all were timed. They said "0 %" of all frees once."""
+    made = Made()
+    made.start["threads_most"] = 2
+    made.released("free", 10_000 + untimed)
+    made.timed("free, local", "large", [30] * 10_000)
+    share = estimates.remote_share(gathered(tmp_path, made))
+    assert (share is not None) == is_known
+    if share is not None:
+        assert (share.value, share.interval.low) == (0, 0)
+        assert share.interval.high == pytest.approx(untimed / (10_000 + untimed))

@@ -278,14 +278,75 @@ def test_the_numbers_of_local_and_remote_frees_are_marked_if_they_are_estimates(
 
     "53,482 and 96,518" was once reported of 50,000 local and 100,000 remote frees.
     """
-    for threads, local, remote in ((1, "63,370", "7,040"), (2, "≈ 63,000", "≈ 7,000")):
-        made = busy()
-        made.start["threads_most"] = threads
-        text = shown(tmp_path, made)
-        found = [row(text, f"free, {whose}")[-6:] for whose in ("local", "remote")]
-        for cells, number in zip(found, (local, remote), strict=True):
-            assert number in cells
-        assert ("≈" in text) == (threads > 1)
+    made = busy()
+    made.start["threads_most"] = 2
+    text = shown(tmp_path, made)
+    found = [row(text, f"free, {whose}")[-6:] for whose in ("local", "remote")]
+    for cells, number in zip(found, ("≈ 63,000", "≈ 7,000"), strict=True):
+        assert number in cells
+
+
+def small_blocks(frees: int, timed: int, remote: int, threads: int) -> Made:
+    """Returns the file of a program that frees small blocks, and one large one.
+
+    `timed` frees of small blocks were timed. Of these, `remote` were remote.
+    """
+    made = Made()
+    made.start["threads_most"] = threads
+    made.called("malloc", "small", frees, 100)
+    made.called("malloc", "large", 1, 1 << 20)
+    made.timed("reused", "large", [9_000])
+    made.released("free", frees + 1)
+    for kind, number in (("free, local", timed - remote), ("free, remote", remote)):
+        if number:
+            made.timed(kind, "small", [30] * number)
+    made.timed("free, local", "large", [5_000])
+    return made
+
+
+def test_frees_of_one_thread_are_local_although_none_was_timed(tmp_path: Path) -> None:
+    """Of 69 frees, "free, local 1" was once reported as an exact number."""
+    made = small_blocks(68, 0, 0, threads=1)
+    text = shown(tmp_path, made, full=True)
+    assert "69" in row(text, "free, local")
+    assert "138" in row(text, "TOTAL") and "69" in row(text, "reused")
+    found = reader.gather(tmp_path)
+    document = json.loads(profile_export.document(found, allocator="x", cairn="1"))
+    counts = {one["name"]: one["operations"] for one in document["lines"]}
+    assert counts == {"reused": 69, "free, local": 69, "TOTAL": 138}
+    assert document["remote_share"]["value"] == document["remote_share"]["interval"]["high"] == 0
+    # The untimed frees may be of small or of medium blocks.
+    paths = {(one["kind"], one["group"]): one for one in document["paths"]}
+    for group in ("small", "medium"):
+        path = paths["free, local", group]
+        assert path["operations"] is None
+        assert (path["operations_low"], path["operations_high"]) == (0, 68)
+    assert "0 to 68" in row(text, "free, local, small, serial")
+
+
+def test_untimed_frees_of_several_threads_may_be_local_or_remote(tmp_path: Path) -> None:
+    text = shown(tmp_path, small_blocks(68, 0, 0, threads=2), full=True)
+    assert "1 to 69" in row(text, "free, local") and "0 to 68" in row(text, "free, remote")
+    assert "not measured" in row(text, "freed by another thread")
+    found = reader.gather(tmp_path)
+    document = json.loads(profile_export.document(found, allocator="x", cairn="1"))
+    lines = {one["name"]: one for one in document["lines"]}
+    assert lines["free, local"]["operations"] is None
+    assert (lines["free, remote"]["operations_low"], lines["free, remote"]["operations_high"]) == (
+        0,
+        68,
+    )
+    assert lines["TOTAL"]["operations"] == 138
+    table = list(csv.DictReader(io.StringIO(profile_export.rows(found))))
+    (local,) = (one for one in table if (one["table"], one["name"]) == ("timed", "free, local"))
+    assert (local["operations"], float(local["operations_high"])) == ("", 69)
+
+
+def test_few_timed_frees_give_an_interval_and_no_number(tmp_path: Path) -> None:
+    """3 of 10,000 frees were timed, and one of them was remote."""
+    text = shown(tmp_path, small_blocks(10_000, 3, 1, threads=2))
+    assert "2,100 to 9,400" in row(text, "free, local")
+    assert "610 to 7,900" in row(text, "free, remote")
 
 
 def test_memory_of_a_process_that_was_cut_short_is_a_lower_bound(tmp_path: Path) -> None:
