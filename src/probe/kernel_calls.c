@@ -426,6 +426,19 @@ bool kernel_calls_disarm(struct thread_state *me)
     return !me->armed;
 }
 
+bool kernel_calls_pause(struct thread_state *me)
+{
+    return me->armed && kernel_calls_disarm(me);
+}
+
+/* A signal handler may have forked since the pause. The guard of the child's thread then has a
+ * value that the kernel must not find. */
+void kernel_calls_resume(struct thread_state *me)
+{
+    if (!me->armed && (me->guard == THREAD_OUTSIDE || me->guard == THREAD_INSIDE))
+        kernel_calls_arm(me);
+}
+
 /* Returns the cost of dispatching a system call, in ticks. Each try makes a call with and without
  * dispatch and takes the difference of the two times. The result is the median of the tries. */
 static uint64_t calibrate(struct thread_state *me)
@@ -533,6 +546,17 @@ bool kernel_calls_disarm(struct thread_state *me)
 }
 
 void kernel_calls_unblock(const struct thread_state *me)
+{
+    (void)me;
+}
+
+bool kernel_calls_pause(struct thread_state *me)
+{
+    (void)me;
+    return false;
+}
+
+void kernel_calls_resume(struct thread_state *me)
 {
     (void)me;
 }

@@ -31,6 +31,13 @@ bool kernel_calls_disarm(struct thread_state *me);
  * its own before a thread ends. The next dispatched call would then kill the process. */
 void kernel_calls_unblock(const struct thread_state *me);
 
+/* Some functions of libc block every signal by an internal call and then allocate. A dispatched
+ * call would kill the process meanwhile. So kernel_calls_pause() disarms the thread before such a
+ * function, and kernel_calls_resume() arms it again. kernel_calls_pause() returns true if
+ * kernel_calls_resume() has to be called. */
+bool kernel_calls_pause(struct thread_state *me);
+void kernel_calls_resume(struct thread_state *me);
+
 /* Counts one system call of the allocator, and records the memory that the call maps and unmaps.
  * `result` is -errno if the call failed. `cpu_ns` has the meaning of the field in struct
  * profile_call_counts. */

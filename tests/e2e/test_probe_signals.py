@@ -45,6 +45,18 @@ def test_a_program_runs_as_without_the_probe(
         pytest.skip("system calls are not dispatched here, so the probe uses no signal")
 
 
+@pytest.mark.parametrize("what", ["aio", "few", "list", "names", "queue"])
+def test_libc_may_make_a_thread_with_every_signal_blocked(
+    probed: Probed, compiled: Compiled, what: str
+) -> None:
+    """These functions of libc block all signals by no public function, and then allocate.
+
+    The allocator's system call was once dispatched there, and SIGSYS killed the process.
+    """
+    allocator = compiled("calling_malloc.c", "-shared", "-pthread")
+    assert probed(compiled("probe_helpers.c"), what, allocator=allocator) == "went on\n"
+
+
 def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, paths: Path) -> None:
     for code in (0, 3):
         process = probed.start(signals, "exit", code, allocator=paths)
