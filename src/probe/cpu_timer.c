@@ -63,10 +63,17 @@ void cpu_timer_arm(struct thread_state *me)
     direct_call(SYS_timer_settime, me->timer, 0, (long)&when, 0, 0, 0);
 }
 
+void cpu_timer_disarm_permitted(struct thread_state *me)
+{
+    if (me->has_timer)
+        direct_call3(SYS_timer_delete, me->timer, 0, 0);
+    me->has_timer = false;
+}
+
 void cpu_timer_disarm(struct thread_state *me)
 {
-    if (me->has_timer && !direct_forbidden)
-        direct_call3(SYS_timer_delete, me->timer, 0, 0);
+    if (!direct_forbidden)
+        cpu_timer_disarm_permitted(me);
     me->has_timer = false;
 }
 

@@ -21,6 +21,10 @@
 void cpu_timer_arm(struct thread_state *me);
 void cpu_timer_disarm(struct thread_state *me);
 
+/* Deletes the timer even if direct_forbidden is true. The caller knows that the system call is
+ * permitted. */
+void cpu_timer_disarm_permitted(struct thread_state *me);
+
 /* Counts one clock sample. The handler of SIGSYS calls this for each signal of the thread's timer.
  * `instruction` and `stack` are the instruction pointer and the stack pointer of the thread at the
  * signal. */

@@ -17,10 +17,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#ifndef PR_SET_SYSCALL_USER_DISPATCH /* Linux 5.11 */
-#define PR_SET_SYSCALL_USER_DISPATCH 59
-#define PR_SYS_DISPATCH_OFF          0
-#define PR_SYS_DISPATCH_ON           1
+#ifndef PR_SYS_DISPATCH_ON /* Linux 5.11 */
+#define PR_SYS_DISPATCH_OFF 0
+#define PR_SYS_DISPATCH_ON  1
 #endif
 #ifndef SYS_USER_DISPATCH
 #define SYS_USER_DISPATCH 2
@@ -407,9 +406,9 @@ void kernel_calls_arm(struct thread_state *me)
     if (how != PROFILE_DISPATCH || direct_forbidden)
         return;
     direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
-    me->armed = !direct_failed(direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH,
-                                           PR_SYS_DISPATCH_ON, (long)direct_begin,
-                                           direct_end - direct_begin, (long)&me->guard, 0));
+    me->armed = !direct_failed(direct_call(SYS_prctl, KERNEL_CALLS_DISPATCH, PR_SYS_DISPATCH_ON,
+                                           (long)direct_begin, direct_end - direct_begin,
+                                           (long)&me->guard, 0));
 }
 
 void kernel_calls_unblock(const struct thread_state *me)
@@ -418,12 +417,17 @@ void kernel_calls_unblock(const struct thread_state *me)
         direct_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&our_bit, 0, MASK_BYTES, 0, 0);
 }
 
+bool kernel_calls_disarm_permitted(struct thread_state *me)
+{
+    if (me->armed)
+        me->armed = direct_failed(
+            direct_call(SYS_prctl, KERNEL_CALLS_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
+    return !me->armed;
+}
+
 bool kernel_calls_disarm(struct thread_state *me)
 {
-    if (me->armed && !direct_forbidden)
-        me->armed = direct_failed(
-            direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0));
-    return !me->armed;
+    return direct_forbidden ? !me->armed : kernel_calls_disarm_permitted(me);
 }
 
 bool kernel_calls_pause(struct thread_state *me)
@@ -499,13 +503,13 @@ static bool dispatch_begin(struct thread_state *me)
         return false;
     }
     volatile uint8_t outside = THREAD_OUTSIDE;
-    long tried = direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+    long tried = direct_call(SYS_prctl, KERNEL_CALLS_DISPATCH, PR_SYS_DISPATCH_ON,
                              (long)direct_begin, direct_end - direct_begin, (long)&outside, 0);
     if (direct_failed(tried)) {
         session.head->dispatch_errno = (uint32_t)-tried;
         return false;
     }
-    direct_call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
+    direct_call(SYS_prctl, KERNEL_CALLS_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
     struct kernel_action ours = {
         .handler = on_signal,
         .flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTORER_FLAG,
@@ -540,6 +544,12 @@ void kernel_calls_arm(struct thread_state *me)
 }
 
 bool kernel_calls_disarm(struct thread_state *me)
+{
+    (void)me;
+    return true;
+}
+
+bool kernel_calls_disarm_permitted(struct thread_state *me)
 {
     (void)me;
     return true;

@@ -16,6 +16,10 @@
 #include "probe/session.h"
 #include "probe/thread_state.h"
 
+/* The option of prctl(2) that turns dispatch on and off: PR_SET_SYSCALL_USER_DISPATCH. Headers of
+ * Linux before 5.11 do not have it. */
+enum { KERNEL_CALLS_DISPATCH = 59 };
+
 /* Chooses how system calls are seen (enum profile_dispatch), and writes the choice into the file.
  * CAIRN_PROBE_KERNEL=off and CAIRN_PROBE_KERNEL=interpose make the choice. Without them dispatch is
  * tried first. Called once for each file, before any thread arms itself. */
@@ -26,6 +30,10 @@ void kernel_calls_begin(struct thread_state *me);
  * if a sandbox refuses the system call that disarms. The thread then stays armed. */
 void kernel_calls_arm(struct thread_state *me);
 bool kernel_calls_disarm(struct thread_state *me);
+
+/* The same as kernel_calls_disarm(), even if direct_forbidden is true. The caller knows that the
+ * system call is permitted. */
+bool kernel_calls_disarm_permitted(struct thread_state *me);
 
 /* Unblocks SIGSYS for an armed thread. Go's runtime, for example, blocks SIGSYS by a system call of
  * its own before a thread ends. The next dispatched call would then kill the process. */

@@ -5,29 +5,75 @@
  * threads. From then on it makes no system calls for itself, except in locks (direct_forbidden). It
  * still makes those of the allocator. A filter that the program installs without libc is not
  * noticed.
+ *
+ * The signals of the thread's timer and of dispatched calls end with the system call rt_sigreturn.
+ * If a filter does not permit it, the calling thread has no timer from then on, and its system
+ * calls are not dispatched.
  */
+#include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
+#include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/seccomp_filter.h"
 #include "probe/session.h"
 #include "probe/thread.h"
 
-#include <linux/seccomp.h>
+#include <linux/audit.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 
 #define INTERPOSED __attribute__((visibility("default")))
 
-/* Called before a filter of system calls (seccomp(2)) is installed. In strict mode a thread may not
- * even read the processor's clock. Returns the former value of direct_forbidden. */
-static bool forbid(bool strict)
+/* State of the calling thread before a filter was installed. */
+struct before {
+    bool forbidden;    /* direct_forbidden */
+    bool paused;       /* signals were turned off for this filter */
+    bool may_turn_off; /* see below */
+};
+
+/* True if all filters so far permit the calls that turn off the thread's signals. */
+static bool may_turn_off = true;
+
+static bool permits(const struct sock_fprog *filter, int number)
 {
-    bool before = direct_forbidden;
+    struct seccomp_data data = {.nr = number, .arch = AUDIT_ARCH_X86_64};
+    if (number == SYS_prctl)
+        data.args[0] = KERNEL_CALLS_DISPATCH;
+    return seccomp_filter_permits(filter, &data);
+}
+
+/* Called before a filter of system calls (seccomp(2)) is installed. In strict mode a thread may not
+ * even read the processor's clock, and `filter` has no meaning. */
+static struct before forbid(bool strict, const struct sock_fprog *filter)
+{
+    struct thread_state *me = &thread_state;
+    struct before before = {.forbidden = direct_forbidden, .may_turn_off = may_turn_off};
     thread_begin_early();
     session_make_room();
-    if (strict)
+    if (strict) {
         thread_end_early();
+    } else if ((me->armed || me->has_timer) && may_turn_off) {
+        before.paused = !permits(filter, SYS_rt_sigreturn);
+        may_turn_off = permits(filter, SYS_prctl) && permits(filter, SYS_timer_delete);
+        if (before.paused) {
+            cpu_timer_disarm_permitted(me);
+            (void)kernel_calls_disarm_permitted(me);
+        }
+    }
     direct_forbidden = true;
     return before;
+}
+
+/* Called if the kernel refused the filter. */
+static void permit(struct before before)
+{
+    struct thread_state *me = &thread_state;
+    direct_forbidden = before.forbidden;
+    may_turn_off = before.may_turn_off;
+    if (!before.paused || before.forbidden)
+        return;
+    kernel_calls_resume(me);
+    cpu_timer_arm(me);
 }
 
 /* Like glibc, passes four arguments after `option` to the kernel, whatever the option. */
@@ -39,11 +85,13 @@ INTERPOSED int prctl(int option, ...)
     for (size_t i = 0; i < COUNT_OF(values); i++)
         values[i] = va_arg(rest, unsigned long);
     va_end(rest);
-    bool filters = option == PR_SET_SECCOMP;
-    bool before = filters && forbid(values[0] == SECCOMP_MODE_STRICT);
+    if (option != PR_SET_SECCOMP)
+        return NEXT_ALONE(prctl)(option, values[0], values[1], values[2], values[3]);
+    struct before before =
+        forbid(values[0] == SECCOMP_MODE_STRICT, (const struct sock_fprog *)values[1]);
     int result = NEXT_ALONE(prctl)(option, values[0], values[1], values[2], values[3]);
-    if (filters && result != 0)
-        direct_forbidden = before;
+    if (result != 0)
+        permit(before);
     return result;
 }
 
@@ -59,12 +107,12 @@ static __attribute__((noinline)) long call_slowly(long number, long a, long b, l
     bool filters = number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
     if (!by_prctl && !filters && !(number == SYS_seccomp && strict))
         return real(number, a, b, c, d, e, f);
-    bool before = forbid(strict);
+    struct before before = forbid(strict, (const struct sock_fprog *)c);
     long result = real(number, a, b, c, d, e, f);
     /* A positive result is the descriptor of a listener, if the program asked for one. Otherwise it
      * is the number of a thread that cannot get the filter, and no filter was installed. */
     if (result < 0 || (result > 0 && ((unsigned long)b & SECCOMP_FILTER_FLAG_NEW_LISTENER) == 0))
-        direct_forbidden = before;
+        permit(before);
     return result;
 }
 

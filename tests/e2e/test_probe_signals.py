@@ -12,6 +12,7 @@ import pytest
 from support.probing import Probed
 
 from cairn.profile.reader import layouts
+from cairn.profile.tally import CALLS
 
 Compiled = Callable[..., Path]
 
@@ -55,6 +56,20 @@ def test_libc_may_make_a_thread_with_every_signal_blocked(
     """
     allocator = compiled("calling_malloc.c", "-shared", "-pthread")
     assert probed(compiled("probe_helpers.c"), what, allocator=allocator) == "went on\n"
+
+
+@pytest.mark.parametrize("what", ["runs", "allocates", "twice", "refused"])
+def test_a_filter_of_system_calls_may_forbid_to_return_from_a_signal(
+    probed: Probed, compiled: Compiled, what: str
+) -> None:
+    """The probe's own signals once killed the process: those of its timer and of dispatched calls.
+
+    If the kernel refuses the filter, system calls are seen as before.
+    """
+    assert probed(compiled("probe_filters.c"), what) == "went on\n"
+    mapped = int(probed.only.tally.kernel.count[CALLS.index("mmap")])
+    if probed.only.process.seen == "dispatch":
+        assert (mapped > 0) == (what == "refused")
 
 
 def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, paths: Path) -> None:

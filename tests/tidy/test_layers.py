@@ -135,6 +135,7 @@ C_ORDER: dict[str, list[str]] = {
         *(
             "direct_syscall",
             "peek",
+            "seccomp_filter",
             "poisson",
             "signal_mask",
             "futex_lock",
