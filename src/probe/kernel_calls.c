@@ -31,9 +31,9 @@
 static enum profile_dispatch how = PROFILE_UNSEEN;
 static uint64_t cost_ticks;
 static struct sigaction theirs = {.sa_handler = SIG_DFL};
-static void (*serve_request)(void);
+static void (*serve_request)(const struct unwind_start *interrupted);
 
-void kernel_calls_serve(void (*serve)(void))
+void kernel_calls_serve(void (*serve)(const struct unwind_start *interrupted))
 {
     serve_request = serve;
 }
@@ -350,7 +350,9 @@ static void on_signal(int signal, siginfo_t *info, void *given)
     }
     if (info->si_code == SI_QUEUE && info->si_value.sival_int == KERNEL_CALLS_REQUEST &&
         serve_request != NULL) {
-        serve_request();
+        serve_request(&(struct unwind_start){.instruction = (uintptr_t)registers[REG_RIP],
+                                             .stack = (uintptr_t)registers[REG_RSP],
+                                             .frame = (uintptr_t)registers[REG_RBP]});
         return;
     }
     if (info->si_code != SYS_USER_DISPATCH) {
@@ -512,7 +514,7 @@ static bool dispatch_begin(struct thread_state *me)
     direct_call(SYS_prctl, KERNEL_CALLS_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0, 0);
     struct kernel_action ours = {
         .handler = on_signal,
-        .flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTORER_FLAG,
+        .flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART | SA_RESTORER_FLAG,
         .restorer = direct_restorer,
     };
     struct kernel_action before = {.handler = NULL};

@@ -72,9 +72,10 @@ bool kernel_calls_owns_signal(void);
 /* The value of a SIGSYS with which Cairn asks the process for something (sigqueue()). */
 enum { KERNEL_CALLS_REQUEST = 0x6d697274 };
 
-/* From now on, a thread that gets such a signal calls `serve` in its handler. Called before main.
- * Without this call, the signal is one of the program's own. */
-void kernel_calls_serve(void (*serve)(void));
+/* From now on, a thread that gets such a signal calls `serve` in its handler, with the registers of
+ * the instruction that the signal interrupted. Called before main. Without this call, the signal is
+ * one of the program's own. */
+void kernel_calls_serve(void (*serve)(const struct unwind_start *interrupted));
 
 /* kernel_calls_expect() is called before main if the probe is on. From then on
  * kernel_calls_may_own_signal() returns true if SIGSYS belongs to the probe already, or may belong

@@ -234,11 +234,16 @@ void live_forked(struct thread_state *me)
 /* --- slow paths ------------------------------------------------------------------------------- */
 
 /* Asks the allocator for the size of a block. `asking` marks that the probe makes this call, so
- * that the time and the locks of the call do not count as the program's. */
+ * that the time and the locks of the call do not count as the program's. The guard tells a signal
+ * handler that the allocator may hold its locks. */
 static size_t ask(struct thread_state *me, const void *block)
 {
+    uint8_t guard = me->guard;
     me->asking = true;
+    if (guard == THREAD_OUTSIDE)
+        me->guard = THREAD_INSIDE;
     size_t bytes = next.malloc_usable_size((void *)(uintptr_t)block);
+    me->guard = guard;
     me->asking = false;
     return bytes;
 }

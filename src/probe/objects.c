@@ -32,6 +32,8 @@ static_assert(OBJECTS * 2 <= 1 << SLOTS_SHIFT, "a search always ends at an empty
 
 void objects_begin(void)
 {
+    if (objects != NULL)
+        return;
     next_find(&find_object, "_dl_find_object");
     objects = own_memory_map((OBJECTS + 1) * sizeof *objects);
 }

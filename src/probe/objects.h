@@ -23,7 +23,8 @@ struct object {
     struct call_stacks_object about;
 };
 
-/* Prepares the search. Called once for each program, before the first thread counts. */
+/* Prepares the search. Called before the first search, while there is one thread. A second call
+ * does nothing. */
 void objects_begin(void);
 
 /* Returns the number of the object that has this address; 0 if no object has it, or if there are

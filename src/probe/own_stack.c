@@ -103,13 +103,18 @@ struct call {
 enum { CALL_ROOM = 64 };
 static_assert(sizeof(struct call) <= CALL_ROOM, "the call has room above the stack");
 
+bool own_stack_holds(const struct thread_state *me, uintptr_t address)
+{
+    uintptr_t ours = (uintptr_t)me->signal_stack;
+    return ours != 0 && address - ours < signal_bytes();
+}
+
 /* Returns true if the thread may run on its alternate signal stack, that of the program or that of
  * the probe. */
 static bool may_be_on_signal_stack(void)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t ours = (uintptr_t)thread_state.signal_stack;
-    return own_stack_program_has_some() || (ours != 0 && here - ours < signal_bytes());
+    return own_stack_program_has_some() || own_stack_holds(&thread_state, here);
 }
 
 /* Makes the call. If the caller is a signal handler, its frames lie on the alternate signal stack,

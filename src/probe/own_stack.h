@@ -33,6 +33,9 @@ void own_stack_forked(void);
 /* Returns true if `stack` is the signal stack that own_stack_arm() gave to the thread. */
 bool own_stack_is_ours(const struct thread_state *me, const stack_t *stack);
 
+/* Returns true if `address` lies in the signal stack that own_stack_arm() gave to the thread. */
+bool own_stack_holds(const struct thread_state *me, uintptr_t address);
+
 /* own_stack_note_programs() notes that the program has given some thread an alternate signal stack.
  * From then on, own_stack_program_has_some() returns true. */
 bool own_stack_program_has_some(void);

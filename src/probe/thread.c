@@ -206,6 +206,7 @@ bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_
 
 void thread_leaves(void)
 {
+    thread_state.inspecting = false;
     if (thread_state.guard != THREAD_INSIDE || thread_state.counts == NULL || session.head == NULL)
         return;
     thread_is_idle(&thread_state);

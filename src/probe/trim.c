@@ -5,7 +5,9 @@
 #include "probe/direct_syscall.h"
 #include "probe/kernel_calls.h"
 #include "probe/next.h"
+#include "probe/objects.h"
 #include "probe/own_stack.h"
+#include "probe/unwind.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,18 +67,38 @@ static bool add_moment(void)
     return false;
 }
 
+/* Returns true if the signal interrupted a function of the allocator's library. The thread may be
+ * in a function that the probe does not interpose, such as jemalloc's mallctl(), and hold a lock
+ * that the request would wait for. Of glibc, whose library has much more than the allocator, these
+ * functions are interposed (interpose_inspecting.c). */
+static __attribute__((noinline)) bool in_library(const struct unwind_start *interrupted)
+{
+    struct unwind_stack stack;
+    if (session.of_glibc)
+        return false;
+    unwind(interrupted, &stack);
+    for (size_t i = 0; i < stack.count; i++) {
+        uint32_t number = stack.frames[i].object;
+        const struct object *object = number != 0 ? objects_get(number) : NULL;
+        if (object != NULL && (uintptr_t)next.malloc - object->start < object->end - object->start)
+            return true;
+    }
+    return false;
+}
+
 /* Runs in the handler of SIGSYS, on the probe's signal stack. All of it happens on this stack. If
  * the handler changed to another stack, the next signal would begin at the top of the signal stack
  * and overwrite the frames of this handler. If the program has a signal stack of its own, which may
- * be too small, nothing happens.
+ * be too small, nothing happens. Nor does anything if the signal interrupted another handler on
+ * this stack, because that one may have interrupted the allocator.
  *
  * The signal may interrupt the beginning of an operation, which has set `frame` and `function` but
  * not yet the guard. So this function restores both. */
-static void on_request(void)
+static void on_request(const struct unwind_start *interrupted)
 {
     struct thread_state *me = &thread_state;
-    if (me->guard != THREAD_OUTSIDE || me->forking || session.head == NULL || direct_forbidden ||
-        own_stack_program_has_some())
+    if (me->guard != THREAD_OUTSIDE || me->forking || me->inspecting || session.head == NULL ||
+        direct_forbidden || own_stack_program_has_some() || own_stack_holds(me, interrupted->stack))
         return;
     int error = errno;
     uintptr_t frame = me->frame;
@@ -84,7 +106,7 @@ static void on_request(void)
     me->frame = cpu_stack;
     me->function = PROFILE_TRIM;
     me->guard = THREAD_INSIDE;
-    if (add_moment()) {
+    if (!in_library(interrupted) && add_moment()) {
         ask();
         (void)add_moment();
         me->counts->released[PROFILE_TRIM - PROFILE_ALLOCATING][account_phase()]++;
@@ -103,6 +125,8 @@ void trim_begin(void)
     find(&allocator.mallctl, "mallctl");
     find(&allocator.release, "MallocExtension_ReleaseFreeMemory");
     find(&allocator.malloc_trim, "malloc_trim");
-    if (has_any())
-        kernel_calls_serve(on_request);
+    if (!has_any())
+        return;
+    objects_begin();
+    kernel_calls_serve(on_request);
 }

@@ -11,8 +11,9 @@
  *     MallocExtension_ReleaseFreeMemory()    gperftools
  *     malloc_trim(0)                         glibc, libcairn
  *
- * Nothing happens if the thread is inside the allocator or in fork(), if there is no such function,
- * or if the program has signal stacks of its own. Cairn sees from the count whether the call was
+ * Nothing happens if the thread is inside the allocator, in a function that inspects the heap, in
+ * fork() or in another signal handler on the probe's stack, if there is no such function, or if the
+ * program has signal stacks of its own. Cairn sees from the count whether the call was
  * made, and asks again if it was not.
  */
 #ifndef CAIRN_PROBE_TRIM_H

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from support.probing import Probed
 
-from cairn.profile.reader import layouts
-from cairn.profile.tally import CALLS
+from cairn.profile.reader import layouts, read
+from cairn.profile.tally import ALLOCATING, CALLS, FUNCTIONS
 
 Compiled = Callable[..., Path]
 
@@ -70,6 +70,34 @@ def test_a_filter_of_system_calls_may_forbid_to_return_from_a_signal(
     mapped = int(probed.only.tally.kernel.count[CALLS.index("mmap")])
     if probed.only.process.seen == "dispatch":
         assert (mapped > 0) == (what == "refused")
+
+
+@pytest.mark.parametrize(
+    "what", ["mallinfo", "mallinfo2", "info", "stats", "inspects", "pairs", "reads"]
+)
+def test_a_request_to_trim_neither_hangs_the_program_nor_ends_a_wait(
+    probed: Probed, compiled: Compiled, what: str
+) -> None:
+    """The thread may hold a lock of the allocator outside of any operation.
+
+    The trim in the signal handler once waited for that lock forever: in glibc's functions that
+    inspect the heap, in other functions of the allocator, and in malloc_usable_size(), which the
+    probe calls. A read() once failed with EINTR.
+    """
+    allocator = (
+        compiled("calling_malloc.c", "-shared", "-pthread")
+        if what in ("inspects", "pairs")
+        else None
+    )
+    program = compiled("probe_requests.c", "-Wno-deprecated-declarations")
+    process = probed.start(
+        program, what, allocator=allocator, CAIRN_PROBE_TRIM="on", CAIRN_PROBE_LIVE="exact"
+    )
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "went on\n")
+    (parent,) = (one for one in map(read, probed.files) if one.process.pid == process.pid)
+    trims = int(parent.tally.released[FUNCTIONS.index("malloc_trim") - len(ALLOCATING)].sum())
+    assert trims > 0 or what != "reads"
 
 
 def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, paths: Path) -> None:

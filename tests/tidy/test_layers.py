@@ -162,7 +162,7 @@ C_ORDER: dict[str, list[str]] = {
         *("objects", "unwind", "pinned", "call_stacks"),
         *("kernel_calls", "thread"),
         *("account", "interpose", "operators", "locks", "signals", "helper_threads"),
-        *("sandbox", "trim", "interpose_nonallocating"),
+        *("sandbox", "trim", "interpose_inspecting", "interpose_nonallocating"),
     ],
     "instructions": ["paths", "blocks", "history", "interpose"],
     "latency": ["latency"],

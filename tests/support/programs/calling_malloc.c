@@ -1,5 +1,6 @@
 /* calling_malloc.c - an allocator that takes a mutex and calls getppid in each of its functions. It
- * holds the mutex of malloc_usable_size() for some microseconds. All memory is libc's. */
+ * holds the mutex for some microseconds in malloc_usable_size() and in inspect_allocator(), a
+ * function of its own. All memory is libc's. */
 #define _GNU_SOURCE 1
 #include <pthread.h>
 #include <stddef.h>
@@ -51,6 +52,11 @@ size_t malloc_usable_size(void *block)
 {
     call(2000);
     return block != NULL ? (((size_t *)block)[-1] & ~(size_t)7) - sizeof(size_t) : 0;
+}
+
+void inspect_allocator(void)
+{
+    call(200000);
 }
 
 int malloc_trim(size_t keep)
