@@ -366,12 +366,14 @@ static void set_threshold(uint64_t wanted)
     spent_ticks += ticks_now() - begin;
 }
 
+enum { LEAST = 1 << 16 };
+
 /* Halves the threshold, and so the number of tracked regions. Does nothing if fewer than FEWEST
  * regions would be left, unless tracking has to take less time (`must`). If none is left, tracking
  * waits for a later region below the threshold. It ends if the threshold was already LEAST. */
 static void fall(bool must)
 {
-    enum { FEWEST = 4, LEAST = 1 << 16 };
+    enum { FEWEST = 4 };
     uint64_t left = 0;
     for (const struct region *region = tracked; region != NULL; region = region->next)
         left += hash_of(region->number) < threshold / 2;
@@ -401,6 +403,17 @@ static void fall_there(void *must)
     fall(must != NULL);
 }
 
+/* The most regions that are tracked at once, unless all are. */
+enum { REGIONS = LAYOUT_PAGES / LAYOUT_REGION_PAGES };
+
+/* Called before a block is added that touches this many regions, tracked or not. Lets the threshold
+ * fall until at most REGIONS of them are tracked. Each takes 17 KiB of memory. */
+static void fall_before(uint64_t touched)
+{
+    while (layout_way == LAYOUT_SAMPLED && threshold > LEAST && touched * threshold >> 32 > REGIONS)
+        own_stack_call(fall_there, &threshold);
+}
+
 static void consider_there(void *unused)
 {
     (void)unused;
@@ -413,7 +426,7 @@ static void consider_there(void *unused)
 static void spend(bool fresh)
 {
     enum { GRACE = 1500000, EVERY = 128, FRESH_TICKS = 400, EVENT_TICKS = 1000 };
-    enum { REGIONS = LAYOUT_PAGES / LAYOUT_REGION_PAGES, BLOCKS = 8192 };
+    enum { BLOCKS = 8192 };
     static uint64_t last;
     file->events++;
     if (layout_way == LAYOUT_EXACT || threshold == 0)
@@ -553,6 +566,7 @@ void layout_add(struct thread_state *me, const void *block, size_t bytes)
     if ((me->special & THREAD_PAIR) != 0 && me->layout_entry != NULL)
         note_distance(me, block, bytes);
     meet_freed(me, start);
+    fall_before((last >> LAYOUT_REGION_SHIFT) - first + 1);
     for (uintptr_t number = first; number <= last >> LAYOUT_REGION_SHIFT && threshold != 0;
          number++) {
         struct region *region = tracked_or_new(number);
