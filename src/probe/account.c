@@ -331,12 +331,14 @@ void account_leave_slowly(struct thread_state *me, enum profile_function functio
     if (block == NULL && !freed) {
         if (bytes != 0) /* for 0 bytes, NULL is as good as a block */
             session_add(&session.head->failed[function], 1);
-        if (profile_kind(function) == PROFILE_KIND_REALLOC && me->given != NULL)
+        /* Of other functions, `given` is still the block of the thread's last free. */
+        if (profile_kind(function) == PROFILE_KIND_REALLOC && me->given != NULL) {
             live_add(me, me->given, 0);
-        if (layout_way != LAYOUT_OFF && me->given != NULL)
-            layout_restore(me, me->given);
-        if (call_stacks_way != CALL_STACKS_OFF && me->given != NULL)
-            call_stacks_restore(me, me->given);
+            if (layout_way != LAYOUT_OFF)
+                layout_restore(me, me->given);
+            if (call_stacks_way != CALL_STACKS_OFF)
+                call_stacks_restore(me, me->given);
+        }
         if ((me->special & THREAD_WATCHED) != 0) /* realloc failed: the old block still lives */
             watched_move(me->given, me->watched, &me->random);
     }

@@ -127,6 +127,17 @@ def test_a_block_lives_on_after_a_realloc_that_fails(probed: Probed, compiled: C
     assert sums.freed == freed
 
 
+def test_a_freed_block_stays_dead_when_a_later_malloc_fails(
+    probed: Probed, compiled: Compiled
+) -> None:
+    """Only a failing realloc keeps its block. A failing malloc once revived the last freed one."""
+    probed(compiled("failed_mallocs.c"), 5, CAIRN_PROBE_STACKS="exact")
+    (stack,) = stacks_of(probed, "takes_block")
+    sums = stack.sums
+    assert (sums.allocated.blocks, sums.freed) == (5, 5)
+    assert (sums.live.blocks, sums.live.bytes) == (0, 0)
+
+
 @pytest.mark.parametrize(("handlers", "is_whole"), [(8, True), (9, False)])
 def test_a_stack_leads_through_eight_signal_handlers(
     probed: Probed, compiled: Compiled, handlers: int, is_whole: bool
