@@ -305,6 +305,8 @@ static void begin_anew(struct thread_state *me)
     live_forked(me);
     me->armed = false;
     me->has_timer = false;
+    me->layout_entry = NULL; /* it is in the parent's file */
+    me->layout_lost = 0;
     perf_events_disarm(me);      /* the descriptors count events of the parent */
     me->counts = &unread_counts; /* an unfinished operation may still count */
     me->guard = THREAD_UNKNOWN;

@@ -272,3 +272,16 @@ def test_a_large_block_that_is_never_written_takes_little_memory(probed: Probed)
     )
     pages = int(probed(sys.executable, "-c", program, CAIRN_PROBE_LAYOUT="sampled"))
     assert pages * os.sysconf("SC_PAGESIZE") < 16 << 20
+
+
+def test_a_child_of_fork_is_as_quick_as_its_parent(
+    probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    """The layout is that of the parent only.
+
+    A sampled allocation before the fork once waited for its next block all the child's life. Each
+    operation then took four times as long.
+    """
+    told = probed(compiled("forked_pairs.c", "-fno-builtin"), CAIRN_PROBE_LAYOUT="sampled")
+    of_parent, of_child = map(int, told.split())
+    assert of_child < 2 * of_parent
