@@ -31,6 +31,15 @@ static void note_exit(int code, void *nothing)
         session.head->exit_code = (uint32_t)code;
 }
 
+static int quick_exit_code;
+
+/* probe_begin() registers this handler before main. So it runs after the program's handlers of
+ * quick_exit(). */
+static void note_quick_exit(void)
+{
+    thread_end_process(quick_exit_code);
+}
+
 static void on_fork(void);
 
 /* Runs before main. If the constructor of a library allocates earlier, this allocation starts the
@@ -41,6 +50,7 @@ __attribute__((constructor)) static void probe_begin(void)
     if (session_option("CAIRN_PROBE") != NULL) {
         kernel_calls_expect();
         on_exit(note_exit, NULL);
+        at_quick_exit(note_quick_exit);
         spare_open(session_option("CAIRN_PROBE_SPARE"));
         pthread_atfork(NULL, NULL, on_fork);
         trim_begin();
@@ -66,6 +76,31 @@ INTERPOSED void _exit(int code)
 INTERPOSED void _Exit(int code)
 {
     _exit(code);
+}
+
+/* libc's functions do not call _exit() by its public name. */
+INTERPOSED _Noreturn void quick_exit(int code)
+{
+    static void (*real)(int);
+    if (real == NULL)
+        next_find(&real, "quick_exit");
+    quick_exit_code = code;
+    real(code);
+    __builtin_unreachable();
+}
+
+/* The parent ends within libc's function. If libc can make no child, it returns to the parent, and
+ * the file is that of a running process again. */
+INTERPOSED int daemon(int keep_folder, int keep_files)
+{
+    static int (*real)(int, int);
+    if (real == NULL)
+        next_find(&real, "daemon");
+    thread_end_process(0);
+    int result = real(keep_folder, keep_files);
+    if (result != 0 && session.head != NULL)
+        session.head->state = PROFILE_RUNNING;
+    return result;
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */

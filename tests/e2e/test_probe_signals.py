@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,26 @@ def test_the_exit_code_is_that_of_the_program(probed: Probed, signals: Path, pat
         assert process.wait(60) == code
         (file,) = probed.files
         assert int(np.frombuffer(file.read_bytes(), layouts("<").head, 1)["exit_code"][0]) == code
+
+
+@pytest.mark.parametrize("end", ["quick", "daemon", "refused"])
+def test_a_process_that_libc_ends_has_a_complete_file(
+    probed: Probed, compiled: Compiled, end: str
+) -> None:
+    """quick_exit() and daemon() end the process by an internal function.
+
+    The file was once that of a killed process, without the last moment.
+    """
+    process = probed.start(compiled("probe_ends.c"), end)
+    code = process.wait(60)
+    assert code == {"quick": 3, "daemon": 0, "refused": -signal.SIGKILL}[end]
+    (file,) = (one for one in probed.files if read(one).process.pid == process.pid)
+    parent = read(file)
+    assert parent.process.state == ("running" if end == "refused" else "ended")
+    if end != "refused":
+        head = np.frombuffer(file.read_bytes(), layouts("<").head, 1)
+        assert int(head["exit_code"][0]) == code
+        assert max(moment.resident_bytes or 0 for moment in parent.moments) >= 8 << 20
 
 
 def test_only_the_allocator_of_a_block_is_asked_for_its_size(
