@@ -10,6 +10,7 @@
 #include "probe/next.h"
 #include "probe/own_stack.h"
 #include "probe/perf_events.h"
+#include "probe/poisson.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -35,17 +36,15 @@ static void on_fork(void);
 /* --- between operations ----------------------------------------------------------------------- */
 
 /* Returns the number of allocations until the next timed one. The number is geometrically
- * distributed, so that in a program with a fixed rhythm the timed operations are not always the
- * same. It is computed as the logarithm of a random number, which is approximated as linear between
- * powers of two. The mean is within 6 % of the gap, and no other code relies on the exact mean. */
+ * distributed: each small or medium allocation is timed with the probability 1 / session.gap,
+ * whatever was timed before. So each timed one stands for session.gap of them. */
 static uint32_t next_gap(struct thread_state *me)
 {
-    uint64_t x = random_next(&me->random) | 1;
-    uint32_t zeroes = (uint32_t)__builtin_clzll(x);
-    /* The bits after the highest one, as a fraction in units of 2^-16. */
-    uint64_t fraction = zeroes == 63 ? 0 : (x << (zeroes + 1)) >> 48;
-    uint64_t log2 = ((uint64_t)zeroes << 16) + (0xffff - fraction);
-    return 1 + (uint32_t)((log2 * 45426 /* ln 2 */ >> 16) * session.gap >> 16);
+    if (session.gap <= 1)
+        return 1;
+    double mean = -1 / poisson_log(1 - 1.0 / session.gap);
+    double gap = poisson_gap(&me->random, mean);
+    return gap < UINT32_MAX - 1 ? 1 + (uint32_t)gap : UINT32_MAX;
 }
 
 void thread_is_idle(struct thread_state *me)
@@ -118,7 +117,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     if (me->number == 0)
         me->number = atomic_fetch_add(&last_number, 1) + 1;
     me->random = random_of(clock_now_ns() ^ ((uint64_t)me->number << 48));
-    me->until_timed = 1 + (uint32_t)random_below(&me->random, 2 * (uint64_t)session.gap - 1);
+    me->until_timed = 0;
     thread_is_idle(me);
     me->rounds = 0;
     me->counts = session_thread_begin(announced);

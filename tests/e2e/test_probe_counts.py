@@ -101,6 +101,23 @@ def test_a_failed_operator_new_is_counted_once_and_its_exception_in_both_directi
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("threads", "blocks"), [(1, 400_000), (2_000, 10)])
+def test_as_many_allocations_are_timed_as_the_gap_says(
+    probed: Probed, compiled: Callable[..., Path], threads: int, blocks: int
+) -> None:
+    """Each timed allocation stands for GAP of them, so the sum must be their number.
+
+    The mean gap was once 4 to 7 % more, and the first gap of a thread as long as a whole one of the
+    others. The tolerance is five standard errors of the number of timed allocations.
+    """
+    gap = 16
+    probed(compiled("probe_gaps.c", "-pthread"), threads, blocks, CAIRN_PROBE_GAP=str(gap))
+    tally = probed.only.tally
+    counted = int(tally.calls[:, :, :2].sum())
+    timed = counted / gap
+    assert int(tally.sizes.sum()) / gap == pytest.approx(timed, abs=5 * timed**0.5)
+
+
 def test_free_of_null_by_an_ending_thread_is_counted_as_such(
     probed: Probed, tmp_path: Path
 ) -> None:

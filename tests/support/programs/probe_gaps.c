@@ -1,0 +1,30 @@
+/* probe_gaps.c - allocates small blocks and keeps them:
+ *
+ *     probe_gaps THREADS BLOCKS     each of THREADS threads, one after the other, gets BLOCKS blocks
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+static int blocks;
+
+static void *allocate(void *nothing)
+{
+    for (int i = 0; i < blocks; i++) {
+        void *volatile block = malloc(64);
+        if (block == NULL)
+            exit(1);
+    }
+    return nothing;
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 ? atoi(argv[1]) : 0;
+    blocks = argc > 2 ? atoi(argv[2]) : 0;
+    for (int i = 0; i < threads; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, allocate, NULL) != 0 || pthread_join(thread, NULL) != 0)
+            return 1;
+    }
+    return 0;
+}
