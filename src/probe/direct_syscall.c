@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 bool direct_forbidden;
+bool direct_permits_getpid = true;
 
 #if defined(__x86_64__)
 

@@ -16,6 +16,9 @@
  * Only locks still wait and wake. sandbox.c sets this variable. */
 extern bool direct_forbidden __attribute__((visibility("hidden")));
 
+/* False if a filter of the process does not permit getpid. sandbox.c sets this variable. */
+extern bool direct_permits_getpid __attribute__((visibility("hidden")));
+
 /* Makes a system call and returns its result. If the call fails, the result is -errno. */
 long direct_call(long number, long a, long b, long c, long d, long e, long f);
 

@@ -27,7 +27,7 @@ static void note_exit(int code, void *nothing)
 {
     (void)nothing;
     if (session.head != NULL &&
-        (direct_forbidden || (uint32_t)direct_call0(SYS_getpid) == session.head->process))
+        (!direct_permits_getpid || (uint32_t)direct_call0(SYS_getpid) == session.head->process))
         session.head->exit_code = (uint32_t)code;
 }
 

@@ -26,9 +26,10 @@
 
 /* State of the calling thread before a filter was installed. */
 struct before {
-    bool forbidden;    /* direct_forbidden */
-    bool paused;       /* signals were turned off for this filter */
-    bool may_turn_off; /* see below */
+    bool forbidden;      /* direct_forbidden */
+    bool paused;         /* signals were turned off for this filter */
+    bool may_turn_off;   /* see below */
+    bool permits_getpid; /* direct_permits_getpid */
 };
 
 /* True if all filters so far permit the calls that turn off the thread's signals. */
@@ -47,7 +48,9 @@ static bool permits(const struct sock_fprog *filter, int number)
 static struct before forbid(bool strict, const struct sock_fprog *filter)
 {
     struct thread_state *me = &thread_state;
-    struct before before = {.forbidden = direct_forbidden, .may_turn_off = may_turn_off};
+    struct before before = {.forbidden = direct_forbidden,
+                            .may_turn_off = may_turn_off,
+                            .permits_getpid = direct_permits_getpid};
     thread_begin_early();
     session_make_room();
     if (strict) {
@@ -60,6 +63,7 @@ static struct before forbid(bool strict, const struct sock_fprog *filter)
             (void)kernel_calls_disarm_permitted(me);
         }
     }
+    direct_permits_getpid &= !strict && permits(filter, SYS_getpid);
     direct_forbidden = true;
     return before;
 }
@@ -70,6 +74,7 @@ static void permit(struct before before)
     struct thread_state *me = &thread_state;
     direct_forbidden = before.forbidden;
     may_turn_off = before.may_turn_off;
+    direct_permits_getpid = before.permits_getpid;
     if (!before.paused || before.forbidden)
         return;
     kernel_calls_resume(me);

@@ -119,7 +119,9 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     me->random = random_of(clock_now_ns() ^ ((uint64_t)me->number << 48));
     me->until_timed = 0;
     thread_is_idle(me);
-    me->rounds = 0;
+    /* A thread that pthread_create() did not make may begin in its first round of destructors,
+     * after the turn of our key. So it ends one round earlier. */
+    me->rounds = announced ? 0 : 1;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
         live_thread_begin(me);
@@ -252,7 +254,8 @@ static void end(struct thread_state *me)
 }
 
 /* The destructor of the probe's key. Destructors of the program's keys may allocate in every round.
- * So this destructor registers itself again until the last round, and ends the thread there. Later
+ * So this destructor registers itself again until the last round, and ends the thread there (see
+ * begin_on_own_stack() for an exception). Later
  * system calls must not be dispatched: libc frees the thread's own memory with every signal
  * blocked, and a dispatched call would then kill the process. */
 static void on_thread_end(void *argument)
@@ -280,7 +283,7 @@ void thread_end_process(int exit_code)
         (guard == THREAD_ENDED && direct_forbidden))
         return;
     /* A child of vfork shares its memory and the file with its parent. It must not end the file. */
-    if (!direct_forbidden && direct_call0(SYS_getpid) != session.head->process)
+    if (direct_permits_getpid && direct_call0(SYS_getpid) != session.head->process)
         return;
     if (guard == THREAD_OUTSIDE)
         thread_state.guard = THREAD_INSIDE;

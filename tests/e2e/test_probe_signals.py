@@ -129,6 +129,19 @@ def test_a_process_that_libc_ends_has_a_complete_file(
         assert max(moment.resident_bytes or 0 for moment in parent.moments) >= 8 << 20
 
 
+def test_a_child_of_vfork_in_a_sandbox_does_not_end_the_file_of_its_parent(
+    probed: Probed, compiled: Compiled
+) -> None:
+    assert probed.start(compiled("probe_ends.c"), "vfork").wait(60) == -signal.SIGKILL
+    assert probed.only.process.state == "running"
+
+
+def test_a_thread_that_begins_in_its_destructors_ends(probed: Probed, compiled: Compiled) -> None:
+    """Such threads once counted as alive until the end of the process, with a timer each."""
+    assert probed(compiled("probe_c11_threads.c", "-pthread"), 20) == ""
+    assert probed.only.process.threads_most == 2
+
+
 def test_only_the_allocator_of_a_block_is_asked_for_its_size(
     probed: Probed, signals: Path, compiled: Compiled
 ) -> None:

@@ -3,6 +3,7 @@
  *
  *     quick     quick_exit(3)
  *     daemon    daemon(), whose child allocates and returns from main
+ *     vfork     a child of vfork() in a sandbox ends by _exit(). The process kills itself
  *     refused   daemon() that can make no child. The process goes on and kills itself
  */
 #define _GNU_SOURCE 1
@@ -41,6 +42,12 @@ int main(int argc, char **argv)
         quick_exit(3);
     if (strcmp(what, "refused") == 0)
         forbid_children();
+    if (strcmp(what, "vfork") == 0) {
+        forbid_children();
+        if (vfork() == 0)
+            _exit(127);
+        raise(SIGKILL);
+    }
     if (daemon(1, 1) == 0) {
         free(malloc(10));
         return 0;
