@@ -267,69 +267,114 @@ void handed_out_forget(uintptr_t start, size_t bytes)
 
 enum { WIDE_MOST = 32 };
 
-/* Mappings of 1 GiB and more. Most of them only reserve addresses, so their pages are not counted
- * one by one: handed_out_held() treats all of them as held, even after the allocator has given some
- * back. */
+/* Mappings of 1 GiB and more. Most of them only reserve addresses, so their pages are not noted one
+ * by one: all of them are held. An entry with start == 0 is unused. */
 static struct {
     _Atomic uintptr_t start;
     _Atomic uintptr_t end;
 } wide[WIDE_MOST];
-static _Atomic unsigned wide_count;
+static _Atomic bool wide_full; /* a mapping found no unused entry */
 
-/* Counts the pages of [from, to) in one leaf as held, or as given back if `more` is false. */
-static void hold_pages(struct handed_out_leaf *leaf, uintptr_t from, uintptr_t to, bool more)
+static void add_wide(uintptr_t start, uintptr_t end)
 {
-    size_t last = (to + PAGE_BYTES - 1) >> HANDED_OUT_PAGE_SHIFT;
-    for (size_t page = from >> HANDED_OUT_PAGE_SHIFT, extent, end; page < last; page = end) {
-        end = end_in_extent(page, last, &extent);
-        uint16_t pages = (uint16_t)(end - page);
-        atomic_fetch_add_explicit(&leaf->held[extent], more ? pages : (uint16_t)-pages,
-                                  memory_order_relaxed);
+    for (size_t i = 0; i < WIDE_MOST; i++) {
+        uintptr_t unused = 0;
+        if (atomic_compare_exchange_strong(&wide[i].start, &unused, start)) {
+            atomic_store(&wide[i].end, end);
+            return;
+        }
     }
+    wide_full = true;
 }
 
-static void hold(uintptr_t start, size_t bytes, bool more)
+/* Takes [start, end) out of all wide mappings. Returns the number of bytes that were in them. */
+static size_t remove_wide(uintptr_t start, uintptr_t end)
 {
-    uintptr_t end = start + bytes;
+    size_t removed = 0;
+    for (size_t i = 0; i < WIDE_MOST; i++) {
+        uintptr_t from = atomic_load(&wide[i].start), to = atomic_load(&wide[i].end);
+        if (from == 0 || start >= to || end <= from)
+            continue;
+        removed += (end < to ? end : to) - (start > from ? start : from);
+        atomic_store(&wide[i].end, start > from ? start : 0);
+        if (start <= from)
+            atomic_store(&wide[i].start, 0);
+        if (end < to)
+            add_wide(end, to);
+    }
+    return removed;
+}
+
+static bool touches_wide(uintptr_t start, uintptr_t end, bool wholly)
+{
+    for (size_t i = 0; i < WIDE_MOST; i++) {
+        uintptr_t from = atomic_load(&wide[i].start), to = atomic_load(&wide[i].end);
+        if (wholly ? from <= start && end <= to : start < to && end > from)
+            return true;
+    }
+    return false;
+}
+
+/* Notes the pages of [from, to) in one leaf as held, or as given back if `more` is false. Returns
+ * the number of pages for which that is a change. Not inlined, so that hold_all() takes less of the
+ * stack while it makes a leaf. */
+static __attribute__((noinline)) size_t hold_pages(struct handed_out_leaf *leaf, uintptr_t from,
+                                                   uintptr_t to, bool more)
+{
+    size_t last = to >> HANDED_OUT_PAGE_SHIFT, changed = 0;
+    for (size_t page = from >> HANDED_OUT_PAGE_SHIFT, end; page < last; page = end) {
+        end = (page | 63) + 1 < last ? (page | 63) + 1 : last;
+        uint64_t mask = (end - page == 64 ? 0 : UINT64_C(1) << (end - page)) - 1;
+        mask <<= page % 64;
+        _Atomic uint64_t *word = &leaf->owned[page / 64];
+        uint64_t before = more ? atomic_fetch_or_explicit(word, mask, memory_order_relaxed)
+                               : atomic_fetch_and_explicit(word, ~mask, memory_order_relaxed);
+        uint16_t pages = (uint16_t)__builtin_popcountll((more ? ~before : before) & mask);
+        atomic_fetch_add_explicit(&leaf->held[page / HANDED_OUT_EXTENT_PAGES],
+                                  more ? pages : (uint16_t)-pages, memory_order_relaxed);
+        changed += pages;
+    }
+    return changed;
+}
+
+/* The same for whole pages that several leaves may have. Returns the number of changed bytes. */
+static size_t hold_all(uintptr_t start, uintptr_t end, bool more)
+{
+    size_t changed = 0;
     for (uintptr_t next; start < end; start = next) {
         next = (start | (LEAF_BYTES - 1)) + 1;
         struct handed_out_leaf *leaf = leaf_of(start, more);
         if (leaf != NULL)
-            hold_pages(leaf, start % LEAF_BYTES,
-                       start % LEAF_BYTES + ((next < end ? next : end) - start), more);
+            changed += hold_pages(leaf, start % LEAF_BYTES,
+                                  start % LEAF_BYTES + ((next < end ? next : end) - start), more);
     }
+    return changed << HANDED_OUT_PAGE_SHIFT;
 }
 
-void handed_out_hold(uintptr_t start, size_t bytes)
+size_t handed_out_hold(uintptr_t start, size_t bytes)
 {
-    if (bytes < LEAF_BYTES) {
-        hold(start, bytes, true);
-        return;
-    }
-    unsigned place = atomic_fetch_add_explicit(&wide_count, 1, memory_order_relaxed);
-    if (place < WIDE_MOST) {
-        atomic_store_explicit(&wide[place].start, start, memory_order_relaxed);
-        atomic_store_explicit(&wide[place].end, start + bytes, memory_order_relaxed);
-    }
+    uintptr_t end = (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    start &= ~(PAGE_BYTES - 1);
+    if (touches_wide(start, end, true))
+        return 0;
+    if (end - start < LEAF_BYTES)
+        return hold_all(start, end, true);
+    size_t before = hold_all(start, end, false) + remove_wide(start, end);
+    add_wide(start, end);
+    return end - start - before;
 }
 
-void handed_out_let_go(uintptr_t start, size_t bytes)
+size_t handed_out_let_go(uintptr_t start, size_t bytes)
 {
-    if (bytes < LEAF_BYTES)
-        hold(start, bytes, false);
+    uintptr_t end = (start + bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    start = (start + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    return start < end ? hold_all(start, end, false) + remove_wide(start, end) : 0;
 }
 
 unsigned handed_out_held(const struct handed_out_leaf *leaf, size_t extent)
 {
     uintptr_t start = leaf->start + (extent << HANDED_OUT_EXTENT_SHIFT);
-    unsigned count = atomic_load_explicit(&wide_count, memory_order_relaxed);
-    if (count > WIDE_MOST)
+    if (wide_full || touches_wide(start, start + ((uintptr_t)1 << HANDED_OUT_EXTENT_SHIFT), false))
         return HANDED_OUT_EXTENT_PAGES;
-    for (unsigned i = 0; i < count; i++)
-        if (start < atomic_load_explicit(&wide[i].end, memory_order_relaxed) &&
-            start + ((uintptr_t)1 << HANDED_OUT_EXTENT_SHIFT) >
-                atomic_load_explicit(&wide[i].start, memory_order_relaxed))
-            return HANDED_OUT_EXTENT_PAGES;
-    unsigned held = atomic_load_explicit(&leaf->held[extent], memory_order_relaxed);
-    return held < HANDED_OUT_EXTENT_PAGES ? held : HANDED_OUT_EXTENT_PAGES;
+    return atomic_load_explicit(&leaf->held[extent], memory_order_relaxed);
 }

@@ -7,7 +7,8 @@
  *
  *     granule g is noted  <=>  its own bit, its hidden bit or the bit of its page is set
  *     leaf->noted[e]      ==   OS pages of extent e with a noted granule
- *     leaf->held[e]       ==   OS pages of extent e that the allocator has from the kernel
+ *     leaf->held[e]       ==   bits of leaf->owned that are set for extent e: its OS pages that the
+ *                              allocator has from the kernel
  *
  * Any thread may call any function at any time. Updates take no lock. If two threads set bits of
  * neighbouring granules at once, one bit may be lost, and the counts may be wrong by a few pages. A
@@ -37,6 +38,8 @@ struct handed_out_leaf {
     _Atomic uint64_t pages[1 << (HANDED_OUT_LEAF_SHIFT - HANDED_OUT_PAGE_SHIFT - 6)];
     _Atomic uint16_t noted[HANDED_OUT_EXTENTS];
     _Atomic uint16_t held[HANDED_OUT_EXTENTS];
+    /* One bit for each page, set if the allocator has the page from the kernel. */
+    _Atomic uint64_t owned[1 << (HANDED_OUT_LEAF_SHIFT - HANDED_OUT_PAGE_SHIFT - 6)];
     uintptr_t start;              /* first address of the leaf's 1 GiB */
     struct handed_out_leaf *next; /* next leaf in the list of all leaves */
     /* One bit for each granule, set if the granule is hidden. NULL if none is hidden. */
@@ -85,10 +88,12 @@ bool handed_out_page_is_noted(const struct handed_out_leaf *leaf, size_t page);
  * memory back or mapped it anew. Rounds both ends up to OS pages. */
 void handed_out_forget(uintptr_t start, size_t bytes);
 
-/* handed_out_hold() counts pages that the allocator got from the kernel. handed_out_let_go() counts
- * pages that the allocator gave back to the kernel. */
-void handed_out_hold(uintptr_t start, size_t bytes);
-void handed_out_let_go(uintptr_t start, size_t bytes);
+/* handed_out_hold() notes pages that the allocator got from the kernel, and returns the bytes of
+ * those that it did not have already. A mapping may replace another one (MAP_FIXED).
+ * handed_out_let_go() notes pages that the allocator gave back, and returns the bytes of those that
+ * it had. It may give back pages that it got unseen. */
+size_t handed_out_hold(uintptr_t start, size_t bytes);
+size_t handed_out_let_go(uintptr_t start, size_t bytes);
 
 /* Returns the number of pages of an extent that the allocator has from the kernel. Returns
  * HANDED_OUT_EXTENT_PAGES if the number is not known. */

@@ -104,14 +104,14 @@ static enum profile_call kind_of(long number, const long arguments[3])
 
 static void hold(uintptr_t start, size_t bytes)
 {
-    atomic_fetch_add_explicit(&session.held_bytes, bytes, memory_order_relaxed);
-    handed_out_hold(start, bytes);
+    atomic_fetch_add_explicit(&session.held_bytes, handed_out_hold(start, bytes),
+                              memory_order_relaxed);
 }
 
 static void give_back(uintptr_t start, size_t bytes)
 {
-    atomic_fetch_sub_explicit(&session.held_bytes, bytes, memory_order_relaxed);
-    handed_out_let_go(start, bytes);
+    atomic_fetch_sub_explicit(&session.held_bytes, handed_out_let_go(start, bytes),
+                              memory_order_relaxed);
 }
 
 /* Records the new end of the heap (brk). Returns the number of bytes by which the end moved. */

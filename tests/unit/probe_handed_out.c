@@ -173,19 +173,53 @@ TEST(a_block_that_grew_is_noted_to_its_end)
 TEST(pages_that_the_allocator_holds_are_counted_by_extents)
 {
     uintptr_t start = UINT64_C(303) << HANDED_OUT_LEAF_SHIFT;
-    handed_out_hold(start + 4096, 3 << 20);
+    CHECK(handed_out_hold(start + 4096, 3 << 20) == 3 << 20);
     const struct handed_out_leaf *leaf = handed_out_leaves[303];
     REQUIRE(leaf != NULL);
     CHECK(handed_out_held(leaf, 0) == HANDED_OUT_EXTENT_PAGES - 1 &&
           handed_out_held(leaf, 1) == 257);
     CHECK(handed_out_held(leaf, 2) == 0);
-    handed_out_let_go(start + 4096, 1 << 20);
+    CHECK(handed_out_let_go(start + 4096, 1 << 20) == 1 << 20);
     CHECK(handed_out_held(leaf, 0) == HANDED_OUT_EXTENT_PAGES - 257);
     /* Makes a leaf inside the range of addresses that the next call marks as held. */
     CHECK(handed_out_add((void *)(start + ((uintptr_t)5 << 30)), 1));
     handed_out_hold(start + ((uintptr_t)4 << 30), (size_t)64 << 30);
     CHECK(handed_out_held(handed_out_leaves[308], 7) == HANDED_OUT_EXTENT_PAGES &&
           handed_out_held(leaf, 2) == 0);
+}
+
+/* A mapping may replace another one, and memory may be given back that was got unseen. */
+TEST(each_page_is_held_once_and_given_back_once)
+{
+    enum { MIB = 1 << 20, PAGE = 4096 };
+    uintptr_t start = (UINT64_C(450) << HANDED_OUT_LEAF_SHIFT) - 2 * MIB;
+    CHECK(handed_out_let_go(start, 4 * MIB) == 0);
+    CHECK(handed_out_hold(start, 4 * MIB) == 4 * MIB);
+    CHECK(handed_out_hold(start + MIB, 4 * MIB) == MIB);
+    CHECK(handed_out_let_go(start + PAGE, 1) == PAGE);
+    CHECK(handed_out_hold(start, 2 * PAGE + 1) == PAGE);
+    CHECK(handed_out_let_go(start, 8 * MIB) == 5 * MIB);
+    CHECK(handed_out_let_go(start, 8 * MIB) == 0);
+}
+
+/* Wide mappings are trimmed at both ends, and parts of them are mapped anew. */
+TEST(a_wide_mapping_is_held_as_a_whole)
+{
+    const size_t gib = (size_t)1 << 30, part = 2 << 20;
+    uintptr_t start = (UINT64_C(400) << HANDED_OUT_LEAF_SHIFT) + part;
+    CHECK(handed_out_hold(start + part, part) == part);
+    CHECK(handed_out_hold(start, 4 * gib) == 4 * gib - part);
+    CHECK(handed_out_hold(start + gib, part) == 0);
+    CHECK(handed_out_let_go(start, part) == part);
+    CHECK(handed_out_let_go(start + 4 * gib - part, 2 * part) == part);
+    for (int i = 0; i < 3; i++) {
+        CHECK(handed_out_let_go(start + gib, part) == part);
+        CHECK(handed_out_let_go(start + gib, part) == 0);
+        CHECK(handed_out_hold(start + gib, part) == part);
+        CHECK(handed_out_hold(start + gib, part) == 0);
+    }
+    CHECK(handed_out_let_go(start, 4 * gib) == 4 * gib - 2 * part);
+    CHECK(handed_out_let_go(start, 4 * gib) == 0);
 }
 
 TEST(addresses_of_57_bits_are_supported)
