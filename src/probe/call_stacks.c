@@ -464,7 +464,7 @@ static bool begin_window(void)
     struct timespec cpu = {.tv_sec = 0};
     direct_call3(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, (long)&cpu, 0);
     uint64_t cpu_ns = (uint64_t)cpu.tv_sec * NS_PER_S + (uint64_t)cpu.tv_nsec;
-    uint64_t ticks = ticks_now(), ns = clock_now_ns();
+    uint64_t ticks = ticks_now(), ns = direct_now_ns();
     double spent_ns = (double)window.spent_ticks * (double)(ns - window.begin_ns) /
                       (double)(ticks - window.begin_ticks + 1);
     bool was_expensive = spent_ns * PART_OF_TIME > (double)(cpu_ns - window.begin_cpu_ns);

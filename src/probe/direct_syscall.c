@@ -1,5 +1,7 @@
 #include "probe/direct_syscall.h"
 
+#include "base/clock.h"
+
 #include <fcntl.h>
 
 bool direct_forbidden;
@@ -73,6 +75,15 @@ long direct_call(long number, long a, long b, long c, long d, long e, long f)
 }
 
 #endif
+
+uint64_t direct_now_ns(void)
+{
+    struct timespec now = {.tv_sec = 0};
+    if (direct_forbidden)
+        return clock_now_ns();
+    direct_call3(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
 
 long direct_move_up(long fd)
 {

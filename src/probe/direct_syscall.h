@@ -40,6 +40,11 @@ _Noreturn void direct_return_from_signal(uintptr_t stack);
 
 #endif
 
+/* The same as clock_now_ns(). libc's function makes a system call where the kernel offers no other
+ * clock, as on a machine with an unstable time-stamp counter. In an operation that call would count
+ * as one of the allocator. */
+uint64_t direct_now_ns(void);
+
 /* Moves a descriptor to a number of 700 or more, because programs seldom have files of their own
  * there. Returns the new descriptor, or `fd` if it cannot be moved. */
 long direct_move_up(long fd);

@@ -185,6 +185,11 @@ void kernel_calls_note(long number, const long arguments[3], long result, uint64
                        uint64_t cpu_ns)
 {
     enum profile_call kind = kind_of(number, arguments);
+    if (UNLIKELY(thread_state.asking)) { /* the probe caused the call */
+        if (!direct_failed(result))
+            (void)follow(kind, arguments, result);
+        return;
+    }
     struct profile_call_counts *counts = &session.head->calls[kind];
     session_add(&counts->calls, 1);
     session_add(&counts->ticks, ticks);

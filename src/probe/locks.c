@@ -41,9 +41,10 @@ static void note_contended(const void *lock)
     }
 }
 
+/* Returns true if the lock counts: the thread is in an operation of the program's. */
 static inline bool is_inside(const struct thread_state *me)
 {
-    return me->guard == THREAD_INSIDE && me->counts != NULL && session.head != NULL;
+    return me->guard == THREAD_INSIDE && me->counts != NULL && session.head != NULL && !me->asking;
 }
 
 /* Counts a lock that the thread has taken, and starts timing its critical section if that is

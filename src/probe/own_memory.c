@@ -173,10 +173,10 @@ static void look(void)
 struct own_memory own_memory_resident(bool now, uint64_t began_ns)
 {
     if (!atomic_exchange_explicit(&looking, true, memory_order_acquire)) {
-        uint64_t begin = clock_now_ns();
+        uint64_t begin = direct_now_ns();
         if (!direct_forbidden && (now || looks_ns * LOOKS_PART <= begin - began_ns)) {
             look();
-            looks_ns += clock_now_ns() - begin;
+            looks_ns += direct_now_ns() - begin;
         }
         atomic_store_explicit(&looking, false, memory_order_release);
     }

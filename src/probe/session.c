@@ -585,14 +585,14 @@ static bool look_is_due(uint64_t resident, uint64_t lived_ns)
  * residence_look(). */
 static struct residence look_closely(const struct profile_head *head, uint64_t resident)
 {
-    uint64_t begin = clock_now_ns();
+    uint64_t begin = direct_now_ns();
     uint64_t lived_ns = begin - head->ns_begin;
     struct residence found = unknown;
     if (atomic_exchange_explicit(&looking, true, memory_order_acquire))
         return found;
     if (look_is_due(resident, lived_ns)) {
         found = residence_look();
-        looks_ns += clock_now_ns() - begin;
+        looks_ns += direct_now_ns() - begin;
         looked_ns = lived_ns;
         looked_bytes = resident > looked_bytes ? resident : looked_bytes;
     }
@@ -637,7 +637,7 @@ static void update_head(struct profile_head *head, struct own_memory own)
         }
     }
     head->ticks_last = ticks_now();
-    head->ns_last = clock_now_ns();
+    head->ns_last = direct_now_ns();
 }
 
 /* Returns the number of system calls of the kinds from `first` to `last`. */

@@ -11,7 +11,8 @@ from support.places import PROGRAMS
 from support.probing import Probed
 
 from cairn import native
-from cairn.profile.tally import ALLOCATING, FUNCTIONS, ProcessProfile
+from cairn.profile.reader import read
+from cairn.profile.tally import ALLOCATING, CALLS, FUNCTIONS, ProcessProfile
 
 TIMES = 40
 FORMS = 4
@@ -129,6 +130,44 @@ def test_the_memory_held_is_never_more_than_the_memory_mapped(
     own = native.allocator() if what == "grows" else None
     probed(compiled("probe_held.c", "-pthread"), what, allocator=own)
     assert 0 < max(moment.held_bytes or 0 for moment in probed.only.moments) <= 160 << 20
+
+
+def test_what_the_probe_asks_the_allocator_is_not_counted(
+    probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    """malloc_usable_size() takes a lock and makes a system call in this allocator.
+
+    With live bytes counted, the probe calls it for each block. Its calls once counted as the
+    program's.
+    """
+    allocator = compiled("calling_malloc.c", "-shared", "-pthread")
+    counted = []
+    for live in ("estimated", "exact"):
+        program = compiled("probe_gaps.c", "-pthread")
+        probed(program, 1, 1000, allocator=allocator, CAIRN_PROBE_LIVE=live)
+        tally = probed.only.tally
+        counted.append((tally.locks.taken.tolist(), int(tally.kernel.count[CALLS.index("other")])))
+    assert counted[0] == counted[1]
+
+
+def test_the_clock_of_the_probe_makes_no_call_of_the_allocator(
+    probed: Probed, compiled: Callable[..., Path]
+) -> None:
+    """Without the vdso, libc reads every clock by a system call.
+
+    The probe reads it at each moment, which once counted as 280 calls of the allocator a second.
+    """
+    allocator = compiled("forward_malloc.c", "-shared")
+    process = probed.start(
+        compiled("without_vdso.c"), compiled("probe_gaps.c", "-pthread"), 0, 1_000_000,
+        allocator=allocator,
+    )  # fmt: skip
+    assert process.wait(60) == 0
+    of_program = [one for one in map(read, probed.files) if "probe_gaps" in one.process.program]
+    (profile,) = of_program
+    assert len(profile.moments) > 2
+    clock_gettime = 228
+    assert clock_gettime not in profile.tally.other_calls
 
 
 def test_free_of_null_by_an_ending_thread_is_counted_as_such(

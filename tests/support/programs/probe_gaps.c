@@ -1,7 +1,5 @@
-/* probe_gaps.c - allocates small blocks and keeps them:
- *
- *     probe_gaps THREADS BLOCKS     each of THREADS threads, one after the other, gets BLOCKS blocks
- */
+/* probe_gaps.c THREADS BLOCKS - allocates small blocks and keeps them. Each of THREADS threads, one
+ * after the other, gets BLOCKS blocks. If THREADS is 0, main gets them. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -21,6 +19,8 @@ int main(int argc, char **argv)
 {
     int threads = argc > 1 ? atoi(argv[1]) : 0;
     blocks = argc > 2 ? atoi(argv[2]) : 0;
+    if (threads == 0)
+        allocate(NULL);
     for (int i = 0; i < threads; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, allocate, NULL) != 0 || pthread_join(thread, NULL) != 0)
