@@ -291,17 +291,14 @@ static void note_usable(size_t bytes, size_t usable)
 }
 
 /* Called for an operation that is not counted. If the thread has ended, `block` no longer counts as
- * live: libc frees a thread's own memory after the thread's end. live_subtract_late() is called
- * only for free and realloc. A function such as delete may itself call free, and the guard of an
- * ended thread does not show that the inner call is nested. Always returns false. */
-bool account_enter_late(const struct thread_state *me, enum profile_function function,
-                        const void *block)
+ * live: libc frees a thread's own memory after the thread's end. Nothing happens if the allocator
+ * itself called the function, as delete calls free. Always returns false. */
+bool account_enter_late(const struct thread_state *me, const void *block)
 {
-    if (me->guard == THREAD_ENDED && block != NULL &&
-        (function == PROFILE_FREE || function == PROFILE_REALLOC))
-        live_subtract_late(block);
-    if (me->guard == THREAD_ENDED && block != NULL)
-        call_stacks_remove_late(block);
+    if (me->guard != THREAD_ENDED || me->late != 1 || block == NULL)
+        return false;
+    live_subtract_late(block);
+    call_stacks_remove_late(block);
     return false;
 }
 

@@ -32,8 +32,7 @@ void account_time(struct thread_state *me, enum profile_group group);
 void account_take_watched(struct thread_state *me, const void *block);
 void account_take_freed(struct thread_state *me, const void *block);
 void account_enter_without(struct thread_state *me);
-bool account_enter_late(const struct thread_state *me, enum profile_function function,
-                        const void *block);
+bool account_enter_late(const struct thread_state *me, const void *block);
 void account_leave_slowly(struct thread_state *me, enum profile_function function,
                           const void *block, size_t bytes);
 void account_leave_release_slowly(struct thread_state *me);
@@ -76,7 +75,7 @@ static inline __attribute__((always_inline)) bool account_enter(struct thread_st
                                                                 size_t bytes, const void *old)
 {
     if (UNLIKELY(!account_begin(me, function, bytes)))
-        return account_enter_late(me, function, old);
+        return account_enter_late(me, old);
     if (profile_kind(function) == PROFILE_KIND_REALLOC)
         me->given = old;
     if (old != NULL) {
@@ -101,20 +100,30 @@ static inline __attribute__((always_inline)) bool account_enter(struct thread_st
     return true;
 }
 
-/* Called after an allocation for which account_enter() returned false. If the thread has ended,
- * adds the block to the live ones. Returns `block`. */
-static inline void *account_late(const struct thread_state *me, void *block, size_t bytes)
-{
-    if (me->guard == THREAD_ENDED && block != NULL)
-        live_add_late(block, bytes);
-    return block;
-}
-
 /* Returns whether the function's blocks count as live. The blocks of an aligned function do not if
  * the function belongs to another library than malloc. */
 static inline bool live_counts(enum profile_function function)
 {
     return profile_kind(function) != PROFILE_KIND_ALIGNED || !session.foreign[function];
+}
+
+/* Called after an operation for which account_enter_release() or account_begin() returned false. */
+static inline void account_late_release(struct thread_state *me)
+{
+    if (me->guard == THREAD_ENDED && me->late != 0)
+        me->late--;
+}
+
+/* Called after an allocation for which account_enter() returned false. If the thread has ended, and
+ * if the allocator itself did not call the function, adds the block to the live ones. Returns
+ * `block`. */
+static inline void *account_late(struct thread_state *me, enum profile_function function,
+                                 void *block, size_t bytes)
+{
+    if (me->guard == THREAD_ENDED && me->late == 1 && block != NULL && live_counts(function))
+        live_add_late(block, bytes);
+    account_late_release(me);
+    return block;
 }
 
 /* Ends an allocation. The quick path needs two conditions: no bit of enum thread_special is set,
@@ -142,7 +151,7 @@ static inline __attribute__((always_inline)) bool
 account_enter_release(struct thread_state *me, enum profile_function function, const void *block)
 {
     if (UNLIKELY(!account_begin(me, function, (uintptr_t)block)))
-        return account_enter_late(me, function, block);
+        return account_enter_late(me, block);
     if (UNLIKELY(block == NULL)) {
         account_enter_without(me);
         return true;

@@ -30,7 +30,8 @@ INTERPOSED void *malloc(size_t bytes)
 {
     struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_MALLOC, bytes, NULL)))
-        return account_late(me, next_found() ? next.malloc(bytes) : next_early_block(bytes), bytes);
+        return account_late(me, PROFILE_MALLOC,
+                            next_found() ? next.malloc(bytes) : next_early_block(bytes), bytes);
     void *block = next.malloc(bytes);
     account_leave(me, PROFILE_MALLOC, block, bytes);
     return block;
@@ -43,7 +44,8 @@ INTERPOSED void *calloc(size_t count, size_t each)
     if (__builtin_mul_overflow(count, each, &bytes))
         bytes = SIZE_MAX;
     if (UNLIKELY(!account_enter(me, PROFILE_CALLOC, bytes, NULL)))
-        return account_late(me, next_found() ? next.calloc(count, each) : next_early_block(bytes),
+        return account_late(me, PROFILE_CALLOC,
+                            next_found() ? next.calloc(count, each) : next_early_block(bytes),
                             bytes);
     void *block = next.calloc(count, each);
     account_leave(me, PROFILE_CALLOC, block, bytes);
@@ -56,7 +58,8 @@ INTERPOSED void *realloc(void *old, size_t bytes)
     if (UNLIKELY(next_is_early(old)))
         return early_realloc(old, bytes);
     if (UNLIKELY(!account_enter(me, PROFILE_REALLOC, bytes, old)))
-        return account_late(me, next_found() ? next.realloc(old, bytes) : next_early_block(bytes),
+        return account_late(me, PROFILE_REALLOC,
+                            next_found() ? next.realloc(old, bytes) : next_early_block(bytes),
                             bytes);
     void *block = next.realloc(old, bytes);
     account_leave(me, PROFILE_REALLOC, block, bytes);
@@ -70,7 +73,8 @@ INTERPOSED void *reallocarray(void *old, size_t count, size_t each)
     if (__builtin_mul_overflow(count, each, &bytes))
         bytes = SIZE_MAX;
     if (UNLIKELY(!account_enter(me, PROFILE_REALLOCARRAY, bytes, old)))
-        return next_found() ? next.reallocarray(old, count, each) : NULL;
+        return account_late(me, PROFILE_REALLOCARRAY,
+                            next_found() ? next.reallocarray(old, count, each) : NULL, bytes);
     void *block = next.reallocarray(old, count, each);
     account_leave(me, PROFILE_REALLOCARRAY, block, bytes);
     return block;
@@ -79,8 +83,11 @@ INTERPOSED void *reallocarray(void *old, size_t count, size_t each)
 INTERPOSED int posix_memalign(void **block, size_t alignment, size_t bytes)
 {
     struct thread_state *me = &thread_state;
-    if (UNLIKELY(!account_enter(me, PROFILE_POSIX_MEMALIGN, bytes, NULL)))
-        return next_found() ? next.posix_memalign(block, alignment, bytes) : ENOMEM;
+    if (UNLIKELY(!account_enter(me, PROFILE_POSIX_MEMALIGN, bytes, NULL))) {
+        int result = next_found() ? next.posix_memalign(block, alignment, bytes) : ENOMEM;
+        (void)account_late(me, PROFILE_POSIX_MEMALIGN, result == 0 ? *block : NULL, bytes);
+        return result;
+    }
     int error = next.posix_memalign(block, alignment, bytes);
     account_leave(me, PROFILE_POSIX_MEMALIGN, error == 0 ? *block : NULL, bytes);
     return error;
@@ -90,7 +97,8 @@ INTERPOSED void *aligned_alloc(size_t alignment, size_t bytes)
 {
     struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_ALIGNED_ALLOC, bytes, NULL)))
-        return next_found() ? next.aligned_alloc(alignment, bytes) : NULL;
+        return account_late(me, PROFILE_ALIGNED_ALLOC,
+                            next_found() ? next.aligned_alloc(alignment, bytes) : NULL, bytes);
     void *block = next.aligned_alloc(alignment, bytes);
     account_leave(me, PROFILE_ALIGNED_ALLOC, block, bytes);
     return block;
@@ -100,7 +108,8 @@ INTERPOSED void *memalign(size_t alignment, size_t bytes)
 {
     struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_MEMALIGN, bytes, NULL)))
-        return next_found() ? next.memalign(alignment, bytes) : NULL;
+        return account_late(me, PROFILE_MEMALIGN,
+                            next_found() ? next.memalign(alignment, bytes) : NULL, bytes);
     void *block = next.memalign(alignment, bytes);
     account_leave(me, PROFILE_MEMALIGN, block, bytes);
     return block;
@@ -110,7 +119,7 @@ INTERPOSED void *valloc(size_t bytes)
 {
     struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_VALLOC, bytes, NULL)))
-        return next_found() ? next.valloc(bytes) : NULL;
+        return account_late(me, PROFILE_VALLOC, next_found() ? next.valloc(bytes) : NULL, bytes);
     void *block = next.valloc(bytes);
     account_leave(me, PROFILE_VALLOC, block, bytes);
     return block;
@@ -120,7 +129,7 @@ INTERPOSED void *pvalloc(size_t bytes)
 {
     struct thread_state *me = &thread_state;
     if (UNLIKELY(!account_enter(me, PROFILE_PVALLOC, bytes, NULL)))
-        return next_found() ? next.pvalloc(bytes) : NULL;
+        return account_late(me, PROFILE_PVALLOC, next_found() ? next.pvalloc(bytes) : NULL, bytes);
     void *block = next.pvalloc(bytes);
     account_leave(me, PROFILE_PVALLOC, block, bytes);
     return block;
@@ -136,6 +145,7 @@ INTERPOSED void free(void *block)
     if (UNLIKELY(!account_enter_release(me, PROFILE_FREE, block))) {
         if (next_found())
             next.free(block);
+        account_late_release(me);
         return;
     }
     next.free(block);
@@ -153,6 +163,8 @@ INTERPOSED void free_sized(void *block, size_t bytes)
         next.free(block);
     if (counted)
         account_leave_release(me);
+    else
+        account_late_release(me);
 }
 
 INTERPOSED void free_aligned_sized(void *block, size_t alignment, size_t bytes)
@@ -165,6 +177,8 @@ INTERPOSED void free_aligned_sized(void *block, size_t alignment, size_t bytes)
         next.free(block);
     if (counted)
         account_leave_release(me);
+    else
+        account_late_release(me);
 }
 
 INTERPOSED size_t malloc_usable_size(void *block)
@@ -172,8 +186,11 @@ INTERPOSED size_t malloc_usable_size(void *block)
     struct thread_state *me = &thread_state;
     if (UNLIKELY(!next_found() || next_is_early(block)))
         return next_early_rest(block);
-    if (UNLIKELY(!account_begin(me, PROFILE_USABLE_SIZE, 0)))
-        return next.malloc_usable_size(block);
+    if (UNLIKELY(!account_begin(me, PROFILE_USABLE_SIZE, 0))) {
+        size_t usable = next.malloc_usable_size(block);
+        account_late_release(me);
+        return usable;
+    }
     me->counts->released[PROFILE_USABLE_SIZE - PROFILE_ALLOCATING][account_phase()]++;
     me->guard = THREAD_INSIDE;
     size_t bytes = next.malloc_usable_size(block);
@@ -188,8 +205,11 @@ INTERPOSED int malloc_trim(size_t keep)
     struct thread_state *me = &thread_state;
     if (UNLIKELY(!next_found() || next.malloc_trim == NULL))
         return 0;
-    if (UNLIKELY(!account_begin(me, PROFILE_TRIM, 0)))
-        return next.malloc_trim(keep);
+    if (UNLIKELY(!account_begin(me, PROFILE_TRIM, 0))) {
+        int result = next.malloc_trim(keep);
+        account_late_release(me);
+        return result;
+    }
     me->counts->released[PROFILE_TRIM - PROFILE_ALLOCATING][account_phase()]++;
     me->guard = THREAD_INSIDE;
     int released = next.malloc_trim(keep);

@@ -54,7 +54,7 @@ static inline bool never(const struct thread_state *me, const void *block)
         struct thread_state *me = &thread_state;                                                   \
         type *real = NEXT(kind, type, member);                                                     \
         if (UNLIKELY(!account_enter(me, function, bytes, NULL)))                                   \
-            return real ARGUMENTS;                                                                 \
+            return account_late(me, function, real ARGUMENTS, bytes);                              \
         void *block = real ARGUMENTS;                                                              \
         if (has_ended(me, block))                                                                  \
             return NULL;                                                                           \
@@ -69,6 +69,7 @@ static inline bool never(const struct thread_state *me, const void *block)
         type *real = NEXT(kind, type, member);                                                     \
         if (UNLIKELY(!account_enter_release(me, function, block))) {                               \
             real ARGUMENTS;                                                                        \
+            account_late_release(me);                                                              \
             return;                                                                                \
         }                                                                                          \
         real ARGUMENTS;                                                                            \

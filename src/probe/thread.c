@@ -122,6 +122,7 @@ static bool begin_on_own_stack(struct thread_state *me, bool announced)
     /* A thread that pthread_create() did not make may begin in its first round of destructors,
      * after the turn of our key. So it ends one round earlier. */
     me->rounds = announced ? 0 : 1;
+    me->late = 0;
     me->counts = session_thread_begin(announced);
     if (me->counts != NULL) {
         live_thread_begin(me);
@@ -196,9 +197,20 @@ bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_
         thread_is_idle(me);
         return true;
     case THREAD_UNKNOWN:
-        return begin(me, false);
+        if (begin(me, false))
+            return true;
+        if (me->guard != THREAD_ENDED)
+            return false;
+        __attribute__((fallthrough));
     case THREAD_ENDED:
-        count_late(function, given);
+        /* A frame above that of the operation means that a jump has left the operation. */
+        if (me->late == 0 || frame > me->frame) {
+            count_late(function, given);
+            me->frame = frame;
+            me->late = 0;
+        }
+        if (me->late < UINT8_MAX)
+            me->late++;
         return false;
     default:
         return false;
@@ -208,6 +220,7 @@ bool thread_enter_slowly(struct thread_state *me, uintptr_t frame, enum profile_
 void thread_leaves(void)
 {
     thread_state.inspecting = false;
+    thread_state.late = 0;
     if (thread_state.guard != THREAD_INSIDE || thread_state.counts == NULL || session.head == NULL)
         return;
     thread_is_idle(&thread_state);
@@ -245,6 +258,7 @@ static void end(struct thread_state *me)
     /* If a sandbox refused to disarm the thread, the kernel goes on reading the guard, and
      * THREAD_ENDED would kill the thread. */
     me->guard = disarmed ? THREAD_ENDED : THREAD_INSIDE;
+    me->late = 0;
     session_thread_end(me->counts);
     me->counts = &unread_counts;
     if (disarmed)

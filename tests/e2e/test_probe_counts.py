@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +169,30 @@ def test_the_clock_of_the_probe_makes_no_call_of_the_allocator(
     assert len(profile.moments) > 2
     clock_gettime = 228
     assert clock_gettime not in profile.tally.other_calls
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
+def test_an_operation_without_room_in_the_file_is_counted_once(
+    probed: Probed, tmp_path: Path
+) -> None:
+    """An operator new[] calls operator new, which calls malloc. Each was once counted.
+
+    Aligned blocks were once subtracted from the live bytes and never added.
+    """
+    program = tmp_path / "lost"
+    source = PROGRAMS / "probe_lost_thread.cpp"
+    subprocess.run(["g++", "-O1", "-fno-builtin", source, "-o", program, "-pthread"], check=True)
+    late = []
+    for rounds in (0, 1000):
+        assert probed(program, rounds) == "done\n"
+        tally = probed.only.tally
+        late.append({name: int(tally.late_calls[i]) for i, name in enumerate(FUNCTIONS)})
+    more = {name: late[1][name] - late[0][name] for name in FUNCTIONS}
+    assert {name: count for name, count in more.items() if count} == {
+        "operator new[]": 1000, "operator delete[]": 1000, "memalign": 1000, "free": 1000,
+    }  # fmt: skip
+    last = probed.only.moments[-1]
+    assert last.live_usable_bytes is not None and last.live_usable_bytes > 1 << 20
 
 
 def test_free_of_null_by_an_ending_thread_is_counted_as_such(
