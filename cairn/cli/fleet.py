@@ -16,7 +16,7 @@ import rich_click as click
 import cairn
 from cairn import units
 from cairn.cli import measurement as making
-from cairn.cli.console import say
+from cairn.cli.console import end_like_ctrl_c, say
 from cairn.errors import CairnError, Interrupted, UsageError
 from cairn.matrix.fleet import COMPLETE, SCHEMA, Fleet, FleetPlan, find, machine_of, proven
 from cairn.model import TIME_BUDGET
@@ -129,13 +129,14 @@ def _minutes(
 def go_on(console: Console, fleet: Fleet, output: Output) -> None:
     """Waits for the rounds of a fleet, and shows the report.
 
-    The jobs go on if the user interrupts this command.
+    If the user interrupts this command, jobs of Slurm go on.
     """
     from cairn.matrix import schedulers
     from cairn.matrix.fleet_watch import FleetWatch
     from cairn.report.run import comparisons
 
     fleet.hold()
+    end_like_ctrl_c()
     scheduler = schedulers.of(fleet)
     watch = FleetWatch(fleet, scheduler, partial(say, console))
     try:

@@ -101,7 +101,9 @@ def _measured(fleet: Fleet, number: int, node: str) -> str:
         raise CairnError(
             f"cairn {cairn.__version__} is installed here, and the run was begun with {plan.cairn}"
         )
-    with _alone():
+    with contextlib.ExitStack() as held:
+        with _ended_by_scheduler():
+            held.enter_context(_alone())
         if fleet.has(number) or fleet.ended() is not None:
             return "not needed"
         attempt = fleet.attempt(number, node)

@@ -22,6 +22,7 @@ from cairn.matrix import schedulers
 from cairn.matrix.fleet import COMPLETE, Fleet, Job, missing
 from cairn.matrix.schedulers import Fate, Scheduler
 from cairn.model import TIME_BUDGET
+from cairn.run import stop_request
 
 TRIES = 3
 """The number of failures after which a round is given up."""
@@ -197,15 +198,18 @@ class FleetWatch:
 
     def _submit(self, rounds: list[int]) -> None:
         try:
-            made = self._scheduler.submit(rounds, self._bad)
+            # A job that was not noted would go on unseen.
+            with stop_request.postponed():
+                made = self._scheduler.submit(rounds, self._bad)
+                self._fleet.note_submitted(made)
         except CairnError as error:
+            stop_request.check()
             if not self._bad:
                 raise
             refused = "; ".join(dict.fromkeys(self._state(n).why for n in rounds)) or str(error)
             raise CairnError(
                 f"no node is left for {_rounds(rounds)}: {refused.rstrip('.')}"
             ) from None
-        self._fleet.note_submitted(made)
         ids = sorted({job.id.partition("_")[0] for job in made})
         self._tell("jobs", f"{_rounds(rounds)} submitted as {', '.join(ids)}")
 

@@ -12,13 +12,14 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, UsageError, cannot
 from cairn.extras import install_line
 from cairn.matrix import fleet_round
 from cairn.matrix.fleet import Fleet, Job
@@ -30,10 +31,17 @@ NAMES = ("slurm", "local")
 PACKAGE = "submitit>=1.5"
 LOGS = "jobs"
 """The folder for the scheduler's scripts and logs, within the folder of a fleet."""
+CONTROLLERS = "controllers.log"
+"""The name of the log of the processes that start the jobs on this machine, within LOGS."""
 _SIGNAL_S = 30
 """The time between the warning of submitit and the end of a job that takes too long."""
 _ASK_S = 60.0
 """The time that a command of Slurm may take."""
+
+_CANCEL_S = 5.0
+_CANCEL_TRIES = 2
+"""A job on this machine is asked this many times to end, and each time has _CANCEL_S to do so. It
+ignores the request while it starts."""
 
 Ending = Literal["lost", "failed", "cancelled", "unknown"]
 """How a job ended without delivering its round. "lost" means that the job was not the cause: for
@@ -236,7 +244,8 @@ class Local:
         )
         jobs = []
         for one in rounds:
-            made = executor.submit(fleet_round.measure, str(self._fleet.path), one)
+            with _output_to(self._fleet.path / LOGS / CONTROLLERS):
+                made = executor.submit(fleet_round.measure, str(self._fleet.path), one)
             self._own[made.job_id] = made
             jobs.append(Job(made.job_id, one))
         return jobs
@@ -260,11 +269,44 @@ class Local:
         """Does nothing: no job waits."""
 
     def cancel(self, jobs: Sequence[Job]) -> None:
-        """Interrupts the processes. They then give up their rounds."""
-        for job in jobs:
-            if self._goes_on(job.id):
+        """Ends the processes, which give up their rounds, and waits until they are gone.
+
+        submitit passes SIGTERM on to the process that measures; see `fleet_round.measure`. On
+        SIGINT, it would kill this process after a second.
+        """
+        for _ in range(_CANCEL_TRIES):
+            left = [job.id for job in jobs if self._goes_on(job.id)]
+            for name in left:
                 with contextlib.suppress(OSError):
-                    os.kill(int(job.id), signal.SIGINT)
+                    os.kill(int(name), signal.SIGTERM)
+            deadline = time.monotonic() + _CANCEL_S
+            while any(map(self._goes_on, left)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Appends to a file what processes print that are started in the block.
+
+    Otherwise their messages would stand on the user's terminal, and a reader of standard output
+    would wait for their end.
+    """
+    kept = {}
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise cannot("write", path, error) from error
+    try:
+        with file:
+            for stream in (1, 2):
+                with contextlib.suppress(OSError):  # the stream may be closed
+                    kept[stream] = os.dup(stream)
+                    os.dup2(file.fileno(), stream)
+        yield
+    finally:
+        for stream, own in kept.items():
+            os.dup2(own, stream)
+            os.close(own)
 
 
 def at_once(rounds: int) -> int:

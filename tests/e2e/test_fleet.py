@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
+from support.processes import running
 
 from ..conftest import Command
 
@@ -66,3 +70,37 @@ def test_what_cannot_be_measured_is_one_sentence(cairn: Command, plan: Path) -> 
         result = cairn("matrix", "run", plan, *arguments, **here)
         assert result.code == 2 and says in result.sentence, result.err
     assert not cairn.results.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_ends_the_job_on_this_machine(
+    cairn: Command, forward: Path, number: signal.Signals
+) -> None:
+    """After ctrl-C, a traceback of submitit stood on the terminal.
+
+    After the other two signals, the job went on, and no sentence said so.
+    """
+    cairn.environment["TMPDIR"] = str(cairn.home)
+    nap = f"sleep {300_000 + os.getpid() + number}"
+    file = cairn.home / "nap.toml"
+    file.write_text(
+        f'[plan]\ncontenders = ["system", "x={forward}"]\nrounds = 1\nwarmup = 0\n'
+        f'[program.nap]\ncommand = "{nap}"\n'
+    )
+    process = cairn.start("matrix", "run", file, "--on", "local")
+    deadline = time.monotonic() + 60
+    while not running(nap):
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert not running(nap)
+    (folder,) = cairn.results.iterdir()
+    assert not list((folder / "attempts").iterdir())
+    assert "Traceback" not in out + err
+    said = " ".join(err.split())
+    assert (
+        f"interrupted; 0 rounds are kept; continue with: cairn matrix run --resume {folder.name}"
+        in said
+    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import shlex
+import signal
+import subprocess
 import sys
+import tempfile
+import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +33,7 @@ from cairn.matrix.schedulers import Fate, Slurm
 from cairn.model import TIME_BUDGET, Contender, Run
 from cairn.report.run import plan_report
 from cairn.report.view import View
-from cairn.run import store
+from cairn.run import stop_request, store
 
 
 def test_a_round_that_is_delivered_twice_counts_once(tmp_path: Path) -> None:
@@ -534,6 +539,41 @@ def test_a_node_with_another_cairn_refuses(tmp_path: Path) -> None:
     assert fleet_round.measure(str(fleet.path), 1) == "refused"
     (refusal,) = fleet.refusals().values()
     assert refusal.round == 1 and "and the run was begun with 0.0.1" in refusal.says
+
+
+def test_a_job_that_waits_for_another_one_can_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library submitit ignores SIGTERM. So a job that waited for the lock went on to measure its round."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(stop_request, "_received", [])
+    other = os.open(tmp_path / f"cairn-round-{os.getuid()}.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    timers = [
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)),
+        threading.Timer(2.0, os.close, (other,)),
+    ]
+    try:
+        for timer in timers:
+            timer.start()
+        assert fleet_round.measure(str(a_fleet(tmp_path / "results").path), 1) == "interrupted"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for timer in timers:
+            timer.join()
+
+
+def test_processes_of_jobs_write_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    log = tmp_path / "log"
+    for _ in range(2):
+        with schedulers._output_to(log):
+            subprocess.run(["sh", "-c", "echo out; echo err >&2"], check=True)
+    subprocess.run(["echo", "after"], check=True)
+    assert log.read_text() == "out\nerr\n" * 2
+    assert capfd.readouterr() == ("after\n", "")
+    with pytest.raises(CairnError, match="cannot write"), schedulers._output_to(tmp_path):
+        raise AssertionError
 
 
 def test_a_round_that_is_there_is_not_measured_again(tmp_path: Path) -> None:
