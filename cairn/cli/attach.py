@@ -103,8 +103,10 @@ def _watched(pid: int, seconds: float, color: str) -> Sampled:
             raise KeyboardInterrupt
         asked.append(number)
 
+    # A signal that is ignored stays ignored: under nohup, SIGHUP still has no effect.
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in signals}
+    heeded = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
         return sample(pid, seconds, Onlooker(look, lambda: bool(asked)))
     finally:

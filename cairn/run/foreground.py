@@ -169,6 +169,9 @@ def _signals_passed_on(
 
     Yields a function to call with the launcher's process. Signals that come before this call are
     passed on during the call. A signal in `ours` is not passed on, but its function is called.
+
+    A signal that the caller ignores stays ignored, also by the launcher and the program: a program
+    under nohup survives SIGHUP.
     """
     launchers: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
@@ -186,7 +189,8 @@ def _signals_passed_on(
         for number in early:
             process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in {*_PASSED_ON, *ours}}
+    passed = {one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN}
+    before = {number: signal.signal(number, pass_on) for number in {*passed, *ours}}
     try:
         yield begin
     finally:

@@ -86,6 +86,19 @@ while True:
     assert process.wait(20) == 42
 
 
+def test_a_program_under_nohup_survives_the_end_of_its_terminal(cairn) -> None:
+    argv = ["nohup", *cairn.argv, "run", "-a", "system", "--"]
+    process = subprocess.Popen(
+        [*argv, "sh", "-c", "echo ready; sleep 1; echo done"],
+        env=cairn.env, cwd=cairn.home, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=20) == ("done\n", None)
+    assert process.returncode == 0
+
+
 def test_the_program_gets_the_terminal(cairn) -> None:
     """The program's process group is in the foreground, as that of a shell's job is.
 
