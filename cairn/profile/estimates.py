@@ -51,9 +51,12 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 Z = 1.959964
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
+BEYOND_LEAST = 5
+"""A quantile needs this many timed operations beyond it. So a median needs 10 timed operations, and
+P95 needs 100. With five, the true quantile lies beyond all timed operations in 1 of 150 cases."""
 UNTIMED_MAX = 0.05
-"""Totals are not reported if more than this share of all operations belongs to strata of which no
-operation was timed."""
+"""Totals and quantiles are not reported if more than this share of all operations belongs to strata
+of which no operation was timed."""
 
 SAMPLES_ENOUGH = 200
 """CPU samples that are needed to say how much CPU time the probe takes. With this many, a share of
@@ -134,13 +137,14 @@ class Line(Struct, frozen=True):
     """Number of timed operations in which the thread lost its processor. The times below leave
     these operations out."""
     quantiles: tuple[float | None, ...]
-    """The times at QUANTILES. A time is also None if the sample is too small for its quantile, so
-    that fewer than one timed operation would lie beyond it."""
+    """The times at QUANTILES. A time is also None if the sample is too small for its quantile: see
+    BEYOND_LEAST."""
     mean_ns: float | None
     """Mean time of an operation as the program runs it. The processor overlaps the operation with
     the program's instructions around it."""
     alone_ns: float | None
-    """Mean time of an operation between fences, so that the processor works on nothing else."""
+    """Mean time of an operation between fences, so that the processor works on nothing else. Also
+    None if fewer than 2 * BEYOND_LEAST were timed so."""
     max_ns: float | None
     total_ns: Estimate | None
     """Total time of the operations, as the program runs them. The mean time of an operation is
@@ -374,6 +378,7 @@ def line(
             high += stratum.operations
     places = list(wanted)
     alone = sum(part.alone_known for part in parts)
+    fenced = int(tally.timed.alone[places].sum()) >= 2 * BEYOND_LEAST
     timed, known = sum(part.timed for part in parts), sum(part.operations for part in parts)
     switched = int(tally.timed.switched[places].sum())
     within = Interval(low, high, LEVEL)
@@ -391,10 +396,11 @@ def line(
     return Line(
         *about,
         tuple(
-            _quantile(buckets, q, own, tick) if timed * (1 - q) >= 1 else None for q in QUANTILES
+            _quantile(buckets, q, own, tick) if _is_known(q, parts, untimed) else None
+            for q in QUANTILES
         ),
         total / known * tick,
-        sum(part.alone_total for part in parts) / alone * tick if alone else None,
+        sum(part.alone_total for part in parts) / alone * tick if fenced else None,
         max(0.0, longest - own) * tick
         if (longest := float(max(tally.timed.most_ticks[places])))
         else None,
@@ -402,6 +408,26 @@ def line(
         sum(part.calling for part in parts),
         sum(part.kernel for part in parts) * tick,
     )
+
+
+def _is_known(q: float, parts: Sequence[_Part], untimed: int) -> bool:
+    """Whether the times of the parts have a quantile `q`. `untimed` operations have no times.
+
+    The number of timed operations is that of a simple sample with the same error. It is infinite if
+    every operation was timed. The quantile is then a fact, and needs one operation beyond it.
+    """
+    operations = sum(part.operations for part in parts)
+    if untimed > UNTIMED_MAX * (operations + untimed):
+        return False
+    squares = sum(
+        (part.operations / operations) ** 2
+        * max(0.0, 1 - part.timed / part.operations)
+        / part.timed
+        for part in parts
+        if part.timed
+    )
+    is_enough = 1 - q >= BEYOND_LEAST * squares
+    return is_enough and sum(part.timed for part in parts) * (1 - q) >= 1
 
 
 def _quantile(buckets: Floats, q: float, own_ticks: float, ns_per_tick: float) -> float | None:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from cairn.profile.block_samples import usable_per_asked
 from cairn.profile.estimates import TOTAL, Z, lines, remote_share
 from cairn.profile.layout import Figure
 from cairn.profile.tables import event_lines, faults_inside, new_share
@@ -165,8 +166,9 @@ def _memory(profile: Profile) -> Iterator[tuple[str, Number]]:
         ):
             if part is not None:
                 yield key, _over_live(part, most)
-    if tally.watched_bytes > 0:
-        yield "slack", _exact(float(tally.usable_bytes) / float(tally.watched_bytes))
+    usable = usable_per_asked(profile)
+    if usable is not None:
+        yield "slack", (usable.value, usable.interval.low, usable.interval.high)
 
 
 def _over_live(part: int, moment: Moment) -> Number:

@@ -1,14 +1,12 @@
-"""All tables of a profile except those of the times of operations. All functions are pure.
+"""All tables of a profile except those of operations and blocks. All functions are pure.
 
-The tables show system calls, page faults, events of the processor, locks, new memory, and the sizes
-and life times of blocks.
+The tables show system calls, page faults, events of the processor, locks, and new memory.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -23,7 +21,6 @@ from cairn.profile.estimates import (
     Estimate,
     Z,
     clock,
-    octaves,
     strata,
 )
 from cairn.profile.tally import (
@@ -31,17 +28,12 @@ from cairn.profile.tally import (
     ALLOCATING,
     CALLS,
     KINDS,
-    LIFE_BUCKETS,
     LOCKS,
     PATHS,
-    SIZE_BUCKETS,
     WAITING,
     Profile,
     Tally,
 )
-
-if TYPE_CHECKING:
-    from cairn.profile.tally import Floats
 
 
 class KernelLine(Struct, frozen=True):
@@ -259,6 +251,10 @@ def events_refused(profile: Profile) -> dict[str, tuple[int, ...]]:
     return {event: tuple(sorted(errors)) for event, errors in reasons.items()}
 
 
+SECTIONS_LEAST = 10
+"""With fewer timed critical sections, their mean time says nothing about the others."""
+
+
 class LockLine(Struct, frozen=True):
     """One kind of the allocator's locks. None means not measured."""
 
@@ -271,7 +267,8 @@ class LockLine(Struct, frozen=True):
     sections: int
     """The number of critical sections that were timed, which are a sample of all."""
     section_ns: float | None
-    """The mean time of a critical section that was timed."""
+    """The mean time of a critical section that was timed. None if fewer than SECTIONS_LEAST were
+    timed, unless these are all."""
     max_section_ns: float | None
     """The longest time of a critical section that was timed."""
 
@@ -304,33 +301,10 @@ def lock_lines(profile: Profile) -> tuple[LockLine, ...]:
                 ns(locks.wait_ticks[place]),
                 longest_ns(locks.most_wait_ticks[place], contended),
                 sections,
-                ns(locks.section_ticks[place] / sections) if sections else None,
+                ns(locks.section_ticks[place] / sections)
+                if sections >= min(SECTIONS_LEAST, max(1, taken))
+                else None,
                 longest_ns(locks.most_section_ticks[place], sections) if sections else None,
             )
         )
     return tuple(found)
-
-
-def size_below(tally: Tally, q: float) -> float | None:
-    """The size in bytes that a share `q` of all allocations does not exceed."""
-    return _end_of(tally.sizes, q, octaves(SIZE_BUCKETS, 4)[1:])
-
-
-def life_below_ns(tally: Tally, group: int, q: float) -> float | None:
-    """The life time in ns that a share `q` of the freed blocks in a size group does not exceed."""
-    import numpy as np
-
-    ticking = clock(tally)
-    end = _end_of(tally.lives[group], q, np.ldexp(1.0, np.arange(1, LIFE_BUCKETS + 1)))
-    return None if end is None or ticking is None else end * ticking.ns_per_tick
-
-
-def _end_of(weights: Floats, q: float, ends: Floats) -> float | None:
-    import numpy as np
-
-    sums = np.cumsum(weights)
-    return (
-        float(ends[min(int(np.searchsorted(sums, q * sums[-1])), len(ends) - 1)])
-        if sums[-1]
-        else None
-    )

@@ -15,6 +15,7 @@ import msgspec
 
 from cairn.findings import find
 from cairn.model import SCHEMA
+from cairn.profile.block_samples import freed, freed_number, has_enough, sampled, usable_per_asked
 from cairn.profile.callers import Stack
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.estimates import (
@@ -48,6 +49,7 @@ from cairn.profile.tally import (
     PHASES,
     SIZE_BUCKETS,
     Profile,
+    Tally,
     cut_short,
     lasting,
 )
@@ -79,10 +81,11 @@ def document(
 ) -> str:
     """Returns the whole profile as JSON. `stacks` are the call stacks that allocated.
 
-    null means not measured. A time below `clock.resolution_ns` means only that the operation took
-    less than the resolution.
+    null means not measured, or measured in too small a sample. A time below `clock.resolution_ns`
+    means only that the operation took less than the resolution.
     """
     tally, ticking = profile.tally, clock(profile.tally)
+    usable = usable_per_asked(profile)
     parts: dict[str, Any] = {
         "schema": SCHEMA,
         "cairn": cairn,
@@ -132,27 +135,15 @@ def document(
             event: [errno.errorcode.get(error, str(error)) for error in errors]
             for event, errors in events_refused(profile).items()
         },
-        "usable_bytes_per_asked": tally.usable_bytes / tally.watched_bytes
-        if tally.watched_bytes
-        else None,
+        "usable_bytes_per_asked": usable.value if usable is not None else None,
+        "usable_bytes_per_asked_interval": usable.interval if usable is not None else None,
+        "sampled_blocks": sampled(tally),
         "sizes": _histogram(
             tally.sizes, [float(edge) for edge in octaves(SIZE_BUCKETS, 4)[1:]], "below_bytes"
-        ),
-        "blocks": [
-            {
-                "group": group,
-                "freed": float(tally.freed[place]),
-                "freed_elsewhere": float(tally.freed_elsewhere[place]),
-                "lives": None
-                if ticking is None
-                else _histogram(
-                    tally.lives[place],
-                    [2.0 ** (k + 1) * ticking.ns_per_tick for k in range(LIFE_BUCKETS)],
-                    "below_ns",
-                ),
-            }
-            for place, group in enumerate(GROUPS)
-        ],
+        )
+        if has_enough(tally)
+        else None,
+        "blocks": [_blocks(tally, place) for place in range(len(GROUPS))],
         "memory": peaks(profile),
         "moments": profile.moments,
         "layout": profile.layout,
@@ -167,6 +158,25 @@ def document(
         "notes": list(notes(profile)),
     }
     return json.dumps(msgspec.to_builtins(parts), ensure_ascii=True, indent=1) + "\n"
+
+
+def _blocks(tally: Tally, place: int) -> dict[str, Any]:
+    """Returns the numbers of the freed blocks in a size group, which come from a sample."""
+    ticking, number = clock(tally), freed_number(tally, place)
+    is_enough = number is not None
+    return {
+        "group": GROUPS[place],
+        "sampled": freed(tally, place),
+        "freed": number,
+        "freed_elsewhere": float(tally.freed_elsewhere[place]) if is_enough else None,
+        "lives": _histogram(
+            tally.lives[place],
+            [2.0 ** (k + 1) * ticking.ns_per_tick for k in range(LIFE_BUCKETS)],
+            "below_ns",
+        )
+        if is_enough and ticking is not None
+        else None,
+    }
 
 
 def _counts(profile: Profile) -> dict[str, Any]:

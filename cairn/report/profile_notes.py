@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cairn import units
+from cairn.profile.block_samples import SAMPLED_LEAST, has_enough, sampled, size_below
 from cairn.profile.cpu_share import CpuShare, cpu_share
-from cairn.profile.estimates import Line, clock, cpu_ns, lines, probe_ns
+from cairn.profile.estimates import Estimate, Line, clock, cpu_ns, lines, probe_ns
 from cairn.profile.system_calls import call_name
 from cairn.profile.tables import (
     event_lines,
@@ -17,7 +18,6 @@ from cairn.profile.tables import (
     kernel_lines,
     kernel_ns,
     lock_lines,
-    size_below,
 )
 from cairn.profile.tally import (
     ALLOCATING,
@@ -26,6 +26,7 @@ from cairn.profile.tally import (
     Missing,
     Profile,
     Scope,
+    Tally,
     Tree,
     one_or_more,
 )
@@ -89,12 +90,7 @@ def notes(profile: Profile) -> Iterator[str]:
             f"{'was' if total.timed == 1 else 'were'} timed: one in {one_in} on small and medium "
             "blocks, all on large blocks"
         )
-    sizes = size_below(tally, 0.5), size_below(tally, 0.95)
-    if sizes[0] is not None and sizes[1] is not None:
-        yield (
-            f"half of all blocks are smaller than {units.size(sizes[0])}, "
-            f"95 % are smaller than {units.size(sizes[1])}"
-        )
+    yield from _sizes(tally)
     if total.mean_ns is not None and total.alone_ns is not None and total.mean_ns < _SHORT_NS:
         yield (
             "times: operations overlap with the program's other instructions; an operation that "
@@ -127,6 +123,33 @@ def notes(profile: Profile) -> Iterator[str]:
             f"preempted ({time} in total) and {'is' if switched == 1 else 'are'} left out"
         )
     yield from _untimed(profile, total)
+
+
+def _sizes(tally: Tally) -> Iterator[str]:
+    """Yields below which sizes most blocks are, or why this is not known."""
+    if not tally.sizes.any():
+        return
+    if not has_enough(tally):
+        n = sampled(tally)
+        yield (
+            f"the sizes of most blocks are not known: {units.counted(n, 'block')} "
+            f"{'was' if n == 1 else 'were'} sampled, and {SAMPLED_LEAST} are needed; use a smaller "
+            "--gap"
+        )
+        return
+    told = [
+        f"{share} are smaller than {_size(found)}"
+        for share, q in (("half of all blocks", 0.5), ("95 %", 0.95))
+        if (found := size_below(tally, q)) is not None
+    ]
+    if told:
+        yield ", ".join(told)
+
+
+def _size(found: Estimate) -> str:
+    """Returns a size with its interval, unless the ends are the same number."""
+    low, high = units.size(found.interval.low), units.size(found.interval.high)
+    return units.size(found.value) + (f" ({low} to {high})" if low != high else "")
 
 
 def not_recorded(missing: Sequence[Missing]) -> str:

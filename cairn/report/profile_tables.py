@@ -9,6 +9,14 @@ from itertools import pairwise
 from typing import TypeVar
 
 from cairn import units
+from cairn.model import Interval
+from cairn.profile.block_samples import (
+    freed_elsewhere,
+    freed_number,
+    life_below_ns,
+    sampled,
+    usable_per_asked,
+)
 from cairn.profile.cpu_share import cpu_share
 from cairn.profile.early_ends import cpu_total_ns, faults_total
 from cairn.profile.estimates import (
@@ -27,7 +35,6 @@ from cairn.profile.tables import (
     event_lines,
     faults_inside,
     kernel_lines,
-    life_below_ns,
     lock_lines,
     new_share,
 )
@@ -36,6 +43,7 @@ from cairn.report.formatting import NOT_MEASURED, printable, shortened
 from cairn.report.layout_table import layout_table
 from cairn.report.profile_answer import peaks
 from cairn.report.profile_numbers import (
+    about,
     between,
     digits,
     each,
@@ -360,9 +368,7 @@ def _memory(profile: Profile) -> list[Table]:
     """
     tally, found = profile.tally, peaks(profile)
     alive = lasting(profile.processes)
-    inside, new, slack = faults_inside(profile), new_share(tally), None
-    if tally.watched_bytes:
-        slack = units.percent(tally.usable_bytes / tally.watched_bytes - 1)
+    inside, new = faults_inside(profile), new_share(tally)
     usable, between = found.live_usable, found.between_blocks_bytes
     rows = []
     if usable is not None:
@@ -370,7 +376,7 @@ def _memory(profile: Profile) -> list[Table]:
     if between is not None:
         rows.append(("peak of memory never handed out", units.size(between)))
     totals = [
-        ("usable bytes beyond the requests", slack or NOT_MEASURED),
+        ("usable bytes beyond the requests", _excess(profile)),
         ("page faults in the allocator", estimated(inside)),
         ("page faults in total", _faults(profile)),
     ]
@@ -384,6 +390,18 @@ def _memory(profile: Profile) -> list[Table]:
         _table(MEMORY, ("",), rows),
         _table("memory, all processes", ("",), totals),
     ]
+
+
+def _excess(profile: Profile) -> str:
+    """Returns the usable bytes of blocks beyond the requested ones, as a share of the latter."""
+    if not profile.tally.watched_bytes:
+        return NOT_MEASURED
+    found = usable_per_asked(profile)
+    if found is None:
+        blocks = units.counted(sampled(profile.tally), "sampled block")
+        return f"not known ({blocks})"
+    ends = found.interval
+    return f"+{about(Estimate(found.value - 1, Interval(ends.low - 1, ends.high - 1, ends.level)))}"
 
 
 def _faults(profile: Profile) -> str:
@@ -402,9 +420,12 @@ def _paths(profile: Profile) -> Table:
     rows = []
     for path, line in details(profile):
         name = ", ".join(part for part in (path.kind, path.group, path.phase) if part)
+        # A mean needs as many operations as a median, unless every operation was timed.
+        is_enough = line.quantiles[0] is not None or line.timed >= line.within.high
+        mean_ns = line.mean_ns if is_enough else None
         times = [
             short_time(ns, shortest)
-            for ns in (*line.quantiles, line.max_ns, line.mean_ns, line.alone_ns)
+            for ns in (*line.quantiles, line.max_ns, mean_ns, line.alone_ns)
         ]
         rows.append((name, _number(line), units.count(line.timed), *times))
     heads = (
@@ -425,12 +446,19 @@ def _blocks(profile: Profile) -> Table:
     tally = profile.tally
     rows = []
     for place, group in enumerate(GROUPS):
-        freed = float(tally.freed[place])
-        if freed:
-            lives = [life_below_ns(tally, place, q) for q in (0.5, 0.95)]
-            texts = [UNKNOWN if ns is None else f"< {units.time(ns)}" for ns in lives]
-            elsewhere = percent(min(1.0, float(tally.freed_elsewhere[place]) / freed))
-            rows.append((group, f"≈ {units.count(round(freed))}", *texts, elsewhere))
+        if not tally.freed[place]:
+            continue
+        number = freed_number(tally, place)
+        lives = [life_below_ns(tally, place, q) for q in (0.5, 0.95)]
+        elsewhere = freed_elsewhere(profile, place)
+        rows.append(
+            (
+                group,
+                UNKNOWN if number is None else f"≈ {units.count(round(number))}",
+                *(UNKNOWN if ns is None else f"< {units.time(ns.interval.high)}" for ns in lives),
+                UNKNOWN if elsewhere is None else about(elsewhere),
+            )
+        )
     return _table("blocks", ("freed", "half lived", "95 % lived", "freed by another thread"), rows)
 
 

@@ -342,6 +342,13 @@ def test_untimed_frees_of_several_threads_may_be_local_or_remote(tmp_path: Path)
     assert (local["operations"], float(local["operations_high"])) == ("", 69)
 
 
+def test_a_mean_of_two_operations_is_not_shown(tmp_path: Path) -> None:
+    text = shown(tmp_path, small_blocks(68, 2, 0, threads=1), full=True)
+    assert row(text, "free, local, small, serial")[-2:] == ["–", "–"]
+    # Every operation on large blocks was timed.
+    assert row(text, "free, local, large, serial")[-2:] == ["5.00 µs", "–"]
+
+
 def test_few_timed_frees_give_an_interval_and_no_number(tmp_path: Path) -> None:
     """3 of 10,000 frees were timed, and one of them was remote."""
     text = shown(tmp_path, small_blocks(10_000, 3, 1, threads=2))

@@ -302,7 +302,8 @@ def busy(**about: object) -> Made:
     made.samples["lives"][0, 0, 12] = 70_400
     made.samples["freed"][0] = (70_400, 0, 10)
     made.samples["freed_elsewhere"][0] = (7_040, 0, 0)
-    made.samples["usable_bytes"], made.samples["asked_bytes"] = 112, 100
+    asked = 64_000 * 100 + (10 << 20) + 6_400 * 50
+    made.samples["usable_bytes"], made.samples["asked_bytes"] = asked * 112 // 100, asked
     for kind, looked_at, faults in (
         ("new", 12, 6),
         ("reused", 100, 1),
