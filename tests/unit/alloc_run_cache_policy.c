@@ -325,8 +325,8 @@ TEST(calloc_clears_a_long_run_that_was_kept)
     alloc_free((void *)(uintptr_t)p);
 }
 
-/* Lets the cache overflow, and then asks for 20 slices, for more than any run has, and for 20 slices
- * again. Sets `sizes` to the usable sizes of the two blocks of 20 slices, in slices. */
+/* Lets the cache overflow, and then asks for 20 slices, for more than any run has, and for 20
+ * slices again. Sets `sizes` to the usable sizes of the two blocks of 20 slices, in slices. */
 static void ask_after_overflow(size_t sizes[2])
 {
     void *blocks[5];
