@@ -174,9 +174,9 @@ def _fault_ns(profile: Profile, faults: int) -> float:
 def _clocked(profile: Profile) -> float:
     """The share of CPU time in the allocator's system calls by clock samples; 1 if there are none.
 
-    No system calls of the allocator take more. Most of these samples come from runs without the
-    probe. The probe makes each call longer. A thread that waits for a processor within a call makes
-    the call longer, too.
+    The timed calls cannot have taken more CPU time. Most of these samples come from runs without
+    the probe. The probe makes each call longer. A thread that waits for a processor within a call
+    makes the call longer, too.
     """
     found = cpu_share(profile)
     sampled = found.share is not None and found.scope in ("processors", "threads")
@@ -200,9 +200,9 @@ def _on_processor(profile: Profile, ns: float) -> float:
     return ns * min(1.0, profile.tree.system_ns / (ns + detours))
 
 
-def _of_cpu(profile: Profile, ns: float, busy_ns: float) -> float:
-    """The share of CPU time in system calls of the allocator whose wall time is `ns`."""
-    return min(_clocked(profile), _on_processor(profile, ns) / busy_ns)
+def _of_cpu(profile: Profile, ns: float, busy: float) -> float:
+    """The share of CPU time in system calls whose wall time is `ns`; `busy` is all CPU time."""
+    return min(_clocked(profile), _on_processor(profile, ns) / busy)
 
 
 def _with_faults(least: float, calls: float, faults: float) -> Estimate:

@@ -50,7 +50,7 @@ means are too close to the time of reading the clock."""
 
 AGAIN = ("reused",)
 PLAIN = ("new", *AGAIN)
-"""Kinds of allocations by the same functions. The allocator decides which of the two it makes."""
+"""Kinds of allocations by malloc and operator new. The allocator decides of which kind each is."""
 FREEING = ("free, local", "free, remote")
 
 
