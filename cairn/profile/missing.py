@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cairn.model import Unreached
-from cairn.profile.tally import Missing, Process
+from cairn.profile.tally import Missing, Process, Profile, lasting
 
 
 class Executed(Struct, frozen=True):
@@ -53,6 +53,27 @@ def missing_processes(
             if reason != "silent" or (pid, program) not in recorded
         ),
     )
+
+
+class ProcessCounts(Struct, frozen=True):
+    """The numbers of processes of a program."""
+
+    recorded: int
+    """The processes in the profile."""
+    missing: int
+    """The processes of which at least one program is not in the profile."""
+    together: int
+    """All known processes. The profile may have an earlier program of a missing process. Such a
+    process counts only once here."""
+
+
+def process_counts(profile: Profile) -> ProcessCounts:
+    """Returns the numbers of the processes of a profile."""
+    recorded = lasting(profile.processes)
+    pids = {one.pid for one in profile.missing} - {0}
+    missing = len(pids) + sum(1 for one in profile.missing if not one.pid)
+    together = missing + sum(1 for one in recorded if one.pid not in pids)
+    return ProcessCounts(len(recorded), missing, together)
 
 
 def _name(path: str) -> str:

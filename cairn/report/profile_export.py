@@ -30,6 +30,7 @@ from cairn.profile.estimates import (
 )
 from cairn.profile.hot_functions import hot_functions
 from cairn.profile.lock_table import lock_table
+from cairn.profile.missing import process_counts
 from cairn.profile.system_calls import call_name
 from cairn.profile.tables import (
     KernelLine,
@@ -184,14 +185,14 @@ def _counts(profile: Profile) -> dict[str, Any]:
 
     A process counts as several programs if it executed further programs.
     """
-    recorded, missing = lasting(profile.processes), profile.tree.missing if profile.tree else ()
+    recorded, number = lasting(profile.processes), process_counts(profile)
     return {
-        "processes": len(recorded),
-        "processes_missing": len(missing),
-        "processes_with_missing": len(recorded) + len(missing),
+        "processes": number.recorded,
+        "processes_missing": number.missing,
+        "processes_with_missing": number.together,
         "threads": sum(process.threads for process in recorded),
         "threads_lost": sum(process.threads_lost for process in profile.processes),
-        "cut_short": len(cut_short(profile.processes)),
+        "cut_short": len(cut_short(profile.processes, profile.missing)),
         "programs": len(profile.processes),
         "programs_by_seen": Counter(process.seen for process in profile.processes),
     }

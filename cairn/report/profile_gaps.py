@@ -10,6 +10,7 @@ from cairn import units
 from cairn.findings import find
 from cairn.profile.cpu_share import CpuShare, cpu_share
 from cairn.profile.early_ends import cpu_total_ns
+from cairn.profile.missing import process_counts
 from cairn.profile.tally import Profile, Seen, cut_short, lasting, one_or_more
 from cairn.report.profile_notes import not_recorded, refusal, used_libraries
 from cairn.report.profile_numbers import about
@@ -58,13 +59,10 @@ def _unseen_time(profile: Profile) -> str:
 
 def _missing(profile: Profile) -> Iterator[str]:
     if missing := profile.missing:
-        # The profile may have an earlier program of a missing process. Such a process is counted
-        # only once.
-        elsewhere = {one.pid for one in missing}
-        known = [one for one in lasting(profile.processes) if one.pid not in elsewhere]
-        of = len(missing) + len(known)
-        are = "is" if len(missing) == 1 else "are"
-        yield f"{len(missing):,} of {of:,} processes {are} missing: {not_recorded(missing)}."
+        number = process_counts(profile)
+        of = units.counted(number.together, "process", "processes")
+        are = "is" if number.missing == 1 else "are"
+        yield f"{number.missing:,} of {of} {are} missing: {not_recorded(missing)}."
     if profile.empty:
         ended = units.counted(profile.empty, "process", "processes")
         yield f"{ended} left no counts (ended too early, or could not write a file)."

@@ -159,7 +159,10 @@ def not_recorded(missing: Sequence[Missing]) -> str:
     """
     named: dict[tuple[str, str], list[int]] = {}
     for one in missing:
-        named.setdefault((one.program, one.why), []).append(one.pid)
+        pids = named.setdefault((one.program, one.why), [])
+        # A process may have executed a program twice.
+        if not one.pid or one.pid not in pids:
+            pids.append(one.pid)
     unnamed = sum(len(pids) for (program, _), pids in named.items() if not program)
     programs = sorted(((key, pids) for key, pids in named.items() if key[0]), key=_by_number)
     unnamed += sum(len(pids) for _, pids in programs[_PROGRAMS_MOST:])

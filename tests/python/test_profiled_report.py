@@ -26,7 +26,16 @@ from cairn.cli import cli
 from cairn.cli import profile as profiling
 from cairn.model import Contender
 from cairn.profile import reader
-from cairn.profile.tally import ClockRun, FunctionTime, KernelClock, Missing, Peak, Profile, Tree
+from cairn.profile.tally import (
+    ClockRun,
+    FunctionTime,
+    KernelClock,
+    Missing,
+    Peak,
+    Profile,
+    Tree,
+    Window,
+)
 from cairn.report import profile, profile_export, profile_tables
 from cairn.report.profile_gaps import gaps
 from cairn.report.profile_numbers import size_about
@@ -389,6 +398,49 @@ def test_tables_over_time_end_with_the_last_moment(tmp_path: Path, moments: int)
     assert len(memory.rows) == len(calls.rows) <= 12
     assert memory.rows[-1][1].text == f"≈ {units.size(moments << 20)}"
     assert sum(int(row[1].text.replace(",", "")) for row in calls.rows) == 10 * moments
+
+
+def number_of(text: str) -> list[int]:
+    """Returns the numbers in the first sentence about missing processes."""
+    told = re.search(r"([\d,]+) of ([\d,]+) processe?s? (?:is|are) missing", text)
+    assert told is not None, text
+    return [int(one.replace(",", "")) for one in told.groups()]
+
+
+@pytest.mark.parametrize("is_window", [False, True])
+def test_the_document_counts_missing_processes_as_its_sentences_do(
+    tmp_path: Path, is_window: bool
+) -> None:
+    """Process 100 executed a static program twice, and 7 and two others have no record at all.
+
+    The document once said that 3 processes are known, that one was cut short and that none was,
+    and in a window that none is missing.
+    """
+    missing = (
+        Missing(100, "st", "static"), Missing(100, "st", "static"), Missing(100, "busybox", "static"),
+        Missing(7, "st", "static"), Missing(0, "", ""), Missing(0, "", ""),
+    )  # fmt: skip
+    made = busy(state=1)
+    made.write(tmp_path)
+    busy(pid=300, begin_ns=2 * 10**9, state=1).write(tmp_path)
+    busy(pid=301, begin_ns=3 * 10**9).write(tmp_path)
+    tree = replace(TREE, missing=() if is_window else missing)
+    window = Window(10**9, 4 * 10**9, 0, missing) if is_window else None
+    found = replace(reader.gather(tmp_path, tree=tree), window=window)
+    shown = json.loads(profile_export.document(found, allocator="x", cairn="1"))
+    counts = shown["counts"]
+    assert (counts["processes"], counts["processes_missing"]) == (3, 4)
+    assert counts["processes_with_missing"] == 6
+    assert counts["cut_short"] == len(shown["cut_short"]) == 1
+    assert number_of(shown["not_known"][0]) == [4, 6]
+    assert "st (100, 7) is linked statically" in shown["not_known"][0]
+
+
+def test_one_process_is_one_process(tmp_path: Path) -> None:
+    busy(state=1).write(tmp_path)
+    tree = replace(TREE, missing=(Missing(100, "st", "static"),))
+    found = reader.gather(tmp_path, tree=tree)
+    assert "1 of 1 process is missing: st (100)" in " ".join(profile.render(found, View()).split())
 
 
 def test_a_missing_value_is_reported_as_not_measured_and_never_as_zero(tmp_path: Path) -> None:
