@@ -124,7 +124,10 @@ def test_a_server_that_ends_while_it_is_idle_has_failed(
         f"for all in /proc/[0-9]*; do ! grep -aqs '^{server}' $all/cmdline || "
         "kill -KILL ${all#/proc/}; done"
     )
-    load = f"{compiled('small_load.c')} {{port}} 400; (sleep 0.2; {ends}) &"
+    # A process of the load's group is ended with the load. setsid(1) needs a moment to leave it.
+    script = cairn.home / "ends.sh"
+    script.write_text(f"sleep 0.2\n{ends}\n")
+    load = f"{compiled('small_load.c')} {{port}} 400; setsid sh {script} & sleep 0.1"
     result = cairn(
         "compare", "-r", 1, "-a", f"x={forward}", "--baseline", "x", "--while", load, "--idle",
         "3s", "--", server, "{port}",

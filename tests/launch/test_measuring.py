@@ -39,7 +39,7 @@ def test_the_time_without_a_cpu_is_that_of_a_program_that_others_keep_from_it(
     if busy["ran_ns"] is None:
         pytest.skip("this kernel does not count the time without a CPU")
     assert 0.38e9 < busy["ran_ns"] < 0.5e9
-    assert 0.1e9 < busy["queued_ns"] < busy["wall_ns"]
+    assert 0.06e9 < busy["queued_ns"] < busy["wall_ns"]
     asleep = launch("--", "sleep", "0.3").told
     assert asleep["queued_ns"] < asleep["wall_ns"] - 0.25e9
 
