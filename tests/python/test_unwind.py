@@ -1,4 +1,4 @@
-"""Tests of the tables of frames by which the stacks of running processes are unwound."""
+"""Tests of the tables of frames by which stacks are unwound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.inspect import unwind
+from cairn.profile import unwind
 
 RBX, RBP, RETURN = 3, 6, 16
 
