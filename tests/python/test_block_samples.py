@@ -133,8 +133,17 @@ def test_numbers_of_thirty_blocks_have_an_interval(tmp_path: Path) -> None:
     assert document(found)["usable_bytes_per_asked"] == pytest.approx(1.04)
 
 
-@pytest.mark.parametrize("usable", [glibc, quarters, headed])
-@pytest.mark.parametrize("size", [uniform, with_rare_large_ones])
+@pytest.mark.parametrize(
+    ("size", "usable"),
+    [
+        (uniform, glibc),
+        (with_rare_large_ones, quarters),
+        pytest.param(uniform, quarters, marks=pytest.mark.long),
+        pytest.param(uniform, headed, marks=pytest.mark.long),
+        pytest.param(with_rare_large_ones, glibc, marks=pytest.mark.long),
+        pytest.param(with_rare_large_ones, headed, marks=pytest.mark.long),
+    ],
+)
 def test_the_interval_of_usable_bytes_has_the_truth_in_95_of_100_cases(
     tmp_path: Path, size: Callable[[random.Random], int], usable: Rounding
 ) -> None:

@@ -79,8 +79,9 @@ def test_the_cpu_time_of_a_killed_process_is_that_of_its_program(tmp_path: Path)
     assert title_parts(killed) == title_parts(ended)
     (effect,), (true,) = ((one.effect for one in find(found)) for found in (killed, ended))
     assert effect == true
-    # 100 ms are in the calls, and 200 ms are in all page faults.
-    again = 16_000 + 5_000
+    # 100 ms are in the calls, and 200 ms are in all page faults. Each page that was returned can
+    # have caused one of them.
+    again = 1_000 * (64 << 10) // 4096
     assert effect == pytest.approx((100 + 200 * again / FAULTS) / 2_000, rel=0.01)
 
 
