@@ -106,7 +106,8 @@ def test_a_check_decides_time_and_memory(cairn, builds) -> None:
     broken = cairn("check", *bounds, *BOTH, "-r", 8, "--verify", "same-output", "--", 1)
     assert broken.code == 4
     assert (
-        broken.out.startswith("Broken: ") and "printed something else than under old" in broken.out
+        broken.out.startswith("Broken: ")
+        and "printed something else than under old" in broken.sentence
     )
 
 
