@@ -72,7 +72,10 @@ def _sentences() -> Iterator[None]:
 
 
 def _end_without_reader() -> NoReturn:
-    """Ends as a process does that SIGPIPE kills, since nobody reads standard output any more."""
+    """Ends with the exit code that a shell shows for a program that SIGPIPE ended.
+
+    It is called when nobody reads standard output any more.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(128 + signal.SIGPIPE)
 

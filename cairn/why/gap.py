@@ -378,9 +378,9 @@ def _in_plain_runs(raised: Sequence[Finding], sides: Sequence[Side]) -> list[Fin
     if took_ns:
         limited = [_at_most(one, in_calls / took_ns, in_faults / took_ns) for one in raised]
         raised = [
-            now
-            for now, one in zip(limited, raised, strict=True)
-            if now is one or now.effect >= SHARE_LEAST
+            bounded
+            for bounded, one in zip(limited, raised, strict=True)
+            if bounded is one or bounded.effect >= SHARE_LEAST
         ]
     operations = sum(side.summary.operations for side in sides)
     waits = sum(side.summary.waits for side in sides) / operations if operations else 0.0
