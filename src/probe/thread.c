@@ -11,6 +11,7 @@
 #include "probe/own_stack.h"
 #include "probe/perf_events.h"
 #include "probe/poisson.h"
+#include "probe/signal_mask.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -258,6 +259,7 @@ static void end(struct thread_state *me)
     /* If a sandbox refused to disarm the thread, the kernel goes on reading the guard, and
      * THREAD_ENDED would kill the thread. */
     me->guard = disarmed ? THREAD_ENDED : THREAD_INSIDE;
+    me->frame = UINTPTR_MAX; /* the reason is in begin_on_own_stack() */
     me->late = 0;
     session_thread_end(me->counts);
     me->counts = &unread_counts;
@@ -299,12 +301,17 @@ void thread_end_process(int exit_code)
     /* A child of vfork shares its memory and the file with its parent. It must not end the file. */
     if (direct_permits_getpid && direct_call0(SYS_getpid) != session.head->process)
         return;
-    if (guard == THREAD_OUTSIDE)
+    /* A handler that allocated here would wait forever for a lock that its own thread holds. */
+    uint64_t blocked = signals_block_handlers();
+    if (guard == THREAD_OUTSIDE) {
+        thread_state.frame = UINTPTR_MAX; /* the reason is in begin_on_own_stack() */
         thread_state.guard = THREAD_INSIDE;
+    }
     layout_end();
     call_stacks_end();
     session_end(exit_code, live_now());
     thread_state.guard = guard;
+    signals_unblock(blocked);
 }
 
 /* --- fork ------------------------------------------------------------------------------------- */

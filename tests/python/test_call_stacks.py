@@ -238,6 +238,16 @@ def test_a_handler_that_jumps_out_of_an_operation_leaves_no_lock(
         assert sums_of(probed)["main"].samples > 1000
 
 
+@pytest.mark.parametrize("records", ["CAIRN_PROBE_STACKS", "CAIRN_PROBE_LAYOUT"])
+def test_a_handler_may_allocate_while_the_process_ends(
+    probed: Probed, compiled: Compiled, records: str
+) -> None:
+    """Once, the handler waited forever for a lock that its own thread held."""
+    program = compiled("allocates_at_exit.c", *FLAGS)
+    for _ in range(10):  # one run in three hung
+        probed(program, CAIRN_PROBE_GAP="1", **{records: "exact"})
+
+
 def test_a_deep_stack_keeps_its_innermost_frames(probed: Probed, compiled: Compiled) -> None:
     program = compiled("stacks_storm.c", *FLAGS, "-D_GNU_SOURCE", "-ldl")
     probed(program, "deep", 1000, CAIRN_PROBE_STACKS="exact")
