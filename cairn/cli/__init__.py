@@ -100,6 +100,7 @@ def main() -> None:
     with _sentences():
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, stop_request.on_signal)
+        sys.unraisablehook = stop_request.on_discarded
         code = cli.main(prog_name="cairn", standalone_mode=False)
         sys.stdout.flush()
         _end_by_signals()
