@@ -110,7 +110,9 @@ def findings(tmp_path: Path) -> Callable[..., list[str]]:
     return look
 
 
-@pytest.mark.parametrize("program", ALONE)
+@pytest.mark.parametrize(
+    "program", [ALONE[0], *(pytest.param(one, marks=pytest.mark.long) for one in ALONE[1:])]
+)
 def test_the_systems_allocator_has_no_finding(
     findings: Callable[..., list[str]], program: str
 ) -> None:

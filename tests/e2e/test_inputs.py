@@ -88,7 +88,7 @@ LONG = "x" * 120_000
     "given",
     [
         ("--", "echo", LONG, LONG, LONG, "end"),
-        ("--", "echo", *(["word"] * 50_000), "end"),
+        pytest.param(("--", "echo", *(["word"] * 50_000), "end"), marks=pytest.mark.long),
         ("--shell", "--", f"echo {LONG} end"),
         ("-c", f"echo {LONG} end", "-c", "echo"),
     ],
@@ -365,8 +365,13 @@ _SINGULAR = re.compile(
     "command",
     [
         ("compare", "-r", 1, "-a", "system", "--", "true"),
-        ("compare", "-r", 1, "--why", "-a", "system", "-a", "x=system", "--", "true"),
-        ("bench", "larson", "-r", 1, "--quick", "-a", "system"),
+        pytest.param(
+            ("compare", "-r", 1, "--why", "-a", "system", "-a", "x=system", "--", "true"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ("bench", "larson", "-r", 1, "--quick", "-a", "system"), marks=pytest.mark.long
+        ),
         ("bench", "larson", "-r", 1, "--quick", "--plan", "-a", "system"),
         ("profile", "--full", "--", "sh", "-c", "true"),
         ("run", "--", "sh", "-c", "sleep 60 & exit"),

@@ -64,8 +64,8 @@ enum {
     SECOND = 8, /* index of the second slab's first block in `block` */
     BLOCKS = 16,
     /* The most executions of a row. With --long, the number without stale loads has no limit. */
-    EXECUTIONS = 600,                  /* without stale loads */
-    STALE_EXECUTIONS = 300,            /* with stale loads */
+    EXECUTIONS = 400,                  /* without stale loads */
+    STALE_EXECUTIONS = 200,            /* with stale loads */
     STALE_EXECUTIONS_LONG = 20 * 1000, /* with stale loads, --long */
 };
 

@@ -112,7 +112,7 @@ def test_everything_that_is_installed_is_built_with_a_fault() -> None:
 def test_the_same_seed_draws_the_same_faults_and_another_draws_others(tmp_path: Path) -> None:
     for path, candidates in (
         ("src/alloc/slab.c", in_c.candidates),
-        ("cairn/compare/plan.py", in_python.candidates),
+        ("cairn/run/retries.py", in_python.candidates),
     ):
         text = (ROOT / path).read_text()
         first, again, other = (drawn(tmp_path, path, text, candidates, seed) for seed in (7, 7, 8))
@@ -183,11 +183,11 @@ def test_faults_in_python_leave_declarations_alone() -> None:
 
 
 def test_every_fault_in_python_is_a_program_and_another_one() -> None:
-    text = (ROOT / "cairn" / "compare" / "plan.py").read_text()
+    text = (ROOT / "cairn" / "run" / "retries.py").read_text()
     texts = found(in_python.candidates, text)
     assert len(texts) > 20
     for other in texts:
-        compile(other, "plan.py", "exec")
+        compile(other, "retries.py", "exec")
         assert other != text
 
 

@@ -6,10 +6,11 @@ is that of its aim.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 from support.comparisons import a_sample
 from support.real_noise import deviations, most_by_chance
 
@@ -95,12 +96,20 @@ FALSE = {
 }
 
 
+def some(names: Iterable[str]) -> list[ParameterSet]:
+    """Returns all names. Every other one is for the long tests."""
+    return [
+        pytest.param(name, marks=pytest.mark.long if place % 2 else [])
+        for place, name in enumerate(names)
+    ]
+
+
 def check_false(name: str, program: str, count: int) -> None:
     aim, truth = FALSE[name]
     assert wrongly_recommended(program, count, truth, aim) <= most_by_chance(count)
 
 
-@pytest.mark.parametrize("name", FALSE)
+@pytest.mark.parametrize("name", some(FALSE))
 def test_a_false_recommendation_is_rare_under_each_aim(name: str) -> None:
     check_false(name, "sqlite", SHORT)
 
@@ -152,7 +161,7 @@ FRONTS: dict[str, Mapping[str, Truth]] = {
 }
 
 
-@pytest.mark.parametrize("name", FRONTS)
+@pytest.mark.parametrize("name", some(FRONTS))
 def test_a_false_front_is_rare(name: str) -> None:
     assert false_fronts("sqlite", SHORT, FRONTS[name]) <= most_by_chance(SHORT)
 

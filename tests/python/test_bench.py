@@ -197,7 +197,9 @@ def test_a_suite_stops_a_workload_on_width_alone() -> None:
     ).stop
 
 
-@pytest.mark.parametrize("sigma", [0.005, 0.02, 0.04, 0.08])
+@pytest.mark.parametrize(
+    "sigma", [0.02, *(pytest.param(one, marks=pytest.mark.long) for one in (0.005, 0.04, 0.08))]
+)
 def test_stopping_on_width_costs_little_coverage_and_no_bias(sigma: float) -> None:
     """Each series stops by the width of its 95 % interval.
 

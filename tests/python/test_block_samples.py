@@ -136,7 +136,7 @@ def test_numbers_of_thirty_blocks_have_an_interval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "usable"),
     [
-        (uniform, glibc),
+        pytest.param(uniform, glibc, marks=pytest.mark.long),
         (with_rare_large_ones, quarters),
         pytest.param(uniform, quarters, marks=pytest.mark.long),
         pytest.param(uniform, headed, marks=pytest.mark.long),

@@ -170,13 +170,18 @@ PLANS = {
     "a crash in a further round": Plan(crash_in_a_further_round),
 }  # fmt: skip
 
+NAMES = [
+    pytest.param(name, marks=[] if place % 3 == 0 else pytest.mark.long)
+    for place, name in enumerate(PLANS)
+]
+
 
 def found(folder: Folder) -> tuple[object, ...]:
     """Returns the trials of a run with their failures, and why measuring ended."""
     return trials(folder), [one.failure for one in folder.samples()], folder.stopped()
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_run_that_is_interrupted_anywhere_has_the_trials_of_an_uninterrupted_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +197,7 @@ def test_a_run_that_is_interrupted_anywhere_has_the_trials_of_an_uninterrupted_o
     assert not differs
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_run_that_is_interrupted_again_and_again_has_them_too(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,14 @@ def test_names_are_no_markup(draw: Draw) -> None:
 
 @ALL
 @pytest.mark.parametrize(
-    "without", ["everything", "intervals", "memory", "reports", "one contender"]
+    "without",
+    [
+        "everything",
+        pytest.param("intervals", marks=pytest.mark.long),
+        "memory",
+        pytest.param("reports", marks=pytest.mark.long),
+        pytest.param("one contender", marks=pytest.mark.long),
+    ],
 )
 def test_missing_measurements_are_no_error(draw: Draw, without: str) -> None:
     run, samples = small()

@@ -156,7 +156,7 @@ def report(case: str, outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize("kind", ["alike", "three best", "half steps", "two steps", "as in life"])
-@pytest.mark.parametrize("rounds", [2, 8])
+@pytest.mark.parametrize("rounds", [pytest.param(2, marks=pytest.mark.long), 8])
 @pytest.mark.parametrize(
     ("workloads", "contenders"), [(12, 5), pytest.param(26, 13, marks=pytest.mark.long)]
 )

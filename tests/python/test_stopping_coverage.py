@@ -117,7 +117,7 @@ def report(case: str, outcome: Outcome) -> None:
         pytest.param(0.03, marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize("effects", [(0.0,), (0.0, 0.0)])
+@pytest.mark.parametrize("effects", [(0.0,), pytest.param((0.0, 0.0), marks=pytest.mark.long)])
 def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise: float) -> None:
     outcome = simulate(effects, noise)
     report(f"equal, {len(effects)} contenders, noise {noise:.1%}", outcome)
@@ -131,7 +131,7 @@ def test_equal_allocators_seldom_get_a_winner(effects: tuple[float, ...], noise:
     "effects",
     [
         pytest.param((-0.005,), marks=pytest.mark.long),
-        (0.01,),
+        pytest.param((0.01,), marks=pytest.mark.long),
         (-0.02,),
         pytest.param((0.05,), marks=pytest.mark.long),
         pytest.param((0.0, -0.02), marks=pytest.mark.long),

@@ -92,7 +92,7 @@ def test_the_bound_of_200_comparisons_is_16() -> None:
     assert most_by_chance(200) == 16
 
 
-@pytest.mark.parametrize("program", ["gcc", "redis"])
+@pytest.mark.parametrize("program", ["gcc", pytest.param("redis", marks=pytest.mark.long)])
 def test_equal_contenders_seldom_differ_in_any_aim(program: str) -> None:
     wrong = false_differences(program, 40, 1)
     assert all(wrong[aim] <= most_by_chance(40) for aim in AIMS), wrong
@@ -123,7 +123,7 @@ def shares_told(program: str, count: int) -> tuple[float, float]:
     return cpu / count, memory / count
 
 
-@pytest.mark.parametrize("program", ["gcc", "sqlite"])
+@pytest.mark.parametrize("program", [pytest.param("gcc", marks=pytest.mark.long), "sqlite"])
 def test_planted_differences_in_cpu_time_and_memory_are_told(program: str) -> None:
     cpu, memory = shares_told(program, 40)
     assert cpu >= 0.9 and memory >= 0.9
@@ -141,7 +141,7 @@ def test_planted_differences_are_told_in_nine_of_ten_comparisons(program: str) -
     assert cpu >= 0.9 and memory >= 0.9
 
 
-@pytest.mark.parametrize("contenders", [2, 4])
+@pytest.mark.parametrize("contenders", [pytest.param(2, marks=pytest.mark.long), 4])
 def test_the_best_contender_is_seldom_left_out_of_the_best(contenders: int) -> None:
     """The contenders are equally good, or nearly: the apparent best changes from run to run."""
     ratios = {f"c{place}": (0.8 + 0.001 * place,) * 3 for place in range(contenders)}
