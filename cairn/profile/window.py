@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
@@ -153,10 +154,12 @@ def _runs(pid: int) -> bool:
 def _windowed(
     folder: Path, spare: Spare | None, begin: Snapshot, end_ns: int
 ) -> Iterator[ProcessProfile | None]:
-    for name in _names(folder, spare):
-        found = _read(folder, spare, name) if name not in begin.over else None
-        if found is None:
-            continue
+    names = [name for name in _names(folder, spare) if name not in begin.over]
+    files = {name: found for name in names if (found := _read(folder, spare, name)) is not None}
+    begun = sorted((one.process.pid, one.process.begin_ns) for one in files.values())
+    # An image that executed another program lived until that one began.
+    replaced = {one: later[1] for one, later in pairwise(begun) if one[0] == later[0]}
+    for name, found in files.items():
         process, tally = found.process, found.tally
         now = _usage(process)
         used = (now or _usage_at_end(process)) - begin.usage.get(process.pid, Usage())
@@ -169,11 +172,15 @@ def _windowed(
         process = replace(
             process,
             held_bytes=held_memory.most_bytes(tally, last),
-            shrunk_bytes=held_memory.shrunk_bytes(tally, last),
+            shrunk_bytes=held_memory.shrunk_bytes(tally, moments),
             state="alive" if now is not None else process.state,
             begin_ns=begin_ns,
             # A process that did not end normally lived at most until the end of the window.
-            end_ns=end_ns if process.state == "running" else max(begin_ns, process.end_ns),
+            end_ns=(
+                max(begin_ns, replaced.get((process.pid, process.begin_ns), end_ns))
+                if process.state == "running"
+                else max(begin_ns, process.end_ns)
+            ),
             cpu_ns=used.cpu_ns,
             minor_faults=used.minor_faults,
             major_faults=used.major_faults,
@@ -260,7 +267,7 @@ def _usage_at_end(process: Process) -> Usage:
 
 
 def _usage(process: Process) -> Usage | None:
-    """The kernel's counts of a process; None if it has ended or executed another program."""
+    """The kernel's counts of a process, which are those of all its images; None if it has ended."""
     if process.state != "running":
         return None
     try:

@@ -81,6 +81,20 @@ def test_threads_live_through_the_whole_window_even_if_the_file_is_old(tmp_path:
     )
 
 
+def test_a_program_that_executes_another_one_in_the_window_lives_once(tmp_path: Path) -> None:
+    """The first program once lived until the end of the window, beside the second one."""
+    made = running()
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    time.sleep(0.05)
+    locking(pid=MINE, state=1, begin_ns=time.monotonic_ns()).write(tmp_path)
+    time.sleep(0.05)
+    more(made).write(tmp_path)
+    found = window.since(tmp_path, begin, 0)
+    assert len(found.processes) == 2
+    assert found.tally.lived_ns == pytest.approx(found.wall_ns, rel=0.02)
+
+
 def test_cpu_time_comes_from_the_kernel_and_not_from_the_file(tmp_path: Path) -> None:
     running(user_us=77_000_000).write(tmp_path)
     begin = window.look(tmp_path)
@@ -112,6 +126,18 @@ def test_processes_that_ended_before_the_window_do_not_count_and_new_ones_count_
 def busy_operations(folder: Path) -> int:
     (alone,) = folder.glob("2000002.*")
     return int(reader.read(alone).tally.calls.sum()) + 70_410
+
+
+def test_memory_from_before_the_window_is_not_shrunk_in_it(tmp_path: Path) -> None:
+    """Half of the bytes that brk moved once counted as returned, if the window had no moment."""
+    made = running()
+    made.moments((4_000_000, 1 << 20, 2 << 20, 100 << 20))
+    made.write(tmp_path)
+    begin = window.look(tmp_path)
+    made.kernel("brk", 10, 1_000, 1 << 30)
+    made.write(tmp_path)
+    (process,) = window.since(tmp_path, begin, 0).processes
+    assert process.shrunk_bytes == 0
 
 
 def test_memory_is_that_of_the_window(tmp_path: Path) -> None:
