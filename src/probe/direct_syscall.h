@@ -12,8 +12,10 @@
 #include <sys/syscall.h>
 
 /* True if the process may be killed for system calls that it did not make itself: it has installed,
- * or is about to install, a filter (seccomp(2)). From then on the probe makes no calls for itself.
- * Only locks still wait and wake. sandbox.c sets this variable. */
+ * or is about to install, a filter (seccomp(2)). From then on the probe makes no calls for itself,
+ * with three exceptions: locks wait and wake; getpid, if direct_permits_getpid; and the calls that
+ * turn off the signals of the calling thread, if all filters permit these. sandbox.c sets this
+ * variable. */
 extern bool direct_forbidden __attribute__((visibility("hidden")));
 
 /* False if a filter of the process does not permit getpid. sandbox.c sets this variable. */

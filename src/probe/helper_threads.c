@@ -1,5 +1,5 @@
 /* helper_threads.c - libc's functions that make threads for libc itself: asynchronous input and
- * output, getaddrinfo_a() and mq_notify().
+ * output, getaddrinfo_a(), mq_notify() and, before version 2.32 of glibc, timer_create().
  *
  * Such a function blocks every signal by an internal call, which signals.c does not see. Then it
  * makes the thread, which allocates. So the system calls of the calling thread are not dispatched
@@ -13,6 +13,7 @@
 #include <aio.h>
 #include <mqueue.h>
 #include <netdb.h>
+#include <time.h>
 
 #define INTERPOSED __attribute__((visibility("default")))
 
@@ -56,4 +57,6 @@ FUNCTION(lio_listio64,
 FUNCTION(getaddrinfo_a,
          (int mode, struct gaicb *requests[], int count, struct sigevent *notification),
          (mode, requests, count, notification))
+FUNCTION(timer_create, (clockid_t clock, struct sigevent *event, timer_t *timer),
+         (clock, event, timer))
 FUNCTION(mq_notify, (mqd_t queue, const struct sigevent *notification), (queue, notification))

@@ -241,19 +241,20 @@ static long change_mask(ucontext_t *context, const greg_t *registers)
     uint64_t mask;
     const uint64_t *set = (const uint64_t *)registers[REG_RSI];
     uint64_t *old = (uint64_t *)registers[REG_RDX];
+    uint64_t given = set != NULL ? *set : 0; /* read first, since `old` may be the same object */
     memcpy(&mask, &context->uc_sigmask, sizeof mask);
     if (old != NULL)
         *old = mask;
     if (set != NULL) {
         switch ((int)registers[REG_RDI]) {
         case SIG_BLOCK:
-            mask |= *set;
+            mask |= given;
             break;
         case SIG_UNBLOCK:
-            mask &= ~*set;
+            mask &= ~given;
             break;
         case SIG_SETMASK:
-            mask = *set;
+            mask = given;
             break;
         default:
             return -EINVAL;

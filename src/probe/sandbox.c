@@ -2,13 +2,14 @@
  *
  * A filter may kill the process for a system call that the program itself never makes. So before a
  * filter is installed, the probe begins the calling thread and makes room in its file for later
- * threads. From then on it makes no system calls for itself, except in locks (direct_forbidden). It
- * still makes those of the allocator. A filter that the program installs without libc is not
- * noticed.
+ * threads. From then on it makes no system calls for itself, with the exceptions that
+ * direct_syscall.h names at direct_forbidden. It still makes those of the allocator. A filter that
+ * the program installs without libc is not noticed.
  *
  * The signals of the thread's timer and of dispatched calls end with the system call rt_sigreturn.
  * If a filter does not permit it, the calling thread has no timer from then on, and its system
- * calls are not dispatched.
+ * calls are not dispatched. Other threads keep both. If such a filter applies to them, too
+ * (SECCOMP_FILTER_FLAG_TSYNC), the next signal of such a thread kills the process.
  */
 #include "probe/cpu_timer.h"
 #include "probe/direct_syscall.h"
@@ -35,9 +36,15 @@ struct before {
 /* True if all filters so far permit the calls that turn off the thread's signals. */
 static bool may_turn_off = true;
 
+#if defined(__aarch64__)
+enum { OUR_ARCH = (int)AUDIT_ARCH_AARCH64 };
+#else
+enum { OUR_ARCH = (int)AUDIT_ARCH_X86_64 };
+#endif
+
 static bool permits(const struct sock_fprog *filter, int number)
 {
-    struct seccomp_data data = {.nr = number, .arch = AUDIT_ARCH_X86_64};
+    struct seccomp_data data = {.nr = number, .arch = (uint32_t)OUR_ARCH};
     if (number == SYS_prctl)
         data.args[0] = KERNEL_CALLS_DISPATCH;
     return seccomp_filter_permits(filter, &data);

@@ -270,10 +270,10 @@ static void end(struct thread_state *me)
 }
 
 /* The destructor of the probe's key. Destructors of the program's keys may allocate in every round.
- * So this destructor registers itself again until the last round, and ends the thread there (see
- * begin_on_own_stack() for an exception). Later
- * system calls must not be dispatched: libc frees the thread's own memory with every signal
- * blocked, and a dispatched call would then kill the process. */
+ * So this destructor registers itself again until the last round, and ends the thread there.
+ * begin_on_own_stack() explains an exception. Later system calls must not be dispatched: libc frees
+ * the thread's own memory with every signal blocked, and a dispatched call would then kill the
+ * process. */
 static void on_thread_end(void *argument)
 {
     struct thread_state *me = argument;

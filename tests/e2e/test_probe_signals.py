@@ -47,7 +47,7 @@ def test_a_program_runs_as_without_the_probe(
         pytest.skip("system calls are not dispatched here, so the probe uses no signal")
 
 
-@pytest.mark.parametrize("what", ["aio", "few", "list", "names", "queue"])
+@pytest.mark.parametrize("what", ["aio", "few", "list", "names", "queue", "timer"])
 def test_libc_may_make_a_thread_with_every_signal_blocked(
     probed: Probed, compiled: Compiled, what: str
 ) -> None:

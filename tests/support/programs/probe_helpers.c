@@ -6,6 +6,7 @@
  *     list      lio_listio() for reading, and aio_fsync()
  *     names     getaddrinfo_a()
  *     queue     mq_notify() with a function
+ *     timer     timer_create() with a function
  */
 #define _GNU_SOURCE 1
 #include <aio.h>
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { READS = 8 };
@@ -90,9 +92,25 @@ static void names(void)
     freeaddrinfo(request.ar_result);
 }
 
+static volatile sig_atomic_t was_told;
+
 static void told(union sigval nothing)
 {
     (void)nothing;
+    was_told = 1;
+}
+
+static void timer(void)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = told};
+    const struct itimerspec soon = {.it_value = {.tv_nsec = 1000000}};
+    timer_t made;
+    if (timer_create(CLOCK_MONOTONIC, &event, &made) != 0)
+        exit(2);
+    timer_settime(made, 0, &soon, NULL);
+    while (!was_told)
+        usleep(1000);
+    timer_delete(made);
 }
 
 static void queue(void)
@@ -124,6 +142,8 @@ int main(int argc, char **argv)
         names();
     } else if (strcmp(what, "queue") == 0) {
         queue();
+    } else if (strcmp(what, "timer") == 0) {
+        timer();
     }
     puts("went on");
     return 0;
