@@ -257,7 +257,9 @@ def forecast(
         for bound in gate.timed
         if bound.measure in ratios
     ]
-    most = max((one or ROUNDS_MOST for one in wanted), default=rule.min_rounds)
+    # As many of the later rounds are expected to have all numbers as of those that are done.
+    of_known = max((one or ROUNDS_MOST for one in wanted), default=rule.min_rounds)
+    most = of_known * rounds / known
     low, likely, high = (
         min(rule.max_rounds, max(rule.min_rounds, rounds + 1, math.ceil(most * factor)))
         for factor in (0.5, 1.0, 2.0)
@@ -345,7 +347,9 @@ def _decided(
         # `_needed` trusts the estimate, which may be off by chance. So it may return fewer rounds
         # than there are, although these did not decide the bound. At least a quarter is added.
         least = math.ceil(1.25 * one.rounds)
-        needed = needed and min(ROUNDS_MOST, max(math.ceil(needed / share), least))
+        if needed is not None:
+            needed = math.ceil(needed / share)
+            needed = min(ROUNDS_MOST, max(needed, least)) if needed <= ROUNDS_MOST else None
     return replace(
         one, state=state, estimate=estimate, low=low, high=high, level=level, rounds_needed=needed
     )

@@ -116,7 +116,9 @@ def forecast(
     looks = [n for n in stats.look_rounds(rule) if n > rounds]
     if len(looks) <= 1:
         return Forecast(rule.max_rounds, rule.max_rounds, rule.max_rounds)
-    ends = sorted(_futures(differences, looks, rule))
+    # As many of the later rounds are expected to have all numbers as of those that are done.
+    known_at = [max(known, round(n * known / rounds)) for n in looks]
+    ends = sorted(looks[place] for place in _futures(differences, known_at, rule))
     low, likely, high = (ends[int(q * (len(ends) - 1))] for q in _RANGE)
     return Forecast(low, likely, high)
 
@@ -282,9 +284,9 @@ def _scale(rank: stats.SignedRank) -> float:
 def _futures(
     differences: Sequence[Sequence[float]], looks: Sequence[int], rule: StopRule
 ) -> list[int]:
-    """Plays the rest of the comparison. Returns the round at which each play stops.
+    """Plays the rest of the comparison. Returns the index of the look at which each play stops.
 
-    The arrays have the axes play, contender, look.
+    looks: the number of differences at each look. The arrays have the axes play, contender, look.
     """
     import numpy as np
 
@@ -315,7 +317,7 @@ def _futures(
     settled = width <= np.where(decided, rule.precision, rule.precision / 2)
     done = settled.all(axis=1)
     done[:, -1] = True
-    return [looks[place] for place in np.argmax(done, axis=1)]
+    return [int(place) for place in np.argmax(done, axis=1)]
 
 
 def _reaches(

@@ -105,6 +105,11 @@ def _sentence(one: Checked, now: str, base: str, stored: bool = False) -> str:
         case GateState.UNKNOWN:
             return " ".join(filter(None, (f"{one.problem}.", _remedy(one))))
         case GateState.OPEN:
+            if one.low is None and one.measured_rounds == 0:
+                return (
+                    f"no round measured {measure.noun} under both builds; give the program more "
+                    "work."
+                )
             if one.low is None and one.measured_rounds is not None:
                 return f"{_partly(one)}, and about {one.rounds_needed} rounds are needed."
             if one.low is None:

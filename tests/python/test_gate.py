@@ -16,7 +16,7 @@ from support.comparisons import a_run, a_sample, compared
 from support.widths import at_all_widths
 
 from cairn.cli import check, check_plan, cli, json_schema
-from cairn.compare import gate, stats, stopping
+from cairn.compare import gate, rounds_needed, stats, stopping
 from cairn.compare.gate import GateState
 from cairn.errors import CairnError
 from cairn.gate import Gate, GateBound, InstructionCount
@@ -140,9 +140,28 @@ def test_a_measure_that_no_round_has_for_both_builds_needs_more_rounds() -> None
     found = a_check(["peak>2%"], of, rule=StopRule(None, 8, 8))
     assert states(found) == ["not enough data"] and found.checked[0].measured_rounds == 0
     assert reporting.says(found)[0] == (
-        "Not enough data: peak memory was measured in 0 of 8 rounds, and about 54 rounds are "
-        "needed."
+        "Not enough data: no round measured peak memory under both builds; give the program more "
+        "work."
     )
+
+
+@pytest.mark.parametrize("predict", ["gate", "comparison"])
+def test_a_prediction_accounts_for_the_rounds_in_which_a_measure_is_missing(predict: str) -> None:
+    """If every second round lacks the measure, about twice as many rounds are needed."""
+    rng = random.Random(3)
+    ratios = [rng.gauss(0.0, 0.05) for _ in range(12)]
+    rule = StopRule(budget_s=60.0, max_rounds=2000)
+
+    def likely(rounds: int) -> int:
+        if predict == "gate":
+            bounds = Gate((check.parse_bound("peak>3%"),))
+            found = gate.forecast({"peak": ratios}, bounds, rule, rounds)
+        else:
+            found = rounds_needed.forecast({"new": ratios}, rule, rounds)
+        assert found is not None
+        return found.likely
+
+    assert likely(24) == pytest.approx(2 * likely(12), rel=0.1)
 
 
 def test_the_footer_says_what_shares_the_error() -> None:
